@@ -1,0 +1,31 @@
+# syntax=docker/dockerfile:1
+# tuner in a small image that does not run as root. TORCH=cpu leaves CUDA out.
+FROM python:3.12-slim AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/tuner
+ENV PATH=/opt/tuner/bin:$PATH
+WORKDIR /src
+
+# torch first, in a layer of its own: it is large and changes rarely. PyPI's wheel is the one with CUDA.
+ARG TORCH=cuda
+COPY constraints.txt ./
+RUN case "$TORCH" in \
+      cpu) pip install --constraint constraints.txt --index-url https://download.pytorch.org/whl/cpu torch ;; \
+      cuda) pip install --constraint constraints.txt torch ;; \
+      *) echo "TORCH is cpu or cuda, not $TORCH" >&2; exit 2 ;; \
+    esac
+COPY pyproject.toml README.md CHANGELOG.md ./
+COPY studies studies
+COPY tuner tuner
+RUN pip install --constraint constraints.txt .
+
+FROM python:3.12-slim
+RUN useradd --uid 1000 --create-home tuner \
+ && install --directory --owner=tuner --group=tuner /var/lib/tuner /var/lib/tuner/cache /var/lib/tuner/tmp
+COPY --from=build /opt/tuner /opt/tuner
+COPY --chmod=755 storage/docker/entrypoint.sh /usr/local/bin/tuner-entrypoint
+ENV PATH=/opt/tuner/bin:$PATH PYTHONUNBUFFERED=1
+USER tuner
+WORKDIR /home/tuner
+ENTRYPOINT ["tuner-entrypoint"]
+CMD ["--help"]

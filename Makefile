@@ -1,0 +1,63 @@
+# make demo   the main job end to end on generated data (SQLite; GPUs if there are any, else the CPU)
+# make notebooks   run the notebooks, each from the exported studies in notebooks/data: no database, no GPU
+# make demo-study  make those exported studies again: small networks on a CPU, some minutes
+# make test   linters, types, layers, and the whole test suite
+# make chaos  workers killed, frozen and cut off, databases restarted, every result accounted for (a quarter of an hour)
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STORAGE := sqlite:///storage/demo.db
+
+.PHONY: demo demo-study notebooks test chaos check check-neuralforecast clean
+
+demo: $(VENV)/.installed
+	$(BIN)/tuner launch --variant rmsnorm,original --task demo --trials 6 --max-epochs 150 --storage $(STORAGE)
+	$(BIN)/tuner best --variant rmsnorm --task demo --pick knee --storage $(STORAGE)
+
+QUICK := notebooks/data
+QUICK_STORAGE := sqlite:///storage/quick.db
+QUICK_STUDIES := --variant $(QUICK)/small-original.toml,$(QUICK)/small-rmsnorm.toml --task $(QUICK)/quick.toml
+
+demo-study: $(VENV)/.installed
+	$(BIN)/tuner launch $(QUICK_STUDIES) --trials 14 --no-prune --cpu --workers 2 --storage $(QUICK_STORAGE)
+	$(BIN)/tuner verify $(QUICK_STUDIES) --top 2 --seeds 6 --cpu --workers 2 --storage $(QUICK_STORAGE)
+	$(BIN)/tuner study export quick-small-original --output $(QUICK)/original.json.gz --storage $(QUICK_STORAGE)
+	$(BIN)/tuner study export quick-small-rmsnorm --output $(QUICK)/rmsnorm.json.gz --storage $(QUICK_STORAGE)
+
+notebooks: $(VENV)/.installed-test
+	$(BIN)/jupyter execute --kernel_name=python3 notebooks/pareto.ipynb notebooks/compare_variants.ipynb notebooks/use_best_config.ipynb
+
+test: $(VENV)/.installed-test check
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
+
+chaos: $(VENV)/.installed-test
+	PYTHONPATH=. $(BIN)/python benchmarks/chaos/run.py
+
+check: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("tuner needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
+	touch $@ $(VENV)/.installed
+
+# neuralforecast's own check of our model classes; it needs an older pandas, which stays apart
+check-neuralforecast: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --target build/pandas2 --no-deps 'pandas<3' pytz
+	PYTHONPATH=build/pandas2:. $(BIN)/python benchmarks/neuralforecast_check.py
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,55 @@
+"""A launch as `tuner launch` is one, without the checks before it: the supervisor itself, and workers that sleep."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from pathlib import Path
+
+from tuner.devices import CpuCores
+from tuner.devices.cpu import available_cores
+from tuner.launch import Outcome, Supervisor
+from tuner.storage import engine, ledger, open_database, parse_url
+from tuner.study import open_study
+
+WORKER = Path(__file__).with_name("worker.py")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--study", required=True)
+    parser.add_argument("--workers", type=int, required=True)
+    parser.add_argument("--lease-s", type=float, required=True)
+    parser.add_argument("--trial-s", type=float, required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    ledger.LEASE_S, engine.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
+    logging.getLogger(__name__).info("started")
+    database = open_database(parse_url(os.environ["TUNER_STORAGE"]), create=False)
+    opened = open_study(database, options.study)
+    opened.ledger.return_strays()
+    opened.ledger.reap()
+    cores = available_cores()
+    supervisor = Supervisor(
+        studies=[opened],
+        devices=[CpuCores((cores[number % len(cores)],)) for number in range(options.workers)],
+        worker_options=[
+            *("--lease-s", str(options.lease_s)),
+            *("--trial-s", str(options.trial_s)),
+            *("--journal", str(options.folder / "journal")),
+        ],
+        environment=dict(os.environ),
+        log_folder=options.folder / "logs",
+        worker_command=(sys.executable, str(WORKER)),
+    )
+    outcome = supervisor.run(lambda: None)
+    print(f"ended: {outcome}")
+    database.close()
+    return 0 if outcome is Outcome.FILLED else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

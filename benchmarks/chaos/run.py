@@ -1,0 +1,232 @@
+"""`make chaos`: workers killed, frozen and cut off, databases restarted, and then every result accounted for.
+
+Each scenario writes what it did and what it found to benchmarks/chaos-NAME.json, and benchmarks/chaos.md is made from
+all of these. Exit code 1 when a promise did not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from audit import audit
+from faults import Monkey, Record, Restarts, each_second
+from hosts import cannot_make_namespaces, two_hosts
+from report import write_report
+from stand import Stand, on_postgres, on_server, on_sqlite, workers_of
+
+from tuner.version import __version__
+
+LEASE_S = 6.0
+LIMIT_S = 1800.0
+Outcome = dict[str, Any]
+
+
+class FailedError(Exception):
+    """A launch ended otherwise than by filling its budget."""
+
+
+def postgres(options: argparse.Namespace, record: Record) -> Outcome:
+    """8 workers on PostgreSQL; the server is restarted three times."""
+    with on_postgres(options.trials, LEASE_S) as stand:
+        restarts = Restarts(stand, record)
+        found = _harassed(stand, record, workers=8, options=options, meanwhile=each_second(restarts.look))
+        if not restarts.done:
+            found["broken"].append("the server was restarted three times")
+        return found
+
+
+def sqlite(options: argparse.Namespace, record: Record) -> Outcome:
+    """4 workers on SQLite."""
+    with on_sqlite(options.trials, LEASE_S) as stand:
+        return _harassed(stand, record, workers=4, options=options)
+
+
+def mariadb(options: argparse.Namespace, record: Record) -> Outcome:
+    """8 workers on MariaDB."""
+    if options.mariadb is None:
+        return {"skipped": "no --mariadb URL was given"}
+    with on_server(options.mariadb, options.trials, LEASE_S) as stand:
+        return _harassed(stand, record, workers=8, options=options)
+
+
+def supervisor(options: argparse.Namespace, record: Record) -> Outcome:
+    """Kill -9 of the supervisor of 4 workers on PostgreSQL, then of the next one's while the server is down."""
+    with on_postgres(min(options.trials, 60), LEASE_S) as stand:
+        assert stand.cluster is not None
+        first = stand.launch(4)
+        _wait_for_results(stand, stand.trials // 4, record)
+        gone = {"server up": _kill_supervisor(first, record)}
+        second = stand.launch(4)
+        _wait_for_results(stand, stand.trials // 2, record)
+        stand.cluster.stop()
+        record.note("database stopped")
+        time.sleep(1.0)
+        gone["server down"] = _kill_supervisor(second, record)
+        stand.cluster.start()
+        record.note("database started")
+        third = stand.launch(4)
+        third.wait(LIMIT_S)
+        figures, broken = audit(stand)
+        figures["last_worker_gone_after_s"] = gone
+        if max(gone.values()) > 5.0:
+            broken.append("no worker is left after 5 s")
+        if third.returncode != 0:
+            broken.append("the next launch fills the budget")
+        return {"figures": figures, "broken": broken}
+
+
+def _kill_supervisor(launch: subprocess.Popen[bytes], record: Record) -> float:
+    """Seconds until its last worker is gone, at most 60."""
+    workers = len(workers_of(launch))
+    launch.kill()
+    record.note("kill -9 of the supervisor", workers=workers)
+    killed = time.monotonic()
+    while workers_of(launch) and time.monotonic() - killed < 60:
+        time.sleep(0.05)
+    return round(time.monotonic() - killed, 2)
+
+
+def clocks(options: argparse.Namespace, record: Record) -> Outcome:
+    """Two launches on PostgreSQL, clocks an hour fast and an hour slow, three time zones; one worker of each frozen."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return {"skipped": "shifting a process's clock needs a C compiler"}
+    with on_postgres(min(options.trials, 60), LEASE_S) as stand:
+        library = stand.folder / "shifted_clock.so"
+        source = Path(__file__).with_name("shifted_clock.c")
+        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+        fast = stand.launch(3, LD_PRELOAD=str(library), CLOCK_SHIFT_S="3600", TZ="Pacific/Kiritimati")
+        slow = stand.launch(3, LD_PRELOAD=str(library), CLOCK_SHIFT_S="-3600", TZ="America/St_Johns")
+        _wait_for_results(stand, stand.trials // 5, record)
+        victims = [workers_of(launch)[0] for launch in (fast, slow)]
+        for victim in victims:
+            victim.suspend()
+        record.note("freeze", pids=[victim.pid for victim in victims])
+        time.sleep(2 * LEASE_S)
+        for victim in victims:
+            victim.resume()
+        codes = [launch.wait(LIMIT_S) for launch in (fast, slow)]
+        figures, broken = audit(stand)
+        figures["wall_clocks"] = _clocks_in(stand)
+        lost = figures["claims_by_state"].get("lost", 0)
+        if codes != [0, 0]:
+            broken.append("both launches fill the budget")
+        if lost > len(victims):
+            broken.append(f"no live worker is taken for dead (lost: {lost}, frozen: {len(victims)})")
+        return {"figures": figures, "broken": broken}
+
+
+def hosts(options: argparse.Namespace, record: Record) -> Outcome:
+    """Two hosts (network namespaces) with 3 workers each and one PostgreSQL; the link of one is cut for 60 s."""
+    if (reason := cannot_make_namespaces()) is not None:
+        return {"skipped": reason}
+    with on_postgres(min(options.trials, 400), LEASE_S) as stand:
+        figures = two_hosts(stand, record, cut_s=60.0, limit_s=LIMIT_S, wait=_wait_for_results)
+        found, broken = audit(stand)
+        broken += figures.pop("broken")
+        return {"figures": found | figures, "broken": broken}
+
+
+SCENARIOS: dict[str, Callable[[argparse.Namespace, Record], Outcome]] = {
+    each.__name__: each for each in (postgres, sqlite, supervisor, hosts, clocks, mariadb)
+}
+
+
+def _harassed(
+    stand: Stand,
+    record: Record,
+    *,
+    workers: int,
+    options: argparse.Namespace,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Outcome:
+    launch = stand.launch(workers)
+    monkey = Monkey(stand, launch, record, seed=options.seed, every_s=options.every)
+    code = monkey.harass(meanwhile, limit_s=LIMIT_S)
+    if code is None:
+        record.note("the time limit was reached")
+    figures, broken = audit(stand)
+    living = [number for at_s, number in record.living if at_s > 10.0]
+    figures |= {
+        "workers": workers,
+        "a_fault_every_s": options.every,
+        "launch_exit_code": code,
+        "wall_clock_s": record.now(),
+        "faults": {fault: record.count(fault) for fault in ("kill -9", "freeze", "SIGTERM")},
+        "restarts": record.count("database started"),
+        "workers_living": {"median": sorted(living)[len(living) // 2], "least": min(living)} if living else None,
+    }
+    if code != 0:
+        broken.append("the launch fills the budget")
+    return {"figures": figures, "broken": broken}
+
+
+def _clocks_in(stand: Stand) -> list[str]:
+    """The first time in each launch's log: that the clocks were shifted indeed."""
+    logs = sorted(stand.folder.glob("launch-*.log"))
+    return [path.read_text(errors="replace")[:19] for path in logs]
+
+
+def _wait_for_results(stand: Stand, number: int, record: Record) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        with stand.opened() as study:
+            finished = study.ledger.counts().finished
+        if finished >= number:
+            record.note("results so far", finished=finished)
+            return
+        time.sleep(0.5)
+    raise FailedError(f"{number} results did not arrive within {LIMIT_S:.0f} s")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scenarios", nargs="*", help=f"which: {', '.join(SCENARIOS)} (all)")
+    parser.add_argument("--trials", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--every",
+        type=float,
+        default=2.0,
+        metavar="S",
+        help="a fault every so many seconds (2); more on a busy machine",
+    )
+    parser.add_argument("--mariadb", metavar="URL", default=os.environ.get("TUNER_CHAOS_MARIADB"))
+    parser.add_argument("--output", type=Path, default=Path(__file__).parents[1], help="folder for the figures")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up
+    failed = []
+    for name in options.scenarios or SCENARIOS:
+        scenario = SCENARIOS[name]
+        print(f"{name}: {scenario.__doc__}", flush=True)
+        record = Record()
+        found = scenario(options, record)
+        about = {"scenario": name, "about": scenario.__doc__, "seed": options.seed, "tuner": __version__}
+        about |= {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
+        about |= {"date": time.strftime("%Y-%m-%d"), "lease_s": LEASE_S}
+        document = about | found | {"events": record.events}
+        text = json.dumps(document, indent=1)
+        path = options.output / f"chaos-{name}.json"
+        if "skipped" not in found or not path.exists():  # what was found elsewhere stays
+            path.write_text(text + "\n", encoding="utf-8")
+        print(json.dumps(found, indent=1), flush=True)
+        if found.get("broken"):
+            failed.append(name)
+    write_report(options.output)
+    print(f"broken: {', '.join(failed)}" if failed else "every promise held")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

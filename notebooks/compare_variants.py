@@ -1,0 +1,114 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Which architecture is better?
+#
+# A front is made of single runs with one seed each, and the search chose the ones that looked best. So a verdict rests on
+# other runs: `tuner verify` trains the default configuration and some of each front again, on fresh seeds that all of
+# them share, in random order. This notebook reads those runs interval by interval. The command for the same is
+# `tuner compare`; what each figure means is in [docs/reading-a-verdict.md](../docs/reading-a-verdict.md).
+#
+# As it stands it compares the studies in [data/](data/README.md): two small networks on generated series, from a CPU, for
+# demonstration. They say nothing about the architectures themselves.
+
+# %%
+import os
+import warnings
+from pathlib import Path
+
+warnings.filterwarnings("ignore", message="IProgress not found")  # we show no progress bars
+
+import pandas as pd
+
+from tuner.compare import compare, read_subjects
+from tuner.compare.files import HEADINGS, cell, figure_of, volume_line
+from tuner.compare.understanding import understand
+from tuner.plots import importances_figure
+
+HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
+
+# Exported studies; or variants, with STORAGE a database and TASK their task.
+STUDIES = [str(HERE / "data" / f"{name}.json.gz") for name in ("original", "rmsnorm")]
+STORAGE = os.environ.get("TUNER_STORAGE") or "sqlite:///storage/tuner.db"
+TASK = "etth"
+
+subjects = read_subjects(STUDIES, task=TASK, storage=STORAGE)
+report = compare(subjects)
+
+# %% [markdown]
+# ## What can be said
+#
+# A difference is claimed where a paired permutation test finds one after correction over all questions of its kind. "Not
+# distinguishable" is not "the same".
+
+# %%
+for answer in report.answers:
+    print(f"- {answer.sentence}.")
+for line in report.missing:
+    print(f"- missing: {line}")
+
+# %% [markdown]
+# ## Interval by interval
+#
+# Medians over the converged runs, with 95 % intervals. A row in which nothing is in brackets was not verified: it is one
+# run of the search, and no ground for a verdict.
+
+# %%
+pd.DataFrame(
+    [
+        {"variant": row.variant, "hyperparameters": row.hyperparameters, "trial": row.trial, "runs": row.runs}
+        | {heading: cell(row, name) for name, heading in HEADINGS.items()}
+        | {"missed": sum(row.misses.values()), "verdict": row.verdict}
+        for row in report.rows
+    ]
+)
+
+# %% [markdown]
+# ## The fronts over each other
+#
+# Hollow marks are verified, with their intervals; the search's own front is what the line shows. Where a hollow mark lies
+# above and to the right of the front, the search had promised too much.
+
+# %%
+figure_of(report)
+
+# %%
+for index in range(len(report.volumes)):
+    print(volume_line(report, index))
+
+# %% [markdown]
+# ## Is it a fair comparison?
+#
+# What differs between the studies beside their variants:
+
+# %%
+print("\n".join(f"- {line}" for line in report.fairness) or "nothing that tuner knows of")
+
+# %% [markdown]
+# ## What each study teaches
+#
+# Each hyperparameter's share in the variation of each objective. Few trials give rough shares; fewer than ten give none.
+
+# %%
+lessons = {subject.variant: understand(subject) for subject in subjects}
+for variant, lesson in lessons.items():
+    importances_figure(lesson.importances, title=variant).show()
+
+# %%
+for variant, lesson in lessons.items():
+    if (ranking := lesson.ranking) is not None:
+        chosen = f"validation would have chosen trial {ranking.by_validation}, test chose {ranking.by_test}"
+        print(f"{variant}: over {ranking.trials} trials, {chosen}; that costs {ranking.price:+.4f} test MQL")
+    for line in lesson.missing:
+        print(f"{variant}: {line}")

@@ -1,0 +1,125 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # The best configuration, where you train
+#
+# The same configuration in three places: PyTorch with tuner's own training loop, neuralforecast, and darts. It comes from
+# an exported study in [data/](data/README.md) (a small network on generated series, from a CPU, for demonstration);
+# with a database it is `load_best("rmsnorm", pick="knee", storage="postgresql://…")`.
+
+# %%
+import logging
+import runpy
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import torch
+
+for name in ("pytorch_lightning", "lightning.pytorch", "darts"):
+    logging.getLogger(name).setLevel(logging.ERROR)
+warnings.filterwarnings("ignore")
+torch.set_num_threads(1)  # the network is tiny: a second core would mostly wait for the first
+
+from tuner import evaluate, fit, load_best, load_data
+from tuner.config import RunConfig
+from tuner.data.demo import demo_series
+from tuner.export import render
+from tuner.plots import COLOURS
+from tuner.plots.style import finish
+
+HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
+EXPORTED = str(HERE / "data" / "rmsnorm.json.gz")
+TASK = str(HERE / "data" / "quick.toml")
+
+best = load_best(pick="knee", storage=EXPORTED, task=TASK)
+print(render(best, "toml"))
+
+# %% [markdown]
+# ## In PyTorch
+#
+# `build_model` gives the network alone, an `nn.Module` for the task's shapes; `fit` trains it by the study's protocol,
+# early stopping and clock included. A few epochs are enough to see that it learns.
+
+# %%
+data = load_data(TASK)
+job = RunConfig(
+    architecture=best.architecture,
+    hyperparameters=best.hyperparameters,
+    training=best.training,
+    seed=best.provenance["seed"],
+)
+result = fit(job, data)
+scores = evaluate(result.model, data)
+print(f"{result.stopped_by} after {result.epochs} epochs and {result.wall_clock_s:.1f} s; test MQL {scores.test_mql_mean:.4f}")
+print(f"the trial itself: {best.provenance['epochs']} epochs, test MQL {best.values['test_mql']:.4f}")
+
+# %% [markdown]
+# ## In neuralforecast
+#
+# `to_neuralforecast` sets up the same network as a neuralforecast model; the series of the panel are the network's target
+# columns. Here it forecasts the last six hours of the three columns of one series, with its quantiles.
+
+# %%
+from neuralforecast import NeuralForecast
+
+series = demo_series(rows=300, seed=0, n_targets=3)[0]
+panel = pd.concat(
+    pd.DataFrame({"unique_id": column, "ds": series.timestamps, "y": series.values[:, index]})
+    for index, column in enumerate("abc")
+)
+known = panel[panel["ds"] < series.timestamps[-6]]
+
+model = best.to_neuralforecast(
+    h=6, n_series=3, max_steps=60, enable_progress_bar=False, enable_model_summary=False, logger=False, accelerator="cpu"
+)
+forecaster = NeuralForecast(models=[model], freq="h", local_scaler_type="minmax")
+forecaster.fit(known)
+forecast = forecaster.predict()
+forecast.head()
+
+# %%
+levels = [column for column in forecast.columns if column not in ("unique_id", "ds")]
+low, middle, high = (
+    next(c for c in levels if f"-{side}" in c) if side != "median" else next(c for c in levels if c.endswith("median"))
+    for side in ("lo-80", "median", "hi-80")
+)
+one = forecast[forecast["unique_id"] == "a"]
+truth = panel[(panel["unique_id"] == "a") & (panel["ds"] >= series.timestamps[-48])]
+figure = go.Figure()
+figure.add_scatter(x=truth["ds"], y=truth["y"], name="observed", mode="lines", line={"color": "#222222"})
+figure.add_scatter(x=one["ds"], y=one[high], mode="lines", line={"width": 0}, showlegend=False)
+figure.add_scatter(
+    x=one["ds"], y=one[low], mode="lines", line={"width": 0}, fill="tonexty", fillcolor="rgba(0,114,178,0.25)",
+    name="80 % interval",
+)
+figure.add_scatter(x=one["ds"], y=one[middle], name="median", mode="lines", line={"color": COLOURS[0], "dash": "dash"})
+finish(figure, title="Column a of the first series", x="time", y="value")
+
+# %% [markdown]
+# ## In darts
+#
+# `--format darts` is a script: it sets up darts' `TSMixerModel` and drops the variant's network in for darts' own. Run as
+# a program it trains and scores; imported, `make()` gives the model, ready for `fit`.
+
+# %%
+script = Path(tempfile.mkdtemp()) / "best_in_darts.py"
+script.write_text(render(best, "darts"), encoding="utf-8")
+print("\n".join(script.read_text(encoding="utf-8").splitlines()[:8]))
+
+made = runpy.run_path(str(script))["make"]()
+print(made)

@@ -1,0 +1,64 @@
+"""An interrupted training goes on from its checkpoint on a CUDA device too, whichever engine runs it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, StopReason, TrainingSettings
+from tuner.data.windows import DeviceData
+from tuner.training import FitResult, fit
+from tuner.training.checkpoint import CheckpointFiles
+
+EPOCHS = 5
+
+
+def _config(model: str, backend: Backend) -> RunConfig:
+    return RunConfig(
+        architecture=Architecture(model=model),
+        hyperparameters=Hyperparameters(
+            learning_rate=1e-3, weight_decay=0.01, dropout=0.3, hidden_size=32, batch_size=128
+        ),
+        training=TrainingSettings(max_epochs=EPOCHS, backend=backend),
+        seed=3,
+    )
+
+
+def _files(folder: Path) -> CheckpointFiles:
+    return CheckpointFiles(folder=folder, stem="trial-0", identity={"seed": 3}, every_s=0.0)
+
+
+def _losses(result: FitResult) -> list[tuple[float, float]]:
+    return [(record.train_loss, record.val_loss) for record in result.history]
+
+
+@pytest.mark.parametrize("model", ["original", "batchnorm"])
+@pytest.mark.parametrize("backend", [Backend.EAGER, Backend.GRAPH, Backend.COMPILE])
+def test_a_resumed_training_equals_an_uninterrupted_one(
+    cuda_data: DeviceData, tmp_path: Path, backend: Backend, model: str
+) -> None:
+    """Bit for bit: captured steps find their tensors filled in place, and replays go on with the right masks."""
+    config = _config(model, backend)
+    whole = fit(config, cuda_data)
+    steps = math.ceil(len(cuda_data.train) / 128)
+    asked = iter(range(10**6))
+    first = fit(
+        config,
+        cuda_data,
+        checkpoints=_files(tmp_path),
+        should_stop=lambda: StopReason.INTERRUPTED if next(asked) == 3 * steps + 1 else None,
+    )
+    assert (first.stopped_by, first.epochs) == (StopReason.INTERRUPTED, 3)
+    torch.cuda.manual_seed(99)  # whatever else the process did meanwhile
+    resumed = fit(config, cuda_data, checkpoints=_files(tmp_path))
+    assert resumed.resumed_from == 3
+    assert _losses(resumed) == _losses(whole)
+    assert whole.model is not None
+    assert resumed.model is not None
+    states = zip(whole.model.state_dict().values(), resumed.model.state_dict().values(), strict=True)
+    assert all(torch.equal(p, q) for p, q in states)
+    assert resumed.history[:3] == first.history
+    assert resumed.wall_clock_s > first.history[-1].elapsed_s

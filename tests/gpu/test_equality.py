@@ -1,0 +1,119 @@
+"""Every captured backend against float64: loss and gradients of one step, and 200 steps beside the eager twin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+
+from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
+from tuner.data.prepare import prepare
+from tuner.data.task import DemoSource, Task
+from tuner.data.windows import DeviceData, to_device
+from tuner.models.names import builtin_names
+from tuner.models.registry import build_model
+from tuner.training.backends import make_engine
+from tuner.training.engine import Engine
+from tuner.training.step import Step
+from tuner.training.surroundings import exact_fp32, seeded
+
+BATCH = 256
+BACKENDS = (Backend.GRAPH, Backend.COMPILE)
+UNCLIPPED = 1e9
+
+
+def config_of(model: str, backend: Backend, clip: float = UNCLIPPED) -> RunConfig:
+    return RunConfig(
+        architecture=Architecture(model=model),
+        hyperparameters=Hyperparameters(
+            learning_rate=1e-4, weight_decay=0.0, dropout=0.0, hidden_size=64, batch_size=BATCH
+        ),
+        training=TrainingSettings(backend=backend, gradient_clip=clip),
+    )
+
+
+def protocol_shaped(dtype: torch.dtype) -> DeviceData:
+    """Generated data in the reference job's shapes."""
+    task = Task(
+        name="shaped",
+        source=DemoSource(kind="demo", rows=2000),
+        target_columns=tuple("abcdefg"),
+        frequency="h",
+        input_size=168,
+        horizon=24,
+        calendar=("hour", "day_of_week", "month"),
+        static_id=True,
+    )
+    return to_device(prepare(task, cache_dir=None), "cuda", dtype=dtype)
+
+
+def network(config: RunConfig, data: DeviceData) -> torch.nn.Module:
+    torch.manual_seed(11)
+    return build_model(config.architecture, data.shapes, config.hyperparameters).cuda()
+
+
+def eager_gradients(model: torch.nn.Module, data: DeviceData, index: torch.Tensor) -> tuple[float, list[torch.Tensor]]:
+    model.train()
+    step = Step(config_of("original", Backend.EAGER), data, model)
+    loss = step.loss(data.train.gather(index))
+    return loss.item(), [g.double() for g in torch.autograd.grad(loss, list(model.parameters()))]
+
+
+def captured_gradients(engine: Engine, index: torch.Tensor, n_windows: int) -> tuple[float, list[torch.Tensor]]:
+    """One replay: Adam's first moment is then a tenth of the gradient."""
+    order = torch.cat([index, torch.zeros(n_windows - len(index), dtype=torch.int64, device="cuda")])
+    stops = iter(["stop"])
+    trained = engine.train_epoch(order, 0.0, lambda: next(stops))  # type: ignore[arg-type,return-value]
+    moments = [engine._step._optimizer.state[p]["exp_avg"].double() / 0.1 for p in engine.model.parameters()]
+    return trained.loss_sum.item() / len(index), moments
+
+
+def distance(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> float:
+    return float(torch.sqrt(sum(((x - y) ** 2).sum() for x, y in zip(a, b, strict=True))))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", builtin_names())
+def test_one_step_is_that_of_float64_and_two_hundred_are_the_eager_ones(name: str, backend: Backend) -> None:
+    single, double = protocol_shaped(torch.float32), protocol_shaped(torch.float64)
+    with exact_fp32(), seeded(0, torch.device("cuda")):
+        check_one_step(name, backend, single, double)
+        check_many_steps(name, backend, single)
+
+
+def check_one_step(name: str, backend: Backend, single: DeviceData, double: DeviceData) -> None:
+    """Loss and gradients: at most twice eager fp32's own error, with a floor of 1e-5."""
+    config = config_of(name, backend)
+    index = torch.arange(BATCH, device="cuda") * 7
+    truth_loss, truth = eager_gradients(network(config, double).double(), double, index)
+    eager_loss, eager = eager_gradients(network(config, single), single, index)
+    engine = make_engine(config, single, network(config, single))
+    engine.warm_up()
+    loss, gradients = captured_gradients(engine, index, len(single.train))
+    engine.close()
+    norm = distance(truth, [torch.zeros_like(g) for g in truth])
+    own, theirs = distance(eager, truth) / norm, distance(gradients, truth) / norm
+    own_loss, their_loss = abs(eager_loss / truth_loss - 1), abs(loss / truth_loss - 1)
+    print(f"{name} {backend}: gradient {theirs:.1e} (eager {own:.1e}), loss {their_loss:.1e} (eager {own_loss:.1e})")
+    assert theirs <= max(2 * own, 1e-5)
+    assert their_loss <= max(2 * own_loss, 1e-5)
+
+
+def check_many_steps(name: str, backend: Backend, data: DeviceData) -> None:
+    """From one state, on the same batches: the losses of each pass over 25 epochs of a few steps."""
+    generator = torch.Generator(device="cuda").manual_seed(5)
+    orders = [torch.randperm(len(data.train), generator=generator, device="cuda") for _ in range(25)]
+    seen: dict[Backend, list[float]] = {}
+    for kind in (Backend.EAGER, backend):
+        config = config_of(name, kind, clip=1.0)
+        engine = make_engine(config, data, network(config, data))
+        engine.warm_up()
+        seen[kind] = [engine.train_epoch(o, 1e-4, lambda: None).loss_sum.item() for o in orders]
+        engine.close()
+    steps = 25 * -(-len(data.train) // BATCH)
+    assert steps >= 200
+    worst = max(abs(a / b - 1) for a, b in zip(seen[backend], seen[Backend.EAGER], strict=True))
+    print(f"{name} {backend}: over {steps} steps the losses differ by at most {worst:.1e}")
+    # batchnorm divides by the statistics of a batch, which amplifies a last digit from step to step: about 1e-2 by then
+    assert worst <= (5e-2 if name == "batchnorm" else 1e-4)

@@ -1,0 +1,7 @@
+"""Fixtures of the integration tests. Databases and a small study: databases.py. Recorded studies: recorded.py."""
+
+from browser import screenshots
+from databases import database, database_url, postgres, study
+from recorded import recorded_database
+
+__all__ = ["database", "database_url", "postgres", "recorded_database", "screenshots", "study"]

@@ -1,0 +1,63 @@
+"""What README and docs show: their fenced blocks, and the tuner command lines in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SHELLS = ("console", "sh", "")
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One fenced block: where it stands, its language, its text."""
+
+    document: str
+    language: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentedCommand:
+    """A command line as written, and its arguments without `tuner`."""
+
+    document: str
+    arguments: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.document}: tuner {shlex.join(self.arguments)}"
+
+
+def documents() -> list[Path]:
+    return [REPOSITORY / "README.md", REPOSITORY / "storage/README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+
+
+def blocks(*languages: str) -> list[Block]:
+    return [
+        Block(str(path.relative_to(REPOSITORY)), language, text)
+        for path in documents()
+        for language, text in _FENCE.findall(path.read_text(encoding="utf-8"))
+        if language in languages
+    ]
+
+
+def documented_commands() -> list[DocumentedCommand]:
+    """Every `tuner …` line in a shell block, and every one of two words or more in inline code."""
+    found = []
+    for block in blocks(*SHELLS):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            words = line.strip().removeprefix("$ ")
+            if words.startswith("tuner "):
+                found.append(DocumentedCommand(block.document, tuple(shlex.split(words, comments=True)[1:])))
+    for path in documents():
+        prose = _FENCE.sub("", path.read_text(encoding="utf-8"))
+        for code in re.findall(r"`(tuner [^`…]+)`", prose):
+            words = shlex.split(code)
+            # A name alone (`tuner launch`) is a name; with a flag it is something to type.
+            if any(word.startswith("-") for word in words):
+                found.append(DocumentedCommand(str(path.relative_to(REPOSITORY)), tuple(words[1:])))
+    return found

@@ -1,0 +1,142 @@
+"""Finished studies without the training: real database, real claims, made-up but plausible results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.trial import TrialState
+
+from tuner.api import load_study
+from tuner.config import TrainingSettings
+from tuner.data.prepare import prepare
+from tuner.data.task import load_task
+from tuner.storage import EpochRow, TrialResult, open_database, parse_url
+from tuner.study import OpenStudy, StudyDefinition, create_or_resume, load_study_file
+from tuner.study.results import StudyResults
+from tuner.study.sampler import EncodedSampler, seed_of_trial
+
+DEVICE = "Example CPU, 2 cores"
+VARIANTS = ("rmsnorm", "original")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedDatabase:
+    """A database with two finished studies of the demo task."""
+
+    path: Path
+    studies: tuple[str, ...]
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.path}"
+
+    def results(self, study: str) -> StudyResults:
+        return load_study(study, storage=self.url)
+
+
+@pytest.fixture(scope="session")
+def recorded_database(tmp_path_factory: pytest.TempPathFactory) -> RecordedDatabase:
+    """Two finished studies in SQLite. Shared: a test that writes makes its own with `record_study`."""
+    path = tmp_path_factory.mktemp("recorded") / "tuner.db"
+    return RecordedDatabase(path, tuple(record_study(f"sqlite:///{path}", variant=variant) for variant in VARIANTS))
+
+
+def record_study(
+    storage: str,
+    *,
+    variant: str,
+    task: str = "demo",
+    name: str = "",
+    trials: int = 12,
+    max_epochs: int = 200,
+    device: str = DEVICE,
+) -> str:
+    """Create the study `name` (`<task>-<variant>`) at `storage` and record `trials` results in it; returns its name.
+
+    All of them converged, but for the two last where there are five or more: one at its epoch limit, one diverged.
+    """
+    described = load_task(task)
+    name = name or f"{task}-{variant}"
+    definition = StudyDefinition.of(
+        load_study_file(variant),
+        task=described.definition(),
+        data_hash=prepare(described).data_hash,
+        training=TrainingSettings(max_epochs=max_epochs),
+    )
+    database = open_database(parse_url(storage))
+    try:
+        opened = create_or_resume(database, name, definition, trials=trials)
+        opened.bind_device_model(device)
+        opened.optuna.sampler = EncodedSampler(definition.space, "random", seed=len(variant))
+        for number in range(trials):
+            _record(opened, tail=number - trials if trials >= 5 else -9)
+    finally:
+        database.close()
+    return name
+
+
+def _record(opened: OpenStudy, *, tail: int) -> None:
+    claim = opened.ledger.claim("recorder")
+    assert claim is not None
+    trial = opened.ask(claim)
+    assert trial is not None
+    if tail == -1:
+        attributes = {"stopped_by": "diverged", "converged": False, "failure": "the loss became nan in epoch 2"}
+        result = TrialResult(TrialState.FAIL, None, attributes)
+    else:
+        pace = 1.0 if opened.definition.variant == "rmsnorm" else 1.25
+        result = _plausible(trial.params, number=trial.number, converged=tail != -2, pace=pace)
+    opened.epochs.write(trial.number, claim.claim_id, _curve(result.attributes))
+    assert opened.ledger.finish(claim, result)
+
+
+def _curve(attributes: Mapping[str, Any]) -> list[EpochRow]:
+    """A validation loss that falls toward the trial's own and rises a little after its best epoch."""
+    epochs, best = attributes.get("epochs", 2), attributes.get("best_epoch", 1)
+    pace, loss = attributes.get("s_per_epoch", 0.1), attributes.get("val_loss", 1.0)
+    return [
+        EpochRow(
+            epoch,
+            round(loss * (0.9 + 1.5 * math.exp(-epoch / 8)), 5),
+            round(
+                loss
+                * (1 + 1.2 * (math.exp(-min(epoch, best) / 7) - math.exp(-best / 7)) + 0.003 * max(epoch - best, 0)),
+                5,
+            ),
+            1e-3 * 0.999**epoch,
+            round(pace * epoch, 4),
+        )
+        for epoch in range(1, epochs + 1)
+    ]
+
+
+def _plausible(params: Mapping[str, Any], *, number: int, converged: bool, pace: float) -> TrialResult:
+    """Wider networks and smaller batches forecast better and take longer: enough for a front."""
+    distance = abs(math.log10(params["learning_rate"]) + 3.0)
+    epochs = 200 if not converged else 20 + round(10 * distance) + number % 5
+    s_per_epoch = round(pace * (0.02 + 8.0 / params["batch_size"] + params["hidden_size"] / 400), 4)
+    mql = round(0.8 + 0.05 * distance**2 + 0.1 * params["dropout"] + 12 / params["hidden_size"], 4)
+    attributes = {
+        "stopped_by": "converged" if converged else "epoch_limit",
+        "converged": converged,
+        "epochs": epochs,
+        "best_epoch": epochs - 10 if converged else epochs,
+        "total_s": round(epochs * s_per_epoch + 0.3, 4),
+        "val_loss": round(mql / 4, 4),
+        "val_mql": mql,
+        "s_per_epoch": s_per_epoch,
+        "setup_s": 0.1,
+        "backend": "eager",
+        "precision": "fp32",
+        "seed": seed_of_trial(number),
+        "contaminated": False,
+        "device": DEVICE,
+        "device_label": "cores 0, 1",
+        "versions": {"tuner": "0.1.0"},
+    }
+    return TrialResult(TrialState.COMPLETE, (round(epochs * s_per_epoch, 4), mql), attributes)

@@ -1,0 +1,39 @@
+"""A worker as `tuner worker` is one, whose trials do what their number says instead of training. Without torch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from optuna.trial import TrialState
+
+from tuner.cli.worker import Orphan, own_device, work
+from tuner.job import TrialJob
+from tuner.storage import TrialResult
+
+
+def trial(job: TrialJob) -> TrialResult:
+    """The first attempt at trial 0 hangs, at trial 1 loses its CUDA context; all else is well."""
+    first = Path(f"attempt-{job.number}")
+    if job.number <= 1 and not first.exists():
+        first.touch()
+        if job.number == 0:
+            time.sleep(600)
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+    return TrialResult(TrialState.COMPLETE, (1.0, 0.5), {"converged": True})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    for name in ("--study", "--name", "--cores"):
+        parser.add_argument(name)
+    for name in ("--supervised-by", "--pulse"):
+        parser.add_argument(name, type=int)
+    parser.add_argument("--cpu", action="store_true")
+    options = parser.parse_args()
+    orphan = Orphan(options.supervised_by)
+    device = own_device(gpu=None, cpu=True, cores=options.cores)
+    more = {"storage": None, "name": options.name, "pulse": options.pulse, "orphan": orphan}
+    sys.exit(work(options.study, device, lambda *_: trial, **more))

@@ -1,0 +1,77 @@
+"""The supervisor with workers that only pretend: hung ones, lost devices, and its own sudden end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command import CORES, Bench, wait_for, workers_of
+from small_study import definition
+
+from tuner.devices import CpuCores
+from tuner.launch import Outcome, Supervisor
+from tuner.storage import open_database, parse_url
+from tuner.study import SearchPolicy, create_or_resume
+
+STUB = (sys.executable, str(Path(__file__).with_name("stub_worker.py")))
+START = """
+import subprocess, sys, time
+subprocess.Popen([*sys.argv[1:], "--supervised-by", str(__import__("os").getpid())])
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
+
+
+def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bench.folder)
+    database = open_database(parse_url(bench.url))
+    study = create_or_resume(database, "tiny-small", definition(), trials=3)
+    study.set_policy(SearchPolicy(sampler="random"))
+    outcome = Supervisor(
+        studies=[study],
+        devices=[CpuCores((CORES[0],))],
+        worker_options=[],
+        environment=bench.environment,
+        log_folder=bench.folder / "logs",
+        worker_command=STUB,
+        # Short against the hang of ten minutes, and long against the start of a process on a busy machine.
+        hang_limit_s=3.0,
+    ).run(lambda: None)
+    database.close()
+    assert outcome is Outcome.FILLED
+    assert bench.claims() == [("lost", 0), ("finished", 0), ("finished", 1), ("finished", 2)]
+    assert bench.trials() == [(0, "COMPLETE"), (1, "FAIL"), (2, "COMPLETE")]
+    with bench.opened() as opened:
+        trials = opened.optuna.trials
+    assert trials[0].user_attrs["attempts"] == 2
+    assert trials[1].user_attrs["failure"].startswith("RuntimeError: CUDA error: an illegal memory access")
+    workers = (bench.folder / "logs").glob("worker-*.log")
+    assert "this process can use its device no more" in "".join(path.read_text() for path in workers)
+
+
+def test_a_worker_in_the_middle_of_something_long_ends_with_its_supervisor_all_the_same(bench: Bench) -> None:
+    database = open_database(parse_url(bench.url))
+    create_or_resume(database, "tiny-small", definition(), trials=1)
+    database.close()
+    command = [sys.executable, "-c", START, *STUB, "--study", "tiny-small", "--cpu", "--name", "ann"]
+    supervisor = subprocess.Popen(command, cwd=bench.folder, env=bench.environment)
+    try:
+        wait_for((bench.folder / "attempt-0").exists, "a trial that hangs")
+        supervisor.kill()
+        supervisor.wait()
+        began = time.monotonic()
+        wait_for(lambda: not workers_of(supervisor.pid), "the worker's end", patience_s=60)
+    finally:
+        for left in workers_of(supervisor.pid):
+            left.kill()
+    assert time.monotonic() - began < 10, "four and a half seconds, and what a busy machine adds"
+    assert bench.claims() == [("returned", 0)]

@@ -1,0 +1,273 @@
+"""A worker in this process, with trials that only pretend to train: outages, a full disk, and what is left on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from optuna.trial import TrialState
+from small_study import definition
+from sqlalchemy.exc import OperationalError
+
+from tuner.config import StopReason
+from tuner.devices import CpuCores
+from tuner.job import TrialJob
+from tuner.storage import Database, TrialResult, open_database, parse_url
+from tuner.study import OpenStudy, SearchPolicy, create_or_resume
+from tuner.training import EpochRecord
+from tuner.worker import ContextLostError, Places, StopFlag, Worker
+from tuner.worker import running as running_module
+
+DEVICE = CpuCores((0,))
+RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), {"converged": True})
+
+
+def epoch(number: int, elapsed_s: float | None = None) -> EpochRecord:
+    return EpochRecord(
+        epoch=number,
+        train_loss=1.0 / number,
+        val_loss=2.0 / number,
+        learning_rate=1e-3,
+        elapsed_s=float(number) if elapsed_s is None else elapsed_s,
+    )
+
+
+def three_epochs(job: TrialJob) -> TrialResult:
+    for number in (1, 2, 3):
+        job.on_epoch(epoch(number), 0)
+    return result_of(job)
+
+
+def result_of(job: TrialJob) -> TrialResult:
+    return TrialResult(RESULT.state, RESULT.values, {**RESULT.attributes, "seed": job.number})
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[OpenStudy]:
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
+    yield study_in(database)
+    database.close()
+
+
+def study_in(database: Database, trials: int = 2) -> OpenStudy:
+    study = create_or_resume(database, "small", definition(), trials=trials)
+    study.set_policy(SearchPolicy(sampler="random"))
+    return study
+
+
+def work(study: OpenStudy, run_trial: Callable[[TrialJob], TrialResult | None], places: Path | None = None) -> None:
+    Worker([study], DEVICE, run_trial, places=Places(places) if places else None, name="ann").run()
+
+
+def away(*_: object, **__: object) -> None:
+    raise OperationalError("INSERT", {}, Exception("server closed the connection"))
+
+
+def test_a_trial_is_told_all_it_needs_and_its_curve_is_stored(opened: OpenStudy, tmp_path: Path) -> None:
+    jobs: list[TrialJob] = []
+
+    def run(job: TrialJob) -> TrialResult:
+        jobs.append(job)
+        return three_epochs(job)
+
+    work(opened, run, tmp_path)
+    assert [job.number for job in jobs] == [0, 1]
+    assert jobs[0].hyperparameters == opened.definition.defaults
+    assert jobs[0].study_key == opened.key()
+    assert jobs[0].checkpoints is not None
+    assert jobs[0].checkpoints.parent == tmp_path / "checkpoints"
+    assert [row.epoch for row in opened.epochs.of_trial(1)] == [1, 2, 3]
+    assert [trial.user_attrs["attempts"] for trial in opened.optuna.trials] == [1, 1]
+    assert list((tmp_path / "outbox").iterdir()) == []
+
+
+def test_a_trial_handed_back_is_run_again_with_its_earlier_epochs(opened: OpenStudy, tmp_path: Path) -> None:
+    stop = StopFlag()
+
+    def interrupted(job: TrialJob) -> None:
+        job.on_epoch(epoch(1), 0)
+        stop.set()
+        assert job.should_stop() is StopReason.INTERRUPTED
+
+    Worker([opened], DEVICE, interrupted, name="ann", stop=stop).run()
+
+    def resumed(job: TrialJob) -> TrialResult:
+        if job.number == 0:
+            job.on_curve([epoch(1)], 0)
+        job.on_epoch(epoch(2), 0)
+        return result_of(job)
+
+    work(opened, resumed)
+    assert [row.epoch for row in opened.epochs.of_trial(0)] == [1, 2]
+    assert [trial.user_attrs["attempts"] for trial in opened.optuna.trials] == [2, 1]
+
+
+def test_a_run_made_again_takes_the_place_of_the_first_ones_curve(opened: OpenStudy) -> None:
+    def twice(job: TrialJob) -> TrialResult:
+        for attempt in (0, 10):
+            for number in (1, 2):
+                job.on_epoch(epoch(number, elapsed_s=attempt + number), 0)
+        return result_of(job)
+
+    work(opened, twice)
+    assert [(row.epoch, row.elapsed_s) for row in opened.epochs.of_trial(0)] == [(1, 11.0), (2, 12.0)]
+
+
+def test_training_goes_on_in_an_outage_and_its_epochs_come_later(
+    opened: OpenStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running_module, "BUFFERED_AT_MOST", 4)
+    monkeypatch.setattr(running_module, "REPORT_S", 0.0)
+    spilled = []
+
+    def run(job: TrialJob) -> TrialResult:
+        with monkeypatch.context() as outage:
+            outage.setattr(type(opened.epochs), "write", away)
+            for number in range(1, 11):
+                job.on_epoch(epoch(number), 0)
+            spilled.append(len(list((tmp_path / "outbox").iterdir())))
+        job.on_epoch(epoch(11), 0)
+        return result_of(job)
+
+    work(opened, run, tmp_path)
+    assert spilled == [2, 2]
+    assert [row.epoch for row in opened.epochs.of_trial(0)] == list(range(1, 12))
+    assert list((tmp_path / "outbox").iterdir()) == []
+
+
+def test_a_result_outlives_its_worker_and_the_next_one_delivers_it(
+    opened: OpenStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(job: TrialJob) -> TrialResult:
+        patch.setattr(type(opened.ledger), "finish", killed)
+        return three_epochs(job)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        work(opened, run, tmp_path)
+    assert opened.ledger.counts().finished == 0
+    ran: list[int] = []
+
+    def note(job: TrialJob) -> TrialResult:
+        ran.append(job.number)
+        return result_of(job)
+
+    work(opened, note, tmp_path)
+    assert ran == [1], "trial 0 was done"
+    assert opened.ledger.counts().finished == 2
+    assert list((tmp_path / "outbox").iterdir()) == []
+
+
+def test_checkpoints_go_when_their_trial_is_finished(opened: OpenStudy, tmp_path: Path) -> None:
+    def run(job: TrialJob) -> TrialResult:
+        assert job.checkpoints is not None
+        job.checkpoints.mkdir(parents=True, exist_ok=True)
+        # Of this trial, and of one that a worker left behind when it died after the result was stored.
+        for number in (job.number, 7):
+            (job.checkpoints / f"trial-{number:06d}-seed-0-run-0-epoch-000003.safetensors").touch()
+        return result_of(job)
+
+    work(opened, run, tmp_path)
+    (folder,) = (tmp_path / "checkpoints").iterdir()
+    assert [path.name[:12] for path in folder.iterdir()] == ["trial-000007"]
+    (folder / "trial-000001-seed-0-run-0-epoch-000003.safetensors").touch()
+    opened.ledger.set_budget(3)
+    work(opened, result_of, tmp_path)
+    assert [path.name[:12] for path in folder.iterdir()] == ["trial-000007"]
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"),
+    [
+        (RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with ..."), True),
+        (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED when calling cublasSgemm"), True),
+        (type("AcceleratorError", (RuntimeError,), {})("device-side failure"), True),
+        (ValueError("a CUDA tensor of the wrong shape"), False),
+    ],
+)
+def test_a_failure_is_the_trials_result_and_a_lost_context_ends_the_process(
+    opened: OpenStudy, error: Exception, lost: bool
+) -> None:
+    def fail(job: TrialJob) -> TrialResult:
+        raise error
+
+    with pytest.raises(ContextLostError) if lost else contextlib.nullcontext():
+        work(opened, fail)
+    trials = opened.optuna.get_trials(deepcopy=False, states=[TrialState.FAIL])
+    assert len(trials) == (1 if lost else 2)
+    assert trials[0].user_attrs["failure"] == f"{type(error).__name__}: {error}".splitlines()[0]
+    assert opened.ledger.counts().running == 0
+
+
+# -- a full disk ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of two megabytes."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("no right to mount a file system; tests/unit/storage/test_durable.py makes its writes fail instead")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+class Heard(logging.Handler):
+    """What was logged, to be looked at from any thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+    def __contains__(self, text: str) -> bool:
+        return any(text in line for line in self.lines)
+
+
+def test_a_full_disk_pauses_the_worker_which_names_it_and_goes_on_when_there_is_space(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.worker.patience.LOOK_AGAIN_S", 0.2)
+    database = open_database(parse_url(f"sqlite:///{small_disk}/tuner.db"))
+    study = study_in(database, trials=1)
+    filler = small_disk / "filler"
+
+    def run(job: TrialJob) -> TrialResult:
+        with contextlib.suppress(OSError), filler.open("wb") as file:
+            while True:
+                file.write(b"\0" * 4096)
+                file.flush()
+        return result_of(job)
+
+    def make_space() -> None:
+        while "disk full" not in heard and not over.wait(0.05):
+            pass
+        filler.unlink()
+
+    heard, over = Heard(), threading.Event()
+    logger = logging.getLogger("tuner.worker")
+    logger.addHandler(heard)
+    monkeypatch.setattr(logger, "level", logging.INFO)
+    janitor = threading.Thread(target=make_space)
+    janitor.start()
+    try:
+        work(study, run, small_disk)
+    finally:
+        over.set()
+        janitor.join()
+        logger.removeHandler(heard)
+    assert f"({small_disk}/tuner.db); waiting for space to store a result" in heard
+    assert "there is space again" in heard
+    assert study.ledger.counts().finished == 1
+    database.close()

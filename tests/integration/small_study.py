@@ -1,0 +1,67 @@
+"""A study small enough for tests: its definition for the database, its files for the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tuner.config import TrainingSettings
+from tuner.study import StudyDefinition, load_study_file
+
+TASK_TOML = """
+name = "tiny"
+target_columns = ["a", "b"]
+frequency = "h"
+input_size = 12
+horizon = 3
+calendar = ["hour"]
+static_id = true
+quantiles = [0.1, 0.5, 0.9]
+eval_quantiles = [0.1, 0.5, 0.9]
+
+[source]
+kind = "demo"
+rows = 200
+"""
+
+STUDY_TOML = """
+name = "small"
+core_change = "small enough for a test"
+model = "rmsnorm"
+
+[model_settings]
+n_blocks = 1
+
+[defaults]
+learning_rate = 1e-3
+weight_decay = 0.0
+dropout = 0.1
+hidden_size = 8
+batch_size = 256
+
+[space]
+learning_rate = { low = 1e-4, high = 1e-2, scale = "log" }
+weight_decay = { low = 1e-6, high = 1e-2, scale = "log", zero = true }
+dropout = { low = 0.0, high = 0.3 }
+hidden_size = { low = 8, high = 16 }
+batch_size = { low = 256, high = 256 }
+
+[training]
+patience = 100000
+"""
+
+
+def definition(**changes: Any) -> StudyDefinition:
+    """The definition of a study that no test trains: the variant rmsnorm on data that is nowhere."""
+    file = load_study_file("rmsnorm")
+    training = TrainingSettings(max_epochs=changes.pop("max_epochs", 3))
+    given: dict[str, Any] = {"task": {"name": "tiny", "horizon": 6}, "data_hash": "0" * 64} | changes
+    return StudyDefinition.of(file, training=training, **given)
+
+
+def write_files(folder: Path) -> tuple[Path, Path]:
+    """A study file and a task file whose trials take as many milliseconds as they have epochs, about."""
+    study, task = folder / "small.toml", folder / "tiny.toml"
+    study.write_text(STUDY_TOML, encoding="utf-8")
+    task.write_text(TASK_TOML, encoding="utf-8")
+    return study, task

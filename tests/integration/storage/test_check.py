@@ -1,0 +1,149 @@
+"""`tuner db init` and `check`: what a look at the database finds, in each state that it can be in."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from optuna.trial import TrialState
+from sqlalchemy import delete, update
+
+from tuner.cli.main import main
+from tuner.storage import Claim, Database, TrialResult, parse_url, schema
+from tuner.storage.check import check_database
+from tuner.study import OpenStudy
+
+RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), {"epochs": 7})
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuner.storage.check.SECOND_LOOK_S", 0.0)
+
+
+def start(study: OpenStudy) -> Claim:
+    claim = study.ledger.claim("ann")
+    assert claim is not None
+    assert study.ask(claim) is not None
+    return claim
+
+
+def findings(database: Database) -> list[tuple[str, str]]:
+    return [(finding.level, finding.what) for finding in check_database(database.address).findings]
+
+
+def test_a_database_at_work_is_healthy(study: OpenStudy) -> None:
+    assert study.ledger.finish(start(study), RESULT)
+    start(study)
+    assert study.ledger.claim("bob") is not None  # has not asked for its parameters yet
+    report = check_database(study.database.address)
+    assert (report.findings, report.healthy) == ((), True)
+    assert report.version == report.expected_version == schema.SCHEMA_VERSION
+    assert report.optuna_version == report.expected_optuna_version
+    assert report.server.startswith(("PostgreSQL 1", "SQLite 3", "MariaDB 1"))
+    counted = {"studies": 1, "claims": 3, "claims_finished": 1, "claims_running": 2, "trials_complete": 1}
+    assert counted.items() <= report.counts.items()
+    assert set(report.counts) >= {name.removeprefix("tuner_") for name in schema.metadata.tables} - {"schema"}
+
+
+def test_a_result_that_optuna_was_not_told_is_found(study: OpenStudy) -> None:
+    claim = start(study)
+    assert study.ledger._update_running(claim, state="finished", result=RESULT.to_json())
+    ((level, what),) = findings(study.database)
+    assert (level, what) == (
+        "error",
+        "results that Optuna was not told yet: 1 (small trial 0); the next worker or launch tells it",
+    )
+    study.ledger.settle()
+    assert findings(study.database) == []
+
+
+def test_a_trial_that_runs_for_nobody_is_found(study: OpenStudy) -> None:
+    study.optuna.ask(study.definition.space.stored())
+    ((level, what),) = findings(study.database)
+    assert level == "error"
+    assert "trials that run for nobody: 1 (small trial 0)" in what
+    assert study.ledger.return_strays() == 1
+    assert findings(study.database) == []
+
+
+def test_what_does_not_agree_is_found(study: OpenStudy) -> None:
+    first, second = start(study), start(study)
+    assert study.ledger.finish(first, RESULT)
+    assert study.ledger.finish(second, RESULT)
+    c = schema.claims.c
+    with study.database.engine.begin() as connection:
+        connection.execute(update(schema.claims).where(c.claim_id == second.claim_id).values(trial_number=0))
+        connection.execute(update(schema.claims).where(c.claim_id == second.claim_id).values(trial_id=12345))
+    assert sorted(findings(study.database)) == [
+        ("error", "results of trials that are not there: 1 (small trial 0)"),
+        ("error", "trials with two results: 1 (small trial 0)"),
+    ]
+
+
+def test_a_lease_that_ran_out_and_a_deleted_study_are_notices(study: OpenStudy) -> None:
+    start(study)
+    with study.database.engine.begin() as connection:
+        connection.execute(update(schema.claims).values(leased_until=0.0))
+    ((level, what),) = findings(study.database)
+    assert level == "notice"
+    assert "leases that ran out: 1 (small trial 0)" in what
+    assert check_database(study.database.address).healthy
+    with study.database.engine.begin() as connection:
+        connection.execute(delete(schema.claims))
+    study.database.optuna.delete_study(study.study_id)
+    assert [level for level, _ in findings(study.database)] == ["notice"]
+
+
+def test_a_damaged_file_is_found(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tuner.db"
+    assert run("init", "--storage", url) == 0
+    path = tmp_path / "tuner.db"
+    with sqlite3.connect(path) as file:
+        page = file.execute("PRAGMA page_size").fetchone()[0]
+        root = file.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_tuner_claims_1'")
+        where = (root.fetchone()[0] - 1) * page
+        file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    file.close()
+    with path.open("r+b") as raw:
+        raw.seek(where)
+        raw.write(b"\xff" * page)
+    ((level, what),) = [(finding.level, finding.what) for finding in check_database(parse_url(url)).findings]
+    assert level == "error"
+    assert "damaged" in what
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["db", *arguments])
+    return int(ended.value.code or 0)
+
+
+def test_init_check_and_upgrade_on_the_command_line(database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--storage", database_url)
+    if database_url.startswith("postgresql"):
+        assert run("check", "--json", *options) == 1
+        empty = json.loads(capsys.readouterr().out)
+        assert (empty["healthy"], empty["version"], empty["counts"]) == (False, None, {})
+        assert "tuner db init" in empty["findings"][0]["what"]
+    assert run("init", *options) == 0
+    assert f"is ready: version {schema.SCHEMA_VERSION}" in capsys.readouterr().out
+    assert run("init", *options) == 0
+    assert "was ready already" in capsys.readouterr().out
+    assert run("check", *options) == 0
+    assert capsys.readouterr().out.endswith("everything agrees\n")
+    assert run("check", "--json", *options) == 0
+    assert json.loads(capsys.readouterr().out)["healthy"] is True
+    assert run("upgrade", *options) == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+def test_a_database_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("check", "upgrade"):
+        assert run(command, "--storage", f"sqlite:///{tmp_path}/none.db") == 1
+        said = capsys.readouterr()
+        assert (said.out, said.err.count("\n")) == ("", 1)
+        assert "there is no database" in said.err
+    assert list(tmp_path.iterdir()) == []

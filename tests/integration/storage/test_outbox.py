@@ -1,0 +1,109 @@
+"""What waits on local disk reaches the database once, and counts only under its claim's token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from optuna.trial import TrialState
+from small_study import definition
+
+from tuner.storage import Claim, EpochRow, TrialResult
+from tuner.storage.outbox import Outbox
+from tuner.study import OpenStudy, create_or_resume
+
+RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), {"converged": True, "epochs": 7})
+ROWS = [EpochRow(epoch, 0.5, 0.4, 1e-3, 0.1 * epoch, repeat=1) for epoch in (1, 2, 3)]
+
+
+def start(study: OpenStudy) -> Claim:
+    claim = study.ledger.claim("ann")
+    assert claim is not None
+    assert study.ask(claim) is not None
+    return claim
+
+
+@pytest.fixture
+def outbox(study: OpenStudy, tmp_path: Path) -> Outbox:
+    return Outbox(tmp_path / "outbox", study.key())
+
+
+def deliver(study: OpenStudy, outbox: Outbox) -> int:
+    return outbox.deliver(study.ledger, study.epochs)
+
+
+def left(outbox: Outbox) -> list[str]:
+    return sorted(path.name.split("-")[0] for path in outbox.folder.iterdir())
+
+
+def test_a_result_and_epochs_are_delivered_and_taken_away(study: OpenStudy, outbox: Outbox) -> None:
+    claim = start(study)
+    outbox.put_epochs(claim, ROWS[:2])
+    outbox.put_epochs(claim, ROWS[2:])
+    outbox.put_result(claim, RESULT)
+    assert left(outbox) == ["epochs", "epochs", "result"]
+    assert deliver(study, outbox) == 3
+    assert left(outbox) == []
+    assert study.ledger.counts().finished == 1
+    assert study.optuna.trials[0].values == [1.5, 0.25]
+    assert study.epochs.of_trial(0) == tuple(ROWS)
+    assert deliver(study, outbox) == 0
+
+
+def test_what_was_stored_already_counts_once(study: OpenStudy, outbox: Outbox) -> None:
+    """The worker died between the database's answer and the file's end."""
+    claim = start(study)
+    outbox.put_result(claim, RESULT)
+    outbox.put_epochs(claim, ROWS)
+    study.epochs.write(0, claim.claim_id, ROWS)
+    assert study.ledger.finish(claim, RESULT)
+    assert deliver(study, outbox) == 2
+    assert study.ledger.counts().finished == 1
+    assert study.epochs.of_trial(0) == tuple(ROWS)
+
+
+def test_a_result_whose_lease_was_lost_does_not_count(study: OpenStudy, outbox: Outbox) -> None:
+    claim = start(study)
+    outbox.put_result(claim, RESULT)
+    study.ledger.reap(worker="ann")
+    assert deliver(study, outbox) == 1
+    assert left(outbox) == []
+    assert study.ledger.counts().finished == 0
+    assert study.optuna.trials[0].state is TrialState.WAITING
+
+
+def test_a_made_up_token_does_not_count(study: OpenStudy, outbox: Outbox) -> None:
+    claim = start(study)
+    outbox.put_result(replace(claim, token="0" * 32), RESULT)
+    deliver(study, outbox)
+    assert study.ledger.counts().finished == 0
+
+
+def test_another_studys_entries_stay(study: OpenStudy, outbox: Outbox) -> None:
+    other = create_or_resume(study.database, "other", definition(), trials=3)
+    assert other.key() != study.key()
+    outbox.put_result(start(study), RESULT)
+    assert deliver(other, Outbox(outbox.folder, other.key())) == 0
+    assert left(outbox) == ["result"]
+
+
+def test_what_cannot_be_read_stays_with_a_notice_and_stops_nothing(
+    study: OpenStudy, outbox: Outbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox.put_result(start(study), RESULT)
+    for name, text in {"a": "", "b": "[]", "c": '{"study": 1', "d": f'{{"study": "{outbox.study_key}"}}'}.items():
+        (outbox.folder / f"epochs-{name}.json").write_text(text)
+    (outbox.folder / "epochs-e.json").mkdir()
+    assert deliver(study, outbox) == 1
+    assert len(left(outbox)) == 5
+    assert caplog.text.count("holds nothing that could be delivered") == 5
+
+
+def test_epochs_of_one_claim_can_be_delivered_alone(study: OpenStudy, outbox: Outbox) -> None:
+    first, second = start(study), start(study)
+    outbox.put_epochs(first, ROWS)
+    outbox.put_epochs(second, ROWS)
+    assert outbox.deliver(study.ledger, study.epochs, only=second) == 1
+    assert study.epochs.of_trial(0) == ()
+    assert study.epochs.of_trial(1) == tuple(ROWS)

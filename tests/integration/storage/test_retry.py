@@ -1,0 +1,153 @@
+"""What passes is tried again, what is wrong is raised at once; a PostgreSQL that restarts is outlived."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from optuna.exceptions import StorageInternalError
+from postgres_cluster import Cluster, running_cluster
+from small_study import definition
+from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
+
+from tuner.errors import StorageError
+from tuner.storage import Database, open_database, parse_url
+from tuner.storage.retry import cause_of, persistently
+from tuner.study import create_or_resume
+
+IDLE = "idle_in_transaction_session_timeout"
+
+
+def test_a_statement_that_is_wrong_is_raised_at_once(database: Database) -> None:
+    tries = []
+
+    def wrong() -> None:
+        tries.append(1)
+        with database.engine.connect() as connection:
+            connection.execute(text("SELECT * FROM no_such_table"))
+
+    with pytest.raises(DBAPIError) as raised:
+        persistently(wrong, "nonsense", patience_s=30)
+    assert len(tries) == 1
+    assert "no_such_table" in cause_of(raised.value)
+    assert "SELECT" not in cause_of(raised.value)
+
+
+def test_what_is_no_database_failure_is_raised_at_once() -> None:
+    tries = []
+
+    def wrong() -> None:
+        tries.append(1)
+        raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        persistently(wrong, "nonsense", patience_s=30)
+    assert len(tries) == 1
+
+
+def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuner.storage.engine.SQLITE_TIMEOUT_S", 0.01)
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/locked.db"))
+    holder = sqlite3.connect(tmp_path / "locked.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    tries = []
+
+    def blocked() -> None:
+        tries.append(1)
+        database.engine.connect().execute(text("SELECT 1"))
+
+    began = time.monotonic()
+    with pytest.raises(DBAPIError, match="locked"):
+        persistently(blocked, "anything", patience_s=0.5)
+    assert time.monotonic() - began < 5
+    assert len(tries) >= 2
+    with pytest.raises(DBAPIError, match="locked"):
+        persistently(blocked, "anything", patience_s=60, give_up=lambda: True)
+    holder.close()
+    database.close()
+
+
+def test_a_lock_that_is_released_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuner.storage.engine.SQLITE_TIMEOUT_S", 0.01)
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/locked.db"))
+    study = create_or_resume(database, "small", definition(), trials=3)
+    holder = sqlite3.connect(tmp_path / "locked.db", isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN IMMEDIATE")
+    threading.Timer(0.5, holder.close).start()
+    # Through Optuna itself, whose storage wraps the driver's error in one of its own.
+    trial = persistently(lambda: study.optuna.ask(definition().space.stored()), "a new trial", patience_s=60)
+    assert trial.number == 0
+    database.close()
+
+
+def test_a_restart_of_postgresql_is_outlived() -> None:
+    with running_cluster() as cluster:
+        database = open_database(parse_url(cluster.url(cluster.create_database())))
+        study = create_or_resume(database, "small", definition(), trials=3)
+        claim = study.ledger.claim("ann")
+        assert claim is not None
+        cluster.stop()
+        with pytest.raises(DBAPIError):
+            study.ledger.renew(claim)
+        with pytest.raises(StorageError, match="check that the server runs"):
+            open_database(database.address, create=False)
+        with pytest.raises(StorageInternalError):
+            study.optuna.get_trials()
+        with ThreadPoolExecutor() as pool:
+            renewed = pool.submit(lambda: persistently(lambda: study.ledger.renew(claim), "a lease", patience_s=60))
+            asked = pool.submit(lambda: persistently(lambda: study.ask(claim), "a trial", patience_s=60))
+            opened = pool.submit(open_database, database.address, create=False, patience_s=60)
+            time.sleep(1.0)
+            assert not opened.done()
+            assert not renewed.done()
+            assert not asked.done()
+            cluster.start()
+            assert renewed.result()
+            opened.result().close()
+            trial = asked.result()
+        assert trial is not None
+        assert trial.params == definition().defaults.as_dict()
+        database.close()
+
+
+def test_a_worker_frozen_in_a_transaction_does_not_hold_up_the_others(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its locks go with its connection; when it wakes, what it wanted is tried again."""
+    monkeypatch.setattr("tuner.storage.engine.IDLE_TRANSACTION_TIMEOUT_S", 0.3)
+    name = postgres.create_database()
+    database = open_database(parse_url(postgres.url(name)))
+    study = create_or_resume(database, "small", definition(), trials=3)
+    tries = []
+
+    def frozen() -> int:
+        with database.engine.begin() as connection:
+            study.ledger._lock_study(connection)
+            if not tries:
+                tries.append(1)
+                assert ThreadPoolExecutor().submit(study.ledger.claim, "bob").result(30) is not None
+            return len(tries) + connection.execute(text("SELECT 1")).scalar_one()
+
+    assert persistently(frozen, "anything", patience_s=30) == 2
+    database.close()
+    postgres.empty_database(name)
+
+
+def test_a_server_that_says_nothing_any_more_is_given_up(postgres: Cluster) -> None:
+    """The kernel ends such a connection; `make chaos` cuts a real one."""
+    name = postgres.create_database()
+    database = open_database(parse_url(postgres.url(name)))
+    with database.engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        asked = driver.info.get_parameters()
+        limits = [connection.execute(text(f"SHOW {each}")).scalar_one() for each in ("lock_timeout", IDLE)]
+    assert (asked["tcp_user_timeout"], asked["keepalives_idle"], asked["keepalives_count"]) == ("30000", "15", "3")
+    assert limits == ["1min", "30s"]
+    database.close()
+    postgres.empty_database(name)

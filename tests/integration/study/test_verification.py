@@ -1,0 +1,273 @@
+"""Verification from plan to figures, on every database: interleaved, resumable, on the study's own device model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from recorded import record_study
+from sqlalchemy import delete
+from verifying import DEVICE, drawn_result, missed, verify_all
+
+from tuner.compare import compare, read_subjects
+from tuner.compare.understanding import understand
+from tuner.devices import CpuCores
+from tuner.errors import UsageError
+from tuner.job import TrialJob
+from tuner.pareto import knee_index
+from tuner.storage import Database, TrialResult, open_database, parse_url, schema
+from tuner.study import OpenStudy, open_study
+from tuner.study.results import read_results
+from tuner.study.sampler import seed_of_trial
+from tuner.study.status import status_of
+from tuner.study.verification import configurations, fresh_seeds, picks, plan_verification, spread, verifications_of
+from tuner.study.verified import read_verified, verified_of
+from tuner.verifier import Verifier
+
+TOP = 3
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """Studies of two variants, of 0 to 2 trials, and of another device, recorded once: only their runs change."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('verification')}/tuner.db"
+    else:
+        cluster = request.getfixturevalue("postgres")
+        url = cluster.url(cluster.create_database())
+    for variant in ("original", "rmsnorm"):
+        record_study(url, variant=variant, trials=8)
+    for trials in range(3):
+        record_study(url, variant="rmsnorm", trials=trials, name=f"few-{trials}")
+    record_study(url, variant="rmsnorm", trials=1, name="elsewhere", device="Another CPU, 2 cores")
+    database = open_database(parse_url(url), create=False)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def database(recorded: Database) -> Database:
+    with recorded.engine.begin() as connection:
+        connection.execute(delete(schema.verifications))
+    return recorded
+
+
+@pytest.fixture
+def studies(database: Database) -> list[OpenStudy]:
+    return [open_study(database, name) for name in ("demo-original", "demo-rmsnorm")]
+
+
+def test_the_plan_interleaves_every_configuration_on_seeds_that_the_search_never_used(
+    studies: list[OpenStudy],
+) -> None:
+    planned = plan_verification(studies, top=TOP, seeds=4, shuffle_seed=7)
+    runs = verifications_of(studies).runs()
+    assert (planned.new_runs, planned.missing) == (len(runs), ())
+    chosen = {(s.study_id, r.number) for s in studies for r in configurations(read_results(s), TOP)}
+    assert len(runs) == 4 * len(chosen)
+    blocks = [runs[i : i + len(chosen)] for i in range(0, len(runs), len(chosen))]
+    for number, block in enumerate(blocks):
+        assert {(run.study_id, run.trial_number) for run in block} == chosen
+        assert {run.block for run in block} == {number}
+        assert len({run.seed for run in block}) == 1
+    orders = {tuple((run.study_id, run.trial_number) for run in block) for block in blocks}
+    assert len(orders) > 1
+    assert {run.plan["shuffle_seed"] for run in runs} == {7}
+    used = {seed_of_trial(number) for number in range(1000)}
+    assert not used & {run.seed for run in runs}
+
+
+def test_the_same_plan_again_adds_nothing_and_more_seeds_add_only_theirs(studies: list[OpenStudy]) -> None:
+    first = plan_verification(studies, top=TOP, seeds=2).new_runs
+    assert plan_verification(studies, top=TOP, seeds=2).new_runs == 0
+    assert plan_verification(studies, top=TOP, seeds=3).new_runs == first // 2
+    assert plan_verification(studies[:1], top=TOP, seeds=3).new_runs == 0
+
+
+def test_default_and_knee_are_always_among_the_configurations(studies: list[OpenStudy]) -> None:
+    results = read_results(studies[1])
+    front = results.front
+    assert len(front) > 2
+    for top in (1, 2, len(front)):
+        numbers = [record.number for record in configurations(results, top)]
+        assert 0 in numbers
+        assert front[knee_index([r.values for r in front if r.values])].number in numbers
+    assert len(spread(front, 2)) == 2
+    assert picks(results)["default"] == 0
+
+
+def test_seeds_are_the_same_every_time_but_for_those_already_used() -> None:
+    first = fresh_seeds(5, set())
+    assert fresh_seeds(3, set()) == first[:3]
+    assert fresh_seeds(4, {first[1]}) == [first[0], *first[2:5]]
+
+
+def test_verified_figures_are_those_of_the_fresh_runs(studies: list[OpenStudy]) -> None:
+    plan_verification(studies, top=1, seeds=6)
+    knee = picks(read_results(studies[1]))["knee"]
+    assert verified_of(studies[1], knee) is None
+    verify_all(studies)
+    found = verified_of(studies[1], knee)
+    assert found is not None
+    assert (found["seeds"], found["converged"], found["misses"], found["contaminated"]) == (6, 6, {}, 0)
+    assert found["wall_clock_s"]["low"] < found["wall_clock_s"]["median"] < found["wall_clock_s"]["high"]
+    assert found["test_mql"]["median"] == pytest.approx(0.8, abs=0.01)
+    on_front = {row["trial"]: row["verified"] for row in status_of(studies[1])["front"]}
+    assert on_front[knee] == found
+    assert status_of(studies[1])["verification"]["waiting"] == 0
+    assert read_results(studies[1]).front  # the search's own trials are as they were
+    assert studies[1].ledger.counts().finished == 8
+
+
+def test_misses_are_counted_and_never_become_numbers(studies: list[OpenStudy]) -> None:
+    plan_verification(studies[:1], top=1, seeds=6)
+    first = verifications_of(studies[:1]).runs()[0].seed
+    verify_all(studies[:1], lambda job: missed(job) if job.seed == first else drawn_result(job))
+    for each in read_verified(studies[0]):
+        assert each.misses == {"epoch_limit": 1}
+        assert each.seconds is not None
+        assert (each.seconds.runs, len(each.runs)) == (5, 6)
+        assert first not in each.sample().seconds
+        assert (each.sample().runs, each.sample().misses) == (6, 1)
+
+
+def test_a_disturbed_timing_is_left_out_of_the_times_alone(studies: list[OpenStudy]) -> None:
+    plan_verification(studies[:1], top=1, seeds=6)
+    first = verifications_of(studies[:1]).runs()[0].seed
+
+    def run(job: TrialJob) -> TrialResult:
+        result = drawn_result(job)
+        return TrialResult(result.state, result.values, result.attributes | {"contaminated": job.seed == first})
+
+    verify_all(studies[:1], run)
+    for each in read_verified(studies[0]):
+        assert each.seconds is not None
+        assert each.mql is not None
+        assert (each.seconds.runs, each.mql.runs) == (5, 6)
+
+
+def test_an_interrupted_verification_goes_on_where_it_was(studies: list[OpenStudy]) -> None:
+    plan_verification(studies, top=1, seeds=3)
+    queue = verifications_of(studies)
+    done: list[tuple[str, int, int | None]] = []
+
+    class PulledPlugError(BaseException):
+        """Nothing of the worker's own gets to run after this."""
+
+    def run(job: TrialJob) -> TrialResult:
+        if len(done) == 4:
+            raise PulledPlugError
+        done.append((job.study, job.number, job.seed))
+        return drawn_result(job)
+
+    with pytest.raises(PulledPlugError):
+        verify_all(studies, run, name="first")
+    before = {run.run_id: run.result for run in queue.runs() if run.state == "finished"}
+    assert len(before) == 4
+    assert queue.reap(worker="first") == 1
+    done.append(("the plug is back", -1, None))
+    verify_all(studies, run, name="second")
+    after = queue.runs()
+    assert {run.state for run in after} == {"finished"}
+    assert {run.run_id: run.result for run in after if run.run_id in before} == before
+    made = Counter(entry for entry in done if entry[1] >= 0)
+    assert set(made.values()) == {1}
+    assert len(made) == len(after)
+
+
+def test_a_run_that_is_interrupted_is_handed_back(studies: list[OpenStudy]) -> None:
+    plan_verification(studies[:1], top=1, seeds=1)
+    answers: list[TrialResult | None] = []
+
+    def run(job: TrialJob) -> TrialResult | None:
+        answers.append(None if not answers else drawn_result(job))
+        return answers[-1]
+
+    verify_all(studies[:1], run)
+    runs = verifications_of(studies[:1]).runs()
+    assert len(answers) == len(runs) + 1
+    assert {run.losses for run in runs} == {0}
+
+
+def test_what_a_model_raises_is_a_miss(studies: list[OpenStudy]) -> None:
+    plan_verification(studies[:1], top=1, seeds=1)
+
+    def run(job: TrialJob) -> TrialResult:
+        raise ValueError("shapes do not fit")
+
+    verify_all(studies[:1], run)
+    assert all(each.misses == {"error": 1} for each in read_verified(studies[0]))
+
+
+def test_only_the_studys_own_device_model_verifies(studies: list[OpenStudy]) -> None:
+    plan_verification(studies, top=1, seeds=1)
+    with pytest.raises(UsageError, match="times of different devices do not compare"):
+        Verifier(studies, CpuCores((0,)), drawn_result).run()
+    assert {run.state for run in verifications_of(studies).runs()} == {"waiting"}
+
+
+def test_studies_of_different_devices_are_not_verified_together(database: Database, studies: list[OpenStudy]) -> None:
+    with pytest.raises(UsageError, match="different devices"):
+        plan_verification([*studies, open_study(database, "elsewhere")], top=1, seeds=1)
+
+
+@pytest.mark.parametrize("trials", [0, 1, 2])
+def test_few_trials_say_what_is_missing_or_are_verified(database: Database, trials: int) -> None:
+    opened = [open_study(database, f"few-{trials}")]
+    planned = plan_verification(opened, top=5, seeds=1)
+    if trials == 0:
+        assert planned.missing == ("few-0: no finished trial; nothing to verify yet",)
+    assert len(verifications_of(opened).runs()) == planned.new_runs == trials
+
+
+def test_studies_compare_as_soon_as_their_runs_are_made(database: Database, studies: list[OpenStudy]) -> None:
+    url = database.address.full()
+    named = ["study:demo-original", "study:demo-rmsnorm", "study:few-0"]
+    plan_verification(studies, top=1, seeds=5)
+    before = compare(read_subjects(named, task="demo", storage=url))
+    assert before.answers == ()
+    assert any("has 0 of 5 planned verification runs" in line for line in before.missing)
+    verify_all(studies, lambda job: drawn_result(job, seconds=6.0 if job.study == "demo-rmsnorm" else 10.0))
+    after = compare(read_subjects(named, task="demo", storage=url))
+    assert after.answers[0].sentence.startswith("default demo-rmsnorm converges in 0.")
+    assert any(line.startswith("few-0: no converged trial") for line in after.missing)
+    assert understand(after.subjects[2]).missing[0] == "importances need 10 complete trials, there are 0"
+
+
+def test_a_clear_answer_ends_a_verification_at_its_planned_look(studies: list[OpenStudy]) -> None:
+    plan_verification(studies, top=1, seeds=10, stop_early=True)
+
+    def run(job: TrialJob) -> TrialResult:
+        """Each configuration has twice the time of the one before it, and 0.2 more MQL: nobody could overlook it."""
+        place = 1 + 2 * (job.study == studies[0].name) + (job.number > 0)
+        return drawn_result(job, seconds=10.0 * 2**place, mql=0.2 * place)
+
+    verify_all(studies, run)
+    states = Counter(run.state for run in verifications_of(studies).runs())
+    configured = states["finished"] // 6
+    assert states == {"finished": 6 * configured, "skipped": 4 * configured}
+    skipped = next(run for run in verifications_of(studies).runs() if run.state == "skipped")
+    assert skipped.result is not None
+    assert skipped.result.attributes == {"skipped": "the answer was clear after 6 seeds", "look": 6}
+    assert plan_verification(studies, top=1, seeds=10).new_runs == 0
+    named = ["study:demo-original", "study:demo-rmsnorm"]
+    report = compare(read_subjects(named, task="demo", storage=studies[0].database.address.full()))
+    assert report.missing == ()
+    for answer in report.answers:  # on the looked-at seeds, by the test that the looks were planned with
+        assert answer.comparison.seconds.pairs == 6
+        assert answer.comparison.seconds.p == answer.comparison.seconds.others["t"]
+        assert answer.comparison.decided
+
+
+def test_an_unclear_answer_takes_all_planned_seeds(studies: list[OpenStudy]) -> None:
+    plan_verification(studies, top=1, seeds=7, stop_early=True)
+    verify_all(studies, lambda job: drawn_result(job, sd_time=0.3, sd_mql=0.05))
+    assert {run.state for run in verifications_of(studies).runs()} == {"finished"}
+
+
+def test_without_being_asked_a_verification_never_stops_early(studies: list[OpenStudy]) -> None:
+    plan_verification(studies[:1], top=1, seeds=6)
+    verify_all(studies[:1], lambda job: drawn_result(job, seconds=10.0 ** (1 + (job.number > 0)), mql=job.number))
+    assert {run.state for run in verifications_of(studies[:1]).runs()} == {"finished"}
+    assert DEVICE.model == studies[0].device_model()

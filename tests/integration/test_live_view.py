@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+from optuna.trial import TrialState
+
+from tuner.storage import Database, TrialResult
+from tuner.study import OpenStudy
+from tuner.view import live_view
+
+
+def finish(study: OpenStudy, result: TrialResult) -> None:
+    claim = study.ledger.claim("somebody")
+    assert claim is not None
+    assert study.ledger.finish(claim, result)
+
+
+def test_a_pipe_gets_one_line_for_each_trial_that_ends(
+    study: OpenStudy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.view.live.REFRESH_S", 0.0)
+    finish(study, TrialResult(TrialState.COMPLETE, (9.0, 1.0), {"stopped_by": "converged", "epochs": 3}))
+    later: list[OpenStudy] = []
+    with live_view(lambda: later, stderr=False) as view:
+        view.refresh()
+        assert capsys.readouterr().out == ""
+        later.append(study)  # a study that begins meanwhile joins in
+        view.refresh()
+        assert capsys.readouterr().out == "small 1/10: trial 0 converged: 9.000 s, MQL 1.0000, 3 epochs\n"
+        finish(study, TrialResult(TrialState.FAIL, None, {"stopped_by": "diverged", "failure": "[the loss] is nan"}))
+        view.refresh()
+        view.refresh()
+        assert capsys.readouterr().out == "small 2/10: trial 1 diverged: [the loss] is nan\n"
+
+
+def test_a_database_that_goes_away_is_waited_for_in_one_line(
+    database: Database, study: OpenStudy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    monkeypatch.setattr("tuner.view.live.REFRESH_S", 0.0)
+
+    def away(_study: OpenStudy) -> None:
+        raise OperationalError("SELECT", {}, Exception("gone"))
+
+    with live_view([study], stderr=False) as view:
+        monkeypatch.setattr("tuner.view.live.read_results", away)
+        view.refresh()
+        view.refresh()
+    assert capsys.readouterr().out == "the database is away; waiting\n"

@@ -1,0 +1,215 @@
+"""Commands without the wait: each is a fork of a process that has imported everything already.
+
+Starting Python and importing torch, pandas and Optuna takes about three seconds, the command itself a tenth of one.
+A fork has its own arguments, environment, folder, affinity and output, and nothing else has run in it. A few tests
+start `python -m tuner` itself, as people do: `real`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE_S = 240.0
+IMPORTED = (
+    "optuna.storages",
+    "pandas",
+    "plotly.graph_objects",
+    "psycopg",
+    "rich.live",
+    "torch",
+    "tuner.cli.app",
+    "tuner.export",
+    "tuner.launch",
+    "tuner.objective",
+    "tuner.view",
+    "tuner.worker",
+)
+_NOT_INHERITED = ("TUNER_", "PG", "CUDA_VISIBLE_DEVICES")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        return [line for line in self.err.splitlines() if line.strip()]
+
+    @property
+    def error(self) -> str:
+        """The one line that says what went wrong, after `tuner: error: `; other lines may only be notices."""
+        assert "Traceback" not in self.err, self.err
+        lines = self.err.splitlines()
+        assert lines, f"nothing on stderr, exit code {self.code}, stdout {self.out!r}"
+        assert all(line.startswith("tuner: ") for line in lines), self.err
+        errors = [line for line in lines if line.startswith("tuner: error: ")]
+        assert errors == lines[-1:], self.err
+        return errors[0].removeprefix("tuner: error: ")
+
+
+def given(environment: Mapping[str, str | None] | None = None) -> dict[str, str]:
+    """The environment of a command: ours without what would steer tuner, and `environment` (None takes away)."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+    path = os.pathsep.join(dict.fromkeys([str(REPOSITORY), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
+    ours = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "TMPDIR": _own_folder()}
+    merged = {**inherited, **ours, **(environment or {})}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+@functools.cache
+def _own_folder() -> str:
+    """For temporary files, device locks among them: whatever else runs on this machine must not make us wait."""
+    folder = tempfile.mkdtemp(prefix="tuner-tests-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def run(
+    *arguments: str,
+    folder: Path,
+    environment: Mapping[str, str | None] | None = None,
+    cores: Sequence[int] | None = None,
+) -> Done:
+    """Run `tuner ARGUMENTS` in `folder`."""
+    with tempfile.TemporaryDirectory(prefix="tuner-output-") as output:
+        out, err = Path(output, "out"), Path(output, "err")
+        code = _warm_process().run(
+            {
+                "arguments": arguments,
+                "folder": str(folder),
+                "environment": given(environment),
+                "cores": list(cores) if cores is not None else None,
+                "out": str(out),
+                "err": str(err),
+            }
+        )
+        return Done(code, out.read_text(), err.read_text())
+
+
+def real(*arguments: str, folder: Path, environment: Mapping[str, str | None] | None = None) -> Done:
+    """The same with a Python of its own, from the start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tuner", *arguments],
+        cwd=folder,
+        env=given(environment),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+class _WarmProcess:
+    """The one that forks."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        atexit.register(self.close)
+
+    def run(self, command: Mapping[str, Any]) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        answer = self._process.stdout.readline()
+        assert answer, f"the process that runs commands ended with {self._process.wait()}"
+        code: int = json.loads(answer)
+        return code
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        self._process.wait()
+
+
+@functools.cache
+def _warm_process() -> _WarmProcess:
+    return _WarmProcess()
+
+
+def _serve() -> None:
+    """Fork once for each line on standard input, and answer with the exit code."""
+    import importlib
+
+    for module in IMPORTED:
+        importlib.import_module(module)
+    for line in sys.stdin:
+        command = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            _become(command)
+        print(_exit_code(pid), flush=True)
+
+
+def _exit_code(pid: int) -> int:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def _become(command: Mapping[str, Any]) -> None:
+    """Turn this fork into the command; never returns."""
+    code = 70
+    try:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        for target, source in enumerate([nothing, os.open(command["out"], flags), os.open(command["err"], flags)]):
+            os.dup2(source, target)
+        os.chdir(command["folder"])
+        os.environ.clear()
+        os.environ.update(command["environment"])
+        time.tzset()
+        tempfile.tempdir = None  # it remembers the TMPDIR of before
+        if command["cores"] is not None:
+            os.sched_setaffinity(0, command["cores"])
+        sys.argv = ["tuner", *command["arguments"]]
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
+        from tuner.cli import main
+
+        main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0
+    except BaseException:  # noqa: BLE001 - as Python ends with an uncaught exception
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve()

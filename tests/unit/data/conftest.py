@@ -1,0 +1,35 @@
+"""Fixtures that write the small CSV and prepare it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from small_csv import TASK
+
+from tuner.data.prepare import PreparedData, prepare
+from tuner.data.task import Task, load_task
+
+
+@pytest.fixture
+def task_file(tmp_path: Path) -> Callable[..., Task]:
+    """Writes small.csv and small.toml and loads the task."""
+
+    def write(lines: list[str] | bytes, toml: str = TASK) -> Task:
+        content = lines if isinstance(lines, bytes) else ("\n".join(lines) + "\n").encode()
+        (tmp_path / "small.csv").write_bytes(content)
+        (tmp_path / "small.toml").write_text(toml, encoding="utf-8")
+        return load_task(str(tmp_path / "small.toml"))
+
+    return write
+
+
+@pytest.fixture
+def prepare_small(task_file: Callable[..., Task], tmp_path: Path) -> Callable[..., PreparedData]:
+    """The same, prepared."""
+
+    def run(lines: list[str] | bytes, toml: str = TASK) -> PreparedData:
+        return prepare(task_file(lines, toml), cache_dir=tmp_path / "cache")
+
+    return run

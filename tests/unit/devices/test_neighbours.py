@@ -1,0 +1,64 @@
+"""Who else is on a GPU: this process is not, a waiting worker is not, and in a container it can only be counted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tuner.devices import lock, watch
+from tuner.devices.neighbours import foreign_processes, is_harmless, signed_in
+
+
+def test_this_process_is_no_neighbour() -> None:
+    assert foreign_processes([7], [7], own=7) == []
+    assert foreign_processes([7, 9], [7, 11], own=7) == [9, 11]
+    assert foreign_processes([], [], own=7) == []
+
+
+def test_in_a_container_the_others_are_still_counted() -> None:
+    """The list has the host's numbers, of which none is ours."""
+    assert foreign_processes([5001], [5001], own=7) == []
+    assert len(foreign_processes([5001, 5002], [5001, 5002], own=7)) == 1
+    assert foreign_processes([5001], [5001, 5002], own=7) == [5002]
+    assert foreign_processes([5001], [5002], own=7) == [5001, 5002]
+    # A host's process that happens to have our number inside: one of the two is ours.
+    assert len(foreign_processes([7, 5001], [7, 5001], own=7)) == 1
+
+
+def test_a_worker_that_signed_in_is_harmless_as_long_as_it_lives(tmp_path: Path) -> None:
+    folder, pid = tmp_path / "locks", os.getpid()
+    assert not is_harmless(pid, folder)
+    with signed_in(folder):
+        assert is_harmless(pid, folder)
+        assert foreign_processes([1, pid], [1, pid], own=1, harmless=lambda each: is_harmless(each, folder)) == []
+        # A later process with the number of one that was killed.
+        (folder / f"worker-{pid}").write_text("12.34")
+        assert not is_harmless(pid, folder)
+    assert list(folder.iterdir()) == []
+    assert not is_harmless(2**22 + 1, folder), "no such process"
+
+
+def test_nobody_is_harmless_where_the_folder_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "locks").write_text("a file")
+    with signed_in(tmp_path / "locks"):
+        assert not is_harmless(os.getpid(), tmp_path / "locks")
+
+
+def look(*processes: int) -> dict[str, object]:
+    return {"processes": list(processes), "throttle": 0, "sm_clock_mhz": 1, "memory_clock_mhz": 1, "temperature_c": 1}
+
+
+def test_a_foreign_process_contaminates_a_timing_and_is_named() -> None:
+    seen = watch._judge_gpu(look(os.getpid()), look(os.getpid(), 2**22 + 1))
+    assert (seen.contaminated, seen.why) == (True, f"other processes on the GPU: {2**22 + 1}")
+    assert not watch._judge_gpu(look(os.getpid()), look(os.getpid())).contaminated
+
+
+def test_the_lock_folder_follows_the_temporary_folder_that_containers_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert lock.lock_folder() == tmp_path / "tuner-device-locks"

@@ -1,0 +1,121 @@
+"""A worker without a sign of life is killed, however busy its other threads look."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tuner.launch.watchdog import EPOCHS, FIRST_LIMIT_S, FLOOR_S, Watchdog, WatchedProcess
+from tuner.worker import Beat, Pulse
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+class Line:
+    """A worker's end of a pulse, and the watch over it."""
+
+    def __init__(self, dog: Watchdog, process: subprocess.Popen[bytes]) -> None:
+        listening, self.beating = os.pipe()
+        self.pulse = Pulse(self.beating)
+        self.watched: WatchedProcess = dog.watch("core 0", process, listening)
+
+    def after(self, silent_s: float) -> None:
+        self.watched.heard -= silent_s
+
+
+def test_the_limit_follows_what_the_worker_is_at() -> None:
+    dog = Watchdog()
+    assert dog.limit_of(Beat("starting")) == dog.limit_of(Beat("database")) == FIRST_LIMIT_S
+    assert dog.limit_of(Beat("waiting")) == FLOOR_S
+    assert dog.limit_of(Beat("training", 0.1)) == FLOOR_S
+    assert dog.limit_of(Beat("training", 60.0)) == 60.0 * EPOCHS
+    given = Watchdog(limit_s=5.0)
+    assert given.limit_of(Beat("starting")) == FIRST_LIMIT_S
+    assert [given.limit_of(Beat(phase)) for phase in ("database", "waiting", "training")] == [5.0] * 3
+    assert given.limit_of(Beat("training", 2.0)) == 20.0
+
+
+def test_a_silent_worker_is_killed_and_a_beating_one_is_not(process: subprocess.Popen[bytes]) -> None:
+    dog = Watchdog()
+    line = Line(dog, process)
+    line.pulse.new_trial()
+    line.pulse.training(0.2)
+    line.after(FLOOR_S + 1)
+    dog.look()  # the beats are read first
+    assert process.poll() is None
+    line.after(FLOOR_S + 1)
+    dog.look()
+    assert process.wait(5) == -signal.SIGKILL
+    assert line.watched.killed
+
+
+def test_a_stopped_worker_is_killed_too(process: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture) -> None:
+    process.send_signal(signal.SIGSTOP)
+    dog = Watchdog(limit_s=30.0)
+    line = Line(dog, process)
+    line.pulse.phase("set-up")
+    dog.look()
+    line.after(31.0)
+    dog.look()
+    assert process.wait(5) == -signal.SIGKILL
+    assert (
+        "the worker on core 0 hangs: no life sign for 31 s (limit 30 s), last at: set-up; it is killed" in caplog.text
+    )
+
+
+def test_a_longest_epoch_is_a_trials_own(process: subprocess.Popen[bytes]) -> None:
+    dog = Watchdog()
+    line = Line(dog, process)
+    for seconds in (3.0, 30.0, 3.0):
+        line.pulse.training(seconds)
+    dog.look()
+    assert line.watched.beat == Beat("training", 30.0)
+    line.pulse.new_trial()
+    line.pulse.training(3.0)
+    dog.look()
+    assert line.watched.beat == Beat("training", 3.0)
+
+
+def test_noise_and_torn_lines_are_life_signs_without_meaning(process: subprocess.Popen[bytes]) -> None:
+    dog = Watchdog()
+    line = Line(dog, process)
+    os.write(line.beating, Beat("training", 1.0).to_line() + b'nonsense\n{"a": 1}\n["x", []]\n["wai')
+    dog.look()
+    assert line.watched.beat == Beat("training", 1.0)
+    os.write(line.beating, b'ting", 0]\n')
+    dog.look()
+    assert line.watched.beat == Beat("waiting", 0.0)
+
+
+def test_a_supervisor_that_does_not_read_blocks_nobody(process: subprocess.Popen[bytes]) -> None:
+    line = Line(Watchdog(), process)
+    for _ in range(10_000):
+        line.pulse.phase("waiting")
+
+
+def test_a_supervisor_that_is_gone_blocks_nobody() -> None:
+    listening, beating = os.pipe()
+    pulse = Pulse(beating)
+    os.close(listening)
+    pulse.phase("waiting")
+    assert pulse.pipe is None
+    os.close(beating)
+
+
+def test_the_dog_looks_by_itself_and_closes_what_it_was_given(process: subprocess.Popen[bytes]) -> None:
+    with Watchdog(limit_s=0.05, look_s=0.01) as dog:
+        line = Line(dog, process)
+        line.pulse.new_trial()
+        assert process.wait(5) == -signal.SIGKILL
+    with pytest.raises(OSError):
+        os.fstat(line.watched.pipe)

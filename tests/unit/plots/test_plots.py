@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import plotly.io
+import pytest
+
+from tuner.errors import TunerError, UsageError
+from tuner.plots import (
+    COLOURS,
+    Curve,
+    FrontSeries,
+    Interval,
+    Span,
+    TradeSeries,
+    VerifiedPoint,
+    VolumeSeries,
+    curves_figure,
+    hypervolume_figure,
+    importances_figure,
+    pareto_figure,
+    save,
+    table_figure,
+    timeline_figure,
+    trade_figure,
+)
+from tuner.plots.style import round_numbers
+
+POINTS = [(3.0, 0.9), (1.0, 1.2), (2.0, 1.0), (2.5, 1.1)]
+LABELS = [f"trial {i}" for i in range(4)]
+
+
+def traces(figure: Any) -> dict[str, Any]:
+    return {trace.name: trace for trace in figure.data if trace.name}
+
+
+def test_the_front_leaves_out_what_another_beats_and_marks_the_default() -> None:
+    found = traces(pareto_figure([FrontSeries(name="a", points=POINTS, labels=LABELS, default=3)]))
+    assert list(found["a: trials"].x) == [3.0, 1.0, 2.0, 2.5]
+    assert list(found["a: front"].text) == ["trial 1", "trial 2", "trial 0"]
+    assert (found["a: default hyperparameters"].x[0], found["a: default hyperparameters"].y[0]) == (2.5, 1.1)
+
+
+def test_a_default_that_a_limit_cut_is_marked_as_such() -> None:
+    found = traces(pareto_figure([FrontSeries(name="a", points=POINTS, labels=LABELS, cut_default=(9.0, 2.0))]))
+    star = found["a: default hyperparameters, cut by a limit"]
+    assert (star.x[0], star.y[0], star.marker.symbol) == (9.0, 2.0, "star-open")
+
+
+def test_verified_points_have_bars_from_the_low_to_the_high_end_of_both_intervals() -> None:
+    point = VerifiedPoint(
+        label="trial 2",
+        time=Interval(middle=2.0, low=1.5, high=3.0),
+        mql=Interval(middle=1.0, low=0.9, high=1.05),
+    )
+    series = FrontSeries(name="a", points=POINTS, labels=LABELS, verified=[point], interval="95 % interval of 10 seeds")
+    (trace,) = [t for name, t in traces(pareto_figure([series])).items() if "verified" in name]
+    assert trace.name == "a: verified, 95 % interval of 10 seeds"
+    assert (trace.error_x.array[0], trace.error_x.arrayminus[0]) == (1.0, 0.5)
+    assert trace.error_y.array[0] == pytest.approx(0.05)
+    assert trace.error_y.arrayminus[0] == pytest.approx(0.1)
+
+
+def test_overlaid_variants_differ_in_more_than_their_colour() -> None:
+    both = [FrontSeries(name=name, points=POINTS, labels=LABELS) for name in "ab"]
+    found = traces(pareto_figure(both))
+    first, second = found["a: front"], found["b: front"]
+    assert first.line.color != second.line.color
+    assert first.line.dash != second.line.dash
+    assert first.marker.symbol != second.marker.symbol
+
+
+def test_axes_say_what_they_measure_and_in_which_unit() -> None:
+    series = FrontSeries(name="a", points=POINTS, labels=LABELS)
+    layout = pareto_figure([series]).layout
+    assert (layout.xaxis.title.text, layout.yaxis.title.text) == ("time to convergence (s)", "test MQL")
+    assert "not to convergence" in pareto_figure([series], censored=True).layout.xaxis.title.text
+    volume = VolumeSeries(name="a", finished=[1], hours=[0.5], volume=[2.0])
+    assert hypervolume_figure([volume], over="time").layout.xaxis.title.text.endswith("(h)")
+    assert hypervolume_figure([volume]).layout.xaxis.title.text == "finished trials"
+    assert list(hypervolume_figure([volume], over="time").data[0].x) == [0.5]
+
+
+def test_lines_of_equal_time_are_hyperbolas_through_round_numbers() -> None:
+    series = TradeSeries(name="a", epochs=[10, 40], s_per_epoch=[0.3, 0.5], labels=["x", "y"], front=[0], default=1)
+    figure = trade_figure([series])
+    lines = [trace for trace in figure.data if not trace.name]
+    products = [[x * y for x, y in zip(line.x, line.y, strict=True)] for line in lines]
+    assert [product[0] for product in products] == pytest.approx([3.0, 5.0, 10.0, 20.0])
+    assert all(first == pytest.approx(last) for first, last in products)
+    assert [note.text for note in figure.layout.annotations] == ["3 s", "5 s", "10 s", "20 s"]
+    assert list(traces(figure)["a: front"].x) == [10]
+
+
+def test_round_numbers_cover_a_span_or_name_the_nearest() -> None:
+    assert round_numbers(0.4, 6.0) == [0.5, 1.0, 2.0, 5.0]
+    assert round_numbers(3.1, 3.2) == [2.0]
+
+
+def test_curves_draw_a_few_in_colour_and_all_others_as_one_faint_trace() -> None:
+    curves = [
+        Curve(
+            label=f"trial {i}",
+            epochs=range(1, 501),
+            elapsed_s=[0.1 * e for e in range(1, 501)],
+            losses=[None if i == 1 and e == 7 else 1.0 / e for e in range(1, 501)],
+            emphasis=i == 0,
+        )
+        for i in range(5)
+    ]
+    found = traces(curves_figure(curves))
+    assert set(found) == {"other trials", "trial 0"}
+    assert len(found["trial 0"].x) <= 150
+    assert (found["trial 0"].x[0], found["trial 0"].x[-1]) == (1, 500)
+    assert sum(x is None for x in found["other trials"].x) == 4
+    assert curves_figure(curves, over="time").data[-1].x[-1] == pytest.approx(50.0)
+
+
+def test_importances_order_hyperparameters_by_their_largest_share() -> None:
+    figure = importances_figure({"time": {"batch": 0.7, "rate": 0.3}, "error": {"batch": 0.1, "rate": 0.9}})
+    assert [trace.name for trace in figure.data] == ["time", "error"]
+    assert list(figure.data[0].y) == ["batch", "rate"]  # bars go up from the bottom
+    assert list(figure.data[1].x) == [0.1, 0.9]
+    assert figure.data[0].marker.pattern.shape != figure.data[1].marker.pattern.shape
+
+
+def test_the_timeline_has_a_bar_for_every_attempt_in_its_worker_s_row() -> None:
+    spans = [
+        Span(worker="w1", label="0", began=0.0, ended=2.0, outcome="converged"),
+        Span(worker="w2", label="1", began=1.0, ended=4.0, outcome="lost"),
+    ]
+    found = traces(timeline_figure(spans))
+    assert set(found) == {"converged", "lost"}
+    assert (found["lost"].y[0], found["lost"].x[0]) == ("w2", 3000.0)
+    assert found["lost"].base[0] == "1970-01-01T00:00:01.000000"
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        pareto_figure([FrontSeries(name="a", points=[], labels=[])]),
+        hypervolume_figure([VolumeSeries(name="a", finished=[], hours=[], volume=[])]),
+        curves_figure([]),
+        importances_figure({}),
+        trade_figure([TradeSeries(name="a", epochs=[], s_per_epoch=[], labels=[])]),
+        timeline_figure([]),
+        table_figure([], empty="nobody is at work"),
+    ],
+)
+def test_an_empty_figure_says_why(figure: Any) -> None:
+    (note,) = figure.layout.annotations
+    assert note.text
+
+
+def test_a_table_has_the_keys_of_its_rows_as_head() -> None:
+    (table,) = table_figure([{"worker": "w1", "epoch": "3"}, {"worker": "w2", "epoch": "-"}]).data
+    assert list(table.header["values"]) == ["<b>worker</b>", "<b>epoch</b>"]
+    assert [list(column) for column in table.cells["values"]] == [["w1", "w2"], ["3", "-"]]
+
+
+def test_a_page_needs_no_network(tmp_path: Path) -> None:
+    path = save(pareto_figure([FrontSeries(name="a", points=POINTS, labels=LABELS)]), tmp_path / "new" / "front.html")
+    text = path.read_text(encoding="utf-8")
+    assert COLOURS[0] in text
+    assert "<script src=" not in text
+    assert len(text) > 1_000_000  # plotly.js itself
+
+
+def test_a_figure_survives_being_stored_as_json() -> None:
+    figure = pareto_figure([FrontSeries(name="a", points=POINTS, labels=LABELS, default=0)])
+    assert "bdata" not in figure.to_json()  # older browsers' plotly.js cannot read packed arrays
+    again = plotly.io.from_json(json.dumps(json.loads(figure.to_json())))
+    assert [trace.name for trace in again.data] == [trace.name for trace in figure.data]
+
+
+def test_a_name_that_says_no_kind_of_figure_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"\.png, \.svg, \.pdf, \.html"):
+        save(curves_figure([]), tmp_path / "front.jpeg2000")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_picture_without_kaleido_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kaleido", None)
+    with pytest.raises(TunerError, match=r"pip install 'tuner\[notebooks\]'"):
+        save(curves_figure([]), tmp_path / "front.png")
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TunerError, match=r"cannot write .*front\.html"):
+        save(curves_figure([]), tmp_path / "file" / "front.html")

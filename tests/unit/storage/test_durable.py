@@ -1,0 +1,70 @@
+"""A file is there whole or not at all; a full disk is known whoever reports it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import OperationalError
+
+from tuner.storage.durable import is_full, read_regular, write_durably
+
+
+def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "one"
+    write_durably(path, b"first")
+    write_durably(path, b"second")
+    assert path.read_bytes() == b"second"
+    assert [each.name for each in path.parent.iterdir()] == ["one"]
+    assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("failing", ["fsync", "write"])
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    path = tmp_path / "one"
+    write_durably(path, b"first")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if failing == "fsync":
+        monkeypatch.setattr(os, "fsync", fail)
+    else:
+        monkeypatch.setattr(os, "fdopen", fail)
+    with pytest.raises(OSError) as raised:
+        write_durably(path, b"second")
+    monkeypatch.undo()
+    assert is_full(raised.value)
+    assert path.read_bytes() == b"first"
+    assert [each.name for each in tmp_path.iterdir()] == ["one"]
+
+
+def test_only_plain_files_of_a_fitting_size_are_read(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"12345")
+    (tmp_path / "link").symlink_to(tmp_path / "plain")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    assert read_regular(tmp_path / "plain", at_most=5) == b"12345"
+    with pytest.raises(ValueError, match="more than the 4"):
+        read_regular(tmp_path / "plain", at_most=4)
+    for name in ("link", "pipe", "folder", "absent"):
+        with pytest.raises((OSError, ValueError)):
+            read_regular(tmp_path / name, at_most=5)
+
+
+def test_a_full_disk_is_known_whoever_reports_it() -> None:
+    full = sqlite3.OperationalError("database or disk is full")
+    ours = OperationalError("INSERT", {}, full)
+    optunas = StorageInternalError("An exception is raised during the commit.")
+    optunas.__cause__ = ours
+    assert is_full(ours)
+    assert is_full(optunas)
+    assert is_full(OSError(errno.EDQUOT, "quota"))
+    postgres = Exception('could not extend file "base/5/2": No space left on device\nHINT:  Check free disk space.')
+    assert is_full(OperationalError("INSERT", {}, postgres))
+    assert not is_full(OperationalError("INSERT", {}, sqlite3.OperationalError("database is locked")))
+    assert not is_full(OSError(errno.EIO, "broken"))

@@ -1,0 +1,281 @@
+"""Samplers search the encoded space and suggest true values that no trial has had."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import optuna
+import pytest
+from optuna.study import Study
+from optuna.trial import TrialState, create_trial
+
+from tuner.space import SearchSpace
+from tuner.study import load_study_file
+from tuner.study.mirror import Mirror, configuration
+from tuner.study.pruning import Verdict
+from tuner.study.sampler import (
+    SAMPLERS,
+    STARTUP,
+    EncodedSampler,
+    clipped,
+    most_telling,
+    neighbours,
+    seed_of_trial,
+    with_log_time,
+)
+from tuner.study.sobol import SobolPoints
+
+FILE = load_study_file("rmsnorm")
+SPACE = FILE.space
+MODELS = ("gp", "tpe", "nsga2")
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+def new_study(sampler: str, *, seed: int = 0, space: SearchSpace = SPACE) -> Study:
+    return optuna.create_study(directions=["minimize", "minimize"], sampler=EncodedSampler(space, sampler, seed=seed))
+
+
+def run(study: Study, trials: int, *, space: SearchSpace = SPACE) -> list[dict[str, Any]]:
+    asked = []
+    for _ in range(trials):
+        trial = study.ask(space.stored())
+        study.tell(trial, [trial.params["hidden_size"] / 64, 1 - trial.params["dropout"]])
+        asked.append(trial.params)
+    return asked
+
+
+def record(study: Study, trials: int) -> None:
+    """Finished trials of the Sobol sequence, without asking."""
+    points = SobolPoints(5, 99)
+    for index in range(trials):
+        params = SPACE.at(points.point(index))
+        values = [params["hidden_size"] / 64, 1 - params["dropout"]]
+        study.add_trial(create_trial(params=params, distributions=SPACE.stored(), values=values))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "trials"),
+    [("auto", STARTUP + 1), ("tpe", 20), ("gp", STARTUP + 1), ("nsga2", 60), ("random", 30), ("qmc", 20)],
+)
+def test_every_suggestion_lies_in_the_stored_space(sampler: str, trials: int) -> None:
+    for params in run(new_study(sampler), trials):
+        assert SPACE.contains(params) == []
+        for name, distribution in SPACE.stored().items():
+            assert distribution._contains(distribution.to_internal_repr(params[name]))
+        for size in (params["hidden_size"], params["batch_size"]):
+            assert isinstance(size, int)
+            assert size & (size - 1) == 0
+
+
+def test_all_samplers_of_the_command_line_are_tested_above() -> None:
+    assert set(SAMPLERS) == {"auto", "gp", "tpe", "nsga2", "random", "qmc"}
+
+
+def test_random_asks_cover_the_space_and_sometimes_use_no_weight_decay_at_all() -> None:
+    asked = run(new_study("random"), 200)
+    none = sum(params["weight_decay"] == 0.0 for params in asked)
+    assert 8 <= none <= 40  # a tenth, give or take
+    assert all(params["weight_decay"] >= 1e-6 for params in asked if params["weight_decay"])
+    assert {params["hidden_size"] for params in asked} == {32, 64, 128, 256}
+    assert {params["batch_size"] for params in asked} == {64, 128, 256, 512, 1024}
+    assert sum(params["learning_rate"] < 1e-3 for params in asked) > 60  # logarithmic: half of them
+
+
+def test_an_enqueued_configuration_comes_first_and_unchanged() -> None:
+    study = new_study("tpe")
+    study.enqueue_trial(FILE.default_hyperparameters().as_dict())
+    (first,) = run(study, 1)
+    assert first == FILE.default_hyperparameters().as_dict()
+
+
+def test_the_genetic_sampler_breeds_from_what_was_found() -> None:
+    study = new_study("nsga2")
+    run(study, 160)
+    generations = [trial.system_attrs["NSGAIISampler:generation"] for trial in study.trials]
+    assert generations == [number // 50 for number in range(160)]
+    early = sum(trial.params["hidden_size"] == 32 for trial in study.trials[:50])
+    late = sum(trial.params["hidden_size"] == 32 for trial in study.trials[110:])
+    assert late > 1.5 * early  # the smallest network is the fastest one here
+
+
+@pytest.mark.parametrize("sampler", ["gp", "tpe"])
+def test_a_model_learns_from_finished_trials(sampler: str) -> None:
+    study = new_study(sampler)
+    record(study, 24)
+    asked = run(study, 4)
+    assert sum(params["hidden_size"] == 32 for params in asked) >= 2
+    assert sum(params["dropout"] for params in asked) / 4 > 0.3  # the middle of the range is 0.25
+
+
+@pytest.mark.parametrize("sampler", MODELS)
+def test_running_failed_and_pruned_trials_do_not_disturb(sampler: str) -> None:
+    study = new_study(sampler)
+    record(study, 52)
+    study.ask(SPACE.stored())
+    for state, reason in ((TrialState.FAIL, "diverged"), (TrialState.FAIL, "error"), (TrialState.PRUNED, "pruned")):
+        trial = study.ask(SPACE.stored())
+        trial.set_user_attr("stopped_by", reason)
+        study.tell(trial, state=state)
+    assert SPACE.contains(study.ask(SPACE.stored()).params) == []
+
+
+def test_the_stored_space_holds_true_values_that_people_can_read() -> None:
+    study = new_study("random")
+    run(study, 1)
+    (trial,) = study.trials
+    assert trial.distributions == SPACE.stored()
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_seed_fixes_the_search_of_one_worker_across_restarts(sampler: str) -> None:
+    def search(*, seed: int, restarted: bool) -> list[dict[str, Any]]:
+        study = new_study(sampler, seed=seed)
+        record(study, STARTUP)
+        study.ask(SPACE.stored())
+        if restarted:
+            study.sampler = EncodedSampler(SPACE, sampler, seed=seed)
+        return run(study, 1)
+
+    whole = search(seed=7, restarted=False)
+    assert whole == search(seed=7, restarted=True)
+    assert whole != search(seed=8, restarted=False)
+
+
+@pytest.mark.parametrize("sampler", ["gp", "tpe", "qmc"])
+def test_workers_together_walk_one_sobol_sequence(sampler: str) -> None:
+    storage = optuna.storages.InMemoryStorage()
+    optuna.create_study(study_name="s", storage=storage, directions=["minimize", "minimize"])
+    workers = [
+        optuna.load_study(study_name="s", storage=storage, sampler=EncodedSampler(SPACE, sampler, seed=3))
+        for _ in range(3)
+    ]
+    asked = [worker.ask(SPACE.stored()).params for worker in workers + workers]  # none of them finishes
+    points = SobolPoints(5, 3)
+    assert asked == [SPACE.at(points.point(number)) for number in range(6)]
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "qmc"])
+def test_no_configuration_is_tried_twice_however_small_the_space(sampler: str) -> None:
+    ranges = {name: r.model_copy(update={"high": r.low, "zero": False}) for name, r in SPACE.ranges.items()}
+    small = SPACE.model_copy(update=ranges | {"hidden_size": SPACE.hidden_size, "batch_size": SPACE.batch_size})
+    study = new_study(sampler, space=small)
+    asked = run(study, 20, space=small)  # 4 hidden sizes by 5 batch sizes: all there is
+    assert len({configuration(params) for params in asked}) == 20
+    assert small.contains(run(study, 1, space=small)[0]) == []  # and then it repeats one rather than stop
+
+
+def test_a_duplicate_is_replaced_by_its_nearest_neighbour() -> None:
+    here = FILE.default_hyperparameters().as_dict()
+    near = list(neighbours(SPACE, here))
+    assert all(SPACE.contains(params) == [] for params in near)
+    changed = [[name for name in here if params[name] != here[name]] for params in near]
+    assert all(len(names) <= 1 for names in changed)
+    assert [names[0] for names in changed if names][-1] == "hidden_size"  # the widest steps come last
+
+
+@pytest.mark.parametrize("sampler", ["gp", "tpe"])
+def test_a_model_is_told_of_trials_that_others_run(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = new_study(sampler)
+    record(study, 14)
+    other = study.ask(SPACE.stored())
+    seen: list[int] = []
+    original = Mirror.ask
+
+    def spy(self: Mirror, *args: Any, **kwargs: Any) -> Any:
+        seen.extend(trial.number for trial in self._pending)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(Mirror, "ask", spy)
+    mine = study.ask(SPACE.stored())
+    assert seen == [other.number]
+    assert configuration(mine.params) != configuration(other.params)
+
+
+def test_a_diverged_trial_counts_as_no_better_than_the_worst() -> None:
+    study = new_study("tpe")
+    record(study, 5)
+    trial = study.ask(SPACE.stored())
+    trial.set_user_attr("stopped_by", "diverged")
+    study.tell(trial, state=TrialState.FAIL)
+    mirror = Mirror(SPACE)
+    mirror.update(study.trials, asking=99)
+    shown = mirror._with_values()
+    assert mirror.learnt == 6
+    assert shown[5].values == [max(t.values[0] for t in shown[:5]), max(t.values[1] for t in shown[:5])]
+
+
+def test_a_pruned_trial_counts_as_its_optimistic_end() -> None:
+    study = new_study("tpe")
+    record(study, 5)
+    verdict = Verdict(epoch=7, optimistic_end=(3.0, 0.9), dominated_by=1, dominating=(2.0, 0.8))
+    trial = study.ask(SPACE.stored())
+    for key, value in {"stopped_by": "pruned", **verdict.attributes()}.items():
+        trial.set_user_attr(key, value)
+    study.tell(trial, state=TrialState.PRUNED)
+    mirror = Mirror(SPACE)
+    mirror.update(study.trials, asking=99)
+    assert mirror._with_values()[5].values == [3.0, 0.9]
+
+
+def test_a_mirror_translates_each_finished_trial_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = new_study("tpe")
+    record(study, 8)
+    mirror = Mirror(SPACE)
+    translations = []
+    original = Mirror._translated
+    monkeypatch.setattr(Mirror, "_translated", lambda *args: translations.append(1) or original(*args))  # type: ignore[func-returns-value]
+    for _ in range(3):
+        mirror.update(study.trials, asking=99)
+    assert len(translations) == 8
+
+
+def test_outliers_are_clipped_and_long_histories_cut_to_what_tells_most() -> None:
+    study = new_study("tpe")
+    record(study, 40)
+    trials = study.trials
+    trials[7].values = [1e9, 1e9]
+    assert max(trial.values[0] for trial in clipped(trials)) < 100
+    assert max(trial.values[0] for trial in with_log_time(trials)) == pytest.approx(math.log(1e9))
+    assert trials[7].values == [1e9, 1e9]
+    kept = most_telling(trials, 20)
+    assert len(kept) == 20
+    best = {trial.number for trial in study.best_trials}
+    assert best <= {trial.number for trial in kept}
+    assert [trial.number for trial in kept] == sorted(trial.number for trial in kept)
+
+
+def test_a_late_answer_is_waited_for_and_then_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    study = new_study("tpe")
+    study.add_trial(create_trial(state=TrialState.RUNNING))  # asked for, not answered yet, and never will be
+    clock = itertools.count()
+    naps: list[float] = []
+    monkeypatch.setattr("tuner.study.sampler.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("tuner.study.sampler.time.sleep", naps.append)
+    assert SPACE.contains(study.ask(SPACE.stored()).params) == []
+    assert 3 <= len(naps) <= 6
+
+
+def test_seeds_are_fixed_by_the_trial_number_and_unrelated() -> None:
+    seeds = [seed_of_trial(number, repeat) for number in range(100) for repeat in range(3)]
+    assert seeds == [seed_of_trial(number, repeat) for number in range(100) for repeat in range(3)]
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**32 for seed in seeds)
+
+
+def test_trials_without_weight_decay_do_not_pile_up_on_one_encoded_point() -> None:
+    study = optuna.create_study(directions=["minimize", "minimize"])
+    here = FILE.default_hyperparameters().as_dict()
+    for number in range(8):
+        study.add_trial(create_trial(params=here, distributions=SPACE.stored(), values=[1.0, number]))
+    mirror = Mirror(SPACE)
+    mirror.update(study.trials, asking=99)
+    shown = [trial.params["weight_decay"] for trial in mirror._with_values()]
+    assert len(set(shown)) == 8
+    assert {SPACE.weight_decay.decode(value) for value in shown} == {0.0}
+    assert len({trial.params["learning_rate"] for trial in mirror._with_values()}) == 1

@@ -1,0 +1,112 @@
+"""Options that commands share: flag before environment before default, durations, and the password warning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tuner.cli.options import data_folder, duration_s, size_bytes, storage_url
+from tuner.errors import UsageError
+from tuner.storage.url import DEFAULT_URL
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90.0),
+        ("90s", 90.0),
+        ("1.5", 1.5),
+        ("30m", 1800.0),
+        ("2h", 7200.0),
+        ("0.5h", 1800.0),
+        ("1h30m", 5400.0),
+        ("1h30m5s", 5405.0),
+        ("1h5", 3605.0),
+        (" 10m ", 600.0),
+    ],
+)
+def test_a_duration_is_read(text: str, seconds: float) -> None:
+    assert duration_s(text, "--timeout") == pytest.approx(seconds)
+
+
+@given(st.integers(0, 99), st.integers(0, 59), st.integers(1, 59))
+def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, seconds: int) -> None:
+    assert duration_s(f"{hours}h{minutes}m{seconds}s", "--timeout") == 3600 * hours + 60 * minutes + seconds
+
+
+def test_no_duration_is_no_limit() -> None:
+    assert duration_s(None, "--timeout") is None
+
+
+@pytest.mark.parametrize("text", ["", " ", "soon", "0", "0h0m", "-5", "-5s", "5d", "5m2h", "1h 30m", "1e3", "nan", "s"])
+def test_what_is_no_duration_is_refused_with_the_flag_and_an_example(text: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        duration_s(text, "--timeout")
+    assert str(refused.value).startswith(f"--timeout: {text!r}")
+    assert "1h30m" in str(refused.value)
+
+
+def test_the_flag_comes_before_the_environment_and_that_before_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNER_STORAGE", "sqlite:///environment.db")
+    assert storage_url("sqlite:///flag.db") == "sqlite:///flag.db"
+    assert storage_url(None) == "sqlite:///environment.db"
+    monkeypatch.setenv("TUNER_STORAGE", "")  # an empty variable is one that is not set
+    assert storage_url(None) == DEFAULT_URL
+    monkeypatch.delenv("TUNER_STORAGE")
+    assert storage_url(None) == DEFAULT_URL
+
+
+def test_an_empty_flag_is_a_mistake_and_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNER_STORAGE", "sqlite:///environment.db")
+    with pytest.raises(UsageError, match="--storage: ''"):
+        storage_url("")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://ann:Zq7@db.example/x", "postgresql://ann@db.example/x?password=Zq7", "postgresql://ann:Zq7@/x"],
+)
+def test_a_password_in_the_flag_works_but_is_warned_of(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert storage_url(url) == url
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    (line,) = printed.err.splitlines()
+    assert line.startswith("tuner: ")
+    for words in ("--storage", "TUNER_STORAGE", "PGPASSFILE"):
+        assert words in line
+    assert "Zq7" not in line
+
+
+def test_a_password_in_the_environment_is_no_reason_to_warn(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TUNER_STORAGE", "postgresql://ann:Zq7@db.example/x")
+    assert storage_url(None) == "postgresql://ann:Zq7@db.example/x"
+    assert storage_url("postgresql://ann@db.example/x") == "postgresql://ann@db.example/x"
+    assert capsys.readouterr().err == ""
+
+
+def test_the_data_folder_is_the_flags_else_the_environments_else_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNER_DATA_DIR", "from-environment")
+    assert data_folder(Path("from-flag")) == Path("from-flag")
+    assert data_folder(None) == Path("from-environment")
+    monkeypatch.setenv("TUNER_DATA_DIR", "")
+    assert data_folder(None) is None
+    monkeypatch.delenv("TUNER_DATA_DIR")
+    assert data_folder(None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("800MB", 800_000_000), ("8GB", 8 * 10**9), ("8 GiB", 8 << 30), ("1.5gb", 1_500_000_000)]
+)
+def test_an_amount_of_memory_has_a_unit(text: str, size: int) -> None:
+    assert size_bytes(text, "--max-memory") == size
+
+
+@pytest.mark.parametrize("text", ["8", "", "GB", "-1GB", "0GB", "8XB"])
+def test_an_amount_of_memory_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--max-memory"):
+        size_bytes(text, "--max-memory")

@@ -1,0 +1,41 @@
+"""What a worker does when it is told to stop, and told again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from tuner.cli import worker
+from tuner.worker import StopFlag
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_the_same_signal_said_twice_at_once_is_one_and_lets_the_trial_be_handed_back() -> None:
+    """As the kernel does when a supervisor with several threads is killed."""
+    stop = StopFlag()
+    received = worker._set_on_signals(stop)
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.is_set()
+    assert received == [signal.SIGTERM]
+
+
+def test_a_second_signal_ends_the_worker_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setattr(worker, "SAME_SIGNAL_S", 0.0)
+    worker._set_on_signals(StopFlag())
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert ended == []
+    os.kill(os.getpid(), signal.SIGINT)
+    assert ended == [130]

@@ -1,0 +1,103 @@
+"""MQL: against a computation written out in numpy, and against darts' `mql` on the same forecasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import darts
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+import torch
+from darts.metrics import mql
+from torch import nn
+
+from tuner.config import RunConfig
+from tuner.data.windows import DeviceData, DeviceSplit
+from tuner.metrics import mean_quantile_loss, mean_quantile_loss_per_window
+from tuner.training import evaluate, fit
+
+Floats = npt.NDArray[np.float64]
+
+
+@pytest.fixture(scope="module")
+def model(data: DeviceData, run_config: Callable[..., RunConfig]) -> nn.Module:
+    result = fit(run_config("batchnorm", max_epochs=3), data)
+    assert result.model is not None
+    return result.model
+
+
+def _forecasts(model: nn.Module, data: DeviceData, split: DeviceSplit, series: int) -> tuple[Floats, Floats]:
+    """What one series' windows were forecast to be, (N, T, C, Q of all trained levels), and what came, (N, T, C)."""
+    low, spread = data.minimum[series].numpy(), data.scale[series].numpy()
+    forecasts, targets = [], []
+    for i in range(len(split)):
+        if int(split.series_index[i]) == series:
+            window = split.gather(torch.tensor([i]))
+            with torch.no_grad():
+                forecast = model(window.past, window.future, window.static)[0].double().numpy()
+            forecasts.append(forecast * spread[:, None] + low[:, None])
+            targets.append(window.target[0].double().numpy() * spread + low)
+    return np.stack(forecasts), np.stack(targets)
+
+
+def _naive_mql(model: nn.Module, data: DeviceData, split: DeviceSplit, series: int) -> float:
+    forecasts, targets = _forecasts(model, data, split, series)
+    losses = []
+    for level in data.task.eval_quantiles:
+        error = targets - forecasts[..., data.task.quantiles.index(level)]
+        losses.append(2 * np.where(error > 0, level * error, (level - 1) * error))
+    return float(np.mean(losses))
+
+
+def test_evaluation_equals_a_computation_written_out_in_numpy(model: nn.Module, data: DeviceData) -> None:
+    evaluation = evaluate(model, data)
+    for position, name in enumerate(data.series):
+        assert evaluation.test_mql[name] == pytest.approx(_naive_mql(model, data, data.test, position), rel=1e-5)
+        assert evaluation.val_mql[name] == pytest.approx(_naive_mql(model, data, data.val, position), rel=1e-5)
+    assert evaluation.test_mql_mean == pytest.approx(np.mean(list(evaluation.test_mql.values())))
+    assert evaluation.val_mql_mean == pytest.approx(np.mean(list(evaluation.val_mql.values())))
+    assert list(evaluation.test_mql) == list(data.series)
+
+
+def test_test_mql_equals_darts_mql_on_the_same_forecasts(model: nn.Module, data: DeviceData) -> None:
+    """darts is given the forecast quantiles as its own models give them: one component per column and level."""
+    levels = data.task.eval_quantiles
+    columns = data.task.target_columns
+    names = [f"{column}_q{level:.3f}" for column in columns for level in levels]
+    evaluation = evaluate(model, data)
+    for position, name in enumerate(data.series):
+        forecasts, targets = _forecasts(model, data, data.test, position)
+        picked = forecasts[..., [data.task.quantiles.index(level) for level in levels]]
+        actual, predicted = [], []
+        for truth, forecast in zip(targets, picked, strict=True):
+            hours = pd.date_range("2024-01-01", periods=len(truth), freq="h")
+            actual.append(darts.TimeSeries(hours, truth[..., None], components=list(columns)))
+            predicted.append(darts.TimeSeries(hours, forecast.reshape(len(truth), -1)[..., None], components=names))
+        theirs = np.mean(mql(actual, predicted, q=list(levels)))
+        assert evaluation.test_mql[name] == pytest.approx(float(theirs), rel=1e-5)
+
+
+def test_mean_quantile_loss_at_the_median_is_the_mean_absolute_error() -> None:
+    target = torch.tensor([[[1.0], [5.0]], [[0.0], [2.0]]])  # (2, 2, 1)
+    prediction = torch.tensor([[[3.0], [4.0]], [[0.0], [-2.0]]]).unsqueeze(-1)
+    median = torch.tensor([0.5])
+    assert mean_quantile_loss_per_window(prediction, target, median).tolist() == [1.5, 2.0]
+    assert mean_quantile_loss(prediction, target, median).item() == 1.75
+
+
+def test_a_high_quantile_is_charged_more_for_being_too_low() -> None:
+    level, target = torch.tensor([0.9]), torch.zeros(1, 1, 1)
+    too_low = mean_quantile_loss(torch.full((1, 1, 1, 1), -1.0), target, level)
+    too_high = mean_quantile_loss(torch.full((1, 1, 1, 1), 1.0), target, level)
+    assert (too_low.item(), too_high.item()) == (pytest.approx(1.8), pytest.approx(0.2))
+
+
+def test_evaluation_leaves_the_model_as_it_was(model: nn.Module, data: DeviceData) -> None:
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    for mode in (True, False):
+        model.train(mode)
+        evaluate(model, data)
+        assert model.training is mode
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())

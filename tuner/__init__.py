@@ -1,0 +1,67 @@
+"""tuner: retuning for forecasting models. A changed architecture is a new model, so it gets its own search.
+
+The names below are imported when they are first used: `import tuner` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tuner.version import __version__
+
+if TYPE_CHECKING:
+    from tuner.api import load_data, load_study
+    from tuner.config import Architecture, Hyperparameters, ModelShapes, RunConfig, TrainingSettings
+    from tuner.export import BestConfig, load_best
+    from tuner.models.registry import build_model
+    from tuner.saved_model import SavedModel, load_model
+    from tuner.training import FitResult, evaluate, fit
+
+
+_HOMES = {
+    "Architecture": "tuner.config",
+    "BestConfig": "tuner.export",
+    "FitResult": "tuner.training",
+    "Hyperparameters": "tuner.config",
+    "ModelShapes": "tuner.config",
+    "RunConfig": "tuner.config",
+    "SavedModel": "tuner.saved_model",
+    "TrainingSettings": "tuner.config",
+    "build_model": "tuner.models.registry",
+    "evaluate": "tuner.training",
+    "fit": "tuner.training",
+    "load_best": "tuner.export",
+    "load_data": "tuner.api",
+    "load_model": "tuner.saved_model",
+    "load_study": "tuner.api",
+}
+
+__all__ = [
+    "Architecture",
+    "BestConfig",
+    "FitResult",
+    "Hyperparameters",
+    "ModelShapes",
+    "RunConfig",
+    "SavedModel",
+    "TrainingSettings",
+    "__version__",
+    "build_model",
+    "evaluate",
+    "fit",
+    "load_best",
+    "load_data",
+    "load_model",
+    "load_study",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'tuner' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,102 @@
+"""What a notebook or a script asks for in one call: a task's data on a device, a study's results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner.figures import Subject, front_series, of_archive, of_study
+from tuner.storage import absolute, open_database, parse_url
+from tuner.storage.url import DEFAULT_URL
+from tuner.study import list_studies, open_study
+from tuner.study.archive import is_archive_name, read_archive
+from tuner.study.results import StudyResults, read_results
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tuner.data.windows import DeviceData
+
+__all__ = ["front_series", "load_data", "load_study", "load_subjects", "study_names", "to_frame"]
+
+
+def load_data(task: str, *, device: str = "cpu", data_dir: str | Path | None = None) -> DeviceData:
+    """A task's windows as tensors on `device`: `etth`, `demo`, or the path of a task file.
+
+    Raises:
+        UsageError: unknown task, or a task file that is wrong.
+        DataError: data that is missing or unfit.
+    """
+    from tuner.data.prepare import prepare
+    from tuner.data.task import load_task
+    from tuner.data.windows import to_device
+
+    return to_device(prepare(load_task(task), data_dir=Path(data_dir) if data_dir else None), device)
+
+
+def study_names(*, storage: str = DEFAULT_URL) -> list[str]:
+    """Names of the studies in a database, oldest first.
+
+    Raises:
+        StorageError: there is no such database, or it cannot be read.
+    """
+    database = open_database(absolute(parse_url(storage)), create=False)
+    try:
+        return list_studies(database)
+    finally:
+        database.close()
+
+
+def load_study(name: str, *, storage: str = DEFAULT_URL) -> StudyResults:
+    """The trials of a study, and its front, as they are now.
+
+    Raises:
+        UsageError: there is no such study.
+        StorageError: the database cannot be read.
+    """
+    database = open_database(absolute(parse_url(storage)), create=False)
+    try:
+        return read_results(open_study(database, name))
+    finally:
+        database.close()
+
+
+def to_frame(results: StudyResults) -> pd.DataFrame:
+    """One row a trial: number, state, parameters, objective values, and the plain attributes."""
+    import pandas as pd
+
+    front = {record.number for record in results.front}
+    rows: list[dict[str, Any]] = []
+    for record in results.records:
+        plain = {k: v for k, v in record.attributes.items() if not isinstance(v, dict | list)}
+        values = record.named_values or dict.fromkeys(results.objectives)
+        rows.append(
+            {"trial": record.number, "state": record.state.name}
+            | dict.fromkeys(results.objectives)
+            | dict(record.params)
+            | plain
+            | values
+            | {"on_front": record.number in front}
+        )
+    return pd.DataFrame(rows)
+
+
+def load_subjects(storage: str | Sequence[str] = DEFAULT_URL, *, names: Sequence[str] | None = None) -> list[Subject]:
+    """Studies ready for `tuner.figures.draw`: all of a database, or those called `names`; or exported ones.
+
+    Args:
+        storage: database URL, or the files that `tuner study export` wrote. A database stays open for what a figure
+            asks for later.
+        names: of the studies, where not all are wanted.
+
+    Raises:
+        UsageError: there is no such study or file.
+        StorageError: the database cannot be read.
+    """
+    if not isinstance(storage, str) or is_archive_name(storage):
+        files = [storage] if isinstance(storage, str) else storage
+        found = [of_archive(read_archive(Path(file))) for file in files]
+        return [subject for subject in found if names is None or subject.name in names]
+    database = open_database(absolute(parse_url(storage)), create=False)
+    return [of_study(open_study(database, name)) for name in (names or list_studies(database))]

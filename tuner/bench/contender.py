@@ -1,0 +1,128 @@
+"""What takes part in a bench: something that can set up the job anew, train some epochs of it, and say how long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import torch
+
+from tuner.config import Precision
+from tuner.data.prepare import PreparedData
+from tuner.devices import CpuCores, Gpu
+from tuner.training.clock import synchronizer
+
+
+class Scope(StrEnum):
+    """What a contender's epoch consists of."""
+
+    EPOCH = "training and validation"
+    STEPS = "training steps only, without validation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """The job every contender does, and where."""
+
+    prepared: PreparedData
+    device: torch.device
+    precision: Precision
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Who takes part, with which sizes; the text parts go into the results as they are."""
+
+    library: str
+    variant: str
+    backend: str
+    hidden_size: int
+    batch_size: int
+    scope: Scope = Scope.EPOCH
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return " ".join(part for part in (self.library, self.variant, self.backend) if part)
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, hidden {self.hidden_size}, batch {self.batch_size}"
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One counted epoch. `seconds` is what the entry's scope says; `step_s` the training part alone, per step."""
+
+    seconds: float
+    step_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One turn: set up from nothing, one epoch that settles and is not counted, then the counted epochs.
+
+    `counted` are the readings of `time.perf_counter` around the counted epochs. `peak_memory_bytes` is the most device
+    memory that this contender held in its turn, its data included; None on a CPU.
+    """
+
+    setup_s: float
+    epochs: tuple[Epoch, ...]
+    counted: tuple[float, float]
+    peak_memory_bytes: int | None
+    n_parameters: int
+    n_windows: int
+    n_steps: int
+
+
+class Contender(Protocol):
+    """One row of the results. Every turn starts from nothing and leaves nothing on the device."""
+
+    @property
+    def entry(self) -> Entry:
+        """Who this is."""
+
+    def run(self, epochs: int) -> Round:
+        """One turn with so many counted epochs, the device synchronised at every reading of the clock."""
+
+    def kernels_per_step(self) -> int | None:
+        """CUDA kernels that one training step launches, copies and fills left out; None on a CPU."""
+
+
+def torch_device(device: Gpu | CpuCores) -> torch.device:
+    """The device as torch names it in a process that sees no other; on a CPU, torch is held to its cores."""
+    if isinstance(device, Gpu):
+        return torch.device("cuda:0")
+    torch.set_num_threads(len(device.cores))
+    return torch.device("cpu")
+
+
+class DeviceMemory:
+    """The most memory allocated on a device since this was made, beyond what was there before."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._before = 0
+        if device.type == "cuda":
+            self._before = torch.cuda.memory_allocated(device)
+            torch.cuda.reset_peak_memory_stats(device)
+
+    def peak(self) -> int | None:
+        if self._device.type != "cuda":
+            return None
+        return torch.cuda.max_memory_allocated(self._device) - self._before
+
+
+def reader(device: torch.device) -> Callable[[], float]:
+    """A clock that is read when the device has finished everything asked of it; seconds."""
+    synchronize = synchronizer(device)
+
+    def read() -> float:
+        synchronize()
+        return time.perf_counter()
+
+    return read

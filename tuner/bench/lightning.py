@@ -1,0 +1,147 @@
+"""What both Lightning libraries need: callbacks that read the clock, and a trainer that only trains."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+
+from tuner.bench.contender import Epoch
+from tuner.bench.kernels import KernelCount
+from tuner.config import Precision
+from tuner.training.surroundings import seeded
+
+COUNTED_STEP = 1
+"""Kernels are counted in the second step of a training: the first creates the optimiser's state."""
+
+_LOGGERS = ("darts", "pytorch_lightning", "lightning_fabric", "pytorch_lightning.utilities.rank_zero")
+
+
+class EpochTimer(Callback):
+    """The end of set-up, and every epoch from its start to the end of its validation."""
+
+    def __init__(self, read: Callable[[], float]) -> None:
+        self._read = read
+        self._began = 0.0
+        self._trained = 0.0
+        self._steps_before = 0
+        self.started: float | None = None
+        self.ends: list[float] = []
+        self.epochs: list[Epoch] = []
+        self.steps: list[int] = []
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        del pl_module
+        self._steps_before = trainer.global_step
+        self._began = self._read()
+        if self.started is None:
+            self.started = self._began
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        del pl_module
+        if not trainer.sanity_checking:
+            self._trained = self._read()
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        del pl_module
+        if trainer.sanity_checking:
+            return
+        ended = self._read()
+        steps = trainer.global_step - self._steps_before
+        self.ends.append(ended)
+        self.steps.append(steps)
+        self.epochs.append(Epoch(seconds=ended - self._began, step_s=(self._trained - self._began) / steps))
+
+
+class StepTimer(Callback):
+    """The end of set-up, and the clock after `settle` steps and after every further `chunk` steps."""
+
+    def __init__(self, read: Callable[[], float], *, settle: int, chunk: int) -> None:
+        self._read = read
+        self._settle = settle
+        self._chunk = chunk
+        self.started: float | None = None
+        self.marks: list[float] = []
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        del trainer, pl_module
+        self.started = self._read()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        del pl_module, outputs, batch, batch_idx
+        beyond = trainer.global_step - self._settle
+        if beyond >= 0 and beyond % self._chunk == 0:
+            self.marks.append(self._read())
+
+
+class KernelCounter(Callback):
+    """Counts the kernels of one training step: forward, loss, backward, clipping, optimiser."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._counting: KernelCount | None = None
+        self.kernels: int | None = None
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        del pl_module, batch, batch_idx
+        if trainer.global_step == COUNTED_STEP and self.kernels is None:
+            self._counting = KernelCount(self._device)
+            self._counting.start()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        del trainer, pl_module, outputs, batch, batch_idx
+        if self._counting is not None:
+            self.kernels = self._counting.stop()
+            self._counting = None
+
+
+def trainer_arguments(device: torch.device, precision: Precision, callback: Callback) -> dict[str, Any]:
+    """A trainer on this one device that logs, saves and prints nothing. The device is the only one visible."""
+    arguments: dict[str, Any] = {
+        "accelerator": "gpu" if device.type == "cuda" else "cpu",
+        "devices": 1,
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "callbacks": [callback],
+    }
+    if precision is Precision.BF16:
+        arguments["precision"] = "bf16-mixed"
+    return arguments
+
+
+@contextmanager
+def lightning_surroundings(precision: Precision, seed: int, device: torch.device) -> Iterator[None]:
+    """Seeded, quiet, with the arithmetic asked for; Ctrl-C stays a KeyboardInterrupt, which Lightning makes an exit.
+
+    The arithmetic is set through torch's older interface: Lightning asks through it, and torch refuses a mixture.
+    """
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    before = torch.get_float32_matmul_precision()
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        torch.set_float32_matmul_precision("high" if precision is Precision.TF32 else "highest")
+        with seeded(seed, device), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except SystemExit:
+        signal.signal(signal.SIGINT, on_interrupt)  # which Lightning left ignored
+        raise KeyboardInterrupt from None
+    finally:
+        torch.set_float32_matmul_precision(before)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

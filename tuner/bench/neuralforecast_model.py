@@ -1,0 +1,125 @@
+"""neuralforecast's TSMixerx: the nearest that library has to the job."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+from neuralforecast.losses.pytorch import MQLoss
+from neuralforecast.models.tsmixerx import TSMixerx
+from neuralforecast.tsdataset import TimeSeriesDataset
+from pytorch_lightning import Callback
+
+from tuner.bench.contender import DeviceMemory, Entry, Epoch, Job, Round, reader
+from tuner.bench.lightning import KernelCounter, StepTimer, lightning_surroundings, trainer_arguments
+from tuner.config import RunConfig
+from tuner.data.prepare import PreparedData
+
+NOTE = "one series only, windows drawn at random, covariates repeated for each column"
+SETTLE_STEPS = 10
+"""Steps before the clock is read."""
+
+CHUNK = 81
+"""At most so many steps stand for an epoch; a shorter epoch is taken whole."""
+
+FURTHER_BLOCKS = 1
+"""Beside the first, which this library always has: two in all, as in the job."""
+
+
+class NeuralForecast:
+    """TSMixerx with the target columns of the job's first series as its panel.
+
+    A multivariate model of this library mixes the series of one panel, so the job's two series cannot be trained on
+    together, and there is no static id. Each step draws a full batch of windows from all there are: it has no epochs.
+    An epoch is therefore counted as the job's number of steps times the time of a step, without validation.
+    """
+
+    def __init__(self, job: Job, entry: Entry, config: RunConfig) -> None:
+        self._job = job
+        self._entry = entry
+        self._config = config
+        self._dataset = panel(job.prepared)
+        self._n_windows = len(job.prepared.train.starts)
+        self._n_steps = math.ceil(self._n_windows / config.hyperparameters.batch_size)
+
+    @property
+    def entry(self) -> Entry:
+        return self._entry
+
+    def run(self, epochs: int) -> Round:
+        device = self._job.device
+        read = reader(device)
+        memory = DeviceMemory(device)
+        chunk = min(CHUNK, self._n_steps)
+        timer = StepTimer(read, settle=SETTLE_STEPS, chunk=chunk)
+        with lightning_surroundings(self._job.precision, self._job.seed, device):
+            began = read()
+            model = self._model(timer, max_steps=SETTLE_STEPS + epochs * chunk)
+            model.fit(self._dataset)
+        assert timer.started is not None, "neuralforecast trained"
+        steps = np.diff(timer.marks) / chunk
+        assert len(steps) == epochs, f"{len(timer.marks)} readings of the clock in {epochs} epochs"
+        return Round(
+            setup_s=timer.started - began,
+            epochs=tuple(Epoch(seconds=float(step) * self._n_steps, step_s=float(step)) for step in steps),
+            counted=(timer.marks[0], timer.marks[-1]),
+            peak_memory_bytes=memory.peak(),
+            n_parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
+            n_windows=self._n_windows,
+            n_steps=self._n_steps,
+        )
+
+    def kernels_per_step(self) -> int | None:
+        device = self._job.device
+        if device.type != "cuda":
+            return None
+        counter = KernelCounter(device)
+        with lightning_surroundings(self._job.precision, self._job.seed, device):
+            self._model(counter, max_steps=3).fit(self._dataset)
+        return counter.kernels
+
+    def _model(self, callback: Callback, *, max_steps: int) -> TSMixerx:
+        h, prepared = self._config.hyperparameters, self._job.prepared
+        sizes = prepared.shapes
+        return TSMixerx(
+            h=sizes.horizon,
+            input_size=sizes.input_size,
+            n_series=sizes.n_targets,
+            futr_exog_list=_names("future", sizes.n_future),
+            hist_exog_list=_names("past", sizes.n_past),
+            n_block=FURTHER_BLOCKS,
+            ff_dim=h.hidden_size,
+            dropout=h.dropout,
+            revin=True,
+            loss=MQLoss(quantiles=list(prepared.task.quantiles)),
+            max_steps=max_steps,
+            val_check_steps=max_steps,
+            learning_rate=h.learning_rate,
+            windows_batch_size=h.batch_size,
+            batch_size=sizes.n_targets,
+            training_data_availability_threshold=1.0,
+            random_seed=self._job.seed,
+            gradient_clip_val=self._config.training.gradient_clip,
+            **trainer_arguments(self._job.device, self._job.precision, callback),
+        )
+
+
+def panel(prepared: PreparedData) -> TimeSeriesDataset:
+    """The training rows of the first series: each target column is a series of the panel, covariates beside it."""
+    split, sizes = prepared.train, prepared.shapes
+    starts = split.starts[split.series_index == 0]
+    rows = slice(int(starts[0]), int(starts[-1]) + prepared.task.window)
+    shared = [split.future[rows], split.past[rows], np.ones((rows.stop - rows.start, 1), dtype=np.float32)]
+    values = np.concatenate([np.hstack([column[:, None], *shared]) for column in split.targets[rows].T])
+    columns = ["y", *_names("future", sizes.n_future), *_names("past", sizes.n_past), "available_mask"]
+    return TimeSeriesDataset(
+        temporal=values,
+        temporal_cols=pd.Index(columns),
+        indptr=np.arange(sizes.n_targets + 1) * (rows.stop - rows.start),
+        y_idx=0,
+    )
+
+
+def _names(kind: str, count: int) -> list[str]:
+    return [f"{kind}{number}" for number in range(count)]

@@ -1,0 +1,143 @@
+"""Our engines as contenders: driven as `fit` drives them, without early stopping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from tuner.bench.contender import DeviceMemory, Entry, Epoch, Job, Round, reader
+from tuner.bench.kernels import count_kernels, per_step
+from tuner.config import RunConfig, StopReason
+from tuner.data.windows import DeviceData, DeviceSplit
+from tuner.models.registry import build_model
+from tuner.training.backends import make_engine
+from tuner.training.engine import Engine, Poll
+from tuner.training.snapshot import Snapshot
+from tuner.training.surroundings import arithmetic, seeded
+
+
+class Ours:
+    """A variant on one of our backends. The data lies on the device for good and counts into its memory."""
+
+    def __init__(self, job: Job, entry: Entry, config: RunConfig, data: DeviceData) -> None:
+        self._job = job
+        self._entry = entry
+        self._config = config
+        self._data = data
+        self._batch_size = config.hyperparameters.batch_size
+        self._n_steps = math.ceil(len(data.train) / self._batch_size)
+
+    @property
+    def entry(self) -> Entry:
+        return self._entry
+
+    def run(self, epochs: int) -> Round:
+        device = self._job.device
+        read = reader(device)
+        memory = DeviceMemory(device)
+        began = read()
+        with self._engine() as (engine, shuffles):
+            setup_s = read() - began
+            training = _Training(engine, self._config, self._data, shuffles, self._n_steps)
+            training.epoch()
+            first = read()
+            counted = tuple(training.epoch() for _ in range(epochs))
+            last = read()
+            parameters = sum(p.numel() for p in engine.model.parameters())
+        peak = memory.peak()
+        return Round(
+            setup_s=setup_s,
+            epochs=counted,
+            counted=(first, last),
+            peak_memory_bytes=None if peak is None else peak + size_of(self._data),
+            n_parameters=parameters,
+            n_windows=len(self._data.train),
+            n_steps=self._n_steps,
+        )
+
+    def kernels_per_step(self) -> int | None:
+        device = self._job.device
+        if device.type != "cuda":
+            return None
+        order = torch.arange(len(self._data.train), device=device)
+        learning_rate = self._config.hyperparameters.learning_rate
+        with self._engine() as (engine, _):
+
+            def count(steps: int) -> int:
+                return count_kernels(device, lambda: engine.train_epoch(order, learning_rate, stop_after(steps)))
+
+            engine.train_epoch(order, learning_rate, stop_after(1))
+            return per_step(count, max(1, len(order) // self._batch_size))
+
+    @contextmanager
+    def _engine(self) -> Iterator[tuple[Engine, torch.Generator]]:
+        """The network and its engine, warmed up, in the surroundings of a training; closed at the end."""
+        device = self._job.device
+        with arithmetic(self._config.training.precision), seeded(self._config.seed, device) as shuffles:
+            model = build_model(self._config.architecture, self._data.shapes, self._config.hyperparameters)
+            engine = make_engine(self._config, self._data, model.to(device))
+            try:
+                engine.warm_up()
+                yield engine, shuffles
+            finally:
+                engine.close()
+
+
+class _Training:
+    """Epochs one after the other, each with all that `fit` does in one: shuffle, train, validate, keep the best."""
+
+    def __init__(
+        self, engine: Engine, config: RunConfig, data: DeviceData, shuffles: torch.Generator, n_steps: int
+    ) -> None:
+        self._engine = engine
+        self._data = data
+        self._shuffles = shuffles
+        self._n_steps = n_steps
+        self._learning_rate = config.hyperparameters.learning_rate
+        self._decay = config.training.learning_rate_decay
+        self._device = data.minimum.device
+        self._read = reader(self._device)
+        self._best = Snapshot(engine.model)
+        self._best_loss = math.inf
+
+    def epoch(self) -> Epoch:
+        began = self._read()
+        order = torch.randperm(len(self._data.train), generator=self._shuffles, device=self._device)
+        trained = self._engine.train_epoch(order, self._learning_rate, _never)
+        trained_at = self._read()
+        losses = torch.stack([trained.loss_sum / trained.n_windows, self._engine.validation_loss()])
+        _, val_loss = losses.tolist()
+        if val_loss < self._best_loss:
+            self._best_loss = val_loss
+            self._best.take(self._engine.model)
+        self._learning_rate *= self._decay
+        ended = self._read()
+        return Epoch(seconds=ended - began, step_s=(trained_at - began) / self._n_steps)
+
+
+def stop_after(steps: int) -> Poll:
+    """Ends an epoch after so many steps."""
+    left = steps
+
+    def poll() -> StopReason | None:
+        nonlocal left
+        left -= 1
+        return None if left > 0 else StopReason.INTERRUPTED
+
+    return poll
+
+
+def size_of(data: DeviceData) -> int:
+    """Bytes of all tensors of the data."""
+    parts: tuple[DeviceData | DeviceSplit, ...] = (data, data.train, data.val, data.test)
+    tensors = [getattr(part, each.name) for part in parts for each in fields(part)]
+    return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))
+
+
+def _never() -> StopReason | None:
+    return None

@@ -1,0 +1,136 @@
+"""The results on disk and on the screen."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tuner.bench.figures import Row
+
+Cell = Callable[[Row], str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What holds for all rows of a run."""
+
+    date: str
+    device: str
+    task: str
+    precision: str
+    epochs_per_round: int
+    command: str
+    versions: str
+    git_revision: str
+    contamination: str
+    """Why the timings are not to be trusted; empty when nothing was seen."""
+
+
+def as_documents(rows: Sequence[Row], circumstances: Circumstances) -> list[dict[str, Any]]:
+    """One flat record per row, with the circumstances in each."""
+    return [asdict(row) | asdict(circumstances) for row in rows]
+
+
+def write_results(rows: Sequence[Row], circumstances: Circumstances, folder: Path) -> tuple[Path, Path]:
+    """Write results.csv (everything) and results.md (the table) into `folder`, which is made if need be."""
+    folder.mkdir(parents=True, exist_ok=True)
+    table, document = folder / "results.csv", folder / "results.md"
+    columns = [each.name for each in (*fields(Row), *fields(Circumstances))]
+    with table.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(as_documents(rows, circumstances))
+    document.write_text(markdown(rows, circumstances), encoding="utf-8")
+    return table, document
+
+
+def markdown(rows: Sequence[Row], circumstances: Circumstances) -> str:
+    """The table with its circumstances above and its footnotes below."""
+    c = circumstances
+    headings = [heading for heading, _ in COLUMNS]
+    lines = [
+        f"{c.device}, {c.date}, task {c.task}, {c.precision}, {c.epochs_per_round} counted epochs a round.",
+        f"{c.versions}; revision {c.git_revision or 'unknown'}.",
+        "",
+        f"    {c.command}",
+        "",
+        f"| {' | '.join(headings)} |",
+        f"|{'---|' * len(headings)}",
+    ]
+    lines += [f"| {' | '.join(cell(row) for _, cell in COLUMNS)} |" for row in rows]
+    return "\n".join([*lines, "", *_footnotes(rows, c)]) + "\n"
+
+
+def print_table(rows: Sequence[Row], circumstances: Circumstances) -> None:
+    """The table's most important columns on the screen."""
+    table = Table(title=f"bench: {circumstances.task} on {circumstances.device}", box=None, padding=(0, 1, 0, 0))
+    shown = [(heading, cell) for heading, cell in COLUMNS if heading in ON_SCREEN]
+    for heading, _ in shown:
+        table.add_column(heading, justify="left" if heading == "contender" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(cell(row) for _, cell in shown))
+    console = Console()
+    console.print(table)
+    for note in _footnotes(rows, circumstances):
+        console.print(note, markup=False, highlight=False)
+
+
+def _footnotes(rows: Sequence[Row], circumstances: Circumstances) -> list[str]:
+    notes = [
+        "x: darts' time divided by this one's at the same sizes; x warm and x cold: of 48 epochs with that set-up."
+    ]
+    steps_only = {row.contender: row for row in rows if "without" in row.scope}
+    notes += [f"* {name}: {row.scope}; {row.note}." for name, row in steps_only.items()]
+    notes += [f"{_who(row)}: {row.failure}" for row in rows if row.failure]
+    if circumstances.contamination:
+        notes.append(f"Do not trust these times: {circumstances.contamination}.")
+    return notes
+
+
+def _who(row: Row) -> str:
+    return f"{row.contender}, hidden {row.hidden_size}, batch {row.batch_size}"
+
+
+def _number(name: str, form: str, *, scale: float = 1.0) -> Cell:
+    def cell(row: Row) -> str:
+        value = getattr(row, name)
+        return "" if value is None else format(value if scale == 1 else value * scale, form)
+
+    return cell
+
+
+def _name(row: Row) -> str:
+    mark = " *" if "without" in row.scope else ""
+    return row.contender + mark + (" (failed)" if row.failure else "")
+
+
+COLUMNS: tuple[tuple[str, Cell], ...] = (
+    ("contender", _name),
+    ("hidden", _number("hidden_size", "d")),
+    ("batch", _number("batch_size", "d")),
+    ("s/epoch", _number("s_per_epoch", ".4f")),
+    ("x", _number("speedup_epoch", ".2f")),
+    ("ms/step", _number("ms_per_step", ".3f")),
+    ("x step", _number("speedup_step", ".2f")),
+    ("set-up cold s", _number("setup_cold_s", ".2f")),
+    ("warm s", _number("setup_warm_s", ".2f")),
+    ("48 epochs s", _number("epochs48_s", ".2f")),
+    ("with warm set-up", _number("epochs48_warm_s", ".2f")),
+    ("x warm", _number("speedup_48_warm", ".2f")),
+    ("with cold set-up", _number("epochs48_cold_s", ".2f")),
+    ("x cold", _number("speedup_48_cold", ".2f")),
+    ("kernels", _number("kernels_per_step", "d")),
+    ("peak MiB", _number("peak_memory_bytes", ".0f", scale=2.0**-20)),
+    ("samples/s", _number("samples_per_s", ".0f")),
+    ("GPU %", _number("gpu_utilisation", ".0f")),
+)
+"""Heading and cell of the table's columns."""
+
+ON_SCREEN = ("contender", "hidden", "batch", "s/epoch", "x", "ms/step", "x step", "warm s", "x warm", "kernels")
+"""What fits: the rest is in the files."""

@@ -1,0 +1,22 @@
+"""`tuner dashboard`: optuna-dashboard on our storage, read-only."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import Storage, note, storage_url
+
+
+def dashboard(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8080,
+    host: Annotated[str, typer.Option(help="Address to listen on; loopback unless you say otherwise.")] = "127.0.0.1",
+    storage: Storage = None,
+) -> int:
+    """Show the studies in a browser, read-only, until Ctrl-C."""
+    from tuner.dashboard import serve
+    from tuner.storage import absolute, parse_url
+
+    serve(absolute(parse_url(storage_url(storage))), host=host, port=port, announce=note)
+    return 0

@@ -1,0 +1,31 @@
+"""`tuner data`: fetching the reference job's data ahead of time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.errors import unknown_name
+
+app = typer.Typer(help="Data of the built-in tasks.", no_args_is_help=True)
+
+
+@app.callback()
+def _root() -> None:
+    """Data of the built-in tasks."""
+
+
+@app.command()
+def fetch(
+    task: Annotated[str, typer.Argument(help="Which data: etth.")],
+    to: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to put it (default: the user cache).")] = None,
+) -> int:
+    """Download a task's data once and check it."""
+    from tuner.data.etth import fetch_etth
+
+    if task != "etth":
+        raise unknown_name("downloadable data", task, ["etth"])
+    typer.echo(f"etth is in {fetch_etth(to)}")
+    return 0

@@ -1,0 +1,43 @@
+"""The one device of a command that trains by itself, and waiting for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tuner.cli.options import note
+from tuner.cli.worker import own_device
+from tuner.errors import UsageError
+
+if TYPE_CHECKING:
+    from tuner.devices import CpuCores, Gpu
+
+
+def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
+    """The one device that this process sees from now on: to be chosen before torch is imported."""
+    from tuner.devices import list_gpus
+
+    if cpu and gpu is not None:
+        raise UsageError("--cpu and --gpu exclude each other; choose one")
+    if not cpu and gpu is None:
+        if list_gpus(os.environ):
+            gpu = 0
+        else:
+            cpu = True
+            note("no GPU is visible: running on the CPU (say --cpu to silence this)")
+    return own_device(gpu=gpu, cpu=cpu, cores=None)
+
+
+def waiting_for(label: str) -> Callable[[], bool]:
+    """Waits as long as it takes for whoever has the device, and says so once."""
+    told = False
+
+    def give_up() -> bool:
+        nonlocal told
+        if not told:
+            note(f"waiting for {label}: something else of tuner's is being timed there")
+            told = True
+        return False
+
+    return give_up

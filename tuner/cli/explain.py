@@ -1,0 +1,38 @@
+"""`tuner explain`: what studies teach beside their fronts."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import Json, Storage, TaskName, storage_url
+from tuner.cli.output import print_json
+
+
+def explain(
+    studies: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="VARIANT...",
+            help="Variants; study:NAME for a study; or exported studies (.json, .json.gz).",
+            show_default=False,
+        ),
+    ],
+    task: TaskName = "etth",
+    epochs: Annotated[int, typer.Option(min=1, help="Which learning rates converge under so many epochs?")] = 50,
+    storage: Storage = None,
+    json: Json = False,
+) -> int:
+    """Say which hyperparameters matter, how validation ranks against test, and which learning rates converge."""
+    from tuner.compare import read_subjects
+    from tuner.compare.understanding import print_understanding, understand
+
+    found = [
+        understand(each, epochs=epochs) for each in read_subjects(studies, task=task, storage=storage_url(storage))
+    ]
+    if json:
+        print_json({"studies": [each.as_dict() for each in found]})
+    else:
+        print_understanding(found)
+    return 0

@@ -1,0 +1,242 @@
+"""`tuner launch`: from a variant's name to a study with its front."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.options import (
+    DataDir,
+    Json,
+    Storage,
+    TaskName,
+    data_folder,
+    duration_s,
+    note,
+    size_bytes,
+    storage_url,
+    working_folder,
+)
+from tuner.cli.output import print_json
+from tuner.config import Backend, Precision
+from tuner.errors import TunerError, UsageError, unknown_name
+
+if TYPE_CHECKING:
+    from tuner.launch import Plan
+    from tuner.storage import Database
+    from tuner.study import OpenStudy
+
+DEFAULT_TRIALS = 50
+
+
+class TimeObjective(StrEnum):
+    """What counts as a configuration's time."""
+
+    WALL_CLOCK = "wall_clock_s"
+    TOTAL = "total_s"
+    TO_BEST = "time_to_best_s"
+    TO_TARGET = "time_to_target_s"
+
+
+class MqlSplit(StrEnum):
+    """Whose MQL is minimised."""
+
+    TEST = "test"
+    VAL = "val"
+
+
+def launch(
+    variant: Annotated[str, typer.Option(metavar="NAME[,NAME]", help="Variants or study files (.toml) to retune.")],
+    gpus: Annotated[str | None, typer.Option(metavar="0,1|all", help="GPUs, one worker each.")] = None,
+    cpu: Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="CPU workers, sharing out the cores (up to 4).")] = None,
+    task: TaskName = "etth",
+    data_dir: DataDir = None,
+    trials: Annotated[int, typer.Option(min=1, help="Until each study holds this many finished trials.")] = (
+        DEFAULT_TRIALS
+    ),
+    timeout: Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")] = None,
+    max_epochs: Annotated[int | None, typer.Option(min=1, help="Epoch limit of a trial (the variant's: 200).")] = None,
+    storage: Storage = None,
+    study: Annotated[str | None, typer.Option(metavar="NAME", help="Study name (default: <task>-<variant>).")] = None,
+    time_objective: Annotated[TimeObjective, typer.Option(help="Which time is minimised.")] = TimeObjective.WALL_CLOCK,
+    target_val_loss: Annotated[
+        float | None, typer.Option(metavar="X", help="The validation loss of --time-objective time_to_target_s.")
+    ] = None,
+    mql_split: Annotated[MqlSplit, typer.Option(help="Which split's MQL is minimised.")] = MqlSplit.TEST,
+    max_time: Annotated[float | None, typer.Option(metavar="S", help="Configurations must take at most S.")] = None,
+    max_mql: Annotated[float | None, typer.Option(metavar="Q", help="Configurations must have at most Q.")] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(metavar="8GB", help="Configurations must need at most this (GPU: allocated).")
+    ] = None,
+    sampler: Annotated[str, typer.Option(metavar="NAME", help="auto, gp, tpe, nsga2, random or qmc.")] = "auto",
+    sampler_seed: Annotated[
+        int | None, typer.Option(min=0, help="Of the search; with one worker it is then reproducible.")
+    ] = None,
+    warm_start: Annotated[
+        str | None, typer.Option(metavar="STUDY[,STUDY]", help="Studies, or exported ones, whose fronts go first.")
+    ] = None,
+    prune: Annotated[
+        bool, typer.Option("--prune/--no-prune", help="End trials early whose best possible end is dominated.")
+    ] = True,
+    backend: Annotated[Backend, typer.Option(help="How the mathematics is executed.")] = Backend.AUTO,
+    precision: Annotated[Precision, typer.Option(help="Arithmetic of the matrix products.")] = Precision.FP32,
+    seeds: Annotated[int, typer.Option(min=1, help="Train each configuration with so many seeds; medians count.")] = 1,
+    reruns: Annotated[int, typer.Option(min=0, help="How often a contaminated timing is run again.")] = 1,
+    checkpoint_every: Annotated[
+        str, typer.Option(metavar="30s", help="Time between two checkpoints of a training; 0: none.")
+    ] = "30s",
+    hang_limit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="10m",
+            help="Kill a worker without a sign of life for this long (30m before a trial's first epoch, then 1m), "
+            "or for ten of its trial's epochs if those take longer.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Retune variants: one study each, workers on every device, until the studies hold --trials finished trials.
+
+    Running the same command again resumes; when there is nothing left to do it says so.
+    """
+    from tuner.launch import make_plan
+    from tuner.storage import absolute, open_database, parse_url
+    from tuner.storage.place import cautions
+    from tuner.study import SearchPolicy, check_resumable, create_or_resume
+    from tuner.study.sampler import SAMPLERS
+    from tuner.study.transfer import apply_policy, fronts_of, warm_start_with
+
+    if sampler not in SAMPLERS:
+        raise unknown_name("sampler", sampler, SAMPLERS)
+    policy = SearchPolicy(
+        sampler=sampler,
+        prune=prune,
+        max_time_s=_above_zero(max_time, "--max-time"),
+        max_mql=_above_zero(max_mql, "--max-mql"),
+        max_memory_bytes=size_bytes(max_memory, "--max-memory"),
+        reruns=reruns,
+        checkpoint_s=0.0 if checkpoint_every == "0" else duration_s(checkpoint_every, "--checkpoint-every") or 0.0,
+    )
+    timeout_s = duration_s(timeout, "--timeout")
+    hang_limit_s = duration_s(hang_limit, "--hang-limit")
+    address = absolute(parse_url(storage_url(storage)))
+    plan = make_plan(
+        variants=variant,
+        task=task,
+        data_dir=data_folder(data_dir),
+        cache_dir=None,
+        gpus=gpus,
+        cpu=cpu,
+        workers=workers,
+        study=study,
+        max_epochs=max_epochs,
+        backend=backend,
+        precision=precision,
+        time_objective=time_objective.value,
+        mql_split=mql_split.value,
+        target_val_loss=_target(target_val_loss, time_objective),
+        seeds=seeds,
+        environment=os.environ,
+    )
+    if plan.notice:
+        note(plan.notice)
+    for line in cautions(address, workers=len(plan.devices)):
+        note(line)
+    database = open_database(address)
+    try:
+        for name, d in plan.definitions.items():
+            check_resumable(database, name, d, trials=trials, device_model=plan.devices[0].model)
+        fronts = fronts_of(database, warm_start) if warm_start is not None else ()
+        opened = [create_or_resume(database, name, d, trials=trials) for name, d in plan.definitions.items()]
+        for each in opened:
+            seed = sampler_seed if sampler_seed is not None else each.policy().seed
+            apply_policy(each, dataclasses.replace(policy, seed=seed))
+            if fronts:
+                note(warm_start_with(each, fronts))
+        options = ["--task", task]
+        if (folder := data_folder(data_dir)) is not None:
+            options += ["--data-dir", str(folder.absolute())]
+        return _run(opened, plan, database, options=options, timeout_s=timeout_s, hang_limit_s=hang_limit_s, json=json)
+    finally:
+        database.close()
+
+
+def _run(
+    opened: list[OpenStudy],
+    plan: Plan,
+    database: Database,
+    *,
+    options: list[str],
+    timeout_s: float | None,
+    hang_limit_s: float | None,
+    json: bool,
+) -> int:
+    from tuner.launch import Outcome, Supervisor
+    from tuner.study.status import status_of
+    from tuner.view import live_view, print_summary
+    from tuner.worker import Places, tidy_up
+
+    address = database.address
+    folder = working_folder(address)
+    for each in opened:
+        tidy_up(each, Places(folder))
+        each.ledger.return_strays()
+        each.ledger.reap()
+    if not any(each.ledger.counts().left for each in opened):
+        for each in opened:
+            counts = each.ledger.counts()
+            held = f"{counts.finished} of {counts.budget} finished trials"
+            if counts.finished > counts.budget:
+                held = f"{counts.finished} finished trials, and {counts.budget} were asked for"
+            note(f"nothing to do: {each.name} holds {held}")
+        outcome = Outcome.FILLED
+    else:
+        for each in opened:
+            each.bind_device_model(plan.devices[0].model)
+        supervisor = Supervisor(
+            studies=opened,
+            devices=plan.devices,
+            worker_options=options,
+            environment={**os.environ, "TUNER_STORAGE": address.full()},
+            log_folder=folder / "logs",
+            hang_limit_s=hang_limit_s,
+        )
+        with live_view(opened) as view:
+            outcome = supervisor.run(view.refresh, timeout_s=timeout_s)
+    if json:
+        print_json({"outcome": outcome.value, "studies": [status_of(each) for each in opened]})
+    else:
+        print_summary(opened, ended=outcome.value)
+    if outcome is Outcome.FILLED:
+        _fail_if_all_failed(opened)
+    return {Outcome.INTERRUPTED: 130, Outcome.TERMINATED: 143}.get(outcome, 0)
+
+
+def _above_zero(value: float | None, flag: str) -> float | None:
+    if value is not None and not value > 0:
+        raise UsageError(f"{flag}: {value:g} can be kept by no configuration; expected a number above 0")
+    return value
+
+
+def _target(value: float | None, time_objective: TimeObjective) -> float | None:
+    """The registered validation loss, which the time to a target needs and nothing else takes."""
+    if (value is not None) != (time_objective is TimeObjective.TO_TARGET):
+        raise UsageError(
+            f"--target-val-loss and --time-objective {TimeObjective.TO_TARGET.value} belong together; give both or none"
+        )
+    return _above_zero(value, "--target-val-loss")
+
+
+def _fail_if_all_failed(opened: list[OpenStudy]) -> None:
+    from tuner.study.results import read_results
+
+    for each in opened:
+        failures = [record for record in read_results(each).records if record.state.name == "FAIL"]
+        if failures and len(failures) == each.ledger.counts().finished:
+            reason = failures[0].attributes.get("failure", "no reason was recorded")
+            raise TunerError(f"every trial of {each.name} failed, the first with: {reason}")

@@ -1,0 +1,97 @@
+"""Options that several commands share, and how each gets its value: flag, then environment, then default."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.errors import UsageError
+
+if TYPE_CHECKING:
+    from tuner.storage import DatabaseUrl
+
+STORAGE_VARIABLE = "TUNER_STORAGE"
+DATA_VARIABLE = "TUNER_DATA_DIR"
+
+Storage = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help=f"Database (else {STORAGE_VARIABLE}, else sqlite:///storage/tuner.db)."),
+]
+DataDir = Annotated[
+    Path | None, typer.Option(metavar="DIR", help=f"Folder with the task's data (else {DATA_VARIABLE}, else a cache).")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout; the rest goes to stderr.")]
+Study = Annotated[str | None, typer.Option(metavar="NAME", help="Study name (default: <task>-<variant>).")]
+Variant = Annotated[str, typer.Option(metavar="NAME", help="Variant, see 'tuner variants'.")]
+TaskName = Annotated[str, typer.Option("--task", metavar="NAME|FILE", help="etth, demo, or a task file (.toml).")]
+
+_DURATION = re.compile(r"^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?$")
+_SIZE = re.compile(r"^(?P<number>\d+(?:\.\d+)?) ?(?P<unit>[KMGT]I?B)$", re.IGNORECASE)
+_UNITS = {f"{prefix}{i}B": (1024 if i else 1000) ** power for power, prefix in enumerate("KMGT", 1) for i in ("", "I")}
+
+
+def storage_url(flag: str | None) -> str:
+    """The database URL as given; warns of a password on the command line."""
+    from tuner.storage.url import DEFAULT_URL, parse_url
+
+    if flag is not None and parse_url(flag).password is not None:
+        note(
+            "the password in --storage is visible to everyone who lists processes; "
+            f"set {STORAGE_VARIABLE} or a PGPASSFILE instead"
+        )
+    if flag is not None:
+        return flag
+    return os.environ.get(STORAGE_VARIABLE) or DEFAULT_URL
+
+
+def data_folder(flag: Path | None) -> Path | None:
+    """The data folder as given; None means the user cache."""
+    if flag is not None:
+        return flag
+    return Path(os.environ[DATA_VARIABLE]) if os.environ.get(DATA_VARIABLE) else None
+
+
+def working_folder(address: DatabaseUrl) -> Path:
+    """Where logs, checkpoints and undelivered results are kept: beside an SQLite file, else in ./storage."""
+    return (address.sqlite_path.parent if address.is_sqlite else Path("storage")).absolute()
+
+
+def duration_s(text: str | None, flag: str) -> float | None:
+    """Seconds of `90`, `90s`, `30m`, `2h` or `1h30m`.
+
+    Raises:
+        UsageError: none of these, or nothing at all.
+    """
+    if text is None:
+        return None
+    match = _DURATION.match(text.strip())
+    hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
+    total = hours * 3600 + minutes * 60 + seconds
+    if total <= 0:
+        raise UsageError(f"{flag}: {text!r} is no duration; expected e.g. 90s, 30m or 1h30m")
+    return total
+
+
+def size_bytes(text: str | None, flag: str) -> int | None:
+    """Bytes of `800MB`, `8GB` or `8GiB`.
+
+    Raises:
+        UsageError: none of these, or nothing at all.
+    """
+    if text is None:
+        return None
+    match = _SIZE.match(text.strip())
+    size = int(float(match["number"]) * _UNITS[match["unit"].upper()]) if match else 0
+    if size <= 0:
+        raise UsageError(f"{flag}: {text!r} is no amount of memory; expected e.g. 800MB, 8GB or 8GiB")
+    return size
+
+
+def note(message: str) -> None:
+    """A line to the person at the terminal, never to stdout."""
+    print(f"tuner: {message}", file=sys.stderr)  # noqa: T201 - this is the command line

@@ -1,0 +1,50 @@
+"""`tuner trial`: everything about one trial."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.options import Json, Storage, storage_url
+from tuner.cli.output import print_json
+from tuner.errors import UsageError
+
+if TYPE_CHECKING:
+    from tuner.storage import Database
+
+
+def trial(
+    number: Annotated[int, typer.Argument(metavar="NUMBER", min=0, help="The trial's number in its study.")],
+    study: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Its study; may be left out where the database has one only.")
+    ] = None,
+    storage: Storage = None,
+    json: Json = False,
+) -> int:
+    """Show one trial: parameters, values, curve, attempts, device, versions, and why it ended."""
+    from tuner.storage import absolute, open_database, parse_url
+    from tuner.study import open_study
+    from tuner.study.detail import read_trial
+    from tuner.view import print_trial
+
+    database = open_database(absolute(parse_url(storage_url(storage))), create=False)
+    try:
+        detail = read_trial(open_study(database, study or _only_study(database)), number)
+    finally:
+        database.close()
+    if json:
+        print_json(detail.as_dict())
+    else:
+        print_trial(detail)
+    return 0
+
+
+def _only_study(database: Database) -> str:
+    from tuner.study import list_studies
+
+    names = list_studies(database)
+    if len(names) != 1:
+        there = ", ".join(names) if names else "none"
+        raise UsageError(f"which study's trial? name it by --study; there are: {there}")
+    return names[0]

@@ -1,0 +1,106 @@
+"""`tuner verify`: configurations from the front, and the default one, again on fresh seeds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuner.cli.options import DataDir, Json, Storage, TaskName, data_folder, duration_s, note, storage_url
+from tuner.cli.output import print_json
+
+if TYPE_CHECKING:
+    from tuner.launch import Outcome
+    from tuner.storage import Database
+    from tuner.study import OpenStudy
+
+
+def verify(
+    variant: Annotated[str, typer.Option(metavar="NAME[,NAME]", help="Variants whose studies to verify, together.")],
+    task: TaskName = "etth",
+    top: Annotated[int, typer.Option(min=1, help="Configurations along each front, its knee included.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds for each configuration.")] = 10,
+    gpus: Annotated[str | None, typer.Option(metavar="0,1|all", help="GPUs, one worker each.")] = None,
+    cpu: Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="CPU workers, sharing out the cores (up to 4).")] = None,
+    stop_early: Annotated[
+        bool, typer.Option("--stop-early", help="End at a planned look (60 or 80 % of the seeds) when all is clear.")
+    ] = False,
+    study: Annotated[
+        str | None, typer.Option(metavar="NAME[,NAME]", help="Study names (default: <task>-<variant>).")
+    ] = None,
+    data_dir: DataDir = None,
+    timeout: Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")] = None,
+    storage: Storage = None,
+    json: Json = False,
+) -> int:
+    """Run the front's configurations and the default one again on seeds that the search never used.
+
+    Runs are interleaved in random order, each alone on its device. Running the same command again resumes; when there
+    is nothing left to do it says so.
+    """
+    from tuner.launch import choose_devices
+    from tuner.storage import absolute, open_database, parse_url
+    from tuner.study import open_study
+    from tuner.study.verification import plan_verification, study_names
+
+    timeout_s = duration_s(timeout, "--timeout")
+    names = study_names(variant, task=task, studies=study)
+    database = open_database(absolute(parse_url(storage_url(storage))), create=False)
+    try:
+        opened = [open_study(database, name) for name in names]
+        devices, notice = choose_devices(gpus=gpus, cpu=cpu, workers=workers, environment=os.environ)
+        for each in opened:
+            each.refuse_other_device(devices[0].model)
+        planned = plan_verification(opened, top=top, seeds=seeds, stop_early=stop_early)
+        for line in planned.missing:
+            note(line)
+        if notice:
+            note(notice)
+        options = ["--verify", "--task", task]
+        if (folder := data_folder(data_dir)) is not None:
+            options += ["--data-dir", str(folder.absolute())]
+        outcome = _run(opened, devices, database, options, timeout_s)
+        return _report(opened, outcome, planned.missing, json=json)
+    finally:
+        database.close()
+
+
+def _run(
+    opened: list[OpenStudy], devices: Any, database: Database, options: list[str], timeout_s: float | None
+) -> Outcome:
+    from tuner.launch import Outcome, Supervisor
+    from tuner.launch.verification import VerificationWork
+    from tuner.view.verification import progress_view
+
+    work = VerificationWork.of(opened)
+    work.ledger.reap()
+    if work.ledger.counts().left == 0:
+        counts = work.ledger.counts()
+        if counts.budget:
+            note(f"nothing to do: {counts.finished} of {counts.budget} verification runs are finished")
+        return Outcome.FILLED
+    address = database.address
+    beside = address.sqlite_path.parent if address.is_sqlite else Path("storage")
+    supervisor = Supervisor(
+        studies=[work],
+        devices=devices,
+        worker_options=options,
+        environment={**os.environ, "TUNER_STORAGE": address.full()},
+        log_folder=beside.absolute() / "logs",
+    )
+    with progress_view(work.ledger) as view:
+        return supervisor.run(view.refresh, timeout_s=timeout_s)
+
+
+def _report(opened: list[OpenStudy], outcome: Outcome, missing: tuple[str, ...], *, json: bool) -> int:
+    from tuner.launch import Outcome as Ended
+    from tuner.view.verification import print_verified, verification_document
+
+    if json:
+        print_json({"outcome": outcome.value, "missing": list(missing)} | verification_document(opened))
+    else:
+        print_verified(opened, ended=outcome.value)
+    return {Ended.INTERRUPTED: 130, Ended.TERMINATED: 143}.get(outcome, 0)

@@ -1,0 +1,231 @@
+"""From a task to scaled arrays and windows: split by time, scale on train only, never cross a split or a series."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.config import ModelShapes
+from tuner.data import cache
+from tuner.data.calendar_features import calendar_columns
+from tuner.data.series import Series
+from tuner.data.sources import open_source
+from tuner.data.task import Task, shapes
+from tuner.errors import DataError, unknown_name
+
+SPLITS = ("train", "val", "test")
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PreparedSplit:
+    """One split: the rows of all series, one series after the other, and the windows over them.
+
+    `targets` (R, C), `past` (R, P) and `future` (R, F) are float32; targets and covariate columns are scaled, the
+    calendar (last in `future`) is not. `starts` (N,) int64 is the first row of each window, `series_index` (N,) int64
+    its series. A window is input_size rows of history and then horizon rows to forecast.
+    """
+
+    targets: npt.NDArray[np.float32]
+    past: npt.NDArray[np.float32]
+    future: npt.NDArray[np.float32]
+    starts: npt.NDArray[np.int64]
+    series_index: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PreparedData:
+    """A task's data, ready for a device.
+
+    `static` (S, K) float32, K 0 or 1; original = scaled * `scale` + `minimum`, both (S, C) float64; here S counts the
+    series. `covariate_minimum` and `covariate_scale` are the same for the past and then the future covariate columns.
+    `data_hash` is the SHA-256 of the values, the timestamps and the task's definition: where the file lies,
+    and how it was written, is no part of it.
+    """
+
+    task: Task
+    shapes: ModelShapes
+    series: tuple[str, ...]
+    train: PreparedSplit
+    val: PreparedSplit
+    test: PreparedSplit
+    static: npt.NDArray[np.float32]
+    minimum: Floats
+    scale: Floats
+    covariate_minimum: Floats
+    covariate_scale: Floats
+    data_hash: str
+
+
+def prepare(task: Task, *, data_dir: Path | None = None, cache_dir: Path | None = None) -> PreparedData:
+    """Read, check, split and scale a task's data; the result is kept in `cache_dir` (default: the user's cache).
+
+    Args:
+        task: what to prepare.
+        data_dir: folder with ETTh1.csv and ETTh2.csv, used by `etth` only; a folder that lacks them is an error.
+        cache_dir: where prepared data is kept, keyed by the content of the source files, the task and this code.
+
+    Raises:
+        DataError: data that is missing, unreadable, too short or otherwise unfit; one line with file, row and column.
+        UsageError: `objective_series` names no series of the data.
+    """
+    source = open_source(task, data_dir)
+    folder = cache.default_folder() if cache_dir is None else cache_dir
+    key = _cache_key(task, source.content_digest)
+    stored = cache.load(folder, key)
+    if stored is None:
+        stored = _build(task, source.parse(), source.label)
+        cache.store(folder, key, stored)
+    return PreparedData(
+        task=task,
+        shapes=shapes(task),
+        series=stored["series"],
+        train=PreparedSplit(**stored["train"]),
+        val=PreparedSplit(**stored["val"]),
+        test=PreparedSplit(**stored["test"]),
+        static=stored["static"],
+        minimum=stored["minimum"],
+        scale=stored["scale"],
+        covariate_minimum=stored["covariate_minimum"],
+        covariate_scale=stored["covariate_scale"],
+        data_hash=stored["data_hash"],
+    )
+
+
+def split_sizes(rows: int, split: Sequence[float]) -> tuple[int, int, int]:
+    """Rows for training, validation and test: exact decimal arithmetic, rounded down; the test split takes the rest."""
+    train, val = (Fraction(repr(float(fraction))) for fraction in split[:2])
+    train_end = int(rows * train)
+    val_end = int(rows * (train + val))
+    return train_end, val_end - train_end, rows - val_end
+
+
+def window_starts(rows: int, window: int, stride: int) -> npt.NDArray[np.int64]:
+    """First rows of the windows that lie wholly within `rows` rows, (N,)."""
+    return np.arange(0, rows - window + 1, stride, dtype=np.int64)
+
+
+def data_hash(task: Task, series: Sequence[Series]) -> str:
+    """SHA-256 over the task's definition and every series' name, timestamps and values."""
+    together = hashlib.sha256(_canonical(task.definition()))
+    for one in series:
+        together.update(_canonical([one.name, *one.values.shape]))
+        together.update(one.timestamps.astype("datetime64[us]").astype("<i8").tobytes())
+        together.update(np.ascontiguousarray(one.values, dtype="<f8").tobytes())
+    return together.hexdigest()
+
+
+def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
+    """Everything in `PreparedData` that the task alone does not say, as plain arrays for the cache."""
+    names = tuple(one.name for one in series)
+    if task.objective_series is not None and task.objective_series not in names:
+        raise unknown_name("objective_series", task.objective_series, names)
+    for one in series:
+        _check_length(task, one, label)
+    n_targets, n_past = len(task.target_columns), len(task.past_covariates)
+    collected: dict[str, list[dict[str, npt.NDArray[Any]]]] = {name: [] for name in SPLITS}
+    minima: list[Floats] = []
+    scales: list[Floats] = []
+    for number, one in enumerate(series):
+        sizes = split_sizes(len(one.values), task.split)
+        minimum, scale = _fit_scaling(one.values[: sizes[0]])
+        scaled = _apply_scaling(task, one, minimum, scale, label)
+        known = np.hstack([scaled[:, n_targets + n_past :], calendar_columns(one.timestamps, task.calendar)])
+        minima.append(minimum)
+        scales.append(scale)
+        first = 0
+        for name, size in zip(SPLITS, sizes, strict=True):
+            rows = slice(first, first + size)
+            starts = window_starts(size, task.window, task.horizon if name == "test" else 1)
+            collected[name].append(
+                {
+                    "targets": scaled[rows, :n_targets].astype(np.float32),
+                    "past": scaled[rows, n_targets : n_targets + n_past].astype(np.float32),
+                    "future": known[rows].astype(np.float32),
+                    "starts": starts,
+                    "series_index": np.full(len(starts), number, dtype=np.int64),
+                }
+            )
+            first += size
+    minimum, scale = np.stack(minima), np.stack(scales)
+    return {
+        **{name: _concatenate(parts) for name, parts in collected.items()},
+        "series": names,
+        "static": np.arange(len(names), dtype=np.float32)[:, None][:, : int(task.static_id)],
+        "minimum": minimum[:, :n_targets],
+        "scale": scale[:, :n_targets],
+        "covariate_minimum": minimum[:, n_targets:],
+        "covariate_scale": scale[:, n_targets:],
+        "data_hash": data_hash(task, series),
+    }
+
+
+def _concatenate(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
+    """All series' rows one after the other; each series' window starts are moved to where its rows now begin."""
+    offset = 0
+    for part in parts:
+        part["starts"] = part["starts"] + offset
+        offset += len(part["targets"])
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _fit_scaling(train: Floats) -> tuple[Floats, Floats]:
+    """Minimum and range of each column of the training rows; a constant column has scale 1."""
+    minimum = train.min(axis=0)
+    scale = train.max(axis=0) - minimum
+    return minimum, np.where(scale > 0, scale, 1.0)
+
+
+def _apply_scaling(task: Task, one: Series, minimum: Floats, scale: Floats, label: str) -> Floats:
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = (one.values - minimum) / scale
+        unfit = ~np.isfinite(scaled.astype(np.float32)).all(axis=0)
+    if unfit.any():
+        columns = (*task.target_columns, *task.past_covariates, *task.future_covariates)
+        column = columns[int(np.flatnonzero(unfit)[0])]
+        raise DataError(
+            f"{label}: series {one.name!r}, column {column!r}: the values are too large for 32-bit numbers once scaled "
+            "by the range of the training rows; rescale the column"
+        )
+    return np.asarray(scaled, dtype=np.float64)
+
+
+def _check_length(task: Task, one: Series, label: str) -> None:
+    rows, window = len(one.values), task.window
+    sizes = split_sizes(rows, task.split)
+    if min(sizes) >= window:
+        return
+    needed = rows
+    while min(split_sizes(needed, task.split)) < window:
+        # The next count that could do: what the shortest split lacks, at least one row.
+        needed += max(1, window - min(split_sizes(needed, task.split)))
+    shortest = SPLITS[sizes.index(min(sizes))]
+    raise DataError(
+        f"{label}: series {one.name!r} has {rows} rows, needed are {needed}: every split must hold a window of "
+        f"input_size {task.input_size} + horizon {task.horizon} = {window} rows, and the {shortest} split has "
+        f"{min(sizes)}; give more rows, or a smaller input_size or horizon"
+    )
+
+
+def _cache_key(task: Task, content_digest: str) -> str:
+    """Over the source's bytes, all that is said about reading them, and the code that prepares them."""
+    plain = task.model_dump(mode="json", exclude={"description": True, "source": {"path"}})
+    together = hashlib.sha256(_canonical([plain, content_digest]))
+    for file in sorted(resources.files("tuner.data").iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            together.update(file.read_bytes())
+    return together.hexdigest()
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,267 @@
+"""A task: which data, which windows, which covariates, which quantiles. `etth`, `demo`, or a TOML file."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from tuner.config import ModelShapes
+from tuner.errors import UsageError, unknown_name
+from tuner.tomlfile import read_toml, validate
+
+PROTOCOL_QUANTILES = (
+    0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99,
+)  # fmt: skip
+"""The 17 levels the reference job trains on."""
+
+PROTOCOL_EVAL_QUANTILES = (0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95)
+"""The 7 levels its test MQL is averaged over."""
+
+Calendar = Literal["minute", "hour", "day_of_week", "day_of_month", "day_of_year", "month", "quarter"]
+Name = Annotated[str, Field(min_length=1)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class EtthSource(_Frozen):
+    """ETTh1 and ETTh2 of the ETDataset: two series of hourly data."""
+
+    kind: Literal["etth"]
+
+
+class DemoSource(_Frozen):
+    """Generated hourly series; `rows` hours each."""
+
+    kind: Literal["demo"]
+    rows: int = Field(default=400, ge=1, le=1_000_000)
+    seed: int = Field(default=0, ge=0)
+
+
+class CsvSource(_Frozen):
+    """The user's own file.
+
+    Without `id_column` the file is wide: one row per timestamp, one series, named like the task. With it the file is
+    long: the rows of several series stacked or interleaved, each series named by its id, numbered in the order in
+    which the ids first appear. `path` is relative to the folder of the task file. Timestamps are ISO 8601 unless
+    `time_format` (as in Python's strptime) says otherwise; those with an offset are converted to UTC.
+    """
+
+    kind: Literal["csv"]
+    path: Path
+    time_column: Name = "ds"
+    id_column: Name | None = None
+    separator: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    decimal: Literal[".", ","] = "."
+    encoding: Name = "utf-8"
+    time_format: Name | None = None
+
+    @field_validator("decimal")
+    @classmethod
+    def _decimal_is_not_the_separator(cls, value: str, info: ValidationInfo) -> str:
+        if info.data.get("separator") == value:
+            raise ValueError(f"{value!r} is the separator as well; set separator = ';'")
+        return value
+
+    @field_validator("encoding")
+    @classmethod
+    def _encoding_is_known(cls, value: str) -> str:
+        try:
+            "".encode(value)
+        except LookupError:
+            raise ValueError(f"unknown encoding {value!r}; use for example utf-8, cp1252, latin-1, utf-16") from None
+        return value
+
+
+Source = Annotated[EtthSource | DemoSource | CsvSource, Field(discriminator="kind")]
+
+
+class Task(_Frozen):
+    """What is to be forecast, and how it is measured.
+
+    A row of data is one timestamp. `split` are the fractions of each series' rows, in time order, for training,
+    validation and test. `past_covariates` are columns known only up to now, `future_covariates` columns known over
+    the horizon too; `calendar` adds a sine and a cosine per cycle to the latter. `static_id` gives the model the
+    series' number (0, 1, ...) as its one static covariate. `objective_series` names the series whose test MQL is the
+    objective; None means the mean over all series.
+    """
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)
+    description: str = ""
+    source: Source
+    target_columns: tuple[Name, ...] = Field(min_length=1)
+    frequency: Name
+    input_size: int = Field(ge=1)
+    horizon: int = Field(ge=1)
+    split: tuple[float, float, float] = (0.6, 0.2, 0.2)
+    calendar: tuple[Calendar, ...] = ()
+    past_covariates: tuple[Name, ...] = ()
+    future_covariates: tuple[Name, ...] = ()
+    static_id: bool = False
+    quantiles: tuple[float, ...] = Field(default=PROTOCOL_QUANTILES, min_length=1)
+    eval_quantiles: tuple[float, ...] = Field(default=(), validate_default=True)
+    objective_series: str | None = None
+
+    @field_validator("frequency")
+    @classmethod
+    def _frequency_is_an_alias(cls, value: str, info: ValidationInfo) -> str:
+        if isinstance(info.data.get("source"), EtthSource | DemoSource) and value != "h":
+            raise ValueError(f"this source is hourly: 'h' is expected, got {value!r}")
+        if value in {"h", "D", "min"}:  # the usual ones, without importing pandas
+            return value
+        from tuner.data.times import frequency_problem
+
+        problem = frequency_problem(value)
+        if problem:
+            raise ValueError(problem)
+        return value
+
+    @field_validator("split")
+    @classmethod
+    def _split_is_a_partition(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
+        if not all(0 < fraction < 1 for fraction in value) or abs(sum(value) - 1) > 1e-6:  # noqa: PLR2004
+            raise ValueError(f"three fractions above 0 that add up to 1 are needed, got {list(value)}")
+        return value
+
+    @field_validator("calendar")
+    @classmethod
+    def _cycles_are_named_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return _named_once(value, ())
+
+    @field_validator("target_columns", "past_covariates", "future_covariates")
+    @classmethod
+    def _columns_are_named_once(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        source = info.data.get("source")
+        taken: list[str] = []
+        if isinstance(source, CsvSource):
+            taken += [column for column in (source.time_column, source.id_column) if column]
+        for field in ("target_columns", "past_covariates", "future_covariates"):
+            if field != info.field_name:
+                taken += info.data.get(field, ())
+        if info.field_name != "target_columns" and value and source is not None and not isinstance(source, CsvSource):
+            raise ValueError(f"the source {source.kind!r} has no covariate columns; leave it empty")
+        return _named_once(value, taken)
+
+    @field_validator("quantiles")
+    @classmethod
+    def _quantiles_ascend(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not all(0 < level < 1 for level in value) or not all(a < b for a, b in pairwise(value)):
+            raise ValueError(f"ascending levels between 0 and 1 are needed, got {list(value)}")
+        return value
+
+    @field_validator("eval_quantiles")
+    @classmethod
+    def _evaluated_levels_are_trained(cls, value: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+        trained = info.data.get("quantiles")
+        if trained is None:  # reported already
+            return value
+        if not value:  # the protocol's seven where all are trained, else every trained level
+            return PROTOCOL_EVAL_QUANTILES if set(PROTOCOL_EVAL_QUANTILES) <= set(trained) else trained
+        stray = [level for level in value if level not in trained]
+        if stray or not all(a < b for a, b in pairwise(value)):
+            raise ValueError(f"ascending levels from quantiles are needed, got {stray or list(value)}")
+        return value
+
+    @property
+    def window(self) -> int:
+        """Rows of one window: input and horizon."""
+        return self.input_size + self.horizon
+
+    @property
+    def eval_index(self) -> tuple[int, ...]:
+        """Position of each evaluated level among the trained ones."""
+        return tuple(self.quantiles.index(level) for level in self.eval_quantiles)
+
+    def definition(self) -> dict[str, Any]:
+        """What makes this task this task, as plain JSON-able data.
+
+        Left out: the description, and where and in what dialect the file is written. The identity of the data is the
+        hash of its content (`PreparedData.data_hash`).
+        """
+        plain = self.model_dump(mode="json", exclude={"description"})
+        for key in ("path", "separator", "decimal", "encoding", "time_format"):
+            plain["source"].pop(key, None)
+        return plain
+
+
+def shapes(task: Task) -> ModelShapes:
+    """The sizes the task asks of a model."""
+    return ModelShapes(
+        input_size=task.input_size,
+        horizon=task.horizon,
+        n_targets=len(task.target_columns),
+        n_past=len(task.past_covariates),
+        n_future=len(task.future_covariates) + 2 * len(task.calendar),
+        n_static=int(task.static_id),
+        n_quantiles=len(task.quantiles),
+    )
+
+
+def etth_task() -> Task:
+    """The reference job (BENCHMARK: hourly ETTh1 and ETTh2, 168 h in, 24 h out)."""
+    return Task(
+        name="etth",
+        description="ETTh1 and ETTh2, hourly: 168 h in, 24 h out; the reference job",
+        source=EtthSource(kind="etth"),
+        target_columns=("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT"),
+        frequency="h",
+        input_size=168,
+        horizon=24,
+        calendar=("hour", "day_of_week", "month"),
+        static_id=True,
+        objective_series="ETTh1",
+    )
+
+
+def demo_task() -> Task:
+    """Two small generated series: a CPU trial takes seconds, and nothing is downloaded."""
+    return Task(
+        name="demo",
+        description="two generated hourly series with daily and weekly cycles: 24 h in, 6 h out; small and offline",
+        source=DemoSource(kind="demo"),
+        target_columns=("load", "heat", "flow"),
+        frequency="h",
+        input_size=24,
+        horizon=6,
+        calendar=("hour", "day_of_week"),
+        static_id=True,
+    )
+
+
+_BUILT_IN = {"demo": demo_task, "etth": etth_task}
+
+
+def load_task(name_or_path: str) -> Task:
+    """A built-in task by name, or a task file: anything that ends in `.toml` or contains a slash.
+
+    Raises:
+        UsageError: unknown name, or a task file that is missing or wrong (file, line and key are named).
+    """
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        return _load_file(Path(name_or_path).expanduser())
+    if name_or_path not in _BUILT_IN:
+        raise unknown_name("task", name_or_path, _BUILT_IN, more="; or the path of a task file ending in .toml")
+    return _BUILT_IN[name_or_path]()
+
+
+def _load_file(path: Path) -> Task:
+    document = read_toml(path)
+    task = validate(document, Task)
+    if task.name in _BUILT_IN:
+        where = document.where(("name",))
+        raise UsageError(f"{where}: key 'name': {task.name!r} is a built-in task; choose another name")
+    if isinstance(task.source, CsvSource):
+        data_file = (path.parent / task.source.path.expanduser()).absolute()
+        task = task.model_copy(update={"source": task.source.model_copy(update={"path": data_file})})
+    return task
+
+
+def _named_once(names: tuple[str, ...], taken: list[str] | tuple[()]) -> tuple[str, ...]:
+    for position, name in enumerate(names):
+        if name in names[:position] or name in taken:
+            raise ValueError(f"{name!r} is named twice; name each column once")
+    return names

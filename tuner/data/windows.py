@@ -1,0 +1,113 @@
+"""Prepared data on a device. A batch is a gather by window number there: no copies from the host, no waiting for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tuner.config import ModelShapes
+from tuner.data.prepare import PreparedData, PreparedSplit
+from tuner.data.task import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """B windows. The last axis of `past` is targets, past covariates, then the history of the future covariates."""
+
+    past: Tensor  # (B, L, C + P + F)
+    future: Tensor | None  # (B, T, F); None where the task has no future covariates
+    static: Tensor | None  # (B, S); None where it has no static covariate
+    target: Tensor  # (B, T, C), scaled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceSplit:
+    """One split's rows and windows as tensors on one device."""
+
+    history: Tensor  # (R, C + P + F)
+    targets: Tensor  # (R, C)
+    future: Tensor | None  # (R, F)
+    static: Tensor | None  # (series, S)
+    starts: Tensor  # (N,) int64: first row of each window
+    series_index: Tensor  # (N,) int64: series of each window
+    past_steps: Tensor  # (1, L) int64: 0 .. L-1
+    future_steps: Tensor  # (1, T) int64: L .. L+T-1
+
+    def __len__(self) -> int:
+        """Number of windows."""
+        return self.starts.shape[0]
+
+    @property
+    def n_windows(self) -> int:
+        """Number of windows, as `len`."""
+        return len(self)
+
+    def gather(self, index: Tensor) -> Batch:
+        """The windows with these numbers, (B,) int64 on the same device.
+
+        Only indexing by device tensors: nothing waits for the host, so the gather can be captured in a CUDA graph.
+        """
+        start = self.starts[index].unsqueeze(1)  # (B, 1)
+        rows = start + self.future_steps  # (B, T)
+        return Batch(
+            past=self.history[start + self.past_steps],
+            future=None if self.future is None else self.future[rows],
+            static=None if self.static is None else self.static[self.series_index[index]],
+            target=self.targets[rows],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class DeviceData:
+    """A task's data on one device. original = scaled * scale[series] + minimum[series], in float64."""
+
+    task: Task
+    shapes: ModelShapes
+    series: tuple[str, ...]
+    train: DeviceSplit
+    val: DeviceSplit
+    test: DeviceSplit
+    minimum: Tensor  # (series, C) float64
+    scale: Tensor  # (series, C) float64
+
+
+def to_device(prepared: PreparedData, device: torch.device | str, *, dtype: torch.dtype = torch.float32) -> DeviceData:
+    """Copy prepared data to `device`, once. `dtype`: of targets and covariates (float64 for exact comparisons)."""
+    device = torch.device(device)
+    static = _tensor(prepared.static, device).to(dtype) if prepared.shapes.n_static else None
+    return DeviceData(
+        task=prepared.task,
+        shapes=prepared.shapes,
+        series=prepared.series,
+        train=_split(prepared.train, prepared.shapes, static, device, dtype),
+        val=_split(prepared.val, prepared.shapes, static, device, dtype),
+        test=_split(prepared.test, prepared.shapes, static, device, dtype),
+        minimum=_tensor(prepared.minimum, device),
+        scale=_tensor(prepared.scale, device),
+    )
+
+
+def _split(
+    split: PreparedSplit, sizes: ModelShapes, static: Tensor | None, device: torch.device, dtype: torch.dtype
+) -> DeviceSplit:
+    history = np.hstack([split.targets, split.past, split.future])
+    window = sizes.input_size + sizes.horizon
+    steps = torch.arange(window, device=device).unsqueeze(0)  # (1, L + T)
+    return DeviceSplit(
+        history=_tensor(history, device).to(dtype),
+        targets=_tensor(split.targets, device).to(dtype),
+        future=_tensor(split.future, device).to(dtype) if sizes.n_future else None,
+        static=static,
+        starts=_tensor(split.starts, device),
+        series_index=_tensor(split.series_index, device),
+        past_steps=steps[:, : sizes.input_size],
+        future_steps=steps[:, sizes.input_size :],
+    )
+
+
+def _tensor(array: npt.NDArray[np.generic], device: torch.device) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(array).copy()).to(device)

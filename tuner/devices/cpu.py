@@ -1,0 +1,66 @@
+"""CPU cores as devices: a worker owns a set of cores, held by affinity."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class CpuCores:
+    """A set of cores of this machine that a worker owns."""
+
+    cores: tuple[int, ...]
+
+    @property
+    def uuid(self) -> str:
+        return f"cpu-{platform.node()}-{'.'.join(map(str, self.cores))}"
+
+    @property
+    def model(self) -> str:
+        """Times compare only between the same processor and the same number of cores."""
+        return f"{processor_name()}, {len(self.cores)} core{'s' if len(self.cores) > 1 else ''}"
+
+    @property
+    def label(self) -> str:
+        return f"CPU core{'s' if len(self.cores) > 1 else ''} {','.join(map(str, self.cores))}"
+
+    @property
+    def lock_names(self) -> tuple[str, ...]:
+        return tuple(f"cpu-core-{core}" for core in self.cores)
+
+
+def processor_name() -> str:
+    """The processor's model name as the kernel gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def available_cores() -> tuple[int, ...]:
+    """Cores that this process may run on."""
+    return tuple(sorted(os.sched_getaffinity(0)))
+
+
+def share_out_cores(workers: int, cores: Sequence[int]) -> tuple[CpuCores, ...]:
+    """Split `cores` into `workers` sets of the same size (so that their times compare); a remainder stays idle.
+
+    Raises:
+        UsageError: more workers than cores.
+    """
+    each = len(cores) // workers
+    if each == 0:
+        there = f"{len(cores)} usable core{'s' if len(cores) != 1 else ''}"
+        raise UsageError(
+            f"--workers {workers}: this machine has {there}, and workers that share a core spoil each other's clock; "
+            f"expected at most {len(cores)}"
+        )
+    return tuple(CpuCores(tuple(cores[i * each : (i + 1) * each])) for i in range(workers))

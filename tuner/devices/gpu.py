@@ -1,0 +1,113 @@
+"""NVIDIA GPUs through NVML: no CUDA context is created, so a supervisor may look without touching the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One physical GPU. `index` counts the visible ones, as people type it in `--gpus`; `number` counts all."""
+
+    index: int
+    uuid: str
+    name: str
+    number: int
+
+    @property
+    def model(self) -> str:
+        return self.name
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} #{self.number}"
+
+    @property
+    def lock_names(self) -> tuple[str, ...]:
+        return (self.uuid,)
+
+
+@contextmanager
+def nvml() -> Iterator[Any | None]:
+    """The initialised NVML module, or None where there is no NVIDIA driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        yield None
+        return
+    try:
+        yield pynvml
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def list_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """The GPUs that a CUDA program started with `environment` would see, in its order (`CUDA_VISIBLE_DEVICES`)."""
+    with nvml() as library:
+        if library is None:
+            return ()
+        physical = []
+        for number in range(library.nvmlDeviceGetCount()):
+            handle = library.nvmlDeviceGetHandleByIndex(number)
+            physical.append((library.nvmlDeviceGetUUID(handle), library.nvmlDeviceGetName(handle)))
+    visible = _visible([uuid for uuid, _ in physical], environment.get("CUDA_VISIBLE_DEVICES"))
+    return tuple(Gpu(index, *physical[number], number) for index, number in enumerate(visible))
+
+
+def _visible(uuids: Sequence[str], setting: str | None) -> list[int]:
+    """CUDA's reading of `CUDA_VISIBLE_DEVICES`: indices or UUID prefixes, up to the first that names no device."""
+    if setting is None:
+        return list(range(len(uuids)))
+    visible: list[int] = []
+    for entry in (part.strip() for part in setting.split(",")):
+        if _is_index(entry) and int(entry) < len(uuids):
+            visible.append(int(entry))
+            continue
+        matching = [number for number, uuid in enumerate(uuids) if entry and uuid.startswith(entry)]
+        if not matching:
+            break
+        visible.append(matching[0])
+    return list(dict.fromkeys(visible))  # a device named twice is still one device, for one worker
+
+
+def pick_gpus(wanted: str, available: Sequence[Gpu], *, flag: str = "--gpus") -> tuple[Gpu, ...]:
+    """The GPUs that `flag` names: `all`, or indices such as `0,1`.
+
+    Raises:
+        UsageError: an empty list, not a number, a GPU that is not there, or one named twice. There is no fall-back
+            to the CPU: who asked for a GPU gets a GPU or an error.
+    """
+    if wanted.strip() == "all":
+        if not available:
+            raise UsageError(f"{flag} all: no GPU is visible here; run with --cpu, or check the driver (tuner doctor)")
+        return tuple(available)
+    parts = [part.strip() for part in wanted.split(",")]
+    if not any(parts):
+        raise UsageError(f"{flag}: the list is empty; expected indices such as 0,1 or 'all'")
+    picked: list[Gpu] = []
+    for part in parts:
+        if not _is_index(part):
+            raise UsageError(f"{flag}: {part!r} is no GPU index; expected indices such as 0,1 or 'all'")
+        if int(part) >= len(available):
+            there = f"there are {_indices(available)}" if available else "no GPU is visible here"
+            raise UsageError(f"{flag}: there is no GPU {part}: {there}; or run with --cpu")
+        gpu = available[int(part)]
+        if gpu in picked:
+            raise UsageError(f"{flag}: GPU {part} is named twice; each GPU runs one worker")
+        picked.append(gpu)
+    return tuple(picked)
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdigit()
+
+
+def _indices(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(str(gpu.index) for gpu in gpus)

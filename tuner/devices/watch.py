@@ -1,0 +1,120 @@
+"""What else happened on the device while a trial was timed: foreign processes, clocks, throttling."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import psutil
+
+from tuner.devices.cpu import CpuCores
+from tuner.devices.gpu import Gpu, nvml
+from tuner.devices.lock import lock_folder
+from tuner.devices.neighbours import foreign_processes, is_harmless
+
+CPU_FOREIGN_SHARE = 0.10
+"""On a CPU, a timing is contaminated when others used more than this share of our cores' time."""
+
+_HARMFUL_THROTTLE = {
+    0x08: "hardware slowdown",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "hardware power brake",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What was seen between start and end. `contaminated` says that the timing is not to be trusted, `why` says why."""
+
+    contaminated: bool
+    why: str
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Watch:
+    """Looks at a device before and after a timed part, and whenever asked: nothing while the clock runs."""
+
+    def __init__(self, device: Gpu | CpuCores) -> None:
+        self._device = device
+        self._before = self._look()
+
+    def finish(self) -> Observation:
+        """What was seen up to now."""
+        after = self._look()
+        if isinstance(self._device, Gpu):
+            return _judge_gpu(self._before, after)
+        return _judge_cpu(self._before, after, len(self._device.cores))
+
+    def _look(self) -> dict[str, Any]:
+        if isinstance(self._device, Gpu):
+            return _look_at_gpu(self._device)
+        return _look_at_cores(self._device)
+
+
+def _look_at_gpu(gpu: Gpu) -> dict[str, Any]:
+    with nvml() as library:
+        if library is None:
+            return {}
+        handle = library.nvmlDeviceGetHandleByUUID(gpu.uuid)
+
+        def read(name: str, *arguments: Any) -> Any:
+            try:
+                return getattr(library, name)(handle, *arguments)
+            except library.NVMLError:  # not every figure exists on every card or in every virtual machine
+                return None
+
+        processes = read("nvmlDeviceGetComputeRunningProcesses") or []
+        return {
+            "sm_clock_mhz": read("nvmlDeviceGetClockInfo", library.NVML_CLOCK_SM),
+            "memory_clock_mhz": read("nvmlDeviceGetClockInfo", library.NVML_CLOCK_MEM),
+            "temperature_c": read("nvmlDeviceGetTemperature", library.NVML_TEMPERATURE_GPU),
+            "throttle": read("nvmlDeviceGetCurrentClocksThrottleReasons") or 0,
+            "processes": sorted(process.pid for process in processes),
+        }
+
+
+def _judge_gpu(before: dict[str, Any], after: dict[str, Any]) -> Observation:
+    if not before or not after:
+        return Observation(contaminated=False, why="", details={"watched": False})
+    others = foreign_processes(
+        before["processes"], after["processes"], harmless=lambda pid: is_harmless(pid, lock_folder())
+    )
+    throttle = before["throttle"] | after["throttle"]
+    why = []
+    if others:
+        why.append(f"other processes on the GPU: {', '.join(map(str, others))}")
+    why += [name for bit, name in _HARMFUL_THROTTLE.items() if throttle & bit]
+    details = {
+        "other_processes": others,
+        "sm_clock_mhz": [before["sm_clock_mhz"], after["sm_clock_mhz"]],
+        "memory_clock_mhz": [before["memory_clock_mhz"], after["memory_clock_mhz"]],
+        "temperature_c": [before["temperature_c"], after["temperature_c"]],
+        "throttle_reasons": throttle,
+    }
+    return Observation(contaminated=bool(why), why="; ".join(why), details=details)
+
+
+def _look_at_cores(device: CpuCores) -> dict[str, Any]:
+    times = psutil.cpu_times(percpu=True)
+    # Cores in /proc/stat are numbered as in an affinity mask; idle and iowait are time nobody used, and guest time is
+    # already part of user time.
+    busy = 0.0
+    for core in device.cores:
+        t = times[core]
+        busy += sum(t) - t.idle - t.iowait - getattr(t, "guest", 0.0) - getattr(t, "guest_nice", 0.0)
+    own = time.process_time()
+    frequency = psutil.cpu_freq()
+    return {"busy": busy, "own": own, "at": time.perf_counter(), "mhz": frequency.current if frequency else None}
+
+
+def _judge_cpu(before: dict[str, Any], after: dict[str, Any], cores: int) -> Observation:
+    elapsed = max(after["at"] - before["at"], 1e-9)
+    foreign = max(0.0, (after["busy"] - before["busy"]) - (after["own"] - before["own"]))
+    share = foreign / (elapsed * cores)
+    # The kernel counts in hundredths of a second: a part shorter than half a second says nothing.
+    contaminated = elapsed > 0.5 and share > CPU_FOREIGN_SHARE  # noqa: PLR2004
+    why = f"others used {share:.0%} of these cores' time" if contaminated else ""
+    details = {"foreign_cpu_share": round(share, 4), "cpu_mhz": [before["mhz"], after["mhz"]]}
+    return Observation(contaminated=contaminated, why=why, details=details)

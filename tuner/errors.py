@@ -1,0 +1,43 @@
+"""What can go wrong, each with the remedy in its one line.
+
+A `TunerError` is a message for a person: it names the thing, says what was expected and what to do.
+The command line prints it without a traceback and exits with `exit_code`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class TunerError(Exception):
+    """Something failed while running: data, database, disk or training (exit code 1)."""
+
+    exit_code = 1
+
+
+class UsageError(TunerError):
+    """A wrong flag, name or TOML file (exit code 2)."""
+
+    exit_code = 2
+
+
+class DataError(TunerError):
+    """Data that is missing, unreadable or unfit for the task (exit code 1)."""
+
+
+class StorageError(TunerError):
+    """A database that cannot be reached, opened or understood (exit code 1)."""
+
+
+class EmptyDatabaseError(StorageError):
+    """A database that can be reached and holds no studies yet (exit code 1)."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], *, more: str = "") -> UsageError:
+    """The error for a name that is not among `known`: nearest names first, then all of them."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
+    guess = f" (did you mean {' or '.join(repr(n) for n in near)}?)" if near else ""
+    listing = ", ".join(names) if names else "none"
+    return UsageError(f"unknown {kind} {name!r}{guess}; there are: {listing}{more}")

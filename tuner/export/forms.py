@@ -1,0 +1,27 @@
+"""The forms a configuration is written in, by name; each has a module of its own."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import cast
+
+from tuner.errors import unknown_name
+from tuner.export.record import BestConfig
+
+FORMATS = ("json", "toml", "python", "neuralforecast", "darts")
+
+
+def render(config: BestConfig, form: str) -> str:
+    """`config` as text.
+
+    `json` and `toml` are its record. The others are scripts: `python` trains it with torch, pandas and numpy alone,
+    `neuralforecast` and `darts` with these libraries.
+
+    Raises:
+        UsageError: unknown form, or one that this configuration does not have.
+    """
+    if form not in FORMATS:
+        raise unknown_name("format", form, FORMATS)
+    module = importlib.import_module(f"tuner.export.as_{form}")
+    return cast("Callable[[BestConfig], str]", module.render)(config)

@@ -1,0 +1,182 @@
+"""The protocol's training in one function, number for number what the tuner's own does: same seed, same network."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tuner.data.series import Series
+from tuner.export.standalone.data import Data, Split, data_hash, gather, prepare
+from tuner.metrics import mean_quantile_loss_per_window, quantile_loss
+
+SCORED_AT_ONCE = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is forecast, and how the network is trained."""
+
+    task: Mapping[str, Any]
+    learning_rate: float
+    weight_decay: float
+    dropout: float
+    hidden_size: int
+    batch_size: int
+    max_epochs: int
+    patience: int
+    min_delta: float
+    gradient_clip: float
+    learning_rate_decay: float
+    precision: str
+    seeds: Sequence[int]
+    threads: int | None
+    data_hash: str
+
+
+class Trained(NamedTuple):
+    """How a training went; the model has the weights of its best epoch."""
+
+    model: nn.Module
+    stopped_by: str
+    epochs: int
+    best_epoch: int
+    val_loss: float
+    wall_clock_s: float
+
+
+class Scores(NamedTuple):
+    """Mean quantile loss in original units, by series and over all forecasts."""
+
+    by_series: dict[str, float]
+    mean: float
+
+
+Build = Callable[..., nn.Module]
+"""(job, shapes) -> an untrained network."""
+
+
+def run(job: Job, read_series: Callable[[str | None], list[Series]], build: Build) -> None:
+    """Train with every seed of the job and print how it went."""
+    parser = argparse.ArgumentParser(description="Train one configuration and print its test MQL.")
+    parser.add_argument("data", nargs="?", help="the task's CSV, or the folder with ETTh1.csv and ETTh2.csv")
+    parser.add_argument("--device", default="cpu", help="cpu (default), or cuda")
+    arguments = parser.parse_args()
+    if job.threads and arguments.device == "cpu":
+        torch.set_num_threads(job.threads)  # as the trial had: sums in another order are other sums
+    series = read_series(arguments.data)
+    if data_hash(job.task, series) != job.data_hash:
+        print("WARNING: this is not the data that the configuration was found on")  # noqa: T201
+    data = prepare(job.task, series, torch.device(arguments.device))
+    found: list[Scores] = []
+    for seed in job.seeds:
+        trained = train(job, data, build, seed)
+        val, test = (score(job, data, split, trained.model) for split in (data.val, data.test))
+        print(f"seed {seed}: {trained.stopped_by} after {trained.epochs} epochs", end=", ")  # noqa: T201
+        print(f"{trained.wall_clock_s:.2f} s, validation loss {trained.val_loss:.6f}")  # noqa: T201
+        for name, mql in test.by_series.items():
+            print(f"  {name}: test MQL {mql:.6f}, validation MQL {val.by_series[name]:.6f}")  # noqa: T201
+        print(f"  all forecasts: test MQL {test.mean:.6f}, validation MQL {val.mean:.6f}")  # noqa: T201
+        found.append(test)
+    if len(found) > 1:  # a trial of several seeds has their medians
+        for name in data.names:
+            median = statistics.median(scores.by_series[name] for scores in found)
+            print(f"median of {len(found)} seeds, {name}: test MQL {median:.6f}")  # noqa: T201
+
+
+def train(job: Job, data: Data, build: Build, seed: int) -> Trained:
+    """AdamW on the quantile loss until the validation loss stops falling; the best epoch's weights are kept."""
+    device = data.minimum.device
+    set_arithmetic("tf32" if job.precision == "tf32" else "ieee")
+    torch.manual_seed(seed)
+    shuffles = torch.Generator(device).manual_seed(int(torch.randint(2**62, (), dtype=torch.int64)))
+    model = build(job, data.shapes).to(device)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=job.learning_rate, weight_decay=job.weight_decay, fused=True)
+    levels = torch.tensor(job.task["quantiles"], device=device)
+
+    def loss_of(split: Split, index: Tensor) -> Tensor:
+        past, future, static, target = gather(data, split, index)
+        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=job.precision == "bf16"):
+            forecast = model(past, future, static)
+        return quantile_loss(forecast.float(), target, levels)
+
+    at_once = 2048 if device.type == "cuda" else 256
+    rate, lowest, best_epoch, best = job.learning_rate, math.inf, 0, copy_of(model)
+    reference, waited, stopped_by = math.inf, 0, "epoch_limit"
+    began = time.perf_counter()
+    for epoch in range(1, job.max_epochs + 1):
+        model.train()
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        order = torch.randperm(len(data.train.starts), generator=shuffles, device=device)
+        for index in batches(order, job.batch_size):
+            optimizer.zero_grad(set_to_none=True)
+            loss_of(data.train, index).backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(parameters, job.gradient_clip)
+            optimizer.step()
+        model.eval()
+        with torch.no_grad():
+            total = torch.zeros((), dtype=torch.float64, device=device)
+            for index in batches(torch.arange(len(data.val.starts), device=device), at_once):
+                total += loss_of(data.val, index) * len(index)
+        val_loss = float(total / len(data.val.starts))
+        if not math.isfinite(val_loss):
+            stopped_by = "diverged"
+            break
+        if val_loss < lowest:
+            lowest, best_epoch, best = val_loss, epoch, copy_of(model)
+        # Stopping counts from the last improvement by more than min_delta; the weights kept are the lowest loss's.
+        reference, waited = (val_loss, 0) if val_loss < reference - job.min_delta else (reference, waited + 1)
+        if waited >= job.patience:
+            stopped_by = "converged"
+            break
+        rate *= job.learning_rate_decay
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    wall_clock_s = time.perf_counter() - began
+    model.load_state_dict(best)
+    return Trained(model.eval(), stopped_by, epoch, best_epoch, lowest, wall_clock_s)
+
+
+@torch.no_grad()
+def score(job: Job, data: Data, split: Split, model: nn.Module) -> Scores:
+    """The mean quantile loss of a split's windows at the evaluated levels, in original units."""
+    set_arithmetic("ieee")
+    task, device = job.task, data.minimum.device
+    picked = [task["quantiles"].index(level) for level in task["eval_quantiles"]]
+    levels = torch.tensor(task["eval_quantiles"], dtype=torch.float64, device=device)
+    losses = []
+    for index in batches(torch.arange(len(split.starts), device=device), SCORED_AT_ONCE):
+        past, future, static, target = gather(data, split, index)
+        minimum, scale = (values[split.series[index]].unsqueeze(1) for values in (data.minimum, data.scale))
+        forecast = model(past, future, static)[..., picked].double() * scale.unsqueeze(-1) + minimum.unsqueeze(-1)
+        losses.append(mean_quantile_loss_per_window(forecast, target.double() * scale + minimum, levels))
+    together = torch.cat(losses)
+    by_series = {name: float(together[split.series == i].mean()) for i, name in enumerate(data.names)}
+    return Scores(by_series, float(together.mean()))
+
+
+def batches(order: Tensor, size: int) -> Iterator[Tensor]:
+    """(N,) -> views of at most `size` window numbers each, in order."""
+    for first in range(0, len(order), size):
+        yield order[first : first + size]
+
+
+def set_arithmetic(precision: str) -> None:
+    """How products of 32-bit numbers are computed: exactly (ieee), or in TF32."""
+    torch.backends.cuda.matmul.fp32_precision = precision
+    torch.backends.cudnn.conv.fp32_precision = precision  # type: ignore[attr-defined]
+    torch.backends.cudnn.deterministic = True
+
+
+def copy_of(model: nn.Module) -> dict[str, Tensor]:
+    """The weights and buffers as they are now."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}

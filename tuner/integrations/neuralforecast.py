@@ -1,0 +1,239 @@
+"""Every variant as a neuralforecast model: the same network, in `NeuralForecast(models=[...])` like any other.
+
+A panel's series are the network's target columns. Importing this module makes the classes known to
+`NeuralForecast.save` and `NeuralForecast.load`; a process that loads a saved one imports it first.
+
+Legend: B windows, L input hours, h horizon, N series, X historic, F future and S static columns, Q outputs a value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from neuralforecast.common._base_model import BaseModel
+from neuralforecast.core import MODEL_FILENAME_DICT
+from neuralforecast.losses.pytorch import MAE, DistributionLoss
+from torch import Tensor
+
+from tuner.config import Architecture, Hyperparameters, ModelShapes
+from tuner.models.registry import build_model
+
+
+class TunerModel(BaseModel):  # type: ignore[misc]
+    """A variant's network as a multivariate neuralforecast model; the classes below say which.
+
+    Args:
+        h: horizon.
+        input_size: rows the network sees.
+        n_series: series of the panel.
+        hidden_size: features inside the network.
+        n_blocks: mixer blocks.
+        feed_forward_size: width inside a feature mixing; None means `hidden_size`.
+        dropout: probability of every dropout.
+        windows_batch_size: windows of a step, which the studies call `batch_size`; `batch_size` counts series here.
+        scaler_type: neuralforecast's scaling of every window. None means `identity` for losses whose outputs have the
+            units of the series, since the network itself takes a window's level and spread out and puts them back,
+            and `standard` for losses whose outputs are the parameters of a distribution.
+
+    The others are neuralforecast's own, as in its `TSMixerx`.
+    """
+
+    EXOGENOUS_FUTR = True
+    EXOGENOUS_HIST = True
+    EXOGENOUS_STAT = True
+    EXOGENOUS_CAT = True
+    MULTIVARIATE = True
+    RECURRENT = False
+    architecture: ClassVar[Architecture]
+
+    def __init__(
+        self,
+        h: int,
+        input_size: int,
+        n_series: int,
+        futr_exog_list: list[str] | None = None,
+        hist_exog_list: list[str] | None = None,
+        stat_exog_list: list[str] | None = None,
+        cat_exog_list: list[str] | None = None,
+        categorical_cardinalities: dict[str, int] | None = None,
+        cat_emb_dim: str | int = "fastai",
+        exclude_insample_y: bool = False,
+        hidden_size: int = 64,
+        n_blocks: int = 2,
+        feed_forward_size: int | None = None,
+        dropout: float = 0.1,
+        loss: Any = None,
+        valid_loss: Any = None,
+        max_steps: int = 1000,
+        learning_rate: float = 1e-4,
+        num_lr_decays: int = -1,
+        early_stop_patience_steps: int = -1,
+        val_monitor: str = "ptl/val_loss",
+        val_check_steps: int = 100,
+        batch_size: int = 32,
+        valid_batch_size: int | None = None,
+        windows_batch_size: int = 256,
+        inference_windows_batch_size: int = 256,
+        start_padding_enabled: bool = False,
+        training_data_availability_threshold: float | list[float] = 0.0,
+        step_size: int = 1,
+        scaler_type: str | None = None,
+        random_seed: int = 1,
+        drop_last_loader: bool = False,
+        alias: str | None = None,
+        optimizer: Any = None,
+        optimizer_kwargs: dict[str, Any] | None = None,
+        lr_scheduler: Any = None,
+        lr_scheduler_kwargs: dict[str, Any] | None = None,
+        dataloader_kwargs: dict[str, Any] | None = None,
+        **trainer_kwargs: Any,
+    ) -> None:
+        loss = MAE() if loss is None else loss
+        super().__init__(
+            h=h,
+            input_size=input_size,
+            n_series=n_series,
+            futr_exog_list=futr_exog_list,
+            hist_exog_list=hist_exog_list,
+            stat_exog_list=stat_exog_list,
+            cat_exog_list=cat_exog_list,
+            categorical_cardinalities=categorical_cardinalities,
+            cat_emb_dim=cat_emb_dim,
+            exclude_insample_y=exclude_insample_y,
+            loss=loss,
+            valid_loss=valid_loss,
+            max_steps=max_steps,
+            learning_rate=learning_rate,
+            num_lr_decays=num_lr_decays,
+            early_stop_patience_steps=early_stop_patience_steps,
+            val_monitor=val_monitor,
+            val_check_steps=val_check_steps,
+            batch_size=batch_size,
+            valid_batch_size=valid_batch_size,
+            windows_batch_size=windows_batch_size,
+            inference_windows_batch_size=inference_windows_batch_size,
+            start_padding_enabled=start_padding_enabled,
+            training_data_availability_threshold=training_data_availability_threshold,
+            step_size=step_size,
+            scaler_type=scaler_type or ("standard" if loss.is_distribution_output else "identity"),
+            random_seed=random_seed,
+            drop_last_loader=drop_last_loader,
+            alias=alias,
+            optimizer=optimizer,
+            optimizer_kwargs=optimizer_kwargs,
+            lr_scheduler=lr_scheduler,
+            lr_scheduler_kwargs=lr_scheduler_kwargs,
+            dataloader_kwargs=dataloader_kwargs,
+            **trainer_kwargs,
+        )
+        shapes = ModelShapes(
+            input_size=self.input_size,  # the base class has its own idea of one below 1
+            horizon=h,
+            n_targets=n_series,
+            n_past=n_series * self.hist_exog_size,
+            n_future=n_series * self.futr_exog_size,
+            n_static=n_series * self.stat_exog_size,
+            n_quantiles=self.loss.outputsize_multiplier,
+        )
+        hyperparameters = Hyperparameters(
+            learning_rate=learning_rate,
+            weight_decay=0.0,  # the optimiser's business, like the learning rate: no network reads them
+            dropout=dropout,
+            hidden_size=hidden_size,
+            batch_size=windows_batch_size,
+        )
+        settings = self.settings(n_blocks=n_blocks, feed_forward_size=feed_forward_size)
+        self.network = build_model(
+            Architecture(model=self.architecture.model, settings=settings), shapes, hyperparameters
+        )
+        # What `torch.tensor_split` later takes apart lies parameter by parameter, all else series by series.
+        self._by_parameter = isinstance(self.loss, DistributionLoss) and self.loss.distribution != "ISQF"
+
+    @classmethod
+    def settings(cls, *, n_blocks: int, feed_forward_size: int | None) -> dict[str, Any]:
+        """The fixed settings of the network: a built-in one's are arguments, another's come with its class."""
+        if ":" in cls.architecture.model:
+            return dict(cls.architecture.settings)
+        return {"n_blocks": n_blocks} | ({} if feed_forward_size is None else {"feed_forward_size": feed_forward_size})
+
+    def forward(self, windows_batch: dict[str, Any]) -> Tensor:
+        """One batch as neuralforecast has it -> (B, h, N * Q).
+
+        `insample_y` is (B, L, N), `hist_exog` (B, X, L, N), `futr_exog` (B, F, L + h, N), `stat_exog` (N, S).
+        """
+        y = windows_batch["insample_y"]
+        n_windows, length = y.shape[:2]
+        past, future, static = [y], None, None
+        if self.hist_exog_size > 0:
+            past.append(_columns(windows_batch["hist_exog"]))
+        if self.futr_exog_size > 0:
+            known = _columns(windows_batch["futr_exog"])
+            past.append(known[:, :length])
+            future = known[:, length:]
+        if self.stat_exog_size > 0:
+            static = windows_batch["stat_exog"].reshape(1, -1).expand(n_windows, -1)
+        forecast = self.network(torch.cat(past, dim=-1), future, static)  # (B, h, N, Q)
+        if self._by_parameter:
+            forecast = forecast.transpose(2, 3)
+        flat: Tensor = forecast.reshape(n_windows, forecast.shape[1], -1)
+        return flat
+
+
+def _columns(exogenous: Tensor) -> Tensor:
+    """(B, K, time, N) -> (B, time, K * N): each series brings columns of its own."""
+    return exogenous.transpose(1, 2).flatten(2)
+
+
+class TSMixerOriginal(TunerModel):
+    """Variant `original`."""
+
+    architecture = Architecture(model="original")
+
+
+class TSMixerRMSNorm(TunerModel):
+    """Variant `rmsnorm`."""
+
+    architecture = Architecture(model="rmsnorm")
+
+
+class TSMixerLayerNorm(TunerModel):
+    """Variant `layernorm`."""
+
+    architecture = Architecture(model="layernorm")
+
+
+class TSMixerSimple(TunerModel):
+    """Variant `simple`."""
+
+    architecture = Architecture(model="simple")
+
+
+class TSMixerBatchNorm(TunerModel):
+    """Variant `batchnorm`."""
+
+    architecture = Architecture(model="batchnorm")
+
+
+MODELS: dict[str, type[TunerModel]] = {
+    each.architecture.model: each
+    for each in (TSMixerOriginal, TSMixerRMSNorm, TSMixerLayerNorm, TSMixerSimple, TSMixerBatchNorm)
+}
+"""The class of each built-in variant."""
+
+# neuralforecast finds the class of a saved model in this table of its own, and nowhere else.
+MODEL_FILENAME_DICT.update({each.__name__.lower(): each for each in MODELS.values()})
+
+
+def model_class(architecture: Architecture) -> type[TunerModel]:
+    """The class for a network: of a built-in variant, or made for a class of the user's own.
+
+    One made for a user's class is known to `NeuralForecast.load` only in processes that called this: a saved model
+    never says which file to import.
+    """
+    if ":" not in architecture.model:
+        return MODELS[architecture.model]
+    name = f"Tuner{architecture.model.rpartition(':')[2]}"
+    made = type(name, (TunerModel,), {"architecture": architecture, "__module__": __name__})
+    MODEL_FILENAME_DICT[name.lower()] = made
+    return made

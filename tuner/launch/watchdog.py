@@ -1,0 +1,137 @@
+"""Kills workers that hang, judged by their pulse: in a thread of its own, without the database.
+
+A worker that trains beats after every epoch, and is given ten times the trial's longest epoch so far. Before a trial's
+first epoch, and in a database call, it may be at one thing for long; while it waits, it beats every second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Self
+
+from tuner.worker.pulse import TRAINING, WAITING, Beat
+
+FIRST_LIMIT_S = 1800.0
+"""Without a life sign while nothing tells how long things take: starting, setting up, compiling, a first epoch."""
+FLOOR_S = 60.0
+"""However short the epochs are: a machine may stall."""
+EPOCHS = 10.0
+"""Times the trial's longest epoch."""
+LOOK_S = 0.5
+STARTING = "starting"
+"""What a worker is at before its first life sign."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class WatchedProcess:
+    """A worker process and its last life sign."""
+
+    label: str
+    process: subprocess.Popen[bytes]
+    pipe: int
+    beat: Beat = field(default_factory=lambda: Beat(STARTING))
+    heard: float = field(default_factory=time.monotonic)
+    killed: bool = False
+    _rest: bytes = b""
+
+    def listen(self) -> None:
+        """Take in what came through the pipe."""
+        came = b""
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(self.pipe, 65536):
+                came += chunk
+        if not came:
+            return
+        self.heard = time.monotonic()
+        *lines, self._rest = (self._rest + came).split(b"\n")
+        for line in reversed(lines):
+            with contextlib.suppress(ValueError):
+                self.beat = Beat.from_line(line)
+                return
+
+
+@dataclass(slots=True)
+class Watchdog:
+    """Looks at all workers twice a second, as long as its context lasts.
+
+    `limit_s`, where given, takes the place of both fixed limits once a worker has started; epochs that take longer
+    still count tenfold.
+    """
+
+    limit_s: float | None = None
+    look_s: float = LOOK_S
+    _watched: list[WatchedProcess] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def watch(self, label: str, process: subprocess.Popen[bytes], pipe: int) -> WatchedProcess:
+        """From now on. `pipe`: the reading end of the worker's pulse; it is closed with the watch."""
+        os.set_blocking(pipe, False)
+        watched = WatchedProcess(label, process, pipe)
+        with self._lock:
+            self._watched.append(watched)
+        return watched
+
+    def forget(self, watched: WatchedProcess) -> None:
+        """The process has ended."""
+        with self._lock:
+            self._watched.remove(watched)
+            os.close(watched.pipe)
+
+    def limit_of(self, beat: Beat) -> float:
+        """Seconds that may pass after this life sign."""
+        if beat.phase == STARTING:  # nobody knows how long a machine takes to import everything
+            return FIRST_LIMIT_S
+        first, floor = (FIRST_LIMIT_S, FLOOR_S) if self.limit_s is None else (self.limit_s, self.limit_s)
+        if beat.phase == TRAINING:
+            return max(floor, EPOCHS * beat.longest_epoch_s)
+        return floor if beat.phase == WAITING else first
+
+    def look(self) -> None:
+        """Kill whoever has been silent for too long."""
+        with self._lock:
+            for each in self._watched:
+                each.listen()
+                silent_s, limit_s = time.monotonic() - each.heard, self.limit_of(each.beat)
+                if silent_s <= limit_s or each.killed or each.process.poll() is not None:
+                    continue
+                each.killed = True
+                _log.error(
+                    "the worker on %s hangs: no life sign for %.0f s (limit %.0f s), last at: %s; it is killed",
+                    each.label,
+                    silent_s,
+                    limit_s,
+                    each.beat.phase,
+                )
+                kill(each.process)
+
+    def _run(self) -> None:
+        while not self._over.wait(self.look_s):
+            self.look()
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run, name="watchdog", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        assert self._thread is not None
+        self._thread.join()
+        for each in list(self._watched):
+            self.forget(each)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a worker and what it started (compilers, say): it leads a process group of its own."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

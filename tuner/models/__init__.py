@@ -1,0 +1,1 @@
+"""The networks: one TSMixer skeleton with five built-in variants, and the way to bring one's own class."""

@@ -1,0 +1,165 @@
+"""The pieces that tell the variants apart: in which layout features and time lie, and what normalises after a mixing.
+
+Legend: B batch, T horizon, H features. A *plane* is one sample's features and time.
+Time-first planes are (B, T, H), channel-first planes (B, H, T).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from tuner.models.ops import middle_linear, middle_rms_norm, rows_linear
+
+EPS = 1e-5
+"""Added to the variance or mean square by every norm here (the reference's LayerNorm default)."""
+
+
+class Layout(Protocol):
+    """How a plane lies in memory, and which layers mix its two axes."""
+
+    feature_axis: int
+
+    def enter(self, series: Tensor) -> Tensor:
+        """(B, time, features), as data arrives -> a plane."""
+
+    def leave(self, plane: Tensor) -> Tensor:
+        """A plane -> (B, time, features)."""
+
+    def one_hour(self, static: Tensor) -> Tensor:
+        """(B, S) -> a plane of a single hour."""
+
+    def stretch(self, plane: Tensor, horizon: int) -> Tensor:
+        """A plane of a single hour -> one that says the same at every hour of the horizon (a view)."""
+
+    def feature_linear(self, n_in: int, n_out: int) -> nn.Module:
+        """A layer applied to the features of every hour."""
+
+    def time_linear(self, n_in: int, n_out: int) -> nn.Module:
+        """A layer applied to the hours of every feature."""
+
+
+class MiddleLinear(nn.Linear):
+    """A linear layer over the middle axis: (B, n_in, H) -> (B, n_out, H)."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (the name nn.Linear gives it)
+        return middle_linear(input, self.weight, self.bias)
+
+
+class RowsLinear(nn.Linear):
+    """A linear layer over the last axis."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (the name nn.Linear gives it)
+        return rows_linear(input, self.weight, self.bias)
+
+
+class PointwiseConv(nn.Conv1d):
+    """A Conv1d of kernel 1, (B, n_in, T) -> (B, n_out, T): the same function, without cuDNN's slow gradient."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__(n_in, n_out, kernel_size=1)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (the name nn.Conv1d gives it)
+        if not input.is_cuda:
+            return super().forward(input)
+        assert self.bias is not None, "built with one"
+        return middle_linear(input, self.weight.squeeze(-1), self.bias)
+
+
+class TimeFirst:
+    """(B, T, H): feature mixing is a plain Linear, time mixing permutes there and back."""
+
+    feature_axis = 2
+
+    def enter(self, series: Tensor) -> Tensor:
+        return series
+
+    def leave(self, plane: Tensor) -> Tensor:
+        return plane
+
+    def one_hour(self, static: Tensor) -> Tensor:
+        return static.unsqueeze(1)
+
+    def stretch(self, plane: Tensor, horizon: int) -> Tensor:
+        return plane.expand(-1, horizon, -1)
+
+    def feature_linear(self, n_in: int, n_out: int) -> nn.Module:
+        return RowsLinear(n_in, n_out)
+
+    def time_linear(self, n_in: int, n_out: int) -> nn.Module:
+        return MiddleLinear(n_in, n_out)
+
+
+class ChannelFirst:
+    """(B, H, T): feature mixing is a Conv1d of kernel 1, time mixing a Linear on the last axis; nothing is permuted."""
+
+    feature_axis = 1
+
+    def enter(self, series: Tensor) -> Tensor:
+        return series.transpose(1, 2)
+
+    def leave(self, plane: Tensor) -> Tensor:
+        return plane.transpose(1, 2)
+
+    def one_hour(self, static: Tensor) -> Tensor:
+        return static.unsqueeze(2)
+
+    def stretch(self, plane: Tensor, horizon: int) -> Tensor:
+        return plane.expand(-1, -1, horizon)
+
+    def feature_linear(self, n_in: int, n_out: int) -> nn.Module:
+        return PointwiseConv(n_in, n_out)
+
+    def time_linear(self, n_in: int, n_out: int) -> nn.Module:
+        return RowsLinear(n_in, n_out)
+
+
+class FeatureRMSNorm(nn.Module):
+    """(B, H, T) divided by the root mean square over H, a weight per feature. Nothing is subtracted, nothing permuted.
+
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019; eps as LayerNorm's.
+    """
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(n_features))  # (H,)
+
+    def forward(self, plane: Tensor) -> Tensor:
+        return middle_rms_norm(plane, self.weight, EPS)
+
+
+class FeatureLayerNorm(nn.LayerNorm):
+    """(B, H, T) normalised over H at every hour, affine per feature; LayerNorm needs H last, hence the transposes."""
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__(n_features, eps=EPS)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 (the name nn.LayerNorm gives it)
+        return super().forward(input.transpose(1, 2)).transpose(1, 2)
+
+
+def time_first_plane_norm(n_features: int, horizon: int) -> nn.Module:
+    """LayerNorm over (T, H) jointly, affine per (time, feature)."""
+    return nn.LayerNorm((horizon, n_features), eps=EPS)
+
+
+def channel_first_plane_norm(n_features: int, horizon: int) -> nn.Module:
+    """The same function on (H, T): LayerNorm over both, affine per (feature, time)."""
+    return nn.LayerNorm((n_features, horizon), eps=EPS)
+
+
+def feature_rms_norm(n_features: int, horizon: int) -> nn.Module:  # noqa: ARG001 (one signature for all norms)
+    """RMSNorm over the feature axis of a channel-first plane."""
+    return FeatureRMSNorm(n_features)
+
+
+def feature_layer_norm(n_features: int, horizon: int) -> nn.Module:  # noqa: ARG001
+    """LayerNorm over the feature axis of a channel-first plane."""
+    return FeatureLayerNorm(n_features)
+
+
+def feature_batch_norm(n_features: int, horizon: int) -> nn.Module:  # noqa: ARG001
+    """BatchNorm1d over the features of a channel-first plane: statistics over batch and time, running ones in eval."""
+    return nn.BatchNorm1d(n_features, eps=EPS)

@@ -1,0 +1,159 @@
+"""Operations whose plain form is slow for skinny planes, computed another way: same values, fewer and larger kernels.
+
+What each replaces, and what that cost on the reference job, stands in docs/log.md.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from tuner.models.host import HostRowsLinear, RowsFunction
+
+PRODUCTS_AT_MOST = 8 << 20
+"""Weight gradients are formed per sample and then summed while those hold at most this many numbers."""
+
+NARROW = 32
+"""With fewer columns a CPU takes longer over a product per sample than over one product of a transposed copy."""
+
+
+def middle_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A linear layer over the middle axis: (B, n_in, M), (n_out, n_in), (n_out,) -> (B, n_out, M), nothing permuted.
+
+    A batched product per sample: the plain forms copy both ways (a Linear between two transposes), or run cuDNN's
+    repeatable weight gradient of a kernel-1 convolution, which alone took 3.6 of a 6.0 ms step.
+    """
+    wide_enough = x.is_cuda or x.shape[2] >= NARROW
+    batched = wide_enough and not torch.is_autocast_enabled(x.device.type)
+    if batched and x.shape[0] * weight.numel() <= PRODUCTS_AT_MOST:
+        result: Tensor = _MiddleLinear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        return result
+    return functional.linear(x.transpose(1, 2), weight, bias).transpose(1, 2)
+
+
+class _MiddleLinear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return torch.baddbmm(bias.unsqueeze(-1), weight.expand(len(x), -1, -1), x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        (gradient,) = gradients
+        x, weight = ctx.saved_tensors
+        of_x = torch.bmm(weight.t().expand(len(x), -1, -1), gradient) if ctx.needs_input_grad[0] else None
+        of_weight = torch.bmm(gradient, x.transpose(1, 2)).sum(dim=0)
+        # Along the contiguous axis first: one reduction over both axes at once runs three times as long.
+        return of_x, of_weight, gradient.sum(dim=2).sum(dim=0)
+
+
+def rows_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A linear layer over the last axis: (..., n_in), (n_out, n_in), (n_out,) -> (..., n_out)."""
+    if torch.is_autocast_enabled(x.device.type):
+        return functional.linear(x, weight, bias)
+    form = _RowsLinear if x.is_cuda else HostRowsLinear
+    result: Tensor = form.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _RowsLinear(RowsFunction):
+    """The plain gradients but for the bias's: a product with ones runs in half the time of a reduction."""
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        gradient = gradients[0].reshape(-1, len(weight))  # (rows, n_out)
+        of_x = (gradient @ weight).view_as(x) if ctx.needs_input_grad[0] else None
+        of_bias = torch.mv(gradient.t(), _ones(len(gradient), gradient.device, gradient.dtype))
+        return of_x, gradient.t() @ x.reshape(len(gradient), -1), of_bias
+
+
+@functools.lru_cache(maxsize=64)
+def _ones(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Kept, since filling it would cost as much as the product it serves."""
+    return torch.ones(length, device=device, dtype=dtype)
+
+
+def restore_level(forecast: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """(forecast - bias) / weight * deviation + mean, per window and column.
+
+    Args:
+        forecast: (B, T, C, Q).
+        weight: (C,), what to divide by.
+        bias: (C,).
+        mean: (B, 1, C), a constant.
+        deviation: (B, 1, C), a constant.
+    """
+    restored: Tensor = _RestoreLevel.apply(forecast, weight, bias, mean, deviation)  # type: ignore[no-untyped-call]
+    return restored
+
+
+class _RestoreLevel(torch.autograd.Function):
+    """One multiply-add forward; backward, the sums for (C,) are taken over rows of the contiguous (B T, C Q) matrix."""
+
+    @staticmethod
+    def forward(ctx: Any, forecast: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+        slope = deviation / weight  # (B, 1, C)
+        level = mean - bias * slope
+        ctx.save_for_backward(forecast, weight, bias, slope)
+        if forecast.is_cuda:
+            return torch.addcmul(level.unsqueeze(-1), forecast, slope.unsqueeze(-1))
+        n_levels = forecast.shape[3]
+        restored = torch.addcmul(_at_each(level, n_levels), forecast.flatten(2), _at_each(slope, n_levels))
+        return restored.view(forecast.shape)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        (gradient,) = gradients
+        forecast, weight, bias, slope = ctx.saved_tensors
+        if gradient.is_cuda:
+            of_forecast = gradient * slope.unsqueeze(-1)
+        else:
+            of_forecast = (gradient.flatten(2) * _at_each(slope, gradient.shape[3])).view(gradient.shape)
+        total = _sum_by_column(of_forecast)
+        of_weight = (bias * total - _sum_by_column(of_forecast * forecast)) / weight
+        return of_forecast, of_weight, -total, None, None
+
+
+def _at_each(values: Tensor, n_levels: int) -> Tensor:
+    """(B, 1, C) -> (B, 1, C Q), as a matrix's rows: a CPU takes five times as long over an innermost axis of Q."""
+    return values.unsqueeze(-1).expand(-1, -1, -1, n_levels).flatten(2)
+
+
+def _sum_by_column(values: Tensor) -> Tensor:
+    """(B, T, C, Q) -> (C,)."""
+    columns, levels = values.shape[2:]
+    return values.reshape(-1, columns * levels).sum(dim=0).view(columns, levels).sum(dim=1)
+
+
+def middle_rms_norm(plane: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Root mean square norm over the middle axis: (B, H, T) / sqrt(mean over H of squares + eps) * (H,).
+
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019.
+    """
+    normed: Tensor = _MiddleRMSNorm.apply(plane, weight, eps)  # type: ignore[no-untyped-call]
+    return normed
+
+
+class _MiddleRMSNorm(torch.autograd.Function):
+    """Left to autograd, the broadcast products of this norm come back as two dozen small kernels and reductions."""
+
+    @staticmethod
+    def forward(ctx: Any, plane: Tensor, weight: Tensor, eps: float) -> Tensor:
+        inverse = torch.rsqrt(plane.square().mean(dim=1, keepdim=True) + eps)  # (B, 1, T)
+        normed = plane * inverse
+        ctx.save_for_backward(normed, inverse, weight)
+        return normed * weight.unsqueeze(-1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        (gradient,) = gradients
+        normed, inverse, weight = ctx.saved_tensors
+        of_weight = (gradient * normed).sum(dim=2).sum(dim=0)
+        scaled = gradient * weight.unsqueeze(-1)
+        along = (scaled * normed).mean(dim=1, keepdim=True)  # (B, 1, T): what the norm takes out again
+        return torch.addcmul(scaled, normed, along, value=-1) * inverse, of_weight, None

@@ -1,0 +1,169 @@
+"""The user's own network: found by an import string, called, and tried once before hours are spent on it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from tuner.config import ModelShapes
+from tuner.errors import UsageError, unknown_name
+from tuner.models.darts_interface import DartsNetwork, darts_arguments, has_darts_interface
+
+TRIAL_BATCH = 2
+
+
+def build_own(reference: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> nn.Module:
+    """`Class(shapes, **arguments)` for `package.module:Class` or `path/to/file.py:Class`, checked on a tiny batch.
+
+    A class with the interface of darts' TSMixer module is called as darts calls it instead.
+
+    A package is looked for where Python looks and in the current folder; a file is taken relative to the current
+    folder.
+
+    Raises:
+        UsageError: one line for each way in which the class cannot be used.
+    """
+    model_class = load_class(reference)
+    darts = has_darts_interface(model_class)
+    if darts:
+        arguments = darts_arguments(model_class, shapes, arguments)
+    positional = () if darts else (shapes,)
+    _check_arguments(reference, model_class, positional, arguments)
+    try:
+        model = model_class(*positional, **arguments)
+        if darts:
+            model = DartsNetwork(model, shapes)
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:
+        raise UsageError(f"{reference}: building it failed with {_words(error)}") from error
+    _check_output(reference, model, shapes)
+    return model
+
+
+def load_class(reference: str) -> type[nn.Module]:
+    """The class an import string names.
+
+    Raises:
+        UsageError: the module or file is not there or fails on import, has no such name, or it is no nn.Module class.
+    """
+    location, _, name = reference.rpartition(":")
+    if not location or not name:
+        raise UsageError(f"{reference!r} is no import string; expected package.module:Class or path/to/file.py:Class")
+    module = _module_from_file(location) if location.endswith(".py") else _module_by_name(location)
+    if not hasattr(module, name):
+        raise unknown_name(f"class in {location}", name, _module_classes(module))
+    found = getattr(module, name)
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise UsageError(f"{reference}: {name} is not a subclass of torch.nn.Module")
+    return found
+
+
+def _module_by_name(name: str) -> ModuleType:
+    try:
+        with _current_folder_importable():
+            return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+            raise UsageError(
+                f"no module {name!r}; it is looked for in the installed packages and in the current folder"
+            ) from error
+        raise UsageError(f"importing {name} failed with {_words(error)}") from error
+    except Exception as error:
+        raise UsageError(f"importing {name} failed with {_words(error)}") from error
+
+
+def _module_from_file(location: str) -> ModuleType:
+    path = Path(location).expanduser().resolve()
+    if not path.is_file():
+        raise UsageError(f"{location}: no such file; a class is named as path/to/file.py:Class")
+    # The same file is the same module, so that its classes keep their identity between trainings of one process.
+    digest = hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:16]
+    name = f"_tuner_own_{path.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{location}: cannot be imported as Python")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UsageError(f"importing {location} failed with {_words(error)}") from error
+    return module
+
+
+@contextlib.contextmanager
+def _current_folder_importable() -> Iterator[None]:
+    """The current folder, last in line: it can add modules but not hide any."""
+    folder = str(Path.cwd())
+    sys.path.append(folder)
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path.reverse()
+        sys.path.remove(folder)
+        sys.path.reverse()
+
+
+def _module_classes(module: ModuleType) -> list[str]:
+    return [n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__]
+
+
+def _check_arguments(
+    reference: str, model_class: type[nn.Module], positional: Sequence[Any], arguments: Mapping[str, Any]
+) -> None:
+    try:
+        signature = inspect.signature(model_class)
+    except ValueError:  # a class without a readable signature: its own call will say
+        return
+    try:
+        signature.bind(*positional, **arguments)
+    except TypeError as error:
+        given = ", ".join([*("shapes" for _ in positional), *arguments])
+        raise UsageError(f"{reference} cannot be called as Class({given}): {error}") from error
+
+
+@torch.no_grad()
+def _check_output(reference: str, model: nn.Module, shapes: ModelShapes) -> None:
+    """One forward pass in evaluation mode, on the CPU; torch's random state is left as it was."""
+    expected = (TRIAL_BATCH, shapes.horizon, shapes.n_targets, shapes.n_quantiles)
+    n_past_columns = shapes.n_targets + shapes.n_past + shapes.n_future
+    try:
+        with torch.random.fork_rng(devices=[]):
+            past = torch.rand(TRIAL_BATCH, shapes.input_size, n_past_columns)
+            future = torch.rand(TRIAL_BATCH, shapes.horizon, shapes.n_future) if shapes.n_future else None
+            static = torch.zeros(TRIAL_BATCH, shapes.n_static) if shapes.n_static else None
+            output = model.eval()(past, future, static)
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:
+        raise UsageError(f"{reference}: model(past, future, static) failed with {_words(error)}") from error
+    finally:
+        model.train()
+    if not isinstance(output, torch.Tensor) or tuple(output.shape) != expected:
+        got = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
+        raise UsageError(
+            f"{reference}: model(past, future, static) must return a tensor of shape "
+            f"(batch, horizon, targets, quantiles) = {expected} for a batch of {TRIAL_BATCH}, not {got}"
+        )
+
+
+def _words(error: BaseException) -> str:
+    """An exception on one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__

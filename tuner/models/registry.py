@@ -1,0 +1,76 @@
+"""From an `Architecture` to a network: a built-in variant by its name, or the user's own class by an import string.
+
+torch is imported only when a network is built, so that names and errors cost nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from tuner.config import Architecture, Hyperparameters, ModelShapes
+from tuner.errors import UsageError, unknown_name
+from tuner.models.names import builtin_names
+
+if TYPE_CHECKING:
+    from torch import nn
+
+OWN_FORM = "or your own class as package.module:Class or path/to/file.py:Class"
+
+
+def check_name(model: str) -> None:
+    """Says early, without importing anything, whether `model` can name a network.
+
+    Raises:
+        UsageError: neither a built-in name nor of the form of an import string.
+    """
+    if ":" not in model and model not in builtin_names():
+        raise unknown_name("variant", model, builtin_names(), more=f"; {OWN_FORM}")
+
+
+def build_model(architecture: Architecture, shapes: ModelShapes, hyperparameters: Hyperparameters) -> nn.Module:
+    """A new network on the CPU, initialised from torch's global random state, in training mode.
+
+    Its call is `model(past (B, L, C+P+F), future (B, T, F) or None, static (B, S) or None) -> (B, T, C, Q)`.
+    Built-in variants take the settings `n_blocks` (2) and `feed_forward_size` (the hidden size). A class of the
+    user's own is called as `Class(shapes, hidden_size=..., dropout=..., **settings)`, one with the interface of darts'
+    TSMixer module as darts calls that, and tried on one tiny batch.
+
+    Raises:
+        UsageError: unknown name, class that cannot be imported, called or used, settings it does not take, or a
+            hyperparameter no network can have.
+    """
+    check_name(architecture.model)
+    _check_hyperparameters(hyperparameters)
+    arguments = {
+        **architecture.settings,
+        "hidden_size": hyperparameters.hidden_size,
+        "dropout": hyperparameters.dropout,
+    }
+    if ":" in architecture.model:
+        from tuner.models.own import build_own
+
+        return build_own(architecture.model, shapes, arguments)
+    return _build_builtin(architecture, shapes, arguments)
+
+
+def _build_builtin(architecture: Architecture, shapes: ModelShapes, arguments: dict[str, Any]) -> nn.Module:
+    from tuner.models.tsmixer import DESIGNS, TSMixer
+
+    accepted = [name for name, p in inspect.signature(TSMixer).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    for name, value in architecture.settings.items():
+        where = f"variant {architecture.model!r}, settings"
+        if name in ("hidden_size", "dropout"):
+            raise UsageError(f"{where}: {name!r} is a hyperparameter; give it in the study's space or defaults")
+        if name not in accepted:
+            raise unknown_name(f"setting of variant {architecture.model!r}", name, accepted[2:])
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UsageError(f"{where}: {name} must be a whole number of at least 1, not {value!r}")
+    return TSMixer(shapes, DESIGNS[architecture.model], **arguments)
+
+
+def _check_hyperparameters(hyperparameters: Hyperparameters) -> None:
+    if hyperparameters.hidden_size < 1:
+        raise UsageError(f"hidden_size must be at least 1, not {hyperparameters.hidden_size}")
+    if not 0 <= hyperparameters.dropout < 1:
+        raise UsageError(f"dropout must be at least 0 and below 1, not {hyperparameters.dropout}")

@@ -1,0 +1,247 @@
+"""All the runs of a trial: one for each of its seeds, again where a timing was contaminated, and what they come to.
+
+With several seeds (`StudyDefinition.seeds_per_trial`) the trial's values are the medians of its seeds'. The rule for
+seeds that go wrong: the first seed that does not complete (diverged, out of memory, an error, pruned) ends the trial
+with that outcome, and the rest are not run. A seed that a limit cut completes, but did not converge: then neither did
+the trial, whatever the others did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from optuna.trial import TrialState
+
+from tuner.data.windows import DeviceData
+from tuner.job import TrialJob
+from tuner.objective import run_config, run_trial
+from tuner.storage import TrialResult
+from tuner.storage.durable import read_regular, write_durably
+from tuner.study.sampler import seed_of_trial
+from tuner.training.backends import resolve_backend
+from tuner.training.checkpoint import Checkpoint, CheckpointFiles
+from tuner.version import __version__
+
+TIMED = (TrialState.COMPLETE, TrialState.PRUNED)
+"""Results that depend on the clock: a contaminated one of these is run again."""
+JOURNAL_BYTES = 16 << 20
+_log = logging.getLogger(__name__)
+
+
+def run_job(job: TrialJob, data: Mapping[str, DeviceData]) -> TrialResult | None:
+    """What a worker runs: the job's configuration trained on `data`, by data hash; None when it was interrupted."""
+    own = data[job.definition.data_hash]
+    if job.seed is not None:
+        return _OfOneSeed(job, own, repeat=0, seed=job.seed).result()
+    results = []
+    for repeat in range(job.definition.seeds_per_trial):
+        result = _OfOneSeed(job, own, repeat=repeat, seed=seed_of_trial(job.number, repeat)).result()
+        if result is None:
+            return None
+        results.append(result)
+        if result.state is not TrialState.COMPLETE:
+            break
+    return combined(results, job.definition.seeds_per_trial)
+
+
+@dataclass(slots=True)
+class _OfOneSeed:
+    """The runs of a job with one seed: one, and more where a timing was contaminated."""
+
+    job: TrialJob
+    data: DeviceData
+    repeat: int
+    seed: int
+
+    def result(self) -> TrialResult | None:
+        """The cleanest run's; None when it was interrupted. Runs that an earlier attempt finished are not repeated."""
+        journal = _Journal(self.job.checkpoints, self._stem, self._identity())
+        runs = journal.read()
+        while not runs or (_spoiled(runs[-1]) and len(runs) <= self.job.policy.reruns):
+            if runs:
+                _log.warning("trial %d is run again: %s", self.job.number, runs[-1].attributes.get("contamination"))
+            result = self._run(len(runs))
+            if result is None:
+                return None
+            runs.append(result)
+            if _spoiled(result) or self.job.definition.seeds_per_trial > 1:
+                journal.write(runs)
+        return cleanest(runs)
+
+    def _run(self, attempt: int) -> TrialResult | None:
+        def resumed(checkpoint: Checkpoint) -> None:
+            self.job.on_curve(checkpoint.progress.history, self.repeat)
+
+        return run_trial(
+            self.job.definition,
+            self.job.hyperparameters,
+            self.seed,
+            self.data,
+            self.job.device,
+            on_epoch=lambda record: self.job.on_epoch(record, self.repeat),
+            should_stop=self.job.should_stop,
+            on_phase=self.job.on_phase,
+            checkpoints=self._files(attempt),
+            on_resume=resumed,
+        )
+
+    def _files(self, attempt: int) -> CheckpointFiles | None:
+        if self.job.checkpoints is None:
+            return None
+        return CheckpointFiles(
+            folder=self.job.checkpoints,
+            stem=f"{self._stem}-run-{attempt}",
+            identity=self._identity() | {"run": attempt},
+            every_s=self.job.policy.checkpoint_s,
+        )
+
+    @property
+    def _stem(self) -> str:
+        if self.job.seed is not None:
+            return f"verify-{self.job.number:06d}-seed-{self.seed}"
+        return f"{stem_of(self.job.number)}-seed-{self.repeat}"
+
+    def _identity(self) -> dict[str, str | int]:
+        """All that a run depends on, its clock included: what differs in any of it is not continued."""
+        config = run_config(self.job.definition, self.job.hyperparameters, self.seed)
+        text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
+        return {
+            "study": self.job.study_key,
+            "definition": self.job.definition.identity(),
+            "trial": self.job.number,
+            "repeat": self.repeat,
+            "seed": self.seed,
+            "configuration": hashlib.sha256(text.encode()).hexdigest(),
+            "device": self.job.device.model,
+            "backend": resolve_backend(config.training.backend, self.data.minimum.device).value,
+            "torch": torch.__version__,
+            "tuner": __version__,
+        }
+
+
+@dataclass(slots=True)
+class _Journal:
+    """The finished runs of a seed on disk, for the attempt that may come after this one."""
+
+    folder: Path | None
+    stem: str
+    identity: Mapping[str, Any]
+    _path: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._path = (self.folder or Path()) / f"{self.stem}-runs.json"
+
+    def read(self) -> list[TrialResult]:
+        """What was written for this very training; nothing where that cannot be read."""
+        if self.folder is None or not self._path.exists():
+            return []
+        try:
+            content = json.loads(read_regular(self._path, at_most=JOURNAL_BYTES))
+            if content["sha256"] != _digest(content["runs"], self.identity):
+                raise ValueError("damaged, or another training's")  # noqa: TRY301 - refused like all the rest
+            return [TrialResult.from_json(text) for text in content["runs"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _log.warning("the finished runs in %s are not used: %s", self._path, error)
+            return []
+
+    def write(self, runs: Sequence[TrialResult]) -> None:
+        if self.folder is None:
+            return
+        texts = [run.to_json() for run in runs]
+        content = {"runs": texts, "sha256": _digest(texts, self.identity)}
+        try:
+            write_durably(self._path, json.dumps(content).encode())
+        except OSError as error:
+            _log.warning("a finished run could not be noted in %s: %s", self._path, error.strerror)
+
+
+def stem_of(trial_number: int) -> str:
+    """How the names of all files of a trial begin."""
+    return f"trial-{trial_number:06d}"
+
+
+def _digest(runs: Sequence[str], identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps([list(runs), dict(identity)], sort_keys=True).encode()).hexdigest()
+
+
+def _spoiled(result: TrialResult) -> bool:
+    return result.state in TIMED and bool(result.attributes.get("contaminated"))
+
+
+def cleanest(runs: Sequence[TrialResult]) -> TrialResult:
+    """The run whose time is to be trusted most: a clean one, else that with the least seen beside it.
+
+    Where there are several, all their times are recorded as `timings`.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    best = min(runs, key=_suspicion)
+    keys = ("wall_clock_s", "stopped_by", "contaminated", "contamination", "timed_from", "timed_until")
+    timings = [{key: run.attributes.get(key) for key in keys} for run in runs]
+    return dataclasses.replace(best, attributes=best.attributes | {"timings": timings})
+
+
+def _suspicion(run: TrialResult) -> tuple[bool, float, float]:
+    watched = run.attributes.get("device_watch") or {}
+    share = watched.get("foreign_cpu_share", len(watched.get("other_processes", ())))
+    return _spoiled(run), float(share), float(run.attributes.get("wall_clock_s") or 0.0)
+
+
+RUN_KEYS = (
+    "seed", "wall_clock_s", "test_mql", "val_mql", "val_loss", "epochs", "best_epoch", "stopped_by", "converged",
+    "time_to_best_s", "time_to_target_s", "setup_s", "total_s", "s_per_epoch", "resumed_from_epoch", "contaminated",
+    "contamination", "timed_from", "timed_until", "timings", "failure",
+)  # fmt: skip
+"""What is recorded of each seed's run, where a trial has several."""
+
+
+def combined(results: Sequence[TrialResult], seeds: int) -> TrialResult:
+    """A trial's result from those of its seeds: values and figures are medians over the seeds.
+
+    Where one did not complete, it is the last, and the trial's outcome is its outcome.
+    """
+    if seeds == 1:
+        return results[0]
+    runs = [{key: run.attributes[key] for key in RUN_KEYS if key in run.attributes} for run in results]
+    last = results[-1]
+    if last.state is not TrialState.COMPLETE:
+        return dataclasses.replace(last, attributes=last.attributes | {"runs": runs})
+    values = [statistics.median(each) for each in zip(*(run.values or () for run in results), strict=True)]
+    attributes = {key: _over_seeds(key, [run.attributes.get(key) for run in results]) for key in last.attributes}
+    cut = next((run for run in results if not run.attributes["converged"]), last)
+    attributes |= {
+        "runs": runs,
+        "seed": results[0].attributes.get("seed"),
+        "converged": all(run.attributes["converged"] for run in results),
+        "stopped_by": cut.attributes["stopped_by"],
+    }
+    return dataclasses.replace(last, values=tuple(values), attributes=attributes)
+
+
+def _over_seeds(key: str, values: Sequence[Any]) -> Any:
+    """A figure's median (of counts, one that occurred); what is no figure is the last seed's; yes where any says so."""
+    if key in _OVER_SEEDS:
+        return _OVER_SEEDS[key](values)
+    kinds = {type(value) for value in values}
+    if kinds == {bool}:
+        return any(values)
+    if kinds == {int}:
+        return statistics.median_low(values)
+    return statistics.median(values) if kinds <= {int, float} else values[-1]
+
+
+_OVER_SEEDS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
+    "peak_memory_bytes": max,
+    "timed_from": min,
+    "timed_until": max,
+    "contamination": lambda reasons: "; ".join(reason for reason in reasons if reason),
+}

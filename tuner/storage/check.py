@@ -1,0 +1,207 @@
+"""Looking a database over: reachable, of which versions, how full, and whether what it holds agrees with itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import optuna.storages._rdb as optuna_rdb
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from optuna.storages._rdb.models import StudyModel, TrialModel
+from optuna.trial import TrialState
+from sqlalchemy import Connection, Engine, Select, Table, func, select, text
+
+from tuner.storage import schema
+from tuner.storage.clock import database_now
+from tuner.storage.engine import reachable
+from tuner.storage.schema import claims
+from tuner.storage.url import DatabaseUrl
+
+SECOND_LOOK_S = 1.0
+"""Between two looks: what a worker is just doing is no fault, and gone by the second."""
+
+_SHOWN = 5
+_trials: Table = TrialModel.__table__
+_optuna_studies: Table = StudyModel.__table__
+_optuna_scripts = Path(optuna_rdb.__file__).parent / "alembic"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something about a database that a person should know. An `error` is not right, a `notice` passes by itself."""
+
+    level: Literal["error", "notice"]
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseReport:
+    """What was found. Versions are None where the tables are missing, and so are the counts."""
+
+    storage: str
+    server: str
+    version: int | None
+    expected_version: int
+    optuna_version: str | None
+    expected_optuna_version: str
+    counts: dict[str, int]
+    findings: tuple[Finding, ...]
+
+    @property
+    def healthy(self) -> bool:
+        return all(finding.level != "error" for finding in self.findings)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"healthy": self.healthy} | asdict(self)
+
+
+def check_database(address: DatabaseUrl) -> DatabaseReport:
+    """Look at the database and change nothing.
+
+    Raises:
+        StorageError: it is not there, or cannot be reached.
+    """
+    with reachable(address) as engine:
+        with engine.connect() as connection:
+            there = schema.exists(connection)
+            version = schema.version_of(connection)
+            server = _server(connection)
+            optuna_version = MigrationContext.configure(connection).get_current_revision()
+        expected_optuna = ScriptDirectory(_optuna_scripts).get_current_head() or ""
+        findings = list(_of_versions(there, version, optuna_version, expected_optuna))
+        counts = {}
+        if not findings:
+            counts = _counts(engine)
+            findings = _integrity(engine)
+    return DatabaseReport(
+        storage=str(address),
+        server=server,
+        version=version,
+        expected_version=schema.SCHEMA_VERSION,
+        optuna_version=optuna_version,
+        expected_optuna_version=expected_optuna,
+        counts=counts,
+        findings=tuple(findings),
+    )
+
+
+def _server(connection: Connection) -> str:
+    version = connection.dialect.server_version_info or ()
+    name = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "mysql": "MySQL", "mariadb": "MariaDB"}
+    is_mariadb = bool(getattr(connection.dialect, "is_mariadb", False))
+    dialect = "mariadb" if is_mariadb else connection.dialect.name
+    return f"{name.get(dialect, dialect)} {'.'.join(map(str, version))}".strip()
+
+
+def _of_versions(there: bool, version: int | None, optuna: str | None, expected_optuna: str) -> Iterable[Finding]:
+    if not there:
+        yield Finding("error", "there are no tuner tables here; 'tuner db init' or the first 'tuner launch' makes them")
+        return
+    mismatch = schema.describe_mismatch(version)
+    if mismatch is not None:
+        yield Finding("error", mismatch)
+    if optuna != expected_optuna:
+        yield Finding(
+            "error",
+            f"Optuna's tables have version {optuna}, the Optuna installed here works with {expected_optuna}: upgrade "
+            "the older of the two (pip install --upgrade optuna, or: optuna storage upgrade --storage URL)",
+        )
+
+
+def _counts(engine: Engine) -> dict[str, int]:
+    """Rows of every table of ours, and trials and claims by their state."""
+    tables = {name.removeprefix("tuner_"): table for name, table in schema.metadata.tables.items()}
+    del tables["schema"]
+    with engine.connect() as connection:
+        found = {name: _number(connection, select(func.count()).select_from(table)) for name, table in tables.items()}
+        by_claim = select(claims.c.state, func.count()).group_by(claims.c.state)
+        found |= {f"claims_{state}": number for state, number in connection.execute(by_claim).all()}
+        ours = _trials.c.study_id.in_(select(schema.studies.c.study_id))
+        by_trial = select(_trials.c.state, func.count()).where(ours).group_by(_trials.c.state)
+        found |= {f"trials_{state.name.lower()}": number for state, number in connection.execute(by_trial).all()}
+    return dict(sorted(found.items()))
+
+
+def _integrity(engine: Engine) -> list[Finding]:
+    first = _look(engine)
+    if not any(found for _, found in first.values()):
+        return list(_quick_check(engine))
+    time.sleep(SECOND_LOOK_S)
+    findings = list(_quick_check(engine))
+    for what, (level, now) in _look(engine).items():
+        lasting = sorted(now & first[what][1])
+        if lasting:
+            more = ", …" if len(lasting) > _SHOWN else ""
+            findings.append(Finding(level, what.format(n=len(lasting), which=", ".join(lasting[:_SHOWN]) + more)))
+    return findings
+
+
+def _look(engine: Engine) -> dict[str, tuple[Literal["error", "notice"], set[str]]]:
+    """Every kind of fault, as a sentence, with the trials, claims or studies that have it."""
+    mine = _trials.c.study_id.in_(select(schema.studies.c.study_id))
+    held = select(claims.c.trial_id).where(claims.c.trial_id.is_not(None) & claims.c.state.in_(["running", "finished"]))
+    orphans = (
+        select(_trials.c.study_id, _trials.c.number)
+        .where(mine & (_trials.c.state == TrialState.RUNNING))
+        .where(_trials.c.trial_id.not_in(held))
+    )
+    finished = select(claims.c.study_id, claims.c.trial_number).where(claims.c.state == "finished")
+    untold = finished.where(claims.c.told.is_(False))
+    told = finished.where(claims.c.told.is_(True))
+    state_of = select(_trials.c.state).where(_trials.c.trial_id == claims.c.trial_id).scalar_subquery()
+    unfinished = told.where(state_of.in_([TrialState.RUNNING, TrialState.WAITING]))
+    gone = finished.where(~select(_trials.c.trial_id).where(_trials.c.trial_id == claims.c.trial_id).exists())
+    twice = finished.group_by(claims.c.study_id, claims.c.trial_number).having(func.count() > 1)
+    overdue = select(claims.c.study_id, claims.c.trial_number).where(
+        (claims.c.state == "running") & (claims.c.leased_until < database_now())
+    )
+    foreign = select(schema.studies.c.study_id, schema.studies.c.budget).where(
+        schema.studies.c.study_id.not_in(select(_optuna_studies.c.study_id))
+    )
+    with engine.connect() as connection:
+        names = {row.study_id: row.study_name for row in connection.execute(select(_optuna_studies)).all()}
+
+        def trials(query: Select[Any]) -> set[str]:
+            rows = connection.execute(query).all()
+            return {f"{names.get(study, f'study {study}')} trial {'?' if n is None else n}" for study, n in rows}
+
+        return {
+            "results that Optuna was not told yet: {n} ({which}); the next worker or launch tells it": (
+                "error",
+                trials(untold),
+            ),
+            "trials that run for nobody: {n} ({which}); the next worker or launch takes them back": (
+                "error",
+                trials(orphans),
+            ),
+            "trials with a result that Optuna calls unfinished: {n} ({which})": ("error", trials(unfinished)),
+            "results of trials that are not there: {n} ({which})": ("error", trials(gone)),
+            "trials with two results: {n} ({which})": ("error", trials(twice)),
+            "leases that ran out: {n} ({which}); the next worker or launch takes the trials back": (
+                "notice",
+                trials(overdue),
+            ),
+            "studies that were deleted by other means than tuner: {n} ({which})": (
+                "notice",
+                {f"study {row.study_id}" for row in connection.execute(foreign).all()},
+            ),
+        }
+
+
+def _quick_check(engine: Engine) -> Iterable[Finding]:
+    """SQLite's own look at its file; other databases look after their files themselves."""
+    if engine.dialect.name != "sqlite":
+        return
+    with engine.connect() as connection:
+        said = str(connection.execute(text("PRAGMA quick_check(1)")).scalar_one())
+    if said != "ok":
+        yield Finding("error", f"the file is damaged: {' '.join(said.split())}; go back to a backup")
+
+
+def _number(connection: Connection, query: Select[Any]) -> int:
+    number: int = connection.execute(query).scalar_one()
+    return number

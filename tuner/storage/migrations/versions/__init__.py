@@ -1,0 +1,1 @@
+"""One script a schema version; never changed once a version is out."""

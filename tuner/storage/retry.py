@@ -1,0 +1,68 @@
+"""Outliving a database outage: what must be stored is tried again until it is, or patience ends."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from optuna.exceptions import StorageInternalError
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+T = TypeVar("T")
+PATIENCE_S = 600.0
+DATABASE_FAILURES = (DBAPIError, StorageInternalError)
+"""What a failed database call raises: ours the first, Optuna's the second, with the first as its cause."""
+
+_SQLITE_PASSES = ("locked", "busy", "full", "disk I/O")
+_log = logging.getLogger(__name__)
+
+
+def persistently(
+    action: Callable[[], T],
+    what: str,
+    *,
+    patience_s: float = PATIENCE_S,
+    give_up: Callable[[], bool] = lambda: False,
+) -> T:
+    """Run `action` until the database takes it, waiting longer after each failure (0.2 s up to 10 s).
+
+    Only failures that pass are tried again: a lost connection, a locked or restarting database.
+
+    Raises:
+        DBAPIError, StorageInternalError: the last failure, after `patience_s` seconds, or at once when it is not a
+            passing one.
+    """
+    deadline = time.monotonic() + patience_s
+    pause = 0.2
+    while True:
+        try:
+            return action()
+        except DATABASE_FAILURES as error:
+            if not _passes(error) or time.monotonic() + pause > deadline or give_up():
+                raise
+            _log.warning("the database did not take %s (%s); trying again in %.1f s", what, cause_of(error), pause)
+            time.sleep(pause)
+            pause = min(pause * 2, 10.0)
+
+
+def cause_of(error: Exception) -> str:
+    """The one line in which the driver says why a database call failed (no statement, no parameters)."""
+    inner = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
+    lines = str(getattr(inner, "orig", None) or inner).strip().splitlines() or [type(inner).__name__]
+    return lines[0].strip().rstrip(".")
+
+
+def _passes(error: Exception) -> bool:
+    """True for an outage, False for a mistake of ours."""
+    cause = error.__cause__ if isinstance(error, StorageInternalError) else error
+    if not isinstance(cause, DBAPIError):
+        return False
+    if cause.connection_invalidated:
+        return True
+    if not isinstance(cause, OperationalError):
+        return False
+    # SQLite calls nearly everything operational, also a table that does not exist.
+    of_sqlite = type(cause.orig).__module__ == "sqlite3"
+    return not of_sqlite or any(word in str(cause.orig) for word in _SQLITE_PASSES)

@@ -1,0 +1,178 @@
+"""Our own tables, beside Optuna's in the same database, under the prefix `tuner_`.
+
+`tuner_studies` what a study is (its definition and hash), and its budget of trials
+`tuner_claims`  who runs, or ran, which trial: budget ticket, lease, fencing token and result in one row
+`tuner_epochs`  the learning curves
+`tuner_workers` who is at work, on which device
+`tuner_verifications` configurations run again on fresh seeds: plan, claim and result of each run in one row
+`tuner_schema`  the version of these tables
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Connection,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    delete,
+    insert,
+    inspect,
+    select,
+)
+
+from tuner.errors import StorageError
+
+SCHEMA_VERSION = 2
+_UPGRADE = "stop all workers and run: tuner db upgrade"
+
+metadata = MetaData()
+
+schema = Table("tuner_schema", metadata, Column("version", Integer, nullable=False))
+
+studies = Table(
+    "tuner_studies",
+    metadata,
+    Column("study_id", Integer, primary_key=True, autoincrement=False),
+    Column("definition", Text, nullable=False),
+    Column("definition_hash", String(64), nullable=False),
+    Column("budget", Integer, nullable=False),
+    Column("policy", Text),  # JSON: how the study is searched; NULL is the default
+    Column("device_model", String(200)),
+    Column("created_at", Double, nullable=False),
+)
+
+claims = Table(
+    "tuner_claims",
+    metadata,
+    Column("claim_id", Integer, primary_key=True),
+    Column("study_id", Integer, nullable=False),
+    Column("token", String(32), nullable=False, unique=True),
+    Column("worker", String(120), nullable=False),
+    Column("state", String(12), nullable=False),  # running, finished, returned, lost
+    Column("leased_until", Double, nullable=False),  # on the database's clock
+    Column("claimed_at", Double, nullable=False),
+    Column("trial_id", Integer),
+    Column("trial_number", Integer),
+    Column("result", Text),  # JSON, written under the token before Optuna is told
+    Column("told", Boolean, nullable=False, default=False),
+    Index("tuner_claims_by_study", "study_id", "state"),
+)
+
+epochs = Table(
+    "tuner_epochs",
+    metadata,
+    Column("study_id", Integer, primary_key=True, autoincrement=False),
+    Column("trial_number", Integer, primary_key=True, autoincrement=False),
+    Column("claim_id", Integer, primary_key=True, autoincrement=False),
+    Column("repeat", Integer, primary_key=True, autoincrement=False),  # which of the trial's seeds, from 0
+    Column("epoch", Integer, primary_key=True, autoincrement=False),
+    Column("train_loss", Double),
+    Column("val_loss", Double),
+    Column("learning_rate", Double),
+    Column("elapsed_s", Double, nullable=False),
+)
+
+workers = Table(
+    "tuner_workers",
+    metadata,
+    Column("worker", String(120), primary_key=True),
+    Column("study_id", Integer, primary_key=True, autoincrement=False),
+    Column("host", String(120), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("device", String(200), nullable=False),
+    Column("device_uuid", String(120), nullable=False),
+    Column("started_at", Double, nullable=False),
+    Column("seen_at", Double, nullable=False),
+    Column("trial_number", Integer),
+    Column("epoch", Integer),
+    Column("val_loss", Double),
+    Column("stopped", Boolean, nullable=False, default=False),
+    Column("note", String(200)),  # what keeps it from working, e.g. a full disk
+)
+
+verifications = Table(
+    "tuner_verifications",
+    metadata,
+    Column("run_id", Integer, primary_key=True),
+    Column("study_id", Integer, nullable=False),
+    Column("trial_number", Integer, nullable=False),  # whose configuration is run again
+    Column("params", Text, nullable=False),  # JSON: that configuration, in true values
+    Column("seed", BigInteger, nullable=False),
+    Column("block", Integer, nullable=False),  # runs of a block share a seed and lie close together in time
+    Column("place", Integer, nullable=False),  # the random order in which runs are claimed
+    Column("session", String(32), nullable=False),  # runs planned together, and so interleaved
+    Column("plan", Text, nullable=False),  # JSON: what the session was asked for, its shuffle's seed included
+    Column("state", String(12), nullable=False),  # waiting, running, finished, skipped
+    Column("losses", Integer, nullable=False, default=0),  # how often its worker was lost
+    Column("token", String(32)),
+    Column("worker", String(120)),
+    Column("leased_until", Double),  # on the database's clock
+    Column("claimed_at", Double),
+    Column("ended_at", Double),
+    Column("result", Text),  # JSON, written under the token
+    UniqueConstraint("study_id", "trial_number", "seed", name="tuner_verifications_once"),
+    Index("tuner_verifications_by_study", "study_id", "state"),
+)
+
+
+def create(connection: Connection) -> None:
+    """Create what is missing (to be called under the initialisation lock).
+
+    Raises:
+        StorageError: there are tables of another version; nothing is added to them.
+    """
+    found = version_of(connection)
+    if found is not None:
+        check_version(connection)
+    metadata.create_all(connection)
+    if found is None:
+        connection.execute(insert(schema).values(version=SCHEMA_VERSION))
+
+
+def forget_study(connection: Connection, study_id: int) -> None:
+    """Delete all rows of a study from our tables."""
+    for table in (studies, claims, epochs, workers, verifications):
+        connection.execute(delete(table).where(table.c.study_id == study_id))
+
+
+def exists(connection: Connection) -> bool:
+    """True when our tables are there."""
+    return inspect(connection).has_table(schema.name)
+
+
+def version_of(connection: Connection) -> int | None:
+    """The version of our tables; None where they are missing, or where their creation was cut short."""
+    return connection.execute(select(schema.c.version)).scalar_one_or_none() if exists(connection) else None
+
+
+def check_version(connection: Connection) -> None:
+    """Refuse tables of another version.
+
+    Raises:
+        StorageError: the tables were written by an older or a newer tuner.
+    """
+    problem = describe_mismatch(version_of(connection))
+    if problem is not None:
+        raise StorageError(problem)
+
+
+def describe_mismatch(found: int | None) -> str | None:
+    """What is wrong with tables of version `found`, and the remedy; None when they are of this tuner's."""
+    if found == SCHEMA_VERSION:
+        return None
+    if found is None:
+        return "the creation of the tuner tables was cut short; run: tuner db init"
+    age, remedy = ("newer", "upgrade tuner on this machine") if found > SCHEMA_VERSION else ("older", _UPGRADE)
+    return (
+        f"the database's tuner tables have version {found}, this tuner works with {SCHEMA_VERSION}: "
+        f"they are {age}; {remedy}"
+    )

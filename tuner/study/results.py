@@ -1,0 +1,156 @@
+"""What a study has found: its finished trials as plain records, and their Pareto front."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.config import OBJECTIVES
+from tuner.pareto import Point, front_indices, hypervolume, reference_point
+from tuner.study.objectives import MISSED, limits_in_words, violations
+from tuner.study.opened import OpenStudy
+from tuner.study.policy import SearchPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """One trial: true parameter values, objective values (complete trials only) and what was recorded with it."""
+
+    number: int
+    state: TrialState
+    params: dict[str, float | int]
+    values: Point | None
+    attributes: dict[str, Any]
+    started: str | None
+    ended: str | None
+    objectives: tuple[str, ...] = OBJECTIVES
+    """Names of the values."""
+    feasible: bool = True
+    """False when a finished trial is beyond a limit of the study's policy, as of `--max-time`."""
+
+    @property
+    def converged(self) -> bool:
+        return bool(self.attributes.get("converged"))
+
+    @property
+    def is_default(self) -> bool:
+        return bool(self.attributes.get("default"))
+
+    @property
+    def named_values(self) -> dict[str, float] | None:
+        """The objective values by their names; None unless complete."""
+        return dict(zip(self.objectives, self.values, strict=True)) if self.values else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: number, parameters, named values, and how the trial ended."""
+        return {
+            "trial": self.number,
+            "params": self.params,
+            "values": self.named_values,
+            "epochs": self.attributes.get("epochs"),
+            "converged": self.converged,
+            "stopped_by": self.attributes.get("stopped_by"),
+            "device": self.attributes.get("device_label"),
+            "contaminated": self.attributes.get("contaminated"),
+            "default": self.is_default,
+            "feasible": self.feasible,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class StudyResults:
+    """All trials of a study at one moment."""
+
+    records: tuple[TrialRecord, ...]
+    objectives: tuple[str, ...] = OBJECTIVES
+    limits: str = ""
+    """The limits of the study's policy in words; empty where it has none."""
+
+    @property
+    def complete(self) -> tuple[TrialRecord, ...]:
+        return tuple(record for record in self.records if record.state == TrialState.COMPLETE and record.values)
+
+    @property
+    def eligible(self) -> tuple[TrialRecord, ...]:
+        """Trials that may stand on the front: converged ones within the study's limits.
+
+        Where none is within the limits, all converged ones (`infeasible` is then true); where none converged, the
+        complete ones (`censored` is then true).
+        """
+        converged = tuple(record for record in self.complete if record.converged) or self.complete
+        return tuple(record for record in converged if record.feasible) or converged
+
+    @property
+    def infeasible(self) -> bool:
+        """True when there are trials for the front, and none of them keeps the study's limits."""
+        return bool(self.eligible) and not any(record.feasible for record in self.eligible)
+
+    @property
+    def censored(self) -> bool:
+        """True when nothing converged: the front's times are where a limit cut the training, not convergence."""
+        return bool(self.complete) and not any(record.converged for record in self.complete)
+
+    @property
+    def front(self) -> tuple[TrialRecord, ...]:
+        """The non-dominated trials, fastest first."""
+        eligible = self.eligible
+        return tuple(eligible[i] for i in front_indices(self.points))
+
+    @property
+    def points(self) -> list[Point]:
+        return [record.values for record in self.eligible if record.values]
+
+    @property
+    def reference(self) -> Point | None:
+        return reference_point(self.points) if self.points else None
+
+    @property
+    def hypervolume(self) -> float | None:
+        """Relative to one tenth beyond the worst of these trials; None before the first."""
+        reference = self.reference
+        return hypervolume(self.points, reference) if reference else None
+
+    @property
+    def missed(self) -> int:
+        """How many trials never reached the registered validation loss, and so have no time."""
+        return sum(bool(record.attributes.get(MISSED)) for record in self.records)
+
+    def of_state(self, *states: TrialState) -> int:
+        return sum(record.state in states for record in self.records)
+
+
+def read_results(opened: OpenStudy) -> StudyResults:
+    """Read the study's trials from the database."""
+    policy, objectives = opened.policy(), opened.definition.objectives
+    records = (_record(trial, objectives) for trial in opened.optuna.get_trials(deepcopy=False))
+    return judged(records, objectives, policy)
+
+
+def judged(records: Iterable[TrialRecord], objectives: tuple[str, ...], policy: SearchPolicy) -> StudyResults:
+    """`records` as a study's results under the limits of `policy`: each is marked feasible or not."""
+
+    def feasible(record: TrialRecord) -> bool:
+        if record.values is None:
+            return True
+        return all(excess <= 0 for excess in violations(policy, record.values, record.attributes).values())
+
+    marked = (dataclasses.replace(record, feasible=feasible(record)) for record in records)
+    return StudyResults(tuple(marked), objectives, limits_in_words(policy, objectives))
+
+
+def _record(trial: FrozenTrial, objectives: tuple[str, ...]) -> TrialRecord:
+    values = (float(trial.values[0]), float(trial.values[1])) if trial.state == TrialState.COMPLETE else None
+    return TrialRecord(
+        number=trial.number,
+        state=trial.state,
+        params=dict(trial.params),
+        values=values,
+        attributes=dict(trial.user_attrs),
+        started=trial.datetime_start.isoformat() if trial.datetime_start else None,
+        ended=trial.datetime_complete.isoformat() if trial.datetime_complete else None,
+        objectives=objectives,
+    )

@@ -1,0 +1,268 @@
+"""Studies made of other studies: copied, imported, extended, or begun with what others found."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import Connection, insert, select
+
+from tuner.config import Hyperparameters
+from tuner.errors import TunerError, UsageError
+from tuner.space import SearchSpace
+from tuner.storage import Database, TrialResult, initialisation_lock
+from tuner.storage.constraints import PREFIX, replace_constraints
+from tuner.storage.schema import claims, epochs, verifications
+from tuner.storage.verifications import recorded_row
+from tuner.study.archive import Archive, archive_of, is_archive_name, read_archive
+from tuner.study.mirror import configuration, known_params
+from tuner.study.objectives import violations
+from tuner.study.opened import UNFINISHED, OpenStudy, create_bare, list_studies, open_study, register
+from tuner.study.policy import SearchPolicy
+from tuner.study.results import TrialRecord, read_results
+
+# -- whole studies ----------------------------------------------------------------------------------------------------
+
+
+def restore(database: Database, archive: Archive, name: str) -> OpenStudy:
+    """A new study `name` that holds what `archive` holds, ready to be continued.
+
+    It appears whole: one that was cut short while it was written is unknown to tuner, and is made again next time.
+
+    Raises:
+        UsageError: there is a study of that name.
+    """
+    with initialisation_lock(database.address):
+        if name in list_studies(database):
+            raise UsageError(f"there is a study {name!r} already; choose another name")
+        study = create_bare(database, name, archive.definition)
+        study.set_user_attr(UNFINISHED, value=True)
+        for template in _templates(archive):
+            database.optuna.create_new_trial(study._study_id, template)  # noqa: SLF001 - add_trial checks each value anew
+        ids = {trial.number: trial._trial_id for trial in study.get_trials(deepcopy=False)}  # noqa: SLF001
+        with database.engine.begin() as connection:
+            register(connection, study, archive.definition, trials=archive.budget)
+            _write_ours(connection, study._study_id, ids, archive)  # noqa: SLF001
+        study.set_user_attr(UNFINISHED, value=False)
+    opened = open_study(database, name)
+    opened.set_policy(archive.policy)
+    if archive.device_model is not None:
+        opened.bind_device_model(archive.device_model)
+    return opened
+
+
+def copy_study(database: Database, name: str, new: str) -> OpenStudy:
+    """A second study with all that `name` holds now.
+
+    Raises:
+        UsageError: there is no study `name`, or one called `new`.
+    """
+    return restore(database, archive_of(open_study(database, name)), new)
+
+
+def extend_budget(opened: OpenStudy, trials: int) -> None:
+    """Let the study hold `trials` finished trials; workers that run it go on until then.
+
+    Raises:
+        UsageError: it holds more already.
+    """
+    finished = opened.ledger.counts().finished
+    if trials < finished:
+        raise UsageError(f"study {opened.name!r} holds {finished} finished trials already; ask for more than that")
+    opened.ledger.set_budget(trials)
+
+
+def extend_space(
+    opened: OpenStudy, space: SearchSpace, defaults: Hyperparameters, new: str, *, trials: int | None
+) -> tuple[OpenStudy, int]:
+    """A new study over `space` that begins with those finished trials of `opened` that lie in it.
+
+    The space is part of a study's identity, so the old study stays as it is.
+
+    Returns:
+        The new study, and how many trials it took over.
+
+    Raises:
+        UsageError: there is a study `new`, or `space` is the one that the study has.
+    """
+    if space.definition() == opened.definition.space.definition():
+        raise UsageError(f"study {opened.name!r} has this space already; to run more trials, give --trials alone")
+    old = archive_of(opened)
+    inside = [r for r in old.records if r.state.is_finished() and r.params and not space.contains(r.params)]
+    numbers = {record.number: number for number, record in enumerate(inside)}
+    default = configuration(defaults.as_dict())
+    records = [
+        dataclasses.replace(
+            record,
+            number=numbers[record.number],
+            attributes={key: value for key, value in record.attributes.items() if key != "default"}
+            | {"copied_from": f"{opened.name}, trial {record.number}"}
+            | ({"default": True} if configuration(record.params) == default else {}),
+        )
+        for record in inside
+    ]
+    if not any(record.is_default for record in records):
+        params: dict[str, float | int] = dict(defaults.as_dict())
+        records.append(TrialRecord(len(records), TrialState.WAITING, params, None, {"default": True}, None, None))
+    archive = dataclasses.replace(
+        old,
+        definition=dataclasses.replace(opened.definition, space=space, defaults=defaults),
+        budget=max(trials or old.budget, len(inside)),
+        records=tuple(records),
+        curves={numbers[number]: rows for number, rows in old.curves.items() if number in numbers},
+        verifications=(),
+        notes={},
+    )
+    return restore(opened.database, archive, new), len(inside)
+
+
+def _templates(archive: Archive) -> Iterator[FrozenTrial]:
+    """The archive's trials as Optuna stores them; numbers that the archive lacks become trials to be asked for."""
+    stored = archive.definition.space.stored()
+    target = archive.definition.target_val_loss
+    for record in archive.records:
+        notes = dict(archive.notes.get(record.number, {}))
+        finished = record.state.is_finished()
+        if not finished and record.params:
+            notes["fixed_params"] = record.params
+        if record.values is not None:
+            violated = violations(archive.policy, record.values, record.attributes, target_val_loss=target)
+            notes |= {f"{PREFIX}{key}": excess for key, excess in violated.items() if key != "target"}
+        yield FrozenTrial(
+            number=record.number,
+            trial_id=-1,
+            state=record.state,
+            value=None,
+            values=record.values,
+            datetime_start=_moment(record.started) if finished else None,
+            datetime_complete=_moment(record.ended),
+            params=record.params if finished else {},
+            distributions={name: stored[name] for name in record.params} if finished else {},
+            user_attrs=record.attributes,
+            system_attrs=notes,
+            intermediate_values={},
+        )
+
+
+def _write_ours(connection: Connection, study_id: int, ids: Mapping[int, int], archive: Archive) -> None:
+    """Claims, curves and verification runs, as if the trials (`ids` by number) had been run here."""
+    ended = [record for record in archive.records if record.state.is_finished()]
+    if ended:
+        connection.execute(insert(claims), [_claim(record, study_id, ids[record.number], archive) for record in ended])
+    query = select(claims.c.trial_number, claims.c.claim_id).where(claims.c.study_id == study_id)
+    claim_of = {row.trial_number: row.claim_id for row in connection.execute(query)}
+    rows = [
+        {"study_id": study_id, "trial_number": number, "claim_id": claim_of[number], **dataclasses.asdict(row)}
+        for number, curve in archive.curves.items()
+        for row in curve
+    ]
+    if rows:
+        connection.execute(insert(epochs), rows)
+    if archive.verifications:
+        runs = [dataclasses.replace(run, study_id=study_id) for run in archive.verifications]
+        connection.execute(insert(verifications), [recorded_row(run) for run in runs])
+
+
+def _claim(record: TrialRecord, study_id: int, trial_id: int, archive: Archive) -> dict[str, Any]:
+    began = _moment(record.started)
+    result = TrialResult(record.state, record.values, record.attributes)
+    return {
+        "study_id": study_id,
+        "token": uuid.uuid4().hex,
+        "worker": f"from {archive.name}"[:120],
+        "state": "finished",
+        "leased_until": 0.0,
+        "claimed_at": began.replace(tzinfo=datetime.UTC).timestamp() if began else 0.0,
+        "trial_id": trial_id,
+        "trial_number": record.number,
+        "result": result.to_json(),
+        "told": True,
+    }
+
+
+def _moment(iso: str | None) -> datetime.datetime | None:
+    return datetime.datetime.fromisoformat(iso) if iso else None
+
+
+# -- what others found ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The front of a study, to begin another one with."""
+
+    study: str
+    records: tuple[TrialRecord, ...]
+
+
+def fronts_of(database: Database, names: str) -> tuple[Front, ...]:
+    """The fronts of studies `NAME[,NAME]`: names of studies in the database, or files that `tuner study export` wrote.
+
+    Raises:
+        UsageError: no such study or file.
+        TunerError: a study without a finished trial.
+    """
+    fronts = []
+    for name in (part.strip() for part in names.split(",")):
+        if not name:
+            raise UsageError(f"--warm-start: {names!r} holds an empty name; expected e.g. etth-original,etth-simple")
+        is_file = is_archive_name(name) and Path(name).exists()
+        results = read_archive(Path(name)).results if is_file else read_results(open_study(database, name))
+        if not results.front:
+            raise TunerError(f"--warm-start: study {name!r} has no finished trial to begin with yet")
+        fronts.append(Front(name, results.front))
+    return tuple(fronts)
+
+
+def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
+    """Enqueue the configurations of `fronts` that the study has not had, moved into its space; says what it did.
+
+    Doing it again adds nothing.
+    """
+    space = opened.definition.space
+    had = {
+        configuration(params) for trial in opened.optuna.get_trials(deepcopy=False) if (params := known_params(trial))
+    }
+    added = moved = 0
+    for front in fronts:
+        for record in front.records:
+            params = space.nearest(record.params)
+            if configuration(params) in had:
+                continue
+            had.add(configuration(params))
+            changed = configuration(params) != configuration(record.params)
+            origin = f"{front.study}, trial {record.number}" + (", moved into the space" if changed else "")
+            opened.optuna.enqueue_trial(params, user_attrs={"warm_start": origin})
+            added, moved = added + 1, moved + changed
+    total = sum(len(front.records) for front in fronts)
+    names = ", ".join(front.study for front in fronts)
+    return (
+        f"{opened.name} tries {added} of the {total} front configurations of {names} first"
+        + (f" ({moved} moved into its space)" if moved else "")
+        + ("" if added == total else "; it has had the others")
+    )
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def apply_policy(opened: OpenStudy, policy: SearchPolicy) -> None:
+    """Set the study's policy; where its limits changed, finished trials are judged by the new ones."""
+    before = opened.policy()
+    opened.set_policy(policy)
+    if _limits(before) != _limits(policy):
+        judged = {
+            trial.number: violations(policy, (trial.values[0], trial.values[1]), trial.user_attrs)
+            for trial in opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        }
+        replace_constraints(opened.database.engine, opened.study_id, judged)
+
+
+def _limits(policy: SearchPolicy) -> tuple[float | None, ...]:
+    return policy.max_time_s, policy.max_mql, policy.max_memory_bytes

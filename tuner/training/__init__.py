@@ -1,0 +1,7 @@
+"""One configuration trained to convergence: `fit(config, data) -> FitResult`, then `evaluate(model, data)`."""
+
+from tuner.training.evaluate import Evaluation, evaluate
+from tuner.training.fit import fit
+from tuner.training.result import EpochRecord, FitResult
+
+__all__ = ["EpochRecord", "Evaluation", "FitResult", "evaluate", "fit"]

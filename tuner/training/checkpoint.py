@@ -1,0 +1,204 @@
+"""Checkpoints of a training: everything that its next epoch depends on, and the clock, in one plain safetensors file.
+
+The tensors are weights, buffers, optimiser moments, the best epoch's weights and the states of the random number
+generators; the rest (epoch, clock, early stopping, history) is JSON in the file's own metadata, with a digest over
+everything and the identity of the training it belongs to. Reading one executes nothing, and a file that is truncated,
+damaged, made up or another training's is never used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import safetensors.torch
+import torch
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from safetensors import SafetensorError
+from torch import Tensor
+
+from tuner.storage.durable import is_full, read_regular, write_durably
+from tuner.training.result import EpochRecord
+
+FORMAT = "tuner checkpoint 1"
+KEPT = 2
+"""Files kept of a training: the newest, and the one before in case that one cannot be used."""
+HEADER_BYTES = 64 << 20
+"""At most, beside the tensors: metadata, of which the history is the largest part."""
+Identity = Mapping[str, str | int]
+_log = logging.getLogger(__name__)
+
+
+class Progress(BaseModel):
+    """Where a training stood when an epoch was over; times in seconds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    epoch: int = Field(ge=1)
+    """Finished epochs."""
+    learning_rate: float = Field(ge=0)
+    """What the next epoch is trained with."""
+    stopping_best: float
+    stopping_waited: int = Field(ge=0)
+    best_epoch: int = Field(ge=1)
+    n_windows: int = Field(ge=0)
+    elapsed_s: float = Field(ge=0)
+    """The clock."""
+    setup_s: float = Field(ge=0)
+    total_s: float = Field(ge=0)
+    history: tuple[EpochRecord, ...]
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        if [record.epoch for record in self.history] != list(range(1, self.epoch + 1)):
+            raise ValueError("its history does not lead up to its epoch")
+        numbers = (n for r in self.history for n in (r.train_loss, r.val_loss, r.learning_rate, r.elapsed_s))
+        if not all(math.isfinite(number) for number in numbers):
+            raise ValueError("its history holds something that is no number")
+        if self.best_epoch > self.epoch or self.history[-1].elapsed_s > self.elapsed_s:
+            raise ValueError("its figures contradict each other")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Checkpoint:
+    """A training between two epochs. `notes` are its caller's, plain JSON data."""
+
+    progress: Progress
+    tensors: Mapping[str, Tensor]
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Checkpoints(Protocol):
+    """Where `fit` leaves checkpoints, and finds those of an earlier attempt at the same training."""
+
+    def usable(self, *, at_most: int) -> Iterator[Checkpoint]:
+        """Those that can be read, the newest first; `at_most` bytes of tensors each."""
+
+    def refuse(self, checkpoint: Checkpoint, why: str) -> None:
+        """Told of one that could be read and does not fit."""
+
+    def due(self) -> bool:
+        """Whether one should be written now."""
+
+    def save(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+        """Writes one. What it cannot write it reports, and goes on."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckpointFiles:
+    """The checkpoints of one training in a folder.
+
+    Args:
+        folder: created when the first is written; may be shared between machines.
+        stem: how the training's files begin.
+        identity: what a file must have been written with to be used.
+        every_s: seconds between two of them; 0 means none but at an interruption.
+        notes: asked at each writing for what goes with it.
+    """
+
+    folder: Path
+    stem: str
+    identity: Identity
+    every_s: float
+    notes: Callable[[], Mapping[str, Any]] = dict
+    _last: float = field(default_factory=time.monotonic)
+
+    def due(self) -> bool:
+        return self.every_s > 0 and time.monotonic() - self._last >= self.every_s
+
+    def save(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
+        path = self.folder / f"{self.stem}-epoch-{progress.epoch:06d}.safetensors"
+        self._last = time.monotonic()
+        try:
+            write_durably(
+                path, to_bytes(Checkpoint(progress=progress, tensors=tensors, notes=self.notes()), self.identity)
+            )
+        except OSError as error:
+            why = "the disk is full" if is_full(error) else str(error.strerror or error)
+            _log.warning("no checkpoint in %s: %s; the training goes on without", self.folder, why)
+            return
+        for old in self._files()[KEPT:]:
+            old.unlink(missing_ok=True)
+
+    def usable(self, *, at_most: int) -> Iterator[Checkpoint]:
+        for path in self._files():
+            try:
+                yield from_bytes(read_regular(path, at_most=at_most + HEADER_BYTES), self.identity)
+            except (OSError, ValueError) as error:
+                _log.warning("the checkpoint %s is not used: %s", path, error)
+
+    def refuse(self, checkpoint: Checkpoint, why: str) -> None:
+        _log.warning("the checkpoint of epoch %d in %s is not used: %s", checkpoint.progress.epoch, self.folder, why)
+
+    def discard(self) -> None:
+        """Delete all of this training's."""
+        for path in self.folder.glob(f"{self.stem}-epoch-*"):
+            path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        """The newest first."""
+        return sorted(self.folder.glob(f"{self.stem}-epoch-*.safetensors"), reverse=True)
+
+
+def to_bytes(checkpoint: Checkpoint, identity: Identity) -> bytes:
+    """The file's content."""
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
+    metadata = {
+        "format": FORMAT,
+        "identity": json.dumps(dict(identity), sort_keys=True),
+        "progress": checkpoint.progress.model_dump_json(),
+        "notes": json.dumps(dict(checkpoint.notes), allow_nan=False),
+    }
+    return safetensors.torch.save(tensors, metadata | {"sha256": _digest(metadata, tensors)})
+
+
+def from_bytes(data: bytes, identity: Identity) -> Checkpoint:
+    """What `to_bytes` was given.
+
+    Raises:
+        ValueError: in one line: these bytes are no checkpoint, damaged, or another training's.
+    """
+    try:
+        tensors = safetensors.torch.load(data)
+        length = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + length])["__metadata__"]
+        digest = metadata.pop("sha256")
+        format_, whose = metadata["format"], json.loads(metadata["identity"])
+    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"truncated, or no checkpoint ({_first_line(error)})") from None
+    if format_ != FORMAT:
+        raise ValueError("written by another version of tuner")
+    if digest != _digest(metadata, tensors):
+        raise ValueError("damaged: its content is not what was written")
+    if whose != dict(identity):
+        differing = sorted(key for key in {*identity, *whose} if whose.get(key) != identity.get(key))
+        raise ValueError(f"another training's: it differs in {', '.join(differing)}")
+    try:
+        notes = json.loads(metadata["notes"])
+        progress = Progress.model_validate_json(metadata["progress"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ValueError(f"its figures make no sense ({_first_line(error)})") from None
+    if not isinstance(notes, dict):
+        raise ValueError("its notes make no sense")  # noqa: TRY004 - what is wrong is the file
+    return Checkpoint(progress=progress, tensors=tensors, notes=notes)
+
+
+def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256(json.dumps(dict(metadata), sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

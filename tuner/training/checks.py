@@ -1,0 +1,19 @@
+"""Settings with which no training is possible."""
+
+from __future__ import annotations
+
+from tuner.config import RunConfig
+from tuner.errors import UsageError
+
+
+def check_settings(config: RunConfig) -> None:
+    """Raises UsageError for settings with which no training is possible."""
+    h, t = config.hyperparameters, config.training
+    for name, value in (("batch_size", h.batch_size), ("max_epochs", t.max_epochs), ("patience", t.patience)):
+        if value < 1:
+            raise UsageError(f"{name} must be at least 1, not {value}")
+    for name, number in (("learning_rate", h.learning_rate), ("gradient_clip", t.gradient_clip)):
+        if not number > 0:
+            raise UsageError(f"{name} must be above 0, not {number}")
+    if not h.weight_decay >= 0:
+        raise UsageError(f"weight_decay must be at least 0, not {h.weight_decay}")

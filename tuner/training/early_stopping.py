@@ -1,0 +1,30 @@
+"""When a validation loss has stopped falling."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class EarlyStopping:
+    """Lightning's rule: after `patience` epochs in a row without an improvement of more than `min_delta`, it is over.
+
+    An epoch improves when its loss is below `best - min_delta`; only then does `best` move. `best` is therefore not
+    always the lowest loss seen: several small steps down, each within `min_delta`, leave it where it was. The weights
+    that a training keeps are those of the strictly lowest loss, which `fit` tracks apart.
+    """
+
+    patience: int
+    min_delta: float
+    best: float = field(default=math.inf, init=False)
+    waited: int = field(default=0, init=False)
+
+    def update(self, loss: float) -> bool:
+        """Takes the next epoch's loss; True when the training is over."""
+        if loss < self.best - self.min_delta:
+            self.best = loss
+            self.waited = 0
+        else:
+            self.waited += 1
+        return self.waited >= self.patience

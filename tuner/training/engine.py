@@ -1,0 +1,62 @@
+"""What a backend has to do for `fit`: the same mathematics, executed in its own way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from tuner.config import Backend, StopReason
+
+Poll = Callable[[], StopReason | None]
+"""Asked after every step, on the host, without touching the device: a reason to stop here, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedEpoch:
+    """What one pass over the training windows came to; `loss_sum` stays on the device until `fit` asks."""
+
+    loss_sum: Tensor
+    """(), float64: the sum of the losses of the windows trained on."""
+    n_windows: int
+    stopped: StopReason | None
+    """Why the pass ended early; None when it was complete."""
+
+
+class Engine(Protocol):
+    """Owns the model's gradients and the optimiser. One engine serves one training."""
+
+    @property
+    def backend(self) -> Backend:
+        """Which one this is."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The network being trained, on the data's device."""
+
+    def warm_up(self) -> None:
+        """Runs every kind of step and pass once, or captures or compiles it, and leaves no trace.
+
+        Weights, buffers, gradients, optimiser state and random state are afterwards exactly what they were.
+        """
+
+    def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
+        """Trains on the windows `order` (N,) names, in batches of which the last may be short."""
+
+    def validation_loss(self) -> Tensor:
+        """(), float64, on the device: the exact mean loss over all validation windows."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Weights, buffers and optimiser state by name: the very tensors, changed by the next step."""
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """After `warm_up`, goes on from what `state` once was.
+
+        Raises:
+            ValueError: it is another network's; nothing was changed.
+        """
+
+    def close(self) -> None:
+        """Gives back what the engine holds on the device beside the model."""

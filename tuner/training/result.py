@@ -1,0 +1,67 @@
+"""What a training leaves behind. The outcome is data: a diverged or interrupted training returns one of these too."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import nn
+
+from tuner.config import Backend, Precision, StopReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRecord:
+    """One finished epoch: losses per window on scaled values, and the clock when its validation was done."""
+
+    epoch: int
+    """Counted from 1."""
+    train_loss: float
+    """Mean over the windows trained on, each under the weights and the dropout it met."""
+    val_loss: float
+    """Exact mean over all validation windows, under the weights at the end of the epoch."""
+    learning_rate: float
+    """What this epoch was trained with."""
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitResult:
+    """How a training went. Times are in seconds; a figure that does not exist is NaN (no epoch finished)."""
+
+    stopped_by: StopReason
+    message: str
+    """One line for a person: why it stopped."""
+    epochs: int
+    """Finished epochs, the length of `history`."""
+    best_epoch: int
+    """Epoch of the lowest validation loss, whose weights the model has; 0 where none finished."""
+    best_val_loss: float
+    wall_clock_s: float
+    """Training and validation from the first step to the stop, after warm-up, device synchronised at both ends."""
+    setup_s: float
+    """Building the model and warming up."""
+    time_to_best_s: float
+    """The clock at the end of the best epoch."""
+    total_s: float
+    """Everything, from the call of `fit` to its return."""
+    s_per_epoch: float
+    """`wall_clock_s` per epoch's worth of training windows."""
+    samples_per_s: float
+    """Training windows per second of `wall_clock_s`."""
+    peak_memory_bytes: int
+    """CUDA: most memory allocated during this training. CPU: the process's peak resident memory so far."""
+    n_parameters: int
+    backend: Backend
+    """The one that ran, never `auto`."""
+    precision: Precision
+    history: tuple[EpochRecord, ...]
+    model: nn.Module | None
+    """On the data's device, in evaluation mode, with the best epoch's weights; None when memory ran out."""
+    resumed_from: int = 0
+    """The epoch after which it went on from a checkpoint; 0 where it ran in one go. Its clock is the sum all the same,
+    set-up is its first attempt's, and so is what `total_s` counts."""
+    timed_from: float = math.nan
+    """When its clock started in this process, in seconds since 1970 on this machine's clock."""
+    timed_until: float = math.nan
+    """When it stopped."""

@@ -1,0 +1,133 @@
+"""One step of the protocol: forward, loss, backward, clipping, AdamW. Every engine that runs PyTorch runs this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from tuner.config import Precision, RunConfig
+from tuner.data.windows import Batch, DeviceData
+from tuner.metrics import quantile_loss
+from tuner.training.snapshot import copy_all, model_state, same_kind
+
+CLIP_EPS = 1e-6
+"""What torch's clip_grad_norm_ adds to the norm before it divides."""
+
+
+class Step:
+    """The model's loss, and what a training step does with it.
+
+    AdamW with clipped gradients, as the protocol has it; weight decay 0 makes it exactly Adam. With `capturable` the
+    learning rate is a tensor on the device, so that a captured step reads what it is told between two epochs.
+    """
+
+    def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool = False) -> None:
+        self._config = config
+        self.model = model
+        self.device = data.minimum.device
+        self._capturable = capturable
+        self._autocast = config.training.precision is Precision.BF16
+        dtype = next(model.parameters()).dtype
+        self._quantiles = torch.tensor(data.task.quantiles, device=self.device, dtype=dtype)
+        self._parameters = [p for p in model.parameters() if p.requires_grad]
+        self._learning_rate = torch.zeros((), device=self.device) if capturable else None
+        self._optimizer = self._new_optimizer()
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The protocol's loss on one batch: a scalar, in the model's precision."""
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._autocast):
+            prediction = self.model(batch.past, batch.future, batch.static)
+        return quantile_loss(prediction.to(self._quantiles.dtype), batch.target, self._quantiles)
+
+    def train(self, batch: Batch) -> Tensor:
+        """One update of the weights; the loss before it, detached."""
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._clip()
+        self._optimizer.step()
+        return loss.detach()
+
+    def _clip(self) -> None:
+        """Clip the gradient's norm; captured, by the divisor that the fused optimiser applies to gradients anyway."""
+        limit = self._config.training.gradient_clip
+        if not self._capturable:
+            nn.utils.clip_grad_norm_(self._parameters, limit)
+            return
+        norm = nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
+        self._optimizer.grad_scale = ((norm + CLIP_EPS) / limit).clamp(min=1.0)  # type: ignore[attr-defined]
+
+    def set_learning_rate(self, value: float) -> None:
+        if self._learning_rate is not None:
+            self._learning_rate.fill_(value)
+            return
+        for group in self._optimizer.param_groups:
+            group["lr"] = value
+
+    def forget(self) -> None:
+        """Back to an optimiser that has seen nothing: no gradients, moments zero, no steps counted."""
+        self._optimizer.zero_grad(set_to_none=True)
+        if not self._capturable:
+            self._optimizer = self._new_optimizer()
+            return
+        # A captured step writes to these very tensors: they are emptied, not replaced.
+        for state in self._optimizer.state.values():
+            for tensor in state.values():
+                tensor.zero_()
+
+    def state(self) -> dict[str, Tensor]:
+        """Weights, buffers, and what the optimiser has gathered of each parameter so far: the very tensors."""
+        found = {f"model/{n}": tensor for n, tensor in enumerate(model_state(self.model))}
+        for n, parameter in enumerate(self._parameters):
+            gathered = self._optimizer.state.get(parameter, {})
+            found |= {f"optimizer/{n}/{key}": tensor for key, tensor in gathered.items()}
+        return found
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from a `state`, in place: a captured step keeps writing to the tensors it knows.
+
+        Raises:
+            ValueError: it is another network's, and nothing was changed.
+        """
+        gathered = [_of_parameter(tensors, n, parameter) for n, parameter in enumerate(self._parameters)]
+        copy_all(model_state(self.model), tensors, "model")
+        for parameter, given in zip(self._parameters, gathered, strict=True):
+            held = self._optimizer.state[parameter] if given else {}
+            for key, tensor in given.items():
+                if key in held:
+                    held[key].copy_(tensor)
+                else:
+                    held[key] = tensor.to(self.device, copy=True)
+
+    def release(self) -> None:
+        """Give back gradients and moments."""
+        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.state.clear()
+
+    def _new_optimizer(self) -> torch.optim.AdamW:
+        h = self._config.hyperparameters
+        return torch.optim.AdamW(
+            self._parameters,
+            lr=h.learning_rate if self._learning_rate is None else self._learning_rate,
+            weight_decay=h.weight_decay,
+            fused=self.device.type in ("cpu", "cuda"),
+            capturable=self._capturable,
+        )
+
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""What AdamW keeps of a parameter, beside the number of its steps."""
+
+
+def _of_parameter(tensors: Mapping[str, Tensor], number: int, parameter: Tensor) -> dict[str, Tensor]:
+    """What a saved state holds of the optimiser's on one parameter; nothing where that never had a gradient."""
+    found = {key: tensors[name] for key in ("step", *MOMENTS) if (name := f"optimizer/{number}/{key}") in tensors}
+    if not found:
+        return {}
+    fits = len(found) == 1 + len(MOMENTS) and found["step"].shape == () and found["step"].is_floating_point()
+    if not fits or not all(same_kind(found[key], parameter) for key in MOMENTS):
+        raise ValueError(f"what it holds of the optimiser does not fit parameter {number}")
+    return found

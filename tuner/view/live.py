@@ -1,0 +1,124 @@
+"""Studies while they run: a picture that refreshes on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import rich.live
+from rich.console import Console
+from rich.text import Text
+
+from tuner.storage.retry import DATABASE_FAILURES
+from tuner.study import OpenStudy
+from tuner.study.results import TrialRecord, read_results
+from tuner.view.console import is_live, make_console
+from tuner.view.picture import Look, picture
+
+REFRESH_S = 2.0
+"""Looking costs CPU time, which on a CPU run is the workers' own: not more often than this."""
+AWAY = "the database is away; waiting"
+
+Studies = Callable[[], Sequence[OpenStudy]]
+
+
+class Live(Protocol):
+    """Something that can be asked to look again."""
+
+    def refresh(self) -> None:
+        """Look, if the last look is old enough, and show what changed."""
+
+
+@contextmanager
+def live_view(
+    opened: Sequence[OpenStudy] | Studies,
+    *,
+    stderr: bool = True,
+    footer: str = "Ctrl-C stops cleanly",
+    stay: bool = False,
+) -> Iterator[Live]:
+    """A picture of the studies on a terminal, plain lines where there is none.
+
+    `opened` may be a function that finds them anew at each look. With `stay` the last picture is left standing.
+    """
+    studies = opened if callable(opened) else lambda: opened
+    console = make_console(stderr=stderr)
+    if not is_live(console):
+        yield _PlainLines(studies, console)
+        return
+    with rich.live.Live(console=console, auto_refresh=False, transient=not stay) as display:
+        yield _Picture(studies, console, display, footer)
+
+
+@dataclass(slots=True)
+class _PlainLines:
+    """One line for each trial that ends."""
+
+    studies: Studies
+    console: Console
+    _seen: dict[str, set[int]] = field(default_factory=dict)
+    _next: float = 0.0
+    _away: bool = False
+
+    def __post_init__(self) -> None:
+        for each in self.studies():
+            self._seen[each.name] = {r.number for r in read_results(each).records if r.state.is_finished()}
+
+    def refresh(self) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + REFRESH_S
+        try:
+            for each in self.studies():
+                self._report(each)
+            self._away = False
+        except DATABASE_FAILURES:
+            if not self._away:
+                self._say(AWAY)
+            self._away = True
+
+    def _report(self, each: OpenStudy) -> None:
+        results = read_results(each)
+        seen = self._seen.setdefault(each.name, set())
+        fresh = [r for r in results.records if r.state.is_finished() and r.number not in seen]
+        if not fresh:
+            return
+        budget = each.ledger.counts().budget
+        for record in fresh:
+            seen.add(record.number)
+            self._say(f"{each.name} {len(seen)}/{budget}: {in_one_line(record)}")
+
+    def _say(self, line: str) -> None:
+        self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def in_one_line(record: TrialRecord) -> str:
+    """How a trial ended, e.g. `trial 3 converged: 5.731 s, MQL 0.9848, 29 epochs`."""
+    what = (
+        f"{record.values[0]:.3f} s, MQL {record.values[1]:.4f}, {record.attributes.get('epochs')} epochs"
+        if record.values
+        else str(record.attributes.get("failure") or "failed")
+    )
+    return f"trial {record.number} {record.attributes.get('stopped_by')}: {what}"
+
+
+@dataclass(slots=True)
+class _Picture:
+    studies: Studies
+    console: Console
+    display: rich.live.Live
+    footer: str
+    _next: float = 0.0
+
+    def refresh(self) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + REFRESH_S
+        try:
+            looks = [Look.at(each) for each in self.studies()]
+            self.display.update(picture(looks, self.console, footer=self.footer), refresh=True)
+        except DATABASE_FAILURES:
+            self.display.update(Text(AWAY, style="yellow"), refresh=True)

@@ -1,0 +1,18 @@
+"""A worker: a process that owns one device and pulls trials from its studies until their budgets are filled."""
+
+from tuner.worker.loop import ContextLostError, Worker
+from tuner.worker.places import Places, tidy_up
+from tuner.worker.pulse import FRESH_PROCESS, Beat, Pulse
+from tuner.worker.running import RunningTrial, StopFlag
+
+__all__ = [
+    "FRESH_PROCESS",
+    "Beat",
+    "ContextLostError",
+    "Places",
+    "Pulse",
+    "RunningTrial",
+    "StopFlag",
+    "Worker",
+    "tidy_up",
+]

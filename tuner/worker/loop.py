@@ -1,0 +1,265 @@
+"""The worker's loop: claim a trial, have it trained, record its result; one device, the least filled study first."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import platform
+import secrets
+import time
+import traceback
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from optuna.trial import FrozenTrial
+
+from tuner.config import StopReason
+from tuner.devices import CpuCores, Gpu
+from tuner.errors import TunerError
+from tuner.job import TrialJob, TrialRunner, failed
+from tuner.space import hyperparameters
+from tuner.storage import Claim, TrialResult
+from tuner.storage.outbox import Outbox
+from tuner.storage.retry import DATABASE_FAILURES
+from tuner.study import OpenStudy, SearchPolicy
+from tuner.study.objectives import violations
+from tuner.study.sampler import sampler_for, seed_of_trial
+from tuner.study.suggest import UnfitConfigurationError
+from tuner.worker.patience import Patience
+from tuner.worker.places import Places, forget_trials, tidy_up
+from tuner.worker.pruning import StudyPruning
+from tuner.worker.pulse import WAITING, Pulse
+from tuner.worker.running import RunningTrial, StopFlag
+
+IDLE_S = 1.0
+LOST_CONTEXT_WORDS = ("CUDA error", "CUBLAS_STATUS", "CUDNN_STATUS", "CUSPARSE_STATUS", "device-side assert")
+"""How a failure says that the process's CUDA context is not to be used again."""
+
+_log = logging.getLogger(__name__)
+
+
+def new_name() -> str:
+    """A worker's name that no other has: containers share process ids, and host names too where one gives them."""
+    return f"{platform.node()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+class ContextLostError(Exception):
+    """The device's context is unusable after a failure: only a fresh process can go on."""
+
+
+class Worker:
+    """Runs the trials of `studies` on `device` through `run_trial`, until all budgets are filled."""
+
+    def __init__(
+        self,
+        studies: Sequence[OpenStudy],
+        device: Gpu | CpuCores,
+        run_trial: TrialRunner,
+        *,
+        name: str | None = None,
+        stop: StopFlag | None = None,
+        pulse: Pulse | None = None,
+        places: Places | None = None,
+    ) -> None:
+        self._studies = studies
+        self._device = device
+        self._run_trial = run_trial
+        self.name = name or new_name()
+        self._stop = stop or StopFlag()
+        self._pulse = pulse or Pulse()
+        self._places = places
+        self._stored = Patience(studies, self.name, self._stop, self._pulse)
+        self._keys: dict[str, str] = {}
+        self._searched: dict[str, SearchPolicy] = {}
+        self._pruning = {opened.name: StudyPruning(opened) for opened in studies}
+
+    def run(self) -> None:
+        """Work until every budget is filled or the stop flag is set.
+
+        Raises:
+            UsageError: a study is bound to another device model.
+            ContextLostError: the device needs a fresh process.
+        """
+        for opened in self._studies:
+            self._stored(functools.partial(self._join, opened), "a worker's presence", until_stopped=True)
+        try:
+            self._work()
+        finally:
+            for opened in self._studies:
+                with contextlib.suppress(*DATABASE_FAILURES):  # its silence will tell
+                    opened.roster.leave(self.name)
+
+    def hand_back(self) -> None:
+        """From another thread, when this one does not come to it: return whatever is claimed, and sign out."""
+        for opened in self._studies:
+            opened.ledger.reap(worker=self.name, state="returned")
+            opened.roster.leave(self.name)
+
+    def _join(self, opened: OpenStudy) -> None:
+        self._keys[opened.name] = opened.key()
+        if self._places is not None:
+            tidy_up(opened, self._places)
+        opened.bind_device_model(self._device.model)
+        opened.ledger.return_strays()
+        opened.roster.join(
+            self.name,
+            host=platform.node(),
+            pid=os.getpid(),
+            device=self._device.label,
+            device_uuid=self._device.uuid,
+        )
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            open_budgets = self._open_budgets()
+            if not open_budgets:
+                return
+            for opened in open_budgets:
+                take = functools.partial(opened.ledger.claim, self.name, token=uuid.uuid4().hex)
+                claim = self._stored(take, "a claim", until_stopped=True)
+                if claim is not None:
+                    self._run_one(opened, claim)
+                    break
+            else:
+                # Others run the last trials: one of them may still come back.
+                self._pulse.phase(WAITING)
+                self._stop.wait(IDLE_S)
+
+    def _open_budgets(self) -> list[OpenStudy]:
+        """Studies that are not filled yet, the emptiest first, after taking back what dead workers held."""
+        fill = []
+        for index, opened in enumerate(self._studies):
+            self._stored(opened.ledger.reap, "a look for lost trials", until_stopped=True)
+            counts = self._stored(opened.ledger.counts, "the budget", until_stopped=True)
+            if counts.left:
+                fill.append(((counts.finished + counts.running) / counts.budget, index, opened))
+        return [opened for _, _, opened in sorted(fill, key=lambda item: item[:2])]
+
+    def _run_one(self, opened: OpenStudy, claim: Claim) -> None:
+        self._pulse.new_trial()
+        trial = RunningTrial(
+            opened, self.name, claim, claim.trial_number, self._stop, pulse=self._pulse, outbox=self._outbox(opened)
+        )
+        with trial as running:
+            # The lease is kept until the result is stored: an outage at the end must not cost the training.
+            self._run_claimed(opened, claim, running)
+
+    def _run_claimed(self, opened: OpenStudy, claim: Claim, running: RunningTrial) -> None:
+        policy = self._follow_policy(opened)
+        asked = time.perf_counter()
+        try:
+            trial = self._stored(lambda: opened.ask(claim), "a trial's parameters", until_stopped=True)
+        except UnfitConfigurationError as error:
+            refused = failed(StopReason.ERROR, str(error), self._device, seed_of_trial(claim.trial_number))
+            self._stored(lambda: opened.ledger.finish(claim, refused), "a result")
+            return
+        suggest_s = time.perf_counter() - asked
+        if trial is None:
+            return
+        earlier = functools.partial(opened.ledger.earlier_attempts, claim)
+        attempts = 1 + self._stored(earlier, "a look at earlier attempts", until_stopped=True)
+        _log.info("trial %d of %s: %s", trial.number, opened.name, trial.params)
+        self._report(opened, trial_number=trial.number, epoch=0)
+        running.watched = self._pruning[opened.name].watch(trial, policy)
+        result, context_lost = self._train(opened, trial, policy, running)
+        if result is None:
+            running.deliver()
+            self._stored(lambda: opened.ledger.give_back(claim), "a trial handed back")
+            _log.info("trial %d handed back", trial.number)
+            return
+        result.attributes.update({"attempts": attempts, "suggest_s": suggest_s})
+        if result.values is not None:
+            values = (result.values[0], result.values[1])
+            result.constraints.update(violations(policy, values, result.attributes))
+        if result.attributes.get("stopped_by") == StopReason.PRUNED and running.watched is not None:
+            verdict = running.watched.verdict(int(result.attributes.get("epochs") or 0))
+            result.attributes.update(verdict.attributes() if verdict is not None else {})
+        counted = self._deliver(running, result)
+        _log.info(
+            "trial %d %s: %s %s",
+            trial.number,
+            "done" if counted else "not counted",
+            result.state.name,
+            result.values or result.attributes.get("failure", ""),
+        )
+        self._report(opened, trial_number=None, epoch=None)
+        if context_lost:
+            raise ContextLostError(str(result.attributes.get("failure")))
+
+    def _deliver(self, running: RunningTrial, result: TrialResult) -> bool:
+        """Store a result, on local disk first: it outlives this process. True when it counts."""
+        running.deliver()
+        running.spill()
+        opened, claim, outbox = running.opened, running.claim, running.outbox
+        try:
+            if outbox is not None:
+                outbox.put_result(claim, result)
+        except OSError as error:
+            _log.warning("the result of trial %d is on no local disk: %s", claim.trial_number, error)
+        counted = self._stored(lambda: opened.ledger.finish(claim, result), "a result")
+        if outbox is not None:
+            outbox.remove_result(claim)
+            running.deliver()
+        if counted and (folder := self._checkpoints(opened)) is not None:
+            forget_trials(folder, {claim.trial_number})
+        return counted
+
+    def _outbox(self, opened: OpenStudy) -> Outbox | None:
+        return Outbox(self._places.outbox, self._keys[opened.name]) if self._places is not None else None
+
+    def _checkpoints(self, opened: OpenStudy) -> Path | None:
+        return self._places.checkpoints(opened.name, self._keys[opened.name]) if self._places is not None else None
+
+    def _follow_policy(self, opened: OpenStudy) -> SearchPolicy:
+        """Use the sampler that the study was last told to use; returns all that it was told."""
+        policy = self._stored(opened.policy, "the study's policy", until_stopped=True)
+        if self._searched.get(opened.name) != policy:
+            opened.optuna.sampler = sampler_for(opened.name, opened.definition, policy)
+            self._searched[opened.name] = policy
+        return policy
+
+    def _report(self, opened: OpenStudy, *, trial_number: int | None, epoch: int | None) -> None:
+        """For who watches: no reason to end a worker when the database is away just now."""
+        with contextlib.suppress(*DATABASE_FAILURES):
+            opened.roster.report(self.name, trial_number=trial_number, epoch=epoch, val_loss=None)
+
+    def _train(
+        self, opened: OpenStudy, trial: FrozenTrial, policy: SearchPolicy, running: RunningTrial
+    ) -> tuple[TrialResult | None, bool]:
+        """The trial's result, None when it was interrupted, and whether this process can train no more."""
+        job = TrialJob(
+            study=opened.name,
+            definition=opened.definition,
+            policy=policy,
+            number=trial.number,
+            hyperparameters=hyperparameters(trial.params),
+            device=self._device,
+            on_epoch=running.on_epoch,
+            on_curve=running.on_curve,
+            on_phase=self._pulse.phase,
+            should_stop=running.should_stop,
+            study_key=self._keys[opened.name],
+            checkpoints=self._checkpoints(opened),
+        )
+        return survived(self._run_trial, job, seed=seed_of_trial(trial.number))
+
+
+def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> tuple[TrialResult | None, bool]:
+    """What `run_trial` returns, or the failure that it raised; and whether this process can train no more."""
+    try:
+        return run_trial(job), False
+    except Exception as error:  # noqa: BLE001 - whatever a model raises is that trial's result, not the worker's end
+        _log.error("trial %d failed:\n%s", job.number, traceback.format_exc())
+        message = f"{type(error).__name__}: {error}".splitlines()[0]
+        return failed(StopReason.ERROR, message, job.device, seed), lost_context(error)
+
+
+def lost_context(error: Exception) -> bool:
+    """True when the failure leaves a CUDA context behind in which every later call fails too."""
+    if isinstance(error, TunerError):
+        return False
+    named = any(cls.__name__ == "AcceleratorError" for cls in type(error).__mro__)
+    return named or any(words in str(error) for words in LOST_CONTEXT_WORDS)

@@ -1,0 +1,59 @@
+"""Where a worker keeps what must outlive it: checkpoints and undelivered results, beside the logs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.storage.outbox import Outbox
+from tuner.study import OpenStudy
+
+_TRIAL = re.compile(r"trial-(\d+)-")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Folders beneath `root`, which is the one of the SQLite file, else `storage` in the working folder.
+
+    They may be shared between machines: every file says which study, trial and training it belongs to.
+    """
+
+    root: Path
+
+    @property
+    def outbox(self) -> Path:
+        return self.root / "outbox"
+
+    def checkpoints(self, study: str, study_key: str) -> Path:
+        """Of one study: a readable name, and what keeps it apart from namesakes in other databases."""
+        readable = re.sub(r"[^A-Za-z0-9_-]+", "_", study)[:60]
+        return self.root / "checkpoints" / f"{readable}-{hashlib.sha256(study_key.encode()).hexdigest()[:8]}"
+
+
+def forget_trials(folder: Path, numbers: Collection[int]) -> None:
+    """Delete the checkpoints of these trials."""
+    for path in folder.glob("trial-*"):
+        match = _TRIAL.match(path.name)
+        if match and int(match[1]) in numbers:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # there, and empty
+        folder.rmdir()
+
+
+def tidy_up(opened: OpenStudy, places: Places) -> None:
+    """Deliver what earlier workers on this machine could not, and delete checkpoints that nobody needs any more.
+
+    Raises:
+        DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
+    """
+    key = opened.key()
+    Outbox(places.outbox, key).deliver(opened.ledger, opened.epochs)
+    folder = places.checkpoints(opened.name, key)
+    if folder.is_dir():
+        over = {trial.number for trial in opened.optuna.get_trials(deepcopy=False) if trial.state.is_finished()}
+        forget_trials(folder, over)
