@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from optuna.trial import TrialState
 
@@ -30,6 +32,20 @@ def test_a_pipe_gets_one_line_for_each_trial_that_ends(
         view.refresh()
         view.refresh()
         assert capsys.readouterr().out == "small 2/10: trial 1 diverged: [the loss] is nan\n"
+
+
+@pytest.mark.parametrize("gives_up", [False, True])
+def test_a_trial_that_ends_between_two_looks_is_shown_when_the_watching_ends(
+    study: OpenStudy, capsys: pytest.CaptureFixture[str], *, gives_up: bool
+) -> None:
+    with contextlib.suppress(RuntimeError), live_view([study], stderr=False) as view:
+        view.refresh()
+        finish(study, TrialResult(TrialState.COMPLETE, (9.0, 1.0), {"stopped_by": "converged", "epochs": 3}))
+        view.refresh()  # too soon after the first
+        assert capsys.readouterr().out == ""
+        if gives_up:
+            raise RuntimeError
+    assert capsys.readouterr().out == "small 1/10: trial 0 converged: 9.000 s, MQL 1.0000, 3 epochs\n"
 
 
 def test_a_database_that_goes_away_is_waited_for_in_one_line(

@@ -31,6 +31,9 @@ class Live(Protocol):
     def refresh(self) -> None:
         """Look, if the last look is old enough, and show what changed."""
 
+    def look(self) -> None:
+        """Look now."""
+
 
 @contextmanager
 def live_view(
@@ -47,10 +50,25 @@ def live_view(
     studies = opened if callable(opened) else lambda: opened
     console = make_console(stderr=stderr)
     if not is_live(console):
-        yield _PlainLines(studies, console)
+        with seen_to_the_end(_PlainLines(studies, console)) as lines:
+            yield lines
         return
-    with rich.live.Live(console=console, auto_refresh=False, transient=not stay) as display:
-        yield _Picture(studies, console, display, footer)
+    with (
+        rich.live.Live(console=console, auto_refresh=False, transient=not stay) as display,
+        seen_to_the_end(_Picture(studies, console, display, footer)) as shown,
+    ):
+        yield shown
+
+
+@contextmanager
+def seen_to_the_end(view: Live) -> Iterator[Live]:
+    """What ended since the last look is shown as well, unless it is Ctrl-C that ends the watching."""
+    try:
+        yield view
+    except Exception:
+        view.look()
+        raise
+    view.look()
 
 
 @dataclass(slots=True)
@@ -71,6 +89,10 @@ class _PlainLines:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + REFRESH_S
+        self.look()
+
+    def look(self) -> None:
+        """Say what ended since the last look."""
         try:
             for each in self.studies():
                 self._report(each)
@@ -117,6 +139,10 @@ class _Picture:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + REFRESH_S
+        self.look()
+
+    def look(self) -> None:
+        """Draw the studies as they are."""
         try:
             looks = [Look.at(each) for each in self.studies()]
             self.display.update(picture(looks, self.console, footer=self.footer), refresh=True)

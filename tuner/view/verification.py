@@ -19,7 +19,7 @@ from tuner.study import OpenStudy
 from tuner.study.results import TrialRecord, read_results
 from tuner.study.verification import picks, verifications_of
 from tuner.study.verified import Verified, progress, read_verified
-from tuner.view.live import REFRESH_S, Live
+from tuner.view.live import REFRESH_S, Live, seen_to_the_end
 
 
 @contextmanager
@@ -35,10 +35,11 @@ def progress_view(queue: Verifications) -> Iterator[Live]:
         transient=True,
     )
     if not console.is_terminal:
-        yield _Runs(queue, console, None, None)
+        with seen_to_the_end(_Runs(queue, console, None, None)) as lines:
+            yield lines
         return
-    with bar:
-        yield _Runs(queue, console, bar, bar.add_task("verifying", total=None))
+    with bar, seen_to_the_end(_Runs(queue, console, bar, bar.add_task("verifying", total=None))) as shown:
+        yield shown
 
 
 @dataclass(slots=True)
@@ -54,6 +55,10 @@ class _Runs:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + REFRESH_S
+        self.look()
+
+    def look(self) -> None:
+        """Show how many runs are finished."""
         try:
             counts = self.queue.counts()
         except DATABASE_FAILURES:
