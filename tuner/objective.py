@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import platform
@@ -68,9 +69,11 @@ def run_trial(
         carried.take(checkpoint.notes)
         on_resume(checkpoint)
 
+    asked = time.perf_counter()
     with exclusive(device.lock_names, give_up=waiting) as held:
         if not held:
             return None
+        wait_s = time.perf_counter() - asked
         on_phase("set-up")
         since = time.time()
         watch = Watch(device)
@@ -90,15 +93,16 @@ def run_trial(
         on_phase("evaluation")
         evaluating = time.perf_counter()
         evaluation = evaluate(result.model, data) if result.stopped_by.completed and result.model is not None else None
-    attributes = _attributes(result, observation, device, seed) | _timed(result, carried)
+        evaluation_s = time.perf_counter() - evaluating
+        result = dataclasses.replace(result, model=None)
+        memory = _memory_held() if isinstance(device, Gpu) else {}
+    attributes = _attributes(result, observation, device, seed) | _timed(result, carried) | memory
+    attributes |= {"wait_s": wait_s, "evaluation_s": evaluation_s}
     if definition.target_val_loss is not None:
         curve = [(epoch.val_loss, epoch.elapsed_s) for epoch in result.history]
         attributes["time_to_target_s"] = time_to_target(curve, definition.target_val_loss)
     if evaluation is not None:
         attributes |= _scores(evaluation, definition)
-    if isinstance(device, Gpu):
-        # What this process still holds between trials: it must not grow over a study.
-        attributes["reserved_memory_bytes"] = torch.cuda.memory_reserved()
     attributes["total_s"] = result.total_s + time.perf_counter() - evaluating
     return _to_trial_result(result, evaluation, attributes, definition)
 
@@ -159,6 +163,15 @@ def _attributes(result: FitResult, observation: Observation, device: Gpu | CpuCo
         "versions": versions(),
         "git_revision": git_revision(),
         **where(device),
+    }
+
+
+def _memory_held() -> dict[str, int]:
+    """What this process still holds on its GPU when a trial's network is gone: it must not grow over a study."""
+    torch.cuda.empty_cache()
+    return {
+        "allocated_memory_bytes": torch.cuda.memory_allocated(),
+        "reserved_memory_bytes": torch.cuda.memory_reserved(),
     }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,21 +12,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from optuna.trial import TrialState
 
-from tuner import runs
+from tuner import objective, runs
 from tuner.config import Architecture, Hyperparameters, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import DemoSource, Task
 from tuner.data.windows import DeviceData, to_device
-from tuner.devices import CpuCores
+from tuner.devices import CpuCores, Gpu, Observation
 from tuner.job import TrialJob
 from tuner.runs import cleanest, combined, run_job
 from tuner.storage import TrialResult
 from tuner.study import SearchPolicy, StudyDefinition, load_study_file
 from tuner.study.sampler import seed_of_trial
+from tuner.training import Evaluation
 
 Script = Sequence[TrialResult | None]
+
+
+class Unwatched:
+    """A look at a GPU that is not there."""
+
+    def __init__(self, device: object) -> None:
+        del device
+
+    def finish(self) -> Observation:
+        return Observation(contaminated=False, why="")
 
 
 @pytest.fixture(scope="module")
@@ -242,6 +256,36 @@ def test_two_real_seeds_differ_and_each_has_its_own_curve(data: DeviceData) -> N
     assert first["test_mql"] != second["test_mql"]
     assert first["timed_until"] <= second["timed_from"]
     assert (done.attributes["converged"], done.attributes["stopped_by"]) == (False, "epoch_limit")
+
+
+def test_what_a_trial_took_beside_its_clock_is_recorded_and_its_network_is_gone(
+    data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    networks: list[weakref.ref[torch.nn.Module]] = []
+    real = objective.evaluate
+
+    def seen(model: torch.nn.Module, data: DeviceData) -> Evaluation:
+        networks.append(weakref.ref(model))
+        return real(model, data)
+
+    def gone() -> dict[str, int]:
+        """Asked when the memory that is still held is read, on a GPU: the network must not be part of it."""
+        return {"networks": sum(network() is not None for network in networks)}
+
+    monkeypatch.setattr(objective, "evaluate", seen)
+    monkeypatch.setattr(objective, "_memory_held", gone)
+    monkeypatch.setattr(objective, "Watch", Unwatched)
+    gc.disable()
+    try:
+        done = run_job(job_of(reruns=0, device=Gpu(0, "GPU-0", "none", 0)), {"0" * 64: data})
+    finally:
+        gc.enable()
+    assert done is not None
+    a = done.attributes
+    assert (len(networks), a["networks"]) == (1, 0)
+    assert a["evaluation_s"] > 0
+    assert a["total_s"] >= a["setup_s"] + a["wall_clock_s"] + a["evaluation_s"]
+    assert a["wait_s"] >= 0
 
 
 def test_trials_that_share_a_core_take_turns_by_their_records(

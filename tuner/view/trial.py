@@ -19,7 +19,7 @@ _SHOWN = frozenset({
     "stopped_by", "failure", "converged", "default", "epochs", "best_epoch", "val_loss", "val_mql", "test_mql_mean",
     "s_per_epoch", "setup_s", "time_to_best_s", "total_s", "suggest_s", "samples_per_s", "peak_memory_bytes",
     "n_parameters", "backend", "precision", "seed", "device", "device_label", "device_uuid", "host", "contaminated",
-    "contamination", "versions", "git_revision", "reserved_memory_bytes",
+    "contamination", "versions", "git_revision", "allocated_memory_bytes", "reserved_memory_bytes",
 })  # fmt: skip
 
 

@@ -75,6 +75,8 @@ class Worker:
         self._keys: dict[str, str] = {}
         self._searched: dict[str, SearchPolicy] = {}
         self._pruning = {opened.name: StudyPruning(opened) for opened in studies}
+        self._free_since: float | None = None
+        """When the last trial's training returned; None where there was none, or nothing to claim since."""
 
     def run(self) -> None:
         """Work until every budget is filled or the stop flag is set.
@@ -127,6 +129,7 @@ class Worker:
                 # Others run the last trials: one of them may still come back.
                 self._pulse.phase(WAITING)
                 self._stop.wait(IDLE_S)
+                self._free_since = None
 
     def _open_budgets(self) -> list[OpenStudy]:
         """Studies that are not filled yet, the emptiest first, after taking back what dead workers held."""
@@ -164,13 +167,14 @@ class Worker:
         _log.info("trial %d of %s: %s", trial.number, opened.name, trial.params)
         self._report(opened, trial_number=trial.number, epoch=0)
         running.watched = self._pruning[opened.name].watch(trial, policy)
+        began = time.perf_counter()
         result, context_lost = self._train(opened, trial, policy, running)
         if result is None:
             running.deliver()
             self._stored(lambda: opened.ledger.give_back(claim), "a trial handed back")
             _log.info("trial %d handed back", trial.number)
             return
-        result.attributes.update({"attempts": attempts, "suggest_s": suggest_s})
+        result.attributes.update({"attempts": attempts, "suggest_s": suggest_s, **self._cycle(began, suggest_s)})
         if result.values is not None:
             values = (result.values[0], result.values[1])
             result.constraints.update(violations(policy, values, result.attributes))
@@ -188,6 +192,15 @@ class Worker:
         self._report(opened, trial_number=None, epoch=None)
         if context_lost:
             raise ContextLostError(str(result.attributes.get("failure")))
+
+    def _cycle(self, began: float, suggest_s: float) -> dict[str, float]:
+        """Of a trial whose training began at `began` and returned now: seconds since the one before it returned, and
+        those of them that went to storing that one's result, claiming this trial and preparing it.
+        """
+        since, self._free_since = self._free_since, time.perf_counter()
+        if since is None:
+            return {}
+        return {"cycle_s": self._free_since - since, "turnover_s": began - since - suggest_s}
 
     def _deliver(self, running: RunningTrial, result: TrialResult) -> bool:
         """Store a result, on local disk first: it outlives this process. True when it counts."""

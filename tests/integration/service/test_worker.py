@@ -6,6 +6,7 @@ import contextlib
 import logging
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -84,6 +85,23 @@ def test_a_trial_is_told_all_it_needs_and_its_curve_is_stored(opened: OpenStudy,
     assert [row.epoch for row in opened.epochs.of_trial(1)] == [1, 2, 3]
     assert [trial.user_attrs["attempts"] for trial in opened.optuna.trials] == [1, 1]
     assert list((tmp_path / "outbox").iterdir()) == []
+
+
+def test_a_workers_time_between_two_trainings_is_recorded_with_the_second(opened: OpenStudy) -> None:
+    spent: list[float] = []
+
+    def run(job: TrialJob) -> TrialResult:
+        began = time.perf_counter()
+        time.sleep(0.02)
+        done = result_of(job)
+        spent.append(time.perf_counter() - began)
+        return done
+
+    work(opened, run)
+    first, second = (trial.user_attrs for trial in opened.optuna.trials)
+    assert not {"cycle_s", "turnover_s"} & first.keys()
+    assert second["turnover_s"] > 0
+    assert second["turnover_s"] + second["suggest_s"] + spent[1] <= second["cycle_s"]
 
 
 def test_a_trial_handed_back_is_run_again_with_its_earlier_epochs(opened: OpenStudy, tmp_path: Path) -> None:
