@@ -1,0 +1,9 @@
+"""The reference network in a handful of fused kernels, forward and backward: the same function, the same parameters.
+
+Nothing here needs Triton before a network is called: machines without it import this package all the same.
+"""
+
+from tuner.models.fused.network import FusedTSMixer
+from tuner.models.fused.support import why_not
+
+__all__ = ["FusedTSMixer", "why_not"]
