@@ -11,7 +11,7 @@ from pathlib import Path
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
 from tuner.launch import Outcome, Supervisor
-from tuner.storage import engine, ledger, open_database, parse_url
+from tuner.storage import engine, leases, open_database, parse_url
 from tuner.study import open_study
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -26,7 +26,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True)
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    ledger.LEASE_S, engine.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
+    leases.LEASE_S, engine.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
     logging.getLogger(__name__).info("started")
     database = open_database(parse_url(os.environ["TUNER_STORAGE"]), create=False)
     opened = open_study(database, options.study)

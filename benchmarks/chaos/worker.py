@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 
 from tuner.cli.worker import Orphan, own_device, work
 from tuner.job import TrialJob
-from tuner.storage import TrialResult, engine, ledger
+from tuner.storage import TrialResult, engine, leases
 
 EPOCHS = 10
 
@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--trial-s", type=float, required=True)
     parser.add_argument("--journal", type=Path, required=True)
     options = parser.parse_args()
-    ledger.LEASE_S, engine.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
+    leases.LEASE_S, engine.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
     orphan = Orphan(options.supervised_by) if options.supervised_by is not None else None
     device = own_device(gpu=None, cpu=True, cores=options.cores)
     trainer = SleepingTrainer(options.trial_s, options.journal)

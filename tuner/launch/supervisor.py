@@ -19,22 +19,25 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import FrameType
-from typing import IO, Protocol
+from typing import IO, TypeVar
 
 from tuner.devices import CpuCores, Gpu
 from tuner.errors import TunerError, UsageError
 from tuner.launch.watchdog import Watchdog, WatchedProcess, kill
+from tuner.launch.work import Work
 from tuner.storage import Counts
 from tuner.storage.retry import DATABASE_FAILURES, persistently
 from tuner.worker import FRESH_PROCESS
 
+T = TypeVar("T")
 POLL_S = 0.25
 REAP_S = 5.0
 STOP_GRACE_S = 60.0
 FIRST_PAUSE_S = 1.0
 MAX_RESTARTS = 5
-"""A worker that dies this often without one trial finished in between is not started again. Waiting twice as long each
-time, that is a quarter of a minute: longer than a database that restarts keeps every trial from finishing."""
+"""A device whose workers die this often without a result of theirs in between gets no other one, however well those on
+other devices do. Waiting twice as long each time, that is a quarter of a minute: longer than a database that restarts
+keeps every trial from finishing."""
 _ASKED_TO_STOP = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """How a worker ends that somebody else told to: it goes on in a new process, and nothing is held against it."""
 _log = logging.getLogger(__name__)
@@ -60,44 +63,11 @@ class _Child:
     name: str = ""
     """The worker's, a new one with each process."""
     failures: int = 0
-    trained_at_start: int = 0
+    """Workers on this device that ended without a result of their own, since the last one that had some."""
     budget_at_start: int = 0
     not_before: float = 0.0
     done: bool = False
     given_up: bool = False
-
-
-class Queue(Protocol):
-    """What workers claim from."""
-
-    def reap(self, *, worker: str | None = None, state: str = "lost") -> int:
-        """Take back what overdue workers, or this dead one, held."""
-
-    def counts(self) -> Counts:
-        """What is planned, running and finished."""
-
-
-class Watched(Protocol):
-    """Where workers sign in."""
-
-    def leave(self, worker: str) -> None:
-        """Sign a worker out."""
-
-
-class Work(Protocol):
-    """What workers are started for: a study with its trials, or the runs that verify some studies."""
-
-    @property
-    def name(self) -> str:
-        """As `tuner worker --study` takes it."""
-
-    @property
-    def ledger(self) -> Queue:
-        """What is left to do."""
-
-    @property
-    def roster(self) -> Watched:
-        """Who is at it."""
 
 
 @dataclass(slots=True)
@@ -153,7 +123,7 @@ class Supervisor:
             if time.monotonic() >= next_reap:
                 next_reap = time.monotonic() + REAP_S
                 for opened in self.studies:
-                    persistently(opened.ledger.reap, "a look for lost trials", give_up=lambda: bool(self._signals))
+                    self._persist(opened.ledger.reap, "a look for lost trials")
                 self._call_back(children)
             tick()
             if all(child.done for child in children) and not self._call_back(children):
@@ -178,21 +148,23 @@ class Supervisor:
         if child.watched is not None:
             self._dog.forget(child.watched)
             child.watched = None
-        persistently(lambda: self._take_back(child), "a dead worker's trial", give_up=lambda: bool(self._signals))
+        self._persist(lambda: self._take_back(child), "a dead worker's trial")
         if code == 0 or self._left() == 0:
             child.done = True
             return
-        if code == FRESH_PROCESS:  # its trial is recorded, with the reason
-            child.process = None
-            return
-        _log.warning("the worker on %s ended with exit code %d; its log: %s", child.device.label, code, child.log_path)
-        if self._trained() > child.trained_at_start:
+        afresh = code == FRESH_PROCESS  # the trial that lost it its device's context is recorded, with the reason
+        if not afresh:
+            _log.warning(
+                "the worker on %s ended with exit code %d; its log: %s", child.device.label, code, child.log_path
+            )
+        if self._results(child) > afresh:
             child.failures = 0
         if code not in _ASKED_TO_STOP:
             child.failures += 1
         child.process = None
         child.done = child.given_up = child.failures >= MAX_RESTARTS or code == UsageError.exit_code
-        child.not_before = time.monotonic() + FIRST_PAUSE_S * 2.0 ** max(0, child.failures - 1)
+        pause_s = 0.0 if afresh else FIRST_PAUSE_S * 2.0 ** max(0, child.failures - 1)
+        child.not_before = time.monotonic() + pause_s
         if child.given_up:
             _log.error("the worker on %s is not started again: it ended %d times", child.device.label, child.failures)
 
@@ -220,7 +192,6 @@ class Supervisor:
             environment["CUDA_VISIBLE_DEVICES"] = child.device.uuid
         else:
             command += ["--cpu", "--cores", ",".join(map(str, child.device.cores))]
-        child.trained_at_start = self._trained()
         child.budget_at_start = sum(self._counts(opened).budget for opened in self.studies)
         listening, beating = os.pipe()
         command += ["--pulse", str(beating), *self.worker_options]
@@ -277,12 +248,17 @@ class Supervisor:
         del frame
         self._signals.append(number)
 
-    def _counts(self, opened: Work) -> Counts:
-        return persistently(opened.ledger.counts, "the budget", give_up=lambda: bool(self._signals))
+    def _persist(self, action: Callable[[], T], what: str) -> T:
+        return persistently(action, what, give_up=lambda: bool(self._signals))
 
-    def _trained(self) -> int:
-        """Trials that ran to a result: one that was set aside because it kills workers is no sign of life."""
-        return sum(counts.finished - counts.set_aside for counts in map(self._counts, self.studies))
+    def _counts(self, opened: Work) -> Counts:
+        return self._persist(opened.ledger.counts, "the budget")
+
+    def _results(self, child: _Child) -> int:
+        """What the child's last worker brought to a result: others' results are no sign that its device works."""
+        return self._persist(
+            lambda: sum(opened.ledger.results(child.name) for opened in self.studies), "a look at a worker's results"
+        )
 
     def _left(self) -> int:
         return sum(self._counts(opened).left for opened in self.studies)
@@ -291,7 +267,7 @@ class Supervisor:
         return self.log_folder / f"worker-{platform.node()}-{_kind(device)}.log"
 
     def _gave_up(self, children: list[_Child]) -> TunerError:
-        log = next((child.log_path for child in children if child.failures), children[0].log_path)
+        log = next(child.log_path for child in children if child.given_up)
         lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
         last = lines[-1].removeprefix("tuner: error: ") if lines else "no output"
         return TunerError(f"the workers could not be kept alive: {last} (whole log: {log})")

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, Select, Table, func, select, text
 from tuner.storage import schema
 from tuner.storage.clock import database_now
 from tuner.storage.engine import reachable
-from tuner.storage.schema import claims
+from tuner.storage.schema import claims, verifications
 from tuner.storage.url import DatabaseUrl
 
 SECOND_LOOK_S = 1.0
@@ -162,12 +162,28 @@ def _look(engine: Engine) -> dict[str, tuple[Literal["error", "notice"], set[str
     foreign = select(schema.studies.c.study_id, schema.studies.c.budget).where(
         schema.studies.c.study_id.not_in(select(_optuna_studies.c.study_id))
     )
+    v = verifications.c
+    runs = select(v.study_id, v.trial_number, v.seed)
+    runs_overdue = runs.where((v.state == "running") & (v.leased_until < database_now()))
+    nobodys = v.token.is_(None) | v.worker.is_(None) | v.leased_until.is_(None) | v.claimed_at.is_(None)
+    runs_for_nobody = runs.where((v.state == "running") & nobodys)
+    runs_of_nothing = runs.where((v.state == "finished") & v.result.is_(None))
+    configured = (_trials.c.study_id == v.study_id) & (_trials.c.number == v.trial_number)
+    there = v.study_id.in_(select(_optuna_studies.c.study_id))
+    runs_gone = runs.where(there & ~select(_trials.c.trial_id).where(configured).exists())
     with engine.connect() as connection:
         names = {row.study_id: row.study_name for row in connection.execute(select(_optuna_studies)).all()}
 
+        def of_trial(study: int, number: int | None) -> str:
+            return f"{names.get(study, f'study {study}')} trial {'?' if number is None else number}"
+
         def trials(query: Select[Any]) -> set[str]:
             rows = connection.execute(query).all()
-            return {f"{names.get(study, f'study {study}')} trial {'?' if n is None else n}" for study, n in rows}
+            return {of_trial(study, number) for study, number in rows}
+
+        def verified(query: Select[Any]) -> set[str]:
+            rows = connection.execute(query).all()
+            return {f"{of_trial(study, number)} seed {seed}" for study, number, seed in rows}
 
         return {
             "results that Optuna was not told yet: {n} ({which}); the next worker or launch tells it": (
@@ -184,6 +200,13 @@ def _look(engine: Engine) -> dict[str, tuple[Literal["error", "notice"], set[str
             "leases that ran out: {n} ({which}); the next worker or launch takes the trials back": (
                 "notice",
                 trials(overdue),
+            ),
+            "verification runs that run for nobody: {n} ({which})": ("error", verified(runs_for_nobody)),
+            "finished verification runs without a result: {n} ({which})": ("error", verified(runs_of_nothing)),
+            "verification runs of trials that are not there: {n} ({which})": ("error", verified(runs_gone)),
+            "leases of verification runs that ran out: {n} ({which}); the next 'tuner verify' takes the runs back": (
+                "notice",
+                verified(runs_overdue),
             ),
             "studies that were deleted by other means than tuner: {n} ({which})": (
                 "notice",

@@ -17,7 +17,8 @@ from typing import Any
 
 from tuner.storage.durable import read_regular, write_durably
 from tuner.storage.epochs import EpochRow, EpochTable
-from tuner.storage.ledger import Claim, Ledger, TrialResult
+from tuner.storage.ledger import Ledger
+from tuner.storage.records import Claim, TrialResult
 
 AT_MOST_BYTES = 64 << 20
 _log = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, Row, func, insert, select, update
 
 from tuner.storage.clock import database_now
-from tuner.storage.ledger import HEARTBEATS_PER_LEASE, LEASE_S, MAX_ATTEMPTS, Counts, TrialResult, overdue, set_aside
+from tuner.storage.leases import MAX_ATTEMPTS, Leases
+from tuner.storage.records import Counts, TrialResult, set_aside
 from tuner.storage.schema import verifications
 
 
@@ -47,17 +48,32 @@ class VerificationRun(PlannedRun):
 
 
 class Verifications:
-    """The verification runs of some studies, which workers share. A lease lasts `lease_s` seconds."""
+    """The verification runs of some studies, which workers share. Of their leases: see `Leases`."""
 
-    def __init__(self, engine: Engine, study_ids: Sequence[int], *, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        study_ids: Sequence[int],
+        *,
+        lease_s: float | None = None,
+        confirm_s: float | None = None,
+        restart_grace_s: float | None = None,
+    ) -> None:
         self._engine = engine
         self._mine: ColumnElement[bool] = verifications.c.study_id.in_(list(study_ids))
-        self._lease_s = lease_s
+        self._leases = Leases(
+            engine,
+            verifications.c.run_id,
+            self._mine & (verifications.c.state == "running"),
+            lease_s=lease_s,
+            confirm_s=confirm_s,
+            restart_grace_s=restart_grace_s,
+        )
 
     @property
     def heartbeat_s(self) -> float:
         """How often, in seconds, the holder of a run should renew its lease."""
-        return self._lease_s / HEARTBEATS_PER_LEASE
+        return self._leases.heartbeat_s
 
     def add(self, runs: Sequence[PlannedRun]) -> int:
         """Plan `runs`; those that are there already (same trial, same seed) stay as they are. Returns how many are new.
@@ -95,6 +111,13 @@ class Verifications:
         planned = sum(count for state, count in by_state.items() if state != "skipped")
         return Counts(planned, by_state.get("running", 0), by_state.get("finished", 0))
 
+    def results(self, worker: str) -> int:
+        """How many results `worker` has recorded. A run that was set aside is nobody's."""
+        c = verifications.c
+        theirs = self._mine & (c.worker == worker) & (c.state == "finished")
+        with self._engine.connect() as connection:
+            return connection.execute(select(func.count()).select_from(verifications).where(theirs)).scalar_one()
+
     # -- a worker's path: claim, renew, finish or give back ------------------------------------------------------------
 
     def claim(self, worker: str, *, token: str | None = None) -> VerificationRun | None:
@@ -118,17 +141,17 @@ class Verifications:
             run_id = connection.execute(waiting).scalar_one_or_none()
             if run_id is None:
                 return None
-            now = database_now()
+            claimed = {"state": "running", "token": token, "worker": worker}
             connection.execute(
                 update(verifications)
                 .where(c.run_id == run_id)
-                .values(state="running", token=token, worker=worker, claimed_at=now, leased_until=now + self._lease_s)
+                .values(claimed_at=database_now(), leased_until=self._leases.renewed(), **claimed)
             )
             return _run(connection.execute(select(verifications).where(c.run_id == run_id)).one())
 
     def renew(self, run: VerificationRun) -> bool:
         """Extend the lease; False when it was lost: the worker must stop, its result would not count."""
-        return self._update_running(run, leased_until=database_now() + self._lease_s)
+        return self._update_running(run, leased_until=self._leases.renewed())
 
     def finish(self, run: VerificationRun, result: TrialResult) -> bool:
         """Record the result; False when the lease was lost meanwhile.
@@ -152,12 +175,18 @@ class Verifications:
     def reap(self, *, worker: str | None = None, state: str = "lost") -> int:
         """Take back the runs whose lease ran out, or all of a `worker` known to be dead. Returns how many.
 
-        With `state="returned"` it is not held against the run: its worker was killed on purpose. A run that lost its
-        worker three times is set aside as failed.
+        To be called often: see `Leases.confirmed`. With `state="returned"` it is not held against the run: its worker
+        was killed on purpose. A run that lost its worker three times is set aside as failed.
         """
         c = verifications.c
-        due = overdue(verifications, self._lease_s / 2) if worker is None else c.worker == worker
-        query = select(c.run_id, c.losses).where(self._mine & (c.state == "running") & due)
+        if worker is None:
+            confirmed = self._leases.confirmed()
+            if not confirmed:
+                return 0
+            due = self._leases.overdue() & c.run_id.in_(confirmed)
+        else:
+            due = self._mine & (c.state == "running") & (c.worker == worker)
+        query = select(c.run_id, c.losses).where(due)
         with self._engine.begin() as connection:
             rows = connection.execute(query.with_for_update(skip_locked=True)).all()
             for row in rows:

@@ -53,7 +53,7 @@ def study_names(variants: str, *, task: str, studies: str | None = None) -> list
     return given
 
 
-def verifications_of(opened: Sequence[OpenStudy], *, lease_s: float = 60.0) -> Verifications:
+def verifications_of(opened: Sequence[OpenStudy], *, lease_s: float | None = None) -> Verifications:
     """The verification runs of these studies, which must be in one database."""
     return Verifications(opened[0].database.engine, [each.study_id for each in opened], lease_s=lease_s)
 

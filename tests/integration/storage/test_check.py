@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from sqlalchemy import delete, update
 
 from tuner.cli.main import main
-from tuner.storage import Claim, Database, TrialResult, parse_url, schema
+from tuner.storage import Claim, Database, PlannedRun, TrialResult, Verifications, parse_url, schema
 from tuner.storage.check import check_database
 from tuner.study import OpenStudy
 
@@ -95,6 +95,43 @@ def test_a_lease_that_ran_out_and_a_deleted_study_are_notices(study: OpenStudy) 
         connection.execute(delete(schema.claims))
     study.database.optuna.delete_study(study.study_id)
     assert [level for level, _ in findings(study.database)] == ["notice"]
+
+
+def verification_at_work(study: OpenStudy) -> Verifications:
+    """A finished trial whose configuration is being run again on two seeds, of three planned."""
+    assert study.ledger.finish(start(study), RESULT)
+    queue = Verifications(study.database.engine, [study.study_id])
+    plan = {"params": {"dropout": 0.1}, "session": "s", "plan": {}, "block": 0}
+    runs = [PlannedRun(study_id=study.study_id, trial_number=0, seed=n, place=n, **plan) for n in range(3)]
+    assert queue.add(runs) == 3
+    assert [queue.claim(worker) is not None for worker in ("ann", "bob")] == [True, True]
+    return queue
+
+
+def test_verification_leases_that_ran_out_are_a_notice(study: OpenStudy) -> None:
+    verification_at_work(study)
+    assert findings(study.database) == []
+    v = schema.verifications
+    with study.database.engine.begin() as connection:
+        connection.execute(update(v).where(v.c.worker == "ann").values(leased_until=0.0))
+    ((level, what),) = findings(study.database)
+    assert level == "notice"
+    assert "leases of verification runs that ran out: 1 (small trial 0 seed 0); the next 'tuner verify'" in what
+    assert check_database(study.database.address).healthy
+
+
+def test_verification_runs_that_do_not_agree_are_found(study: OpenStudy) -> None:
+    verification_at_work(study)
+    v = schema.verifications
+    with study.database.engine.begin() as connection:
+        connection.execute(update(v).where(v.c.seed == 0).values(leased_until=None))
+        connection.execute(update(v).where(v.c.seed == 1).values(state="finished"))
+        connection.execute(update(v).where(v.c.seed == 2).values(trial_number=5))
+    assert sorted(findings(study.database)) == [
+        ("error", "finished verification runs without a result: 1 (small trial 0 seed 1)"),
+        ("error", "verification runs of trials that are not there: 1 (small trial 5 seed 2)"),
+        ("error", "verification runs that run for nobody: 1 (small trial 0 seed 0)"),
+    ]
 
 
 def test_a_damaged_file_is_found(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import pytest
 from optuna.trial import TrialState
@@ -38,8 +39,13 @@ def queue(database: Database) -> Verifications:
 
 
 def expire(database: Database) -> None:
+    """Let all leases run out now."""
     with database.engine.begin() as connection:
         connection.execute(update(schema.verifications).values(leased_until=0.0))
+
+
+def states(queue: Verifications) -> list[str]:
+    return [run.state for run in queue.runs()]
 
 
 def test_a_plan_made_again_adds_only_what_is_new(queue: Verifications) -> None:
@@ -101,6 +107,7 @@ def test_a_run_handed_back_is_the_next_one_again(queue: Verifications) -> None:
     assert queue.renew(again)
 
 
+@pytest.mark.usefixtures("at_first_sight")
 def test_a_worker_whose_lease_ran_out_cannot_count(queue: Verifications, database: Database) -> None:
     queue.add(planned(seeds=1, trials=1))
     slow = queue.claim("slow")
@@ -114,6 +121,46 @@ def test_a_worker_whose_lease_ran_out_cannot_count(queue: Verifications, databas
     assert not queue.finish(slow, RESULT)
     assert queue.finish(fresh, RESULT)
     assert queue.reap() == 0
+
+
+def test_leases_that_ran_out_all_at_once_can_be_renewed_before_the_runs_are_taken_back(
+    database: Database, queue: Verifications, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine was asleep: who wakes first must not take the others for dead."""
+    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("tuner.storage.leases.time", clock)
+    watching = Verifications(database.engine, [1], confirm_s=30.0)
+    queue.add(planned(seeds=1))
+    living, dead = queue.claim("living"), queue.claim("dead")
+    assert living is not None
+    assert dead is not None
+    expire(database)
+    assert watching.reap() == 0
+    assert queue.renew(living)
+    clock.now += 20.0
+    assert watching.reap() == 0
+    clock.now += 10.0
+    assert watching.reap() == 1
+    assert states(queue) == ["running", "waiting"]
+    expire(database)
+    for _ in range(3):
+        clock.now += 31.0  # who looks this rarely cannot know what happened in between
+        assert watching.reap() == 0
+    clock.now += 30.0
+    assert watching.reap() == 1
+
+
+def test_only_a_workers_own_results_are_its_own(queue: Verifications) -> None:
+    queue.add(planned(seeds=1, trials=2))
+    first = queue.claim("ann")
+    assert first is not None
+    assert queue.results("ann") == 0
+    assert queue.finish(first, RESULT)
+    for _ in range(3):
+        assert queue.claim("bob") is not None
+        queue.reap(worker="bob")
+    assert states(queue) == ["finished", "finished"]  # the second was set aside
+    assert (queue.results("ann"), queue.results("bob")) == (1, 0)
 
 
 def test_what_a_dead_worker_held_comes_back_at_once(queue: Verifications) -> None:

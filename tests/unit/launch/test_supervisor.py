@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,25 +13,29 @@ from tuner.devices import CpuCores
 from tuner.errors import TunerError
 from tuner.launch import Outcome, Supervisor, supervisor
 from tuner.storage import Counts
+from tuner.worker import FRESH_PROCESS
 
 
 @dataclass
 class Queue:
-    """A study's ledger and roster: how many trials are planned and finished."""
+    """A study's ledger and roster: how many trials are planned and finished, and whose results those were."""
 
     budget: int
     finished: int = 0
-    set_aside: int = 0
     asked: int = 0
+    of: Callable[[str], int] = lambda worker: 0
     on_ask: Callable[[Queue], None] = lambda queue: None
 
     def counts(self) -> Counts:
         self.asked += 1
         self.on_ask(self)
-        return Counts(self.budget, 0, self.finished, self.set_aside)
+        return Counts(self.budget, 0, self.finished)
 
     def reap(self, *, worker: str | None = None, state: str = "lost") -> int:
         return 0
+
+    def results(self, worker: str) -> int:
+        return self.of(worker)
 
     def leave(self, worker: str) -> None:
         """Nobody is listed here."""
@@ -168,14 +173,52 @@ def test_a_worker_that_dies_once_the_budget_is_filled_is_not_started_again(tmp_p
     assert launch.starts() == 1
 
 
-def test_trials_that_are_set_aside_do_not_hide_a_crash_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_device_is_given_up_however_much_the_others_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else its workers would be started again for ever."""
     monkeypatch.setattr(supervisor, "MAX_RESTARTS", 3)
-    launch = Launch(Queue(budget=1000), tmp_path, script="exit 1")
+    until = f"while [ ! -e {tmp_path}/over ]; do sleep 0.02; done"
+    broken = f'case "$*" in *"--cores 1 "*) exit 1;; *) {until};; esac'
+    queue = Queue(budget=1000, of=lambda worker: 7 if "-cpu0-" in worker else 0)
+    launch = Launch(queue, tmp_path, devices=2, script=broken)
 
-    def set_aside(launch: Launch) -> None:
-        launch.queue.finished += 1
-        launch.queue.set_aside += 1
+    def progress(launch: Launch) -> None:
+        queue.finished += 1
+        if "is not started again" in caplog.text or launch.starts(1) > 3:
+            (tmp_path / "over").touch()
+            queue.finished = queue.budget
 
-    with pytest.raises(TunerError, match="could not be kept alive"):
-        launch.run(set_aside)
-    assert launch.starts() == 3
+    assert launch.run(progress) is Outcome.FILLED
+    assert (launch.starts(0), launch.starts(1)) == (1, 3)
+
+
+def test_a_worker_that_dies_after_results_of_its_own_is_started_again_however_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "MAX_RESTARTS", 2)
+    launch = Launch(Queue(budget=100, of=lambda worker: 1), tmp_path, script="exit 1")
+
+    def filled(launch: Launch) -> None:
+        if launch.starts() == 5:
+            launch.queue.finished = 100
+
+    assert launch.run(filled) is Outcome.FILLED
+    assert launch.starts() >= 5
+
+
+@pytest.mark.parametrize(("results", "given_up"), [(1, True), (2, False)])
+def test_a_device_that_loses_its_context_in_every_first_trial_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, results: int, given_up: bool
+) -> None:
+    """That trial has a result, which says so: it is no sign of life. Another one beside it is."""
+    monkeypatch.setattr(supervisor, "MAX_RESTARTS", 3)
+    launch = Launch(Queue(budget=100, of=lambda worker: results), tmp_path, script=f"echo lost; exit {FRESH_PROCESS}")
+
+    def filled(launch: Launch) -> None:
+        if launch.starts() == 6:
+            launch.queue.finished = 100
+
+    with pytest.raises(TunerError, match="could not be kept alive: lost") if given_up else contextlib.nullcontext():
+        launch.run(filled)
+    assert (launch.starts() == 3) is given_up

@@ -1,0 +1,57 @@
+"""Claims as workers make them, and what the tables say of them: for the tests of the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import select, update
+
+from tuner.storage import Claim, Ledger, TrialResult, schema
+from tuner.study import OpenStudy
+
+ATTRIBUTES: dict[str, Any] = {
+    "stopped_by": "converged",
+    "converged": True,
+    "epochs": 7,
+    "val_loss": 0.25,
+    "test_mql/a b": 1e-7,
+    "failure": None,
+    "versions": {"torch": "2", "cuda": None},
+    "note": "ä { } % \" '",
+}
+RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), ATTRIBUTES)
+
+
+@pytest.fixture
+def at_first_sight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases that ran out are taken back at once, but where a test says otherwise."""
+    monkeypatch.setattr("tuner.storage.leases.CONFIRM_SHARE", 0.0)
+
+
+def start(study: OpenStudy, worker: str = "ann", ledger: Ledger | None = None) -> tuple[Claim, FrozenTrial]:
+    """Claim and ask, as a worker does."""
+    claim = (ledger or study.ledger).claim(worker)
+    assert claim is not None
+    trial = study.ask(claim)
+    assert trial is not None
+    assert trial.number == claim.trial_number
+    return claim, trial
+
+
+def expire(study: OpenStudy, claim: Claim) -> None:
+    """Let a lease run out now."""
+    with study.database.engine.begin() as connection:
+        mine = schema.claims.c.claim_id == claim.claim_id
+        connection.execute(update(schema.claims).where(mine).values(leased_until=0.0))
+
+
+def claim_states(study: OpenStudy) -> list[str]:
+    with study.database.engine.connect() as connection:
+        query = select(schema.claims.c.state).order_by(schema.claims.c.claim_id)
+        return list(connection.execute(query).scalars())
+
+
+def trial_states(study: OpenStudy) -> list[str]:
+    return [trial.state.name for trial in study.optuna.get_trials(deepcopy=False)]
