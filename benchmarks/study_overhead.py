@@ -1,0 +1,233 @@
+"""What a study costs beside its trainings: N trials through the real worker, read off the trials' own records.
+
+    python benchmarks/study_overhead.py --data-dir DIR --gpu 0 --output benchmarks/study-overhead
+
+200 trials of `original` on the reference job, proposed by TPE, none pruned, each at most 5 epochs long: a study of real
+trials would take ten times as long, and what is measured here happens once a trial however long that is. At 1 to 2 s a
+trial on a large GPU this is 4 to 6 minutes; `--timeout` ends it in any case, and the table says how many there were.
+
+Every second of the worker is in one of the parts (docs/the-clock.md says what each is): from one return of a training
+to the next, `cycle_s`. What is not training, validation or asking the sampler is to stay under 0.25 s a trial. How much
+of an epoch is validation is measured apart, at the default sizes: a trial's own clock does not stop between the two.
+
+Memory that the process holds on its GPU when a trial's network is gone must be the same after trial 10 and after the
+last. Writes OUTPUT.md, OUTPUT.json and the study itself, OUTPUT.study.json.gz. `--quick` is a dry run with tiny trials.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from circumstances import QUICK, circumstances, heading, tuner, write
+
+from tuner.storage import open_database, parse_url
+from tuner.study import open_study
+from tuner.study.archive import archive_of, write_archive
+from tuner.study.results import TrialRecord
+
+TARGET_S = 0.25
+EARLY = 10
+"""After this trial the memory held is compared with that after the last."""
+
+PARTS = {
+    "training and validation": "wall_clock_s",
+    "suggesting": "suggest_s",
+    "set-up": "setup_s",
+    "between epochs": None,
+    "evaluation": "evaluation_s",
+    "storing, claiming, preparing": "turnover_s",
+    "waiting for the device": "wait_s",
+    "looking at the device, records": None,
+}
+"""A trial's cycle, in parts, and the attribute that holds each; None is what is left of a sum."""
+NOT_OVERHEAD = ("training and validation", "suggesting")
+MIB = 2**20
+
+
+def parts_of(attributes: dict[str, Any]) -> dict[str, float] | None:
+    """Seconds of a trial's cycle by part; None where the trial has no whole cycle (a worker's first, or run twice)."""
+    known = [name for name in PARTS.values() if name is not None]
+    if any(attributes.get(name) is None for name in (*known, "cycle_s", "total_s")) or "timings" in attributes:
+        return None
+    parts = {part: float(attributes[name]) if name else 0.0 for part, name in PARTS.items()}
+    trained = parts["training and validation"] + parts["set-up"] + parts["evaluation"]
+    parts["between epochs"] = attributes["total_s"] - trained
+    parts["looking at the device, records"] = attributes["cycle_s"] - sum(parts.values())
+    return parts
+
+
+def analyse(records: Sequence[TrialRecord]) -> dict[str, Any]:
+    """What a study's finished trials say of its overhead and its memory."""
+    finished = [record for record in records if record.state.is_finished()]
+    found = [(record, parts) for record in finished if (parts := parts_of(record.attributes)) is not None]
+    if not found:
+        raise SystemExit("no trial of this study has a whole cycle: it needs at least two, one after the other")
+    cycles = [record.attributes["cycle_s"] for record, _ in found]
+    overhead = [sum(s for part, s in parts.items() if part not in NOT_OVERHEAD) for _, parts in found]
+    columns = {part: [parts[part] for _, parts in found] for part in PARTS}
+    return {
+        "trials": len(finished),
+        "counted": len(found),
+        "trials_per_hour": 3600 * len(cycles) / sum(cycles),
+        "cycle_s": spread(cycles),
+        "overhead_s": spread(overhead),
+        "target_s": TARGET_S,
+        "target_met": statistics.median(overhead) <= TARGET_S,
+        "parts": {part: spread(values) | {"share": sum(values) / sum(cycles)} for part, values in columns.items()},
+        "ended": {end: sum(r.attributes.get("stopped_by") == end for r in finished) for end in ends(finished)},
+        "memory": memory([record.attributes for record in finished]),
+    }
+
+
+def ends(records: Sequence[TrialRecord]) -> list[str]:
+    return sorted({str(record.attributes.get("stopped_by")) for record in records})
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median, 95th percentile and maximum, seconds."""
+    ordered = sorted(values)
+    return {
+        "median": statistics.median(ordered),
+        "p95": ordered[math.ceil(0.95 * len(ordered)) - 1],
+        "max": ordered[-1],
+    }
+
+
+def memory(attributes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """What was held after trial 10 and after the last, bytes; None on a CPU."""
+    held = [a for a in attributes if "allocated_memory_bytes" in a]
+    if not held:
+        return None
+    early, last = held[min(EARLY, len(held) - 1)], held[-1]
+    kinds = ("allocated_memory_bytes", "reserved_memory_bytes")
+    return {
+        "after": [min(EARLY, len(held) - 1), len(held) - 1],
+        **{kind: [early[kind], last[kind]] for kind in kinds},
+        "most": {kind: max(a[kind] for a in held) for kind in kinds},
+        "equal": all(early[kind] == last[kind] for kind in kinds),
+    }
+
+
+def validation_share(variant: str, task: str, data_dir: Path | None, device: str) -> float:
+    """The share of validation in an epoch at the default sizes, the device synchronised between the two."""
+    import torch
+
+    from tuner.bench.contender import Job
+    from tuner.bench.ours import Ours
+    from tuner.bench.plan import make_plan
+    from tuner.config import Precision
+    from tuner.data.prepare import prepare
+    from tuner.data.task import load_task
+    from tuner.data.windows import to_device
+    from tuner.study import load_study_file
+
+    job = Job(
+        prepared=prepare(load_task(task), data_dir=data_dir), device=torch.device(device), precision=Precision.FP32
+    )
+    default = load_study_file(variant).default_hyperparameters()
+    plan = make_plan(
+        job,
+        to_device(job.prepared, job.device),
+        variants=variant,
+        backends="graph" if device.startswith("cuda") else "eager",
+        against="none",
+        hidden=[default.hidden_size],
+        batch=[default.batch_size],
+        against_everywhere=False,
+    )
+    (contender,) = plan.contenders
+    assert isinstance(contender, Ours)
+    turn = contender.run(3)
+    return statistics.median(1 - epoch.step_s * turn.n_steps / epoch.seconds for epoch in turn.epochs)
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """The result in Markdown."""
+    rows = [(part, figures, f"{figures['share']:.1%}") for part, figures in found["parts"].items()]
+    rows.append(("**all but training, validation and suggesting**", found["overhead_s"], ""))
+    rows.append(("a trial's cycle", found["cycle_s"], "100 %"))
+    cell = "| {} | {:.4f} | {:.4f} | {:.4f} | {} |"
+    verdict = "met" if found["target_met"] else "missed"
+    lines = [
+        f"{found['trials']} trials, {found['counted']} with a whole cycle; {found['trials_per_hour']:.0f} trials an hour"
+        f" of at most {found['max_epochs']} epochs. How they ended: "
+        + ", ".join(f"{end} {count}" for end, count in found["ended"].items())
+        + ".",
+        "",
+        "| part of a trial | median s | p95 s | max s | share |",
+        "|---|---|---|---|---|",
+        *(cell.format(part, f["median"], f["p95"], f["max"], share) for part, f, share in rows),
+        "",
+        f"Target: at most {TARGET_S} s a trial in the median beside training, validation and suggesting: **{verdict}**.",
+        f"Validation is {found['validation_share']:.1%} of an epoch at the default sizes, measured apart.",
+    ]
+    if (held := found["memory"]) is not None:
+        (first, last), same = held["after"], "equal" if held["equal"] else "**not equal**"
+        pairs = ", ".join(
+            f"{name} {held[key][0] / MIB:.1f} and {held[key][1] / MIB:.1f} MiB (most {held['most'][key] / MIB:.1f})"
+            for name, key in (("allocated", "allocated_memory_bytes"), ("reserved", "reserved_memory_bytes"))
+        )
+        lines.append(f"Memory held on the GPU after trial {first} and after trial {last}: {same}: {pairs}.")
+    return lines
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", type=Path)
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--gpu", type=int, default=0)
+    place.add_argument("--cpu", action="store_true", help="one worker")
+    parser.add_argument("--variant", default="original")
+    parser.add_argument("--task", default="etth")
+    parser.add_argument("--trials", type=int, default=200)
+    parser.add_argument("--max-epochs", type=int, default=5)
+    parser.add_argument("--timeout", default="8m")
+    parser.add_argument("--quick", action="store_true", help="a dry run: tiny trials on the CPU")
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.cpu, options.trials, options.max_epochs = True, 4, 1
+        options.variant, options.task = str(QUICK / "small-original.toml"), str(QUICK / "quick.toml")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    if not options.cpu:
+        from tuner.cli.worker import own_device
+
+        own_device(gpu=options.gpu, cpu=False, cores=None)  # from here on it is GPU 0, for the launch and for us
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        storage = f"sqlite:///{folder}/study.db"
+        tuner(
+            "launch", "--variant", options.variant, "--task", options.task, "--study", "overhead",
+            *(("--cpu", "--workers", "1") if options.cpu else ("--gpus", "0")),
+            *(("--data-dir", str(options.data_dir)) if options.data_dir else ()),
+            "--trials", str(options.trials), "--max-epochs", str(options.max_epochs), "--sampler", "tpe", "--no-prune",
+            "--timeout", options.timeout, "--storage", storage, *(("--reruns", "0") if options.quick else ()),
+        )  # fmt: skip
+        database = open_database(parse_url(storage), create=False)
+        archive = archive_of(open_study(database, "overhead"))
+        database.close()
+    write_archive(archive, Path(f"{options.output}.study.json.gz"))
+    records = archive.records
+    found = analyse(records) | {"max_epochs": options.max_epochs}
+    place = "cpu" if options.cpu else "cuda:0"
+    data_dir = options.data_dir or (Path(os.environ["TUNER_DATA_DIR"]) if "TUNER_DATA_DIR" in os.environ else None)
+    found["validation_share"] = validation_share(options.variant, options.task, data_dir, place)
+    where = circumstances(next(r.attributes["device"] for r in records if "device" in r.attributes))
+    lines = [*heading(where), *table(found)]
+    write(options.output, where | found, lines)
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""A study's overhead as its trials' records tell it: every second is in one part, and memory must not grow."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.trial import TrialState
+
+from tuner.study.results import TrialRecord
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+
+
+@pytest.fixture
+def one_core() -> Iterator[None]:
+    """Threads that wait for each other crawl where something else runs on their cores."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+@pytest.fixture(scope="module")
+def overhead() -> Any:
+    sys.path.insert(0, str(BENCHMARKS))
+    yield importlib.import_module("study_overhead")
+    sys.path.remove(str(BENCHMARKS))
+
+
+def trial(number: int, *, held: int = 100, **more: Any) -> TrialRecord:
+    """A cycle of 2.0 s: 1.5 of training, 0.1 asked, 0.2 set-up, 0.05 evaluation, 0.02 between epochs, 0.03 turnover."""
+    attributes = {
+        "stopped_by": "epoch_limit",
+        "wall_clock_s": 1.5,
+        "suggest_s": 0.1,
+        "setup_s": 0.2,
+        "evaluation_s": 0.05,
+        "total_s": 1.77,
+        "turnover_s": 0.03,
+        "wait_s": 0.0,
+        "cycle_s": 2.0,
+        "allocated_memory_bytes": held,
+        "reserved_memory_bytes": 1000,
+    }
+    kept = {key: value for key, value in (attributes | more).items() if value is not None}
+    return TrialRecord(number, TrialState.COMPLETE, {}, (1.0, 1.0), kept, None, None)
+
+
+def test_every_second_of_a_cycle_is_in_one_part(overhead: Any) -> None:
+    records = [trial(0, cycle_s=None, turnover_s=None), *(trial(n) for n in range(1, 10)), trial(10, timings=[1, 2])]
+    found = overhead.analyse(records)
+    assert (found["trials"], found["counted"]) == (11, 9)  # neither a worker's first trial nor one that was run twice
+    parts = {part: figures["median"] for part, figures in found["parts"].items()}
+    assert sum(parts.values()) == pytest.approx(found["cycle_s"]["median"])
+    assert parts["between epochs"] == pytest.approx(0.02)
+    assert parts["looking at the device, records"] == pytest.approx(0.1)
+    assert found["overhead_s"]["median"] == pytest.approx(0.4)
+    assert found["trials_per_hour"] == pytest.approx(1800)
+    assert not found["target_met"]
+    assert overhead.analyse([trial(0), trial(1, setup_s=0.01, total_s=1.58, cycle_s=1.75)])["overhead_s"]["max"] > 0.25
+
+
+def test_memory_is_compared_after_the_tenth_and_after_the_last(overhead: Any) -> None:
+    steady = overhead.memory([trial(n, held=5 if n < 10 else 7).attributes for n in range(30)])
+    assert steady["equal"]
+    assert steady["after"] == [10, 29]
+    assert not overhead.memory([trial(n, held=n).attributes for n in range(30)])["equal"]
+    assert overhead.memory([{}]) is None
+
+
+@pytest.mark.usefixtures("one_core")
+def test_a_dry_run_leaves_its_files(overhead: Any, tmp_path: Path) -> None:
+    overhead.main(["--quick", "--output", str(tmp_path / "out" / "study-1.2")])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "study-1.2.json",
+        "study-1.2.md",
+        "study-1.2.study.json.gz",
+    ]
+    found = json.loads((tmp_path / "out" / "study-1.2.json").read_text())
+    assert (found["trials"], found["counted"]) == (4, 3)
+    assert 0 < found["validation_share"] < 1
+    assert found["device"]
+    shares = sum(part["share"] for part in found["parts"].values())
+    assert shares == pytest.approx(1.0)
+    assert all(part["median"] >= 0 for part in found["parts"].values())
+    assert "all but training, validation and suggesting" in (tmp_path / "out" / "study-1.2.md").read_text()
