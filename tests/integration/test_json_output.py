@@ -11,11 +11,12 @@ from typing import Any
 import jsonschema
 import pytest
 from command_line import Done, run
+from optuna.trial import TrialState
 from recorded import RecordedDatabase
 from small_study import definition, write_files
 
-from tuner.storage import open_database, parse_url
-from tuner.study import builtin_variants, create_or_resume
+from tuner.storage import TrialResult, open_database, parse_url
+from tuner.study import builtin_variants, create_or_resume, open_study
 
 NUMBER = {"type": "number"}
 COUNT = {"type": "integer", "minimum": 0}
@@ -53,12 +54,16 @@ STUDY = record(
     budget=COUNT,
     front=listed(record(trial=COUNT, params=PARAMS, values=VALUES, verified={})),
     verification=record(waiting=COUNT, running=COUNT, finished=COUNT, skipped=COUNT),
+    policy=record(sampler=TEXT, prune={"type": "boolean"}, max_time_s={"type": ["number", "null"]}, reruns=COUNT),
     hypervolume={"type": ["number", "null"]},
     workers=listed(record(worker=TEXT, host=TEXT, pid=COUNT, device=TEXT, val_loss={"type": ["number", "null"]})),
 )
 STATUS = record(studies=listed(STUDY))
+LAUNCHED = {
+    "allOf": [STUDY, record(changed={"type": "object", "additionalProperties": record(**{"from": {}, "to": {}})})]
+}
 LAUNCH = record(
-    outcome={"enum": ["filled", "timed_out", "interrupted", "terminated"]}, studies={**listed(STUDY), "minItems": 1}
+    outcome={"enum": ["filled", "timed_out", "interrupted", "terminated"]}, studies={**listed(LAUNCHED), "minItems": 1}
 )
 DOCTOR = record(
     healthy={"type": "boolean"},
@@ -218,20 +223,44 @@ def test_variants_are_listed(tmp_path: Path) -> None:
 
 
 def test_launch_in_every_state(tmp_path: Path) -> None:
-    """Stopped before anything finished, then filled, then nothing left to do."""
+    """Stopped before anything finished, then filled, then nothing left to do; what is not said again stays."""
     study, task = write_files(tmp_path)
     arguments = ("launch", "--cpu", "--variant", study.name, "--task", task.name, "--max-epochs", "1", "--json")
-    done = run(*arguments, "--trials", "1", "--timeout", "0.1s", folder=tmp_path)
+    policy = ("--no-prune", "--max-time", "500", "--sampler", "random")
+    done = run(*arguments, *policy, "--trials", "1", "--timeout", "0.1s", folder=tmp_path)
     assert done.code == 0, done.err
     stopped = document(done, LAUNCH)
     assert stopped["outcome"] == "timed_out"
     assert stopped["studies"][0]["front"] == []
+    assert stopped["studies"][0]["changed"] == {}
     done = run(*arguments, "--trials", "1", folder=tmp_path)
     assert done.code == 0, done.err
     filled = document(done, LAUNCH)
     assert filled["outcome"] == "filled"
     assert filled["studies"][0]["trials"]["complete"] == 1
-    done = run(*arguments, "--trials", "1", folder=tmp_path)
+    assert "tuner: tiny-small keeps --sampler random --no-prune --max-time 500\n" in done.err
+    arguments = tuple(word for word in arguments if word not in {"--max-epochs", "1"})
+    done = run(*arguments, "--max-time", "none", "--prune", folder=tmp_path)
     assert done.code == 0, done.err
+    assert "tuner: tiny-small changes from --no-prune to --prune, from --max-time 500 to --max-time none\n" in done.err
+    assert "tuner: tiny-small keeps --max-epochs 1 --sampler random\n" in done.err
     assert "nothing to do: tiny-small holds 1 of 1 finished trials" in done.err
-    assert document(done, LAUNCH)["studies"][0]["front"] == filled["studies"][0]["front"]
+    (again,) = document(done, LAUNCH)["studies"]
+    assert again["front"] == filled["studies"][0]["front"]
+    assert (again["policy"]["sampler"], again["policy"]["prune"]) == ("random", True)
+    assert again["changed"] == {"prune": {"from": False, "to": True}, "max_time_s": {"from": 500.0, "to": None}}
+
+
+def test_a_launch_whose_every_trial_failed_prints_the_error_alone(tmp_path: Path) -> None:
+    study, task = write_files(tmp_path)
+    arguments = ("launch", "--cpu", "--variant", study.name, "--task", task.name, "--trials", "1", "--json")
+    assert run(*arguments, "--timeout", "0.1s", folder=tmp_path).code == 0
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/storage/tuner.db"))
+    opened = open_study(database, "tiny-small")
+    claim = opened.ledger.claim("somewhere-1")
+    assert claim is not None
+    assert opened.ask(claim) is not None
+    assert opened.ledger.finish(claim, TrialResult(TrialState.FAIL, None, {"failure": "the loss became nan"}))
+    database.close()
+    message = failed(run(*arguments, folder=tmp_path), 1)
+    assert message == "every trial of tiny-small failed, the first with: the loss became nan"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.cli.options import data_folder, duration_s, size_bytes, storage_url
+from tuner.cli.options import above_zero, data_folder, duration_s, size_bytes, storage_url
+from tuner.cli.policy import said_policy
 from tuner.errors import UsageError
 from tuner.storage.url import DEFAULT_URL
 
@@ -110,3 +112,42 @@ def test_an_amount_of_memory_has_a_unit(text: str, size: int) -> None:
 def test_an_amount_of_memory_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--max-memory"):
         size_bytes(text, "--max-memory")
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "abc", "1 2"])
+def test_a_limit_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--max-mql: '{text}'"):
+        above_zero(text, "--max-mql")
+
+
+def said(**flags: Any) -> dict[str, Any]:
+    names = ["sampler", "sampler_seed", "prune", "max_time", "max_mql", "max_memory", "reruns", "checkpoint_every"]
+    return said_policy(**(dict.fromkeys(names) | flags))
+
+
+def test_only_flags_that_were_given_are_said() -> None:
+    assert said() == {}
+    assert said(prune=False, reruns=0) == {"prune": False, "reruns": 0}
+    assert said(sampler="tpe", sampler_seed="0") == {"sampler": "tpe", "seed": 0}
+    assert said(max_time="2.5", max_mql=" 1e-1 ", max_memory="8GB") == {
+        "max_time_s": 2.5,
+        "max_mql": 0.1,
+        "max_memory_bytes": 8 * 10**9,
+    }
+    assert [said(checkpoint_every=text)["checkpoint_s"] for text in ("2m", "0", "0s", "none")] == [120.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("flag", "field"),
+    [("max_time", "max_time_s"), ("max_mql", "max_mql"), ("max_memory", "max_memory_bytes"), ("sampler_seed", "seed")],
+)
+def test_none_lifts_what_a_study_had(flag: str, field: str) -> None:
+    assert said(**{flag: "none"}) == {field: None}
+    with pytest.raises(UsageError, match=f"--{flag.replace('_', '-')}: 'nothing'.*, or 'none'$"):
+        said(**{flag: "nothing"})
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "\u00b2", "9" * 30])
+def test_a_seed_is_a_whole_number(text: str) -> None:
+    with pytest.raises(UsageError, match="--sampler-seed"):
+        said(sampler_seed=text)

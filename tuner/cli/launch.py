@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import os
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,23 +15,22 @@ from tuner.cli.options import (
     Json,
     Storage,
     TaskName,
+    above_zero,
     data_folder,
     duration_s,
     note,
-    size_bytes,
     storage_url,
     working_folder,
 )
 from tuner.cli.output import print_json
 from tuner.config import Backend, Precision
-from tuner.errors import TunerError, UsageError, unknown_name
+from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
     from tuner.launch import Plan
     from tuner.storage import Database
     from tuner.study import OpenStudy
-
-DEFAULT_TRIALS = 50
+    from tuner.study.launched import Launched
 
 
 class TimeObjective(StrEnum):
@@ -56,40 +56,52 @@ def launch(
     workers: Annotated[int | None, typer.Option(min=1, help="CPU workers, sharing out the cores (up to 4).")] = None,
     task: TaskName = "etth",
     data_dir: DataDir = None,
-    trials: Annotated[int, typer.Option(min=1, help="Until each study holds this many finished trials.")] = (
-        DEFAULT_TRIALS
-    ),
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Until each study holds this many finished trials (a new one: 50).")
+    ] = None,
     timeout: Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")] = None,
     max_epochs: Annotated[int | None, typer.Option(min=1, help="Epoch limit of a trial (the variant's: 200).")] = None,
     storage: Storage = None,
     study: Annotated[str | None, typer.Option(metavar="NAME", help="Study name (default: <task>-<variant>).")] = None,
-    time_objective: Annotated[TimeObjective, typer.Option(help="Which time is minimised.")] = TimeObjective.WALL_CLOCK,
+    time_objective: Annotated[
+        TimeObjective | None, typer.Option(help="Which time is minimised (a new study: wall_clock_s).")
+    ] = None,
     target_val_loss: Annotated[
-        float | None, typer.Option(metavar="X", help="The validation loss of --time-objective time_to_target_s.")
+        str | None, typer.Option(metavar="X", help="The validation loss of --time-objective time_to_target_s.")
     ] = None,
-    mql_split: Annotated[MqlSplit, typer.Option(help="Which split's MQL is minimised.")] = MqlSplit.TEST,
-    max_time: Annotated[float | None, typer.Option(metavar="S", help="Configurations must take at most S.")] = None,
-    max_mql: Annotated[float | None, typer.Option(metavar="Q", help="Configurations must have at most Q.")] = None,
+    mql_split: Annotated[MqlSplit | None, typer.Option(help="Which split's MQL is minimised (test).")] = None,
+    max_time: Annotated[
+        str | None, typer.Option(metavar="S|none", help="Configurations must take at most S seconds.")
+    ] = None,
+    max_mql: Annotated[str | None, typer.Option(metavar="Q|none", help="Configurations must have at most Q.")] = None,
     max_memory: Annotated[
-        str | None, typer.Option(metavar="8GB", help="Configurations must need at most this (GPU: allocated).")
+        str | None, typer.Option(metavar="8GB|none", help="Configurations must need at most this (GPU: allocated).")
     ] = None,
-    sampler: Annotated[str, typer.Option(metavar="NAME", help="auto, gp, tpe, nsga2, random or qmc.")] = "auto",
+    sampler: Annotated[
+        str | None, typer.Option(metavar="NAME", help="auto, gp, tpe, nsga2, random or qmc (a new study: auto).")
+    ] = None,
     sampler_seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the search; with one worker it is then reproducible.")
+        str | None,
+        typer.Option(
+            metavar="N|none", help="Of the search, which one worker then repeats exactly (none: from its name)."
+        ),
     ] = None,
     warm_start: Annotated[
         str | None, typer.Option(metavar="STUDY[,STUDY]", help="Studies, or exported ones, whose fronts go first.")
     ] = None,
     prune: Annotated[
-        bool, typer.Option("--prune/--no-prune", help="End trials early whose best possible end is dominated.")
-    ] = True,
-    backend: Annotated[Backend, typer.Option(help="How the mathematics is executed.")] = Backend.AUTO,
-    precision: Annotated[Precision, typer.Option(help="Arithmetic of the matrix products.")] = Precision.FP32,
-    seeds: Annotated[int, typer.Option(min=1, help="Train each configuration with so many seeds; medians count.")] = 1,
-    reruns: Annotated[int, typer.Option(min=0, help="How often a contaminated timing is run again.")] = 1,
+        bool | None,
+        typer.Option("--prune/--no-prune", help="End trials early whose best possible end is dominated (--prune)."),
+    ] = None,
+    backend: Annotated[Backend | None, typer.Option(help="How the mathematics is executed (auto).")] = None,
+    precision: Annotated[Precision | None, typer.Option(help="Arithmetic of the matrix products (fp32).")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Train each configuration with so many seeds; medians count (1).")
+    ] = None,
+    reruns: Annotated[int | None, typer.Option(min=0, help="How often a contaminated timing is run again (1).")] = None,
     checkpoint_every: Annotated[
-        str, typer.Option(metavar="30s", help="Time between two checkpoints of a training; 0: none.")
-    ] = "30s",
+        str | None, typer.Option(metavar="30s|none", help="Time between two checkpoints of a training (30s).")
+    ] = None,
     hang_limit: Annotated[
         str | None,
         typer.Option(
@@ -102,29 +114,38 @@ def launch(
 ) -> int:
     """Retune variants: one study each, workers on every device, until the studies hold --trials finished trials.
 
-    Running the same command again resumes; when there is nothing left to do it says so.
+    Running the same command again resumes; when there is nothing left to do it says so. A study keeps what a later
+    launch does not say: in brackets is what a new one gets. 'none' lifts a limit.
     """
+    from tuner.cli.policy import said_policy
     from tuner.launch import make_plan
     from tuner.storage import absolute, open_database, parse_url
     from tuner.storage.place import cautions
-    from tuner.study import SearchPolicy, check_resumable, create_or_resume
-    from tuner.study.sampler import SAMPLERS
-    from tuner.study.transfer import apply_policy, fronts_of, warm_start_with
+    from tuner.study.launched import Said, open_studies
 
-    if sampler not in SAMPLERS:
-        raise unknown_name("sampler", sampler, SAMPLERS)
-    policy = SearchPolicy(
+    policy = said_policy(
         sampler=sampler,
+        sampler_seed=sampler_seed,
         prune=prune,
-        max_time_s=_above_zero(max_time, "--max-time"),
-        max_mql=_above_zero(max_mql, "--max-mql"),
-        max_memory_bytes=size_bytes(max_memory, "--max-memory"),
+        max_time=max_time,
+        max_mql=max_mql,
+        max_memory=max_memory,
         reruns=reruns,
-        checkpoint_s=0.0 if checkpoint_every == "0" else duration_s(checkpoint_every, "--checkpoint-every") or 0.0,
+        checkpoint_every=checkpoint_every,
     )
     timeout_s = duration_s(timeout, "--timeout")
     hang_limit_s = duration_s(hang_limit, "--hang-limit")
     address = absolute(parse_url(storage_url(storage)))
+    definition: dict[str, Any] = {
+        "max_epochs": max_epochs,
+        "backend": backend,
+        "precision": precision,
+        "time_objective": time_objective.value if time_objective else None,
+        "mql_split": mql_split.value if mql_split else None,
+        "target_val_loss": _target(target_val_loss, time_objective),
+        "seeds": seeds,
+    }
+    definition = {name: value for name, value in definition.items() if value is not None}
     plan = make_plan(
         variants=variant,
         task=task,
@@ -134,14 +155,8 @@ def launch(
         cpu=cpu,
         workers=workers,
         study=study,
-        max_epochs=max_epochs,
-        backend=backend,
-        precision=precision,
-        time_objective=time_objective.value,
-        mql_split=mql_split.value,
-        target_val_loss=_target(target_val_loss, time_objective),
-        seeds=seeds,
         environment=os.environ,
+        **definition,
     )
     if plan.notice:
         note(plan.notice)
@@ -149,15 +164,15 @@ def launch(
         note(line)
     database = open_database(address)
     try:
-        for name, d in plan.definitions.items():
-            check_resumable(database, name, d, trials=trials, device_model=plan.devices[0].model)
-        fronts = fronts_of(database, warm_start) if warm_start is not None else ()
-        opened = [create_or_resume(database, name, d, trials=trials) for name, d in plan.definitions.items()]
-        for each in opened:
-            seed = sampler_seed if sampler_seed is not None else each.policy().seed
-            apply_policy(each, dataclasses.replace(policy, seed=seed))
-            if fronts:
-                note(warm_start_with(each, fronts))
+        opened = open_studies(
+            database,
+            plan.definitions,
+            Said(trials=trials, definition=definition, policy=policy),
+            device_model=plan.devices[0].model,
+            warm_start=warm_start,
+        )
+        for line in itertools.chain.from_iterable(each.notes for each in opened):
+            note(line)
         options = ["--task", task]
         if (folder := data_folder(data_dir)) is not None:
             options += ["--data-dir", str(folder.absolute())]
@@ -167,7 +182,7 @@ def launch(
 
 
 def _run(
-    opened: list[OpenStudy],
+    launched: Sequence[Launched],
     plan: Plan,
     database: Database,
     *,
@@ -181,6 +196,7 @@ def _run(
     from tuner.view import live_view, print_summary
     from tuner.worker import Places, tidy_up
 
+    opened = [each.study for each in launched]
     address = database.address
     folder = working_folder(address)
     for each in opened:
@@ -208,28 +224,23 @@ def _run(
         )
         with live_view(opened) as view:
             outcome = supervisor.run(view.refresh, timeout_s=timeout_s)
-    if json:
-        print_json({"outcome": outcome.value, "studies": [status_of(each) for each in opened]})
-    else:
+    if not json:
         print_summary(opened, ended=outcome.value)
     if outcome is Outcome.FILLED:
         _fail_if_all_failed(opened)
+    if json:
+        studies = [status_of(each.study) | {"changed": each.changed} for each in launched]
+        print_json({"outcome": outcome.value, "studies": studies})
     return {Outcome.INTERRUPTED: 130, Outcome.TERMINATED: 143}.get(outcome, 0)
 
 
-def _above_zero(value: float | None, flag: str) -> float | None:
-    if value is not None and not value > 0:
-        raise UsageError(f"{flag}: {value:g} can be kept by no configuration; expected a number above 0")
-    return value
-
-
-def _target(value: float | None, time_objective: TimeObjective) -> float | None:
+def _target(text: str | None, time_objective: TimeObjective | None) -> float | None:
     """The registered validation loss, which the time to a target needs and nothing else takes."""
-    if (value is not None) != (time_objective is TimeObjective.TO_TARGET):
+    if (text is not None) != (time_objective is TimeObjective.TO_TARGET):
         raise UsageError(
             f"--target-val-loss and --time-objective {TimeObjective.TO_TARGET.value} belong together; give both or none"
         )
-    return _above_zero(value, "--target-val-loss")
+    return above_zero(text, "--target-val-loss")
 
 
 def _fail_if_all_failed(opened: list[OpenStudy]) -> None:

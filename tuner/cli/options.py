@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sys
@@ -90,6 +91,23 @@ def size_bytes(text: str | None, flag: str) -> int | None:
     if size <= 0:
         raise UsageError(f"{flag}: {text!r} is no amount of memory; expected e.g. 800MB, 8GB or 8GiB")
     return size
+
+
+def above_zero(text: str | None, flag: str) -> float | None:
+    """The number that a limit names.
+
+    Raises:
+        UsageError: no finite number above 0.
+    """
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f"{flag}: {text!r} is no limit; expected a number above 0")
+    return value
 
 
 def note(message: str) -> None:

@@ -23,6 +23,9 @@ from tuner.study.suggest import suggest
 _MARK = "tuner_definition_hash"
 UNFINISHED = "tuner_unfinished_copy"
 """Marks a study whose trials are being copied from another one: cut short, it is nobody's and made again."""
+DEFAULT_TRIALS = 50
+"""The budget of a new study for which nobody named one."""
+
 _DIRECTIONS = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
 
 
@@ -111,9 +114,11 @@ class OpenStudy:
 
 
 def check_resumable(
-    database: Database, name: str, definition: StudyDefinition, *, trials: int, device_model: str
+    database: Database, name: str, definition: StudyDefinition, *, trials: int | None, device_model: str
 ) -> None:
     """Refuse what cannot be created or resumed, before anything is written for it or for its sister studies.
+
+    Without `trials`, the budget that the study has is meant.
 
     Raises:
         UsageError: a study of that name was made for another definition, data or objectives, or not by tuner; or it
@@ -124,22 +129,26 @@ def check_resumable(
         return
     opened = open_study(database, name)
     _refuse_if_different(opened, definition)
-    if opened.ledger.counts().finished < trials:
+    counts = opened.ledger.counts()
+    if counts.finished < (trials or counts.budget):
         opened.refuse_other_device(device_model)
 
 
-def create_or_resume(database: Database, name: str, definition: StudyDefinition, *, trials: int) -> OpenStudy:
+def create_or_resume(database: Database, name: str, definition: StudyDefinition, *, trials: int | None) -> OpenStudy:
     """The study `name`, created when it is not there, with a budget of `trials` finished trials.
+
+    Without `trials`, a study keeps its budget and a new one gets `DEFAULT_TRIALS`.
 
     Raises:
         UsageError: a study of that name was made for another definition, data or objectives, or not by tuner.
     """
     with initialisation_lock(database.address):
         if name not in list_studies(database):
-            _create(database, name, definition, trials=trials)
+            _create(database, name, definition, trials=trials or DEFAULT_TRIALS)
         opened = open_study(database, name)
     _refuse_if_different(opened, definition)
-    opened.ledger.set_budget(trials)
+    if trials is not None:
+        opened.ledger.set_budget(trials)
     return opened
 
 

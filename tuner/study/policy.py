@@ -11,10 +11,13 @@ from dataclasses import dataclass
 
 from tuner.errors import StorageError
 
+NONE = "none"
+"""What a flag says that lifts a limit."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPolicy:
-    """What `tuner launch` was last told about a study. Workers read it before each trial."""
+    """What the launches of a study have said, the later over the earlier. Workers read it before each trial."""
 
     sampler: str = "auto"
     seed: int | None = None
@@ -29,6 +32,20 @@ class SearchPolicy:
     """How often a contaminated timing is run again."""
     checkpoint_s: float = 30.0
     """Seconds between two checkpoints of a training; 0: none."""
+
+    def flags(self) -> dict[str, str]:
+        """Each setting as `tuner launch` takes it, by its field: `{"prune": "--no-prune", ...}`."""
+        memory = None if self.max_memory_bytes is None else f"{self.max_memory_bytes / 1e9:.6g}GB"
+        return {
+            "sampler": f"--sampler {self.sampler}",
+            "seed": f"--sampler-seed {_or_none(self.seed)}",
+            "prune": "--prune" if self.prune else "--no-prune",
+            "max_time_s": f"--max-time {_or_none(self.max_time_s)}",
+            "max_mql": f"--max-mql {_or_none(self.max_mql)}",
+            "max_memory_bytes": f"--max-memory {memory or NONE}",
+            "reruns": f"--reruns {self.reruns}",
+            "checkpoint_s": f"--checkpoint-every {f'{self.checkpoint_s:g}s' if self.checkpoint_s else NONE}",
+        }
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), sort_keys=True)
@@ -48,3 +65,7 @@ class SearchPolicy:
                 "upgrade tuner on this machine"
             )
         return SearchPolicy(**data)
+
+
+def _or_none(value: float | None) -> str:
+    return NONE if value is None else f"{value:g}"

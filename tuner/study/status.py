@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from optuna.trial import TrialState
@@ -33,6 +34,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "front": [record.as_dict() | {"verified": verified.get(record.number)} for record in results.front],
         "verification": progress(verifications_of([opened]).runs()),
         "objectives": list(results.objectives),
+        "policy": dataclasses.asdict(opened.policy()),
         "limits": results.limits or None,
         "feasible": not results.infeasible if results.limits and results.eligible else None,
         "censored": results.censored,

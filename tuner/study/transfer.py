@@ -17,14 +17,13 @@ from tuner.config import Hyperparameters
 from tuner.errors import TunerError, UsageError
 from tuner.space import SearchSpace
 from tuner.storage import Database, TrialResult, initialisation_lock
-from tuner.storage.constraints import PREFIX, replace_constraints
+from tuner.storage.constraints import PREFIX
 from tuner.storage.schema import claims, epochs, verifications
 from tuner.storage.verifications import recorded_row
 from tuner.study.archive import Archive, archive_of, is_archive_name, read_archive
 from tuner.study.mirror import configuration, known_params
 from tuner.study.objectives import violations
 from tuner.study.opened import UNFINISHED, OpenStudy, create_bare, list_studies, open_study, register
-from tuner.study.policy import SearchPolicy
 from tuner.study.results import TrialRecord, read_results
 
 # -- whole studies ----------------------------------------------------------------------------------------------------
@@ -247,22 +246,3 @@ def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
         + (f" ({moved} moved into its space)" if moved else "")
         + ("" if added == total else "; it has had the others")
     )
-
-
-# -- limits -----------------------------------------------------------------------------------------------------------
-
-
-def apply_policy(opened: OpenStudy, policy: SearchPolicy) -> None:
-    """Set the study's policy; where its limits changed, finished trials are judged by the new ones."""
-    before = opened.policy()
-    opened.set_policy(policy)
-    if _limits(before) != _limits(policy):
-        judged = {
-            trial.number: violations(policy, (trial.values[0], trial.values[1]), trial.user_attrs)
-            for trial in opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-        }
-        replace_constraints(opened.database.engine, opened.study_id, judged)
-
-
-def _limits(policy: SearchPolicy) -> tuple[float | None, ...]:
-    return policy.max_time_s, policy.max_mql, policy.max_memory_bytes

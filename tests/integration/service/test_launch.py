@@ -73,7 +73,8 @@ def test_each_worker_has_a_log_of_its_own(filled: Filled) -> None:
 def test_the_status_is_one_valid_document(filled: Filled) -> None:
     status = filled.bench.run("status", "--json")
     assert status.code == 0
-    assert status.json()["studies"] == filled.first.json()["studies"]
+    (launched,) = filled.first.json()["studies"]
+    assert [each | {"changed": {}} for each in status.json()["studies"]] == [launched]
     table = filled.bench.run("status")
     assert table.code == 0
     assert STUDY in table.out

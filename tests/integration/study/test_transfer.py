@@ -12,12 +12,12 @@ from recorded import record_study
 
 from tuner.errors import TunerError, UsageError
 from tuner.storage import Database, TrialResult, open_database, parse_url
-from tuner.study import OpenStudy, SearchPolicy, StudyDefinition, create_or_resume, list_studies, open_study
+from tuner.study import OpenStudy, StudyDefinition, create_or_resume, list_studies, open_study
 from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.launched import change_policy
 from tuner.study.mirror import configuration
 from tuner.study.results import read_results
 from tuner.study.transfer import (
-    apply_policy,
     copy_study,
     extend_budget,
     extend_space,
@@ -164,7 +164,7 @@ def test_a_warm_start_from_nothing_says_what_is_missing(finished: OpenStudy) -> 
 def test_limits_hold_for_all_trials_from_the_moment_they_are_set(anywhere: OpenStudy) -> None:
     complete = read_results(anywhere).complete
     middle = sorted(record.values[0] for record in complete if record.values)[len(complete) // 2]
-    apply_policy(anywhere, SearchPolicy(max_time_s=middle))
+    change_policy(anywhere, {"max_time_s": middle})
     results = read_results(anywhere)
     assert {record.values[0] <= middle for record in results.front if record.values} == {True}
     assert results.limits == f"wall_clock_s <= {middle:g}"
@@ -172,9 +172,9 @@ def test_limits_hold_for_all_trials_from_the_moment_they_are_set(anywhere: OpenS
     fresh = optuna.load_study(study_name="demo-rmsnorm", storage=str(anywhere.database.address.full()))
     for trial in fresh.get_trials(states=(TrialState.COMPLETE,)):  # as any other reader of Optuna's tables sees it
         assert (trial.constraints["max_time"] <= 0) == (trial.values[0] <= middle)
-    apply_policy(anywhere, SearchPolicy(max_mql=1e-6))
+    change_policy(anywhere, {"max_mql": 1e-6})
     assert read_results(anywhere).infeasible
-    apply_policy(anywhere, SearchPolicy())
+    change_policy(anywhere, {"max_time_s": None, "max_mql": None})
     assert not read_results(anywhere).infeasible
     again = optuna.load_study(study_name="demo-rmsnorm", storage=str(anywhere.database.address.full()))
     assert all(trial.constraints == {} for trial in again.trials)

@@ -1,0 +1,114 @@
+"""A second launch: what it does not say stays, what it says changes, and a line tells both."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from small_study import definition
+
+from tuner.config import Backend
+from tuner.errors import UsageError
+from tuner.storage import Database
+from tuner.study import SearchPolicy, StudyDefinition, open_study
+from tuner.study.launched import Launched, Said, open_studies
+from tuner.study.opened import DEFAULT_TRIALS
+
+
+def launch(database: Database, asked: StudyDefinition | None = None, **said: Any) -> Launched:
+    (launched,) = open_studies(database, {"small": asked or definition()}, Said(**said), device_model="A")
+    return launched
+
+
+FIRST = {
+    "sampler": "tpe",
+    "seed": 7,
+    "prune": False,
+    "max_time_s": 10.0,
+    "max_mql": 0.8,
+    "max_memory_bytes": 8 * 10**9,
+    "reruns": 3,
+    "checkpoint_s": 0.0,
+}
+
+
+def test_what_is_not_said_stays(database: Database) -> None:
+    assert launch(database, policy=FIRST).notes == ()  # a new study changes from nothing
+    again = launch(database)
+    assert again.study.policy() == SearchPolicy(**FIRST)
+    assert again.changed == {}
+    (line,) = again.notes
+    assert line == (
+        "small keeps --sampler tpe --sampler-seed 7 --no-prune --max-time 10 --max-mql 0.8 --max-memory 8GB "
+        "--reruns 3 --checkpoint-every none"
+    )
+
+
+@pytest.mark.parametrize("field", FIRST)
+def test_what_is_said_changes_it_alone_and_a_line_tells_from_what_to_what(field: str, database: Database) -> None:
+    launch(database, policy=FIRST)
+    default = getattr(SearchPolicy(), field)
+    again = launch(database, policy={field: default})
+    assert again.study.policy() == SearchPolicy(**{**FIRST, field: default})
+    assert again.changed == {field: {"from": FIRST[field], "to": default}}
+    before, after = SearchPolicy(**FIRST).flags()[field], SearchPolicy().flags()[field]
+    assert f"small changes from {before} to {after}" in again.notes
+    assert before not in again.notes[1]
+
+
+def test_what_is_said_again_is_no_change(database: Database) -> None:
+    launch(database, policy={"prune": False})
+    again = launch(database, policy={"prune": False})
+    assert (again.changed, again.notes) == ({}, ())
+
+
+def test_the_budget_stays_too(database: Database) -> None:
+    assert launch(database).study.ledger.counts().budget == DEFAULT_TRIALS
+    assert launch(database, trials=200).study.ledger.counts().budget == 200
+    assert launch(database).study.ledger.counts().budget == 200
+
+
+def made(**changes: Any) -> StudyDefinition:
+    fresh = definition(**changes)
+    return dataclasses.replace(fresh, training=dataclasses.replace(fresh.training, backend=Backend.EAGER))
+
+
+def test_what_a_study_is_made_with_stays(database: Database) -> None:
+    first = made(
+        seeds_per_trial=3, max_epochs=9, time_objective="time_to_target_s", target_val_loss=0.2, mql_split="val"
+    )
+    launch(database, first)
+    again = launch(database)
+    assert again.study.definition.identity() == first.identity()
+    (line,) = again.notes
+    assert line == (
+        "small keeps --max-epochs 9 --seeds 3 --backend eager --time-objective time_to_target_s --target-val-loss 0.2 "
+        "--mql-split val"
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "changes", "difference"),
+    [
+        ("seeds", {"seeds_per_trial": 2}, "seeds_per_trial: 1 there, 2 asked"),
+        ("max_epochs", {"max_epochs": 5}, "training.max_epochs: 3 there, 5 asked"),
+        ("mql_split", {"mql_split": "val"}, "mql_split: test there, val asked"),
+        ("time_objective", {"time_objective": "total_s"}, "objectives: ['wall_clock_s', 'test_mql'] there"),
+    ],
+)
+def test_what_a_study_is_made_with_can_only_be_said_as_it_is(
+    setting: str, changes: dict[str, Any], difference: str, database: Database
+) -> None:
+    launch(database)
+    with pytest.raises(UsageError) as refused:
+        launch(database, definition(**changes), definition=(setting,), trials=99)
+    assert difference in str(refused.value)
+    study = open_study(database, "small")
+    assert study.ledger.counts().budget == DEFAULT_TRIALS
+
+
+def test_other_data_is_refused_whatever_was_said(database: Database) -> None:
+    launch(database)
+    with pytest.raises(UsageError, match="data_hash"):
+        launch(database, definition(data_hash="1" * 64))
