@@ -1,0 +1,166 @@
+"""The campaign in calls: its state travels in one file, time is kept, and a dry run goes through all of it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+CAMPAIGN = Path(__file__).parents[3] / "benchmarks" / "campaign"
+MODULES = ("circumstances", "plan", "state", "run", "report")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def modules() -> Iterator[dict[str, ModuleType]]:
+    """Their names are common ones: nobody else is to find them."""
+    path = list(sys.path)
+    sys.path[:0] = [str(CAMPAIGN), str(CAMPAIGN.parent)]
+    yield {name: importlib.import_module(name) for name in MODULES}
+    sys.path[:] = path
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def one_core() -> Iterator[None]:
+    """Threads that wait for each other crawl where something else runs on their cores."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+def fill(path: Path, rows: int) -> sqlite3.Connection:
+    """A database that stays open, with its rows in the write-ahead log."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("CREATE TABLE t (x)")
+    connection.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(rows)])
+    connection.commit()
+    return connection
+
+
+def rows_in(path: Path) -> int:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM t").fetchone()
+    return int(count)
+
+
+def test_the_state_of_a_database_in_use_comes_back_with_logs_and_calls(modules: Any, tmp_path: Path) -> None:
+    state, work, again = modules["state"], tmp_path / "work", tmp_path / "again"
+    (work / "logs").mkdir(parents=True)
+    again.mkdir()
+    (work / "logs" / "worker-a.log").write_bytes(b"early" + b"x" * state.LOG_BYTES)
+    (work / "calls.jsonl").write_text("{}\n")
+    archive = tmp_path / "out" / state.NAME
+    with contextlib.closing(fill(work / state.DATABASE, 1000)):
+        state.save(work, archive)
+    assert state.restore(archive, again)
+    assert rows_in(again / state.DATABASE) == 1000
+    assert (again / "logs" / "worker-a.log").read_bytes() == b"x" * state.LOG_BYTES
+    assert (again / "calls.jsonl").read_text() == "{}\n"
+    assert [path.name for path in archive.parent.iterdir()] == [state.NAME]
+
+
+def test_no_state_is_a_beginning_and_a_damaged_one_an_error(modules: Any, tmp_path: Path) -> None:
+    state = modules["state"]
+    assert not state.restore(tmp_path / state.NAME, tmp_path)
+    (tmp_path / state.NAME).write_bytes(b"\x1f\x8bno such thing")
+    with pytest.raises(SystemExit, match="cannot be read"):
+        state.restore(tmp_path / state.NAME, tmp_path)
+
+
+def test_the_state_is_written_meanwhile_too(modules: Any, tmp_path: Path) -> None:
+    state, archive = modules["state"], tmp_path / "campaign.tar.gz"
+    with contextlib.closing(fill(tmp_path / state.DATABASE, 3)), state.saved_regularly(tmp_path, archive, every_s=0.01):
+        deadline = time.monotonic() + 60
+        while not archive.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+class Script:
+    """A call whose commands only advance a clock, and whose progress is told in advance."""
+
+    def __init__(self, modules: Any, minutes: float, done: list[tuple[int, int, int]]) -> None:
+        self.plan, self.commands, self.clock = modules["plan"], [], 0.0
+        self._done = iter(done)
+        searches = tuple(self.plan.Search(variants=(name,), trials=10) for name in ("original", "rmsnorm"))
+        campaign = replace(self.plan.FULL, searches=searches)
+        outer = self
+
+        class Call(modules["run"].Call):  # type: ignore[misc]
+            def progress(self) -> Any:
+                names = ("etth-original", "etth-rmsnorm", "verification runs")
+                counts = zip(names, next(outer._done), strict=True)
+                return outer.plan.Progress(
+                    tuple(outer.plan.Item(name=n, done=d, wanted=10, each_s=2.0) for n, d in counts)
+                )
+
+        self.call = Call(campaign, Path("/nowhere"), (), 60 * minutes, self._run, lambda: self.clock)
+
+    def _run(self, *command: str) -> str:
+        assert command[-2] == "--timeout"
+        self.commands.append((command[0], float(command[-1])))
+        self.clock += float(command[-1])
+        return ""
+
+
+def test_a_call_ends_in_time_and_leaves_the_rest_to_the_next(modules: Any) -> None:
+    cut = Script(modules, 9, [(0, 0, 0), (7, 0, 0)])
+    assert not cut.call.work()
+    assert cut.commands == [("launch", 9 * 60 - modules["run"].STOPPING_S)]  # the second search needs the first's end
+    late = Script(modules, 1, [(0, 0, 0), (0, 0, 0)])
+    assert not late.call.work()
+    assert late.commands == []
+    rest = Script(modules, 9, [(10, 10, 0), (10, 10, 0), (10, 10, 4), (10, 10, 10)])
+    assert rest.call.work()
+    assert [name for name, _ in rest.commands] == ["verify"]
+    over = Script(modules, 9, [(10, 10, 10)] * 3)
+    assert over.call.work()
+    assert over.commands == []
+
+
+def test_what_is_left_is_told_in_minutes_and_calls(modules: Any) -> None:
+    plan, run = modules["plan"], modules["run"]
+    assert plan.progress(plan.FULL, None).left_s(1) is None
+    begun = plan.Progress(
+        (
+            plan.Item(name="a", done=100, wanted=200, each_s=5.0),
+            plan.Item(name="b", done=0, wanted=300, each_s=None),  # taken to be like the others
+        )
+    )
+    assert begun.left_s(1) == 2000
+    assert "about 17 minutes on 2 at once, 3 calls of 9" in run.summary(begun, workers=2, minutes=9, done=False)[-1]
+
+
+def test_the_whole_campaign_in_dry_run_goes_on_where_it_stopped(modules: Any, tmp_path: Path, one_core: None) -> None:
+    run, report = modules["run"], modules["report"]
+    first, second, kept = tmp_path / "first", tmp_path / "second", tmp_path / "kept"
+    run.main(["--quick", "--minutes", "5", "--state", str(first)])
+    assert sorted(path.name for path in first.iterdir()) == ["campaign.json", "campaign.md", "campaign.tar.gz"]
+    found = json.loads((first / "campaign.json").read_text())
+    assert found["done"]
+    assert list(found["before"].values()) == [0, 0, 0]
+    assert found["device"] in (first / "campaign.md").read_text()
+    run.main(["--quick", "--state", str(first), "--output", str(second)])
+    again = json.loads((second / "campaign.json").read_text())
+    assert again["before"] == again["after"] == found["after"]
+    report.main(["--quick", "--state", str(second), "--output", str(kept), "--notebooks", str(second)])
+    names = {path.name for path in kept.iterdir()}
+    assert {"table.md", "results.csv", "report.html", "compare.json", "explain.json", "front.html"} <= names
+    table = (kept / "table.md").read_text()
+    assert table.count("| quick-original |") == 2
+    assert "in 2 calls" in table
+    assert {"original.json.gz", "rmsnorm.json.gz"} <= {path.name for path in second.iterdir()}
