@@ -2,86 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import logging
-import os
-import platform
-import threading
-import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING
 
-from tuner.config import StopReason
 from tuner.devices import CpuCores, Gpu
 from tuner.job import TrialJob, TrialRunner
 from tuner.space import hyperparameters
-from tuner.storage import TrialResult, VerificationRun, Verifications
-from tuner.storage.retry import DATABASE_FAILURES, persistently
+from tuner.storage import TrialResult, VerificationRun
+from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study import OpenStudy
 from tuner.study.verification import verifications_of
 from tuner.study.verified import stop_if_clear
 from tuner.worker import ContextLostError, Pulse, StopFlag
-from tuner.worker.loop import IDLE_S, new_name, survived
+from tuner.worker.lease import KeptLease
+from tuner.worker.loop import IDLE_S, survived
+from tuner.worker.pace import Pace
+from tuner.worker.patience import Patience
+from tuner.worker.presence import new_name, present
 from tuner.worker.pulse import WAITING
 
 if TYPE_CHECKING:
     from tuner.training import EpochRecord
 
-REPORT_S = 1.0
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Held:
-    """A run at work: a thread keeps its lease, and who watches sees its epochs."""
-
-    queue: Verifications
-    opened: OpenStudy
-    worker: str
-    run: VerificationRun
-    stop: StopFlag
-    pulse: Pulse
-    lost: threading.Event = field(default_factory=threading.Event)
-    _ended: threading.Event = field(default_factory=threading.Event)
-    _reported: float = 0.0
-    _elapsed_s: float = 0.0
-
-    def should_stop(self) -> StopReason | None:
-        return StopReason.INTERRUPTED if self.stop.is_set() or self.lost.is_set() else None
-
-    def on_epoch(self, record: EpochRecord, repeat: int) -> None:
-        del repeat
-        epoch_s = record.elapsed_s - (self._elapsed_s if record.elapsed_s >= self._elapsed_s else 0.0)
-        self._elapsed_s = record.elapsed_s
-        if time.monotonic() - self._reported >= REPORT_S:
-            self._reported = time.monotonic()
-            self.pulse.phase("database")
-            with contextlib.suppress(*DATABASE_FAILURES):
-                self.opened.roster.report(
-                    self.worker, trial_number=self.run.trial_number, epoch=record.epoch, val_loss=record.val_loss
-                )
-        self.pulse.training(epoch_s)
-
-    def keep_lease(self) -> None:
-        while not self._ended.wait(self.queue.heartbeat_s):
-            try:
-                if not self.queue.renew(self.run):
-                    self.lost.set()
-                    return
-                self.opened.roster.report(self.worker)
-            except DATABASE_FAILURES:
-                _log.warning("the database is away; the lease could not be renewed")
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self.keep_lease, name="lease", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
 
 
 class Verifier:
@@ -104,6 +51,7 @@ class Verifier:
         self.name = name or new_name()
         self._stop = stop or StopFlag()
         self._pulse = pulse or Pulse()
+        self._stored = Patience(studies, self.name, self._stop, self._pulse)
 
     def hand_back(self) -> None:
         """From another thread, when this one does not come to it: return whatever is claimed, and sign out."""
@@ -118,66 +66,80 @@ class Verifier:
             UsageError: a study's times were measured on another device model.
             ContextLostError: the device needs a fresh process.
         """
-        for opened in self._studies.values():
-            opened.bind_device_model(self._device.model)
-            opened.roster.join(
-                self.name,
-                host=platform.node(),
-                pid=os.getpid(),
-                device=self._device.label,
-                device_uuid=self._device.uuid,
-            )
-        try:
+        with present(list(self._studies.values()), self.name, self._device, self._stored):
             self._work()
-        finally:
-            for opened in self._studies.values():
-                opened.roster.leave(self.name)
 
     def _work(self) -> None:
+        studies = list(self._studies.values())
         while not self._stop.is_set():
-            self._persist(self._queue.reap, "a look for lost runs")
-            self._persist(lambda: stop_if_clear(list(self._studies.values())), "a look whether the answer is clear")
-            run = self._persist(functools.partial(self._queue.claim, self.name, token=uuid.uuid4().hex), "a claim")
+            self._stored(self._queue.reap, "a look for lost runs", until_stopped=True)
+            self._stored(lambda: stop_if_clear(studies), "a look whether the answer is clear", until_stopped=True)
+            take = functools.partial(self._queue.claim, self.name, token=uuid.uuid4().hex)
+            run = self._stored(take, "a claim", until_stopped=True)
             if run is not None:
                 self._run_one(run)
-            elif self._persist(self._queue.counts, "what is left").left == 0:
+            elif self._stored(self._queue.counts, "what is left", until_stopped=True).left == 0:
                 return
             else:
                 # Others make the last runs: one of them may still come back.
                 self._pulse.phase(WAITING)
                 self._stop.wait(IDLE_S)
 
-    def _persist(self, action: Any, what: str) -> Any:
-        def give_up() -> bool:
-            self._pulse.phase("database")
-            return self._stop.is_set()
-
-        self._pulse.phase("database")
-        return persistently(action, what, give_up=give_up)
-
     def _run_one(self, run: VerificationRun) -> None:
         opened = self._studies[run.study_id]
         what = f"{opened.name} trial {run.trial_number} on seed {run.seed}"
         _log.info("verifying %s", what)
-        with contextlib.suppress(*DATABASE_FAILURES):
-            opened.roster.report(self.name, trial_number=run.trial_number, epoch=0, val_loss=None)
+        self._report(opened, trial_number=run.trial_number, epoch=0)
         self._pulse.new_trial()
-        with _Held(self._queue, opened, self.name, run, self._stop, self._pulse) as held:
-            # The lease is kept until the result is stored: an outage at the end must not cost the training.
-            result, context_lost = self._train(opened, run, held)
+        lease = KeptLease(
+            heartbeat_s=self._queue.heartbeat_s,
+            renew=functools.partial(self._queue.renew, run),
+            report=functools.partial(opened.roster.report, self.name),
+            reap=self._queue.reap,
+            stop=self._stop,
+        )
+        with lease:
+            # It is kept until the result is stored: an outage at the end must not cost the training.
+            result, context_lost = self._train(opened, run, lease)
             if result is None:
-                persistently(lambda: self._queue.give_back(run), "a run handed back")
+                self._stored(lambda: self._queue.give_back(run), "a run handed back")
                 _log.info("%s handed back", what)
                 return
-            counted = persistently(lambda: self._queue.finish(run, result), "a result")
+            counted = self._stored(lambda: self._queue.finish(run, result), "a result")
         _log.info("%s %s: %s", what, "done" if counted else "not counted", result.values or result.state.name)
-        with contextlib.suppress(*DATABASE_FAILURES):
-            opened.roster.report(self.name, trial_number=None, epoch=None, val_loss=None)
+        self._report(opened)
         if context_lost:
             raise ContextLostError(str(result.attributes.get("failure")))
 
-    def _train(self, opened: OpenStudy, run: VerificationRun, held: _Held) -> tuple[TrialResult | None, bool]:
-        policy = self._persist(opened.policy, "the study's policy")
+    def _report(
+        self,
+        opened: OpenStudy,
+        *,
+        trial_number: int | None = None,
+        epoch: int | None = None,
+        val_loss: float | None = None,
+    ) -> bool:
+        """For who watches; whether the database took it. What it does not take now is not kept."""
+        try:
+            opened.roster.report(self.name, trial_number=trial_number, epoch=epoch, val_loss=val_loss)
+        except DATABASE_FAILURES:
+            return False
+        return True
+
+    def _train(self, opened: OpenStudy, run: VerificationRun, lease: KeptLease) -> tuple[TrialResult | None, bool]:
+        policy = self._stored(opened.policy, "the study's policy", until_stopped=True)
+        pace = Pace()
+
+        def on_epoch(record: EpochRecord, repeat: int) -> None:
+            del repeat
+            if pace.due():
+                self._pulse.phase("database")
+                taken = self._report(
+                    opened, trial_number=run.trial_number, epoch=record.epoch, val_loss=record.val_loss
+                )
+                pace.wrote(well=taken)
+            self._pulse.epoch_ended(record.elapsed_s)
+
         job = TrialJob(
             study=opened.name,
             definition=opened.definition,
@@ -186,8 +148,8 @@ class Verifier:
             number=run.trial_number,
             hyperparameters=hyperparameters(run.params),
             device=self._device,
-            on_epoch=held.on_epoch,
-            should_stop=held.should_stop,
+            on_epoch=on_epoch,
+            should_stop=lease.should_stop,
             on_phase=self._pulse.phase,
             seed=run.seed,
         )

@@ -3,7 +3,8 @@
 from tuner.worker.loop import ContextLostError, Worker
 from tuner.worker.places import Places, tidy_up
 from tuner.worker.pulse import FRESH_PROCESS, Beat, Pulse
-from tuner.worker.running import RunningTrial, StopFlag
+from tuner.worker.running import RunningTrial
+from tuner.worker.stop import StopFlag
 
 __all__ = [
     "FRESH_PROCESS",

@@ -5,9 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import os
-import platform
-import secrets
 import time
 import traceback
 import uuid
@@ -28,22 +25,20 @@ from tuner.study import OpenStudy, SearchPolicy
 from tuner.study.objectives import violations
 from tuner.study.sampler import sampler_for, seed_of_trial
 from tuner.study.suggest import UnfitConfigurationError
+from tuner.worker.lease import KeptLease
 from tuner.worker.patience import Patience
 from tuner.worker.places import Places, forget_trials, tidy_up
+from tuner.worker.presence import new_name, present
 from tuner.worker.pruning import StudyPruning
 from tuner.worker.pulse import WAITING, Pulse
-from tuner.worker.running import RunningTrial, StopFlag
+from tuner.worker.running import RunningTrial
+from tuner.worker.stop import StopFlag
 
 IDLE_S = 1.0
 LOST_CONTEXT_WORDS = ("CUDA error", "CUBLAS_STATUS", "CUDNN_STATUS", "CUSPARSE_STATUS", "device-side assert")
 """How a failure says that the process's CUDA context is not to be used again."""
 
 _log = logging.getLogger(__name__)
-
-
-def new_name() -> str:
-    """A worker's name that no other has: containers share process ids, and host names too where one gives them."""
-    return f"{platform.node()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 class ContextLostError(Exception):
@@ -85,14 +80,8 @@ class Worker:
             UsageError: a study is bound to another device model.
             ContextLostError: the device needs a fresh process.
         """
-        for opened in self._studies:
-            self._stored(functools.partial(self._join, opened), "a worker's presence", until_stopped=True)
-        try:
+        with present(self._studies, self.name, self._device, self._stored, self._prepare):
             self._work()
-        finally:
-            for opened in self._studies:
-                with contextlib.suppress(*DATABASE_FAILURES):  # its silence will tell
-                    opened.roster.leave(self.name)
 
     def hand_back(self) -> None:
         """From another thread, when this one does not come to it: return whatever is claimed, and sign out."""
@@ -100,19 +89,11 @@ class Worker:
             opened.ledger.reap(worker=self.name, state="returned")
             opened.roster.leave(self.name)
 
-    def _join(self, opened: OpenStudy) -> None:
+    def _prepare(self, opened: OpenStudy) -> None:
         self._keys[opened.name] = opened.key()
         if self._places is not None:
             tidy_up(opened, self._places)
-        opened.bind_device_model(self._device.model)
         opened.ledger.return_strays()
-        opened.roster.join(
-            self.name,
-            host=platform.node(),
-            pid=os.getpid(),
-            device=self._device.label,
-            device_uuid=self._device.uuid,
-        )
 
     def _work(self) -> None:
         while not self._stop.is_set():
@@ -143,14 +124,21 @@ class Worker:
 
     def _run_one(self, opened: OpenStudy, claim: Claim) -> None:
         self._pulse.new_trial()
-        trial = RunningTrial(
-            opened, self.name, claim, claim.trial_number, self._stop, pulse=self._pulse, outbox=self._outbox(opened)
+        running = RunningTrial(
+            opened, self.name, claim, claim.trial_number, pulse=self._pulse, outbox=self._outbox(opened)
         )
-        with trial as running:
-            # The lease is kept until the result is stored: an outage at the end must not cost the training.
-            self._run_claimed(opened, claim, running)
+        lease = KeptLease(
+            heartbeat_s=opened.ledger.heartbeat_s,
+            renew=functools.partial(opened.ledger.renew, claim),
+            report=functools.partial(opened.roster.report, self.name),
+            reap=opened.ledger.reap,
+            stop=self._stop,
+        )
+        with lease:
+            # It is kept until the result is stored: an outage at the end must not cost the training.
+            self._run_claimed(opened, claim, running, lease)
 
-    def _run_claimed(self, opened: OpenStudy, claim: Claim, running: RunningTrial) -> None:
+    def _run_claimed(self, opened: OpenStudy, claim: Claim, running: RunningTrial, lease: KeptLease) -> None:
         policy = self._follow_policy(opened)
         asked = time.perf_counter()
         try:
@@ -168,7 +156,7 @@ class Worker:
         self._report(opened, trial_number=trial.number, epoch=0)
         running.watched = self._pruning[opened.name].watch(trial, policy)
         began = time.perf_counter()
-        result, context_lost = self._train(opened, trial, policy, running)
+        result, context_lost = self._train(opened, trial, policy, running, lease)
         if result is None:
             running.deliver()
             self._stored(lambda: opened.ledger.give_back(claim), "a trial handed back")
@@ -240,7 +228,7 @@ class Worker:
             opened.roster.report(self.name, trial_number=trial_number, epoch=epoch, val_loss=None)
 
     def _train(
-        self, opened: OpenStudy, trial: FrozenTrial, policy: SearchPolicy, running: RunningTrial
+        self, opened: OpenStudy, trial: FrozenTrial, policy: SearchPolicy, running: RunningTrial, lease: KeptLease
     ) -> tuple[TrialResult | None, bool]:
         """The trial's result, None when it was interrupted, and whether this process can train no more."""
         job = TrialJob(
@@ -253,7 +241,7 @@ class Worker:
             on_epoch=running.on_epoch,
             on_curve=running.on_curve,
             on_phase=self._pulse.phase,
-            should_stop=running.should_stop,
+            should_stop=lease.should_stop,
             study_key=self._keys[opened.name],
             checkpoints=self._checkpoints(opened),
         )

@@ -12,7 +12,7 @@ from tuner.storage.durable import is_full, lacks_space
 from tuner.storage.retry import DATABASE_FAILURES, cause_of, persistently
 from tuner.study import OpenStudy
 from tuner.worker.pulse import WAITING, Pulse
-from tuner.worker.running import StopFlag
+from tuner.worker.stop import StopFlag
 
 T = TypeVar("T")
 LOOK_AGAIN_S = 5.0

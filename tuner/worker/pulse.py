@@ -42,6 +42,7 @@ class Pulse:
 
     pipe: int | None = None
     _longest_epoch_s: float = 0.0
+    _elapsed_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.pipe is not None:
@@ -53,8 +54,18 @@ class Pulse:
         self._beat(Beat(name))
 
     def new_trial(self) -> None:
-        self._longest_epoch_s = 0.0
+        self._longest_epoch_s = self._elapsed_s = 0.0
         self.phase("starting a trial")
+
+    def clock_at(self, elapsed_s: float) -> None:
+        """A training goes on from where its clock stood at so many seconds."""
+        self._elapsed_s = elapsed_s
+
+    def epoch_ended(self, elapsed_s: float) -> None:
+        """An epoch is over, and the training's clock stands at so many seconds; where a run begins anew, so does it."""
+        epoch_s = elapsed_s - (self._elapsed_s if elapsed_s >= self._elapsed_s else 0.0)
+        self._elapsed_s = elapsed_s
+        self.training(epoch_s)
 
     def training(self, epoch_s: float) -> None:
         """An epoch is over, which took so many seconds, and the next begins."""

@@ -1,82 +1,51 @@
-"""One trial at work: its lease is kept alive, its epochs reach the database; a signal or a verdict ends it."""
+"""One trial at work: its epochs reach the database, and a verdict on them may end it."""
 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from tuner.config import StopReason
 from tuner.storage import Claim, EpochRow
 from tuner.storage.outbox import Outbox
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
 from tuner.study import OpenStudy
+from tuner.worker.pace import Pace
 from tuner.worker.pruning import Watched
 from tuner.worker.pulse import Pulse
 
 if TYPE_CHECKING:
     from tuner.training import EpochRecord
 
-REPORT_S = 1.0
-LONGEST_PAUSE_S = 60.0
-"""Between two tries of a database that is away: each may take seconds, in which nothing is trained."""
 BUFFERED_AT_MOST = 5000
 """Epochs kept in memory while it is away; more go to local files."""
 _log = logging.getLogger(__name__)
 
 
-class StopFlag:
-    """Set by a signal handler; read between two training steps."""
-
-    def __init__(self) -> None:
-        self._event = threading.Event()
-
-    def set(self) -> None:
-        self._event.set()
-
-    def is_set(self) -> bool:
-        return self._event.is_set()
-
-    def wait(self, seconds: float) -> bool:
-        return self._event.wait(seconds)
-
-
 @dataclass(slots=True)
 class RunningTrial:
-    """One trial at work: its lease kept alive by a thread, its epochs buffered and delivered off the clock."""
+    """One trial at work: its epochs are buffered, and delivered off the clock."""
 
     opened: OpenStudy
     worker: str
     claim: Claim
     trial_number: int
-    stop: StopFlag
     watched: Watched | None = None
     """Decides after each epoch whether to prune; None where the trial is not to be pruned."""
     pulse: Pulse = field(default_factory=Pulse)
     outbox: Outbox | None = None
-    lost: threading.Event = field(default_factory=threading.Event)
-    _ended: threading.Event = field(default_factory=threading.Event)
+    _pace: Pace = field(default_factory=Pace)
     _buffer: dict[tuple[int, int], EpochRow] = field(default_factory=dict)
     """By seed and epoch: a run that is made again takes the place of the first one's curve."""
-    _next_delivery: float = 0.0
-    _failures: int = 0
     _spilled: bool = False
-    _elapsed_s: float = 0.0
-
-    def should_stop(self) -> StopReason | None:
-        return StopReason.INTERRUPTED if self.stop.is_set() or self.lost.is_set() else None
 
     def on_epoch(self, record: EpochRecord, repeat: int) -> StopReason | None:
         self._keep(record, repeat)
-        if time.monotonic() >= self._next_delivery:
+        if self._pace.due():
             self.deliver()
-        # Where a run begins anew, so does its clock.
-        epoch_s = record.elapsed_s - (self._elapsed_s if record.elapsed_s >= self._elapsed_s else 0.0)
-        self._elapsed_s = record.elapsed_s
-        self.pulse.training(epoch_s)
+        self.pulse.epoch_ended(record.elapsed_s)
         if self.watched is not None and self.watched.judge(record, repeat) is not None:
             return StopReason.PRUNED
         return None
@@ -85,7 +54,7 @@ class RunningTrial:
         """The epochs before the checkpoint that the trial goes on from: this attempt's curve is to be complete."""
         for record in records:
             self._keep(record, repeat)
-        self._elapsed_s = records[-1].elapsed_s if records else 0.0
+        self.pulse.clock_at(records[-1].elapsed_s if records else 0.0)
 
     def deliver(self) -> None:
         """Write what is buffered; what the database does not take now is kept, and tried again ever less often."""
@@ -103,13 +72,12 @@ class RunningTrial:
                 self.opened.roster.report(
                     self.worker, trial_number=self.trial_number, epoch=latest.epoch, val_loss=latest.val_loss
                 )
-            self._failures = 0
+            self._pace.wrote(well=True)
         except DATABASE_FAILURES as error:
-            self._failures += 1
+            self._pace.wrote(well=False)
             _log.warning("the database is away (%s); keeping %d epochs", cause_of(error), len(self._buffer))
             if len(self._buffer) >= BUFFERED_AT_MOST:
                 self.spill()
-        self._next_delivery = time.monotonic() + min(REPORT_S * 4**self._failures, LONGEST_PAUSE_S)
 
     def spill(self) -> None:
         """Move what is buffered to local files, for whoever can deliver it later."""
@@ -130,21 +98,3 @@ class RunningTrial:
         self._buffer[repeat, record.epoch] = EpochRow(
             record.epoch, record.train_loss, record.val_loss, record.learning_rate, record.elapsed_s, repeat
         )
-
-    def keep_lease(self) -> None:
-        while not self._ended.wait(self.opened.ledger.heartbeat_s):
-            try:
-                if not self.opened.ledger.renew(self.claim):
-                    self.lost.set()
-                    return
-                self.opened.roster.report(self.worker)
-                self.opened.ledger.reap()  # also where no supervisor runs: a training may take hours
-            except DATABASE_FAILURES:
-                _log.warning("the database is away; the lease could not be renewed")
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self.keep_lease, name="lease", daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()

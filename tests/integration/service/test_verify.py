@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command import STUDY, Bench, finished, wait_for, workers_of
 from optuna.trial import TrialState
-from sqlalchemy import select, update
+from sqlalchemy import select
 
 from tuner.config import TrainingSettings
 from tuner.data.prepare import prepare
@@ -16,7 +16,8 @@ from tuner.data.task import load_task
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
 from tuner.storage import TrialResult, open_database, parse_url, schema
-from tuner.study import StudyDefinition, create_or_resume, load_study_file
+from tuner.study import StudyDefinition, create_or_resume, load_study_file, open_study
+from tuner.study.verification import verifications_of
 
 VERIFY = f"verify --variant small.toml --study {STUDY} --task tiny.toml --cpu --top 2 --seeds 3".split()
 
@@ -66,9 +67,12 @@ def test_killed_in_the_middle_and_given_again_no_run_is_repeated_and_none_is_los
     finally:
         process.communicate()
     wait_for(lambda: not workers_of(process.pid), "the workers' end")
-    before = {key: run for key, run in runs(bench).items() if run[0] == "finished"}
-    with bench.database() as database, database.engine.begin() as connection:
-        connection.execute(update(schema.verifications).values(leased_until=0.0))  # instead of waiting a minute
+    left = runs(bench)
+    before = {key: run for key, run in left.items() if run[0] == "finished"}
+    with bench.database() as database:  # instead of waiting for their leases to run out, and half a lease longer
+        queue = verifications_of([open_study(database, STUDY)])
+        for _, worker, _ in left.values():
+            queue.reap(worker=worker or "", state="returned")
     again = finished(bench.start(*VERIFY, "--json", cores=1))  # with one worker of the same device model
     assert again.code == 0, again.err
     after = runs(bench)

@@ -140,7 +140,7 @@ def test_training_goes_on_in_an_outage_and_its_epochs_come_later(
     opened: OpenStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_module, "BUFFERED_AT_MOST", 4)
-    monkeypatch.setattr(running_module, "REPORT_S", 0.0)
+    monkeypatch.setattr("tuner.worker.pace.REPORT_S", 0.0)
     spilled = []
 
     def run(job: TrialJob) -> TrialResult:

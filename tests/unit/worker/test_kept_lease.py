@@ -1,0 +1,79 @@
+"""The thread that keeps a lease, with a ledger that is made up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from sqlalchemy.exc import OperationalError
+
+from tuner.config import StopReason
+from tuner.worker import StopFlag
+from tuner.worker.lease import KeptLease
+
+PATIENCE_S = 60.0
+
+
+@dataclass
+class Calls:
+    """What the thread did, and what it is answered."""
+
+    answers: list[Callable[[], bool]]
+    """To each renewal; the last one also to all that follow."""
+    done: list[str] = field(default_factory=list)
+    enough: threading.Event = field(default_factory=threading.Event)
+
+    def renew(self) -> bool:
+        self.done.append("renew")
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return answer()
+
+    def report(self) -> None:
+        self.done.append("report")
+
+    def reap(self) -> None:
+        self.done.append("reap")
+        if self.done.count("reap") == 2:
+            self.enough.set()
+
+    def lease(self, stop: StopFlag | None = None) -> KeptLease:
+        return KeptLease(
+            heartbeat_s=0.001, renew=self.renew, report=self.report, reap=self.reap, stop=stop or StopFlag()
+        )
+
+
+def away() -> bool:
+    raise OperationalError("UPDATE", {}, Exception("server closed the connection"))
+
+
+def test_a_lease_is_renewed_and_others_are_looked_after_also_after_an_outage() -> None:
+    calls = Calls([lambda: True, away, lambda: True])
+    with calls.lease() as lease:
+        assert calls.enough.wait(PATIENCE_S)
+        assert lease.should_stop() is None
+    assert calls.done[:7] == ["renew", "report", "reap", "renew", "renew", "report", "reap"]
+
+
+def test_work_whose_lease_is_lost_is_interrupted() -> None:
+    lost = threading.Event()
+
+    def taken_by_another() -> bool:
+        lost.set()
+        return False
+
+    calls = Calls([taken_by_another])
+    lease = calls.lease()
+    with lease:
+        assert lost.wait(PATIENCE_S)
+        assert lease._lost.wait(PATIENCE_S)
+        assert lease.should_stop() is StopReason.INTERRUPTED
+    assert calls.done == ["renew"]
+
+
+def test_a_signal_interrupts_the_work_too() -> None:
+    stop = StopFlag()
+    lease = Calls([lambda: True]).lease(stop)
+    assert lease.should_stop() is None
+    stop.set()
+    assert lease.should_stop() is StopReason.INTERRUPTED
