@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.compare.report import FIGURES, Report, Row
+from tuner.compare.report import Report
+from tuner.compare.table import FIGURES, Row
 from tuner.errors import TunerError
 from tuner.figures import front_series
 from tuner.plots import pareto_figure

@@ -14,6 +14,9 @@ from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.study.verification import picks, study_names, verifications_of
 from tuner.study.verified import Verified, group_runs
 
+DEFAULT = "default"
+"""The role of the default configuration among a subject's picks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:

@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tuner.compare.files import HEADINGS, cell, volume_line
-from tuner.compare.report import FIGURES, Report
+from tuner.compare.report import Report
+from tuner.compare.table import FIGURES
 
 
 def print_report(report: Report) -> None:

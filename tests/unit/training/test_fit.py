@@ -1,4 +1,4 @@
-"""`fit` as a whole, on a small real task."""
+"""What `fit` returns: the same result for the same seed, the best weights, and figures that belong together."""
 
 from __future__ import annotations
 
@@ -10,46 +10,25 @@ from pathlib import Path
 
 import pytest
 import torch
+from fitted import losses_of, same_weights, validation_loss
 
-from tuner.config import Architecture, Backend, Precision, RunConfig, StopReason
+from tuner.config import Architecture, Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
-from tuner.metrics import quantile_loss
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
-from tuner.training import EpochRecord, FitResult, fit
+from tuner.training import EpochRecord, fit
 from tuner.training.eager import EagerEngine
-from tuner.training.early_stopping import EarlyStopping
 
 Configure = Callable[..., RunConfig]
-
-
-def _losses(result: FitResult) -> list[tuple[float, float]]:
-    return [(record.train_loss, record.val_loss) for record in result.history]
-
-
-def _same_weights(a: FitResult, b: FitResult) -> bool:
-    assert a.model is not None
-    assert b.model is not None
-    return all(
-        torch.equal(p, q) for p, q in zip(a.model.state_dict().values(), b.model.state_dict().values(), strict=True)
-    )
-
-
-def _validation_loss(result: FitResult, data: DeviceData) -> float:
-    assert result.model is not None
-    batch = data.val.gather(torch.arange(len(data.val)))
-    with torch.no_grad():
-        forecast = result.model(batch.past, batch.future, batch.static)
-        return quantile_loss(forecast, batch.target, torch.tensor(data.task.quantiles)).item()
 
 
 @pytest.mark.parametrize("name", builtin_names())
 def test_one_seed_gives_one_result_and_another_seed_another(data: DeviceData, run_config: Configure, name: str) -> None:
     first, again, other = (fit(run_config(name, max_epochs=2, seed=s), data) for s in (1, 1, 2))
-    assert _losses(first) == _losses(again)
-    assert _same_weights(first, again)
-    assert _losses(first) != _losses(other)
+    assert losses_of(first) == losses_of(again)
+    assert same_weights(first, again)
+    assert losses_of(first) != losses_of(other)
 
 
 @pytest.mark.parametrize("name", builtin_names())
@@ -65,8 +44,8 @@ def test_a_warmed_up_training_is_bit_for_bit_one_that_is_not(
     warmed = fit(run_config(name), data)
     monkeypatch.setattr(EagerEngine, "warm_up", lambda self: None)
     cold = fit(run_config(name), data)
-    assert _losses(warmed) == _losses(cold)
-    assert _same_weights(warmed, cold)
+    assert losses_of(warmed) == losses_of(cold)
+    assert same_weights(warmed, cold)
 
 
 def test_the_callers_random_state_and_arithmetic_are_untouched(data: DeviceData, run_config: Configure) -> None:
@@ -82,7 +61,7 @@ def test_the_result_does_not_depend_on_the_callers_random_state(data: DeviceData
     torch.manual_seed(1)
     first = fit(run_config(max_epochs=1), data)
     torch.manual_seed(2)
-    assert _losses(fit(run_config(max_epochs=1), data)) == _losses(first)
+    assert losses_of(fit(run_config(max_epochs=1), data)) == losses_of(first)
 
 
 def test_every_epoch_has_its_own_shuffle(
@@ -101,14 +80,6 @@ def test_every_epoch_has_its_own_shuffle(
     assert len({tuple(order.tolist()) for order in orders}) == 3
 
 
-def test_convergence_follows_early_stopping_on_the_recorded_losses(data: DeviceData, run_config: Configure) -> None:
-    result = fit(run_config(learning_rate=0.03, max_epochs=200, patience=2, min_delta=1e-4), data)
-    assert result.stopped_by is StopReason.CONVERGED
-    rule = EarlyStopping(patience=2, min_delta=1e-4)
-    assert [rule.update(record.val_loss) for record in result.history] == [False] * (result.epochs - 1) + [True]
-    assert result.epochs < 200
-
-
 def test_the_weights_kept_are_those_of_the_strictly_lowest_validation_loss(
     data: DeviceData, run_config: Configure
 ) -> None:
@@ -122,32 +93,8 @@ def test_the_weights_kept_are_those_of_the_strictly_lowest_validation_loss(
     assert result.best_val_loss == min(losses)
     assert result.best_epoch == losses.index(min(losses)) + 1 > 1
     assert result.time_to_best_s == result.history[result.best_epoch - 1].elapsed_s
-    assert _validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)
+    assert validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)
     assert losses[-1] != min(losses), "the last epoch is the best one: this training shows nothing"
-
-
-def test_the_epoch_limit_ends_a_training(data: DeviceData, run_config: Configure) -> None:
-    result = fit(run_config(max_epochs=2), data)
-    assert result.stopped_by is StopReason.EPOCH_LIMIT
-    assert result.message == "epoch limit of 2 reached"
-    assert result.epochs == len(result.history) == 2
-
-
-def test_the_time_limit_cuts_an_epoch_short_and_still_leaves_a_validated_result(
-    data: DeviceData, run_config: Configure
-) -> None:
-    result = fit(run_config(time_limit_s=1e-9), data)
-    assert result.stopped_by is StopReason.TIME_LIMIT
-    assert result.epochs == result.best_epoch == 1
-    assert _validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)
-    assert result.samples_per_s * result.wall_clock_s == pytest.approx(64)  # one step
-
-
-def test_the_time_limit_counts_the_clock_and_not_the_callback(data: DeviceData, run_config: Configure) -> None:
-    def wait(record: EpochRecord) -> None:
-        time.sleep(3.0)
-
-    assert fit(run_config(max_epochs=2, time_limit_s=5.0), data, on_epoch=wait).stopped_by is StopReason.EPOCH_LIMIT
 
 
 def test_the_callback_runs_off_the_clock(data: DeviceData, run_config: Configure) -> None:
@@ -156,91 +103,11 @@ def test_the_callback_runs_off_the_clock(data: DeviceData, run_config: Configure
 
     result = fit(run_config(max_epochs=3), data, on_epoch=wait)
     assert result.total_s - result.setup_s - result.wall_clock_s >= 0.6
-    assert result.total_s - result.setup_s - result.wall_clock_s < 0.6 + 0.15
 
 
 def test_the_learning_rate_decays_after_every_epoch(data: DeviceData, run_config: Configure) -> None:
     result = fit(run_config(learning_rate=0.01, learning_rate_decay=0.5), data)
     assert [record.learning_rate for record in result.history] == [0.01, 0.005, 0.0025]
-
-
-def test_the_callback_hears_of_every_epoch_and_can_prune(data: DeviceData, run_config: Configure) -> None:
-    heard: list[EpochRecord] = []
-
-    def prune_second(record: EpochRecord) -> StopReason | None:
-        heard.append(record)
-        return StopReason.PRUNED if record.epoch == 2 else None
-
-    result = fit(run_config(max_epochs=5), data, on_epoch=prune_second)
-    assert result.stopped_by is StopReason.PRUNED
-    assert result.message == "stopped after epoch 2"
-    assert tuple(heard) == result.history
-    assert result.epochs == 2
-
-
-def test_a_training_that_ends_by_itself_is_not_pruned_with_its_last_epoch(
-    data: DeviceData, run_config: Configure
-) -> None:
-    result = fit(run_config(max_epochs=2), data, on_epoch=lambda r: StopReason.PRUNED if r.epoch == 2 else None)
-    assert result.stopped_by is StopReason.EPOCH_LIMIT
-
-
-def test_an_interruption_takes_effect_within_one_step(data: DeviceData, run_config: Configure) -> None:
-    steps_per_epoch = math.ceil(len(data.train) / 64)
-    asked = 0
-
-    def interrupt() -> StopReason | None:
-        nonlocal asked
-        asked += 1
-        return StopReason.INTERRUPTED if asked == steps_per_epoch + 2 else None
-
-    result = fit(run_config(max_epochs=5), data, should_stop=interrupt)
-    assert result.stopped_by is StopReason.INTERRUPTED
-    assert result.message == "stopped during epoch 2"
-    assert asked == steps_per_epoch + 2
-    assert result.epochs == 1
-    assert result.model is not None
-    assert _validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)
-
-
-def test_an_interruption_before_the_first_epoch_is_over_leaves_no_figures(
-    data: DeviceData, run_config: Configure
-) -> None:
-    result = fit(run_config(), data, should_stop=lambda: StopReason.INTERRUPTED)
-    assert (result.epochs, result.best_epoch, result.history) == (0, 0, ())
-    assert math.isnan(result.best_val_loss)
-    assert math.isnan(result.time_to_best_s)
-
-
-def test_a_loss_that_is_no_number_is_an_outcome(data: DeviceData, run_config: Configure) -> None:
-    broken = replace(data, train=replace(data.train, targets=torch.full_like(data.train.targets, math.nan)))
-    heard: list[EpochRecord] = []
-    result = fit(run_config(), broken, on_epoch=heard.append)
-    assert result.stopped_by is StopReason.DIVERGED
-    assert "epoch 1" in result.message
-    assert "nan" in result.message
-    assert (heard, result.history) == ([], ())
-
-
-def test_a_training_that_diverges_later_keeps_its_best_weights(data: DeviceData, run_config: Configure) -> None:
-    """The learning rate is multiplied by a huge factor after the first epoch."""
-    result = fit(run_config(learning_rate=1e-3, learning_rate_decay=1e30, max_epochs=20), data)
-    assert result.stopped_by is StopReason.DIVERGED
-    assert result.best_epoch == result.epochs == 1
-    assert _validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)
-
-
-def test_memory_that_runs_out_is_an_outcome_and_the_next_training_is_right(
-    data: DeviceData, run_config: Configure
-) -> None:
-    expected = _losses(fit(run_config(max_epochs=1), data))
-    result = fit(run_config(hidden_size=10**13), data)
-    assert result.stopped_by is StopReason.OUT_OF_MEMORY
-    assert result.message.startswith("out of memory with hidden_size 10000000000000 and batch_size 64: ")
-    assert "\n" not in result.message
-    assert result.model is None
-    assert result.epochs == 0
-    assert _losses(fit(run_config(max_epochs=1), data)) == expected
 
 
 def test_a_given_model_is_trained_in_place(data: DeviceData, run_config: Configure) -> None:

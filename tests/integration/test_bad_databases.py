@@ -1,0 +1,194 @@
+"""Databases and studies that people get wrong: one clear line with the remedy, no traceback, nothing written."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from command_line import contents, refused, run
+from postgres_cluster import PASSWORD, Cluster
+from recorded import RecordedDatabase
+from small_study import definition
+
+from tuner.storage import open_database, parse_url
+from tuner.study import create_or_resume
+
+DEMO = ("launch", "--task", "demo", "--cpu")
+LAUNCH = (*DEMO, "--variant", "rmsnorm")
+
+DATABASES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "nobody listens": (
+        "postgresql://ann@127.0.0.1:1/x",
+        ("ann@127.0.0.1:1/x", "refused", "check that the server runs"),
+    ),
+    "no such host": ("postgresql://ann@nowhere.invalid/x", ("nowhere.invalid", "check that the server runs")),
+    "a driver that is not installed": ("postgresql+nodriver://ann@127.0.0.1/x", ("nodriver", "postgresql://USER@HOST")),
+    "a folder": ("sqlite:///a_folder", ("a_folder", "is a folder", "tuner.db")),
+    "beneath a regular file": ("sqlite:///a_file/deep/tuner.db", ("a_file/deep", "writable", "--storage")),
+    "not an SQLite file": ("sqlite:///a_file", ("a_file", "not an SQLite database", "--storage")),
+}
+
+
+@pytest.mark.parametrize("mistake", DATABASES)
+@pytest.mark.parametrize("command", ["launch", "best"])
+def test_a_database_that_cannot_be_used_is_one_line(mistake: str, command: str, tmp_path: Path) -> None:
+    url, says = DATABASES[mistake]
+    (tmp_path / "a_folder").mkdir()
+    (tmp_path / "a_file").write_text("something else, longer than the first sixteen bytes", encoding="utf-8")
+    if command == "best" and mistake == "beneath a regular file":
+        says = ("a_file/deep", "there is no database", "tuner launch")
+    arguments = LAUNCH if command == "launch" else ("best", "--task", "demo", "--variant", "rmsnorm")
+    refused(*arguments, "--storage", url, folder=tmp_path, code=1, says=says)
+
+
+def test_a_password_in_a_url_is_warned_of_and_never_shown(tmp_path: Path) -> None:
+    done = run("status", "--storage", "postgresql://ann:Zq7secret@127.0.0.1:1/x", folder=tmp_path)
+    assert done.code == 1
+    assert "refused" in done.error
+    assert "TUNER_STORAGE" in done.err
+    assert "PGPASSFILE" in done.err
+    assert "Zq7secret" not in done.err
+    quiet = run("status", folder=tmp_path, environment={"TUNER_STORAGE": "postgresql://ann:Zq7secret@127.0.0.1:1/x"})
+    assert len(quiet.err.splitlines()) == 1
+    assert "refused" in quiet.error
+    assert "Zq7secret" not in quiet.err
+
+
+def test_a_wrong_password_is_one_line_that_does_not_show_it(postgres: Cluster, tmp_path: Path) -> None:
+    url = postgres.url(postgres.create_database(), password="{wrong}@Zq7")
+    says = ("password authentication failed", "TUNER_STORAGE", "PGPASSFILE")
+    line = refused(*LAUNCH, folder=tmp_path, code=1, says=says, environment={"TUNER_STORAGE": url})
+    assert "Zq7" not in line
+    assert quote("Zq7") not in line
+
+
+def test_a_server_without_that_database_is_one_line(postgres: Cluster, tmp_path: Path) -> None:
+    says = ("nothing_here", "does not exist", "createdb")
+    line = refused(
+        *LAUNCH, folder=tmp_path, code=1, says=says, environment={"TUNER_STORAGE": postgres.url("nothing_here")}
+    )
+    assert PASSWORD not in line
+
+
+@pytest.fixture
+def copied(recorded_database: RecordedDatabase, tmp_path: Path) -> Path:
+    """A folder with the recorded studies where the default database is."""
+    folder = tmp_path / "work"
+    (folder / "storage").mkdir(parents=True)
+    with (
+        sqlite3.connect(recorded_database.path) as source,
+        sqlite3.connect(folder / "storage" / "tuner.db") as target,
+    ):
+        source.backup(target)
+    return folder
+
+
+def dump(folder: Path) -> str:
+    with sqlite3.connect(f"file:{folder}/storage/tuner.db?mode=ro", uri=True) as connection:
+        return "\n".join(connection.iterdump())
+
+
+EXISTING: dict[str, tuple[Sequence[str], int, tuple[str, ...]]] = {
+    "worker": (("worker", "--study", "demo-rmsnrm", "--cpu"), 2, ("'demo-rmsnrm'", "did you mean 'demo-rmsnorm'")),
+    "status": (("status", "--study", "demo-rmsnrm"), 2, ("'demo-rmsnrm'", "did you mean 'demo-rmsnorm'")),
+    "best": (
+        ("best", "--variant", "rmsnorm", "--study", "demo-rmsnrm"),
+        2,
+        ("'demo-rmsnrm'", "did you mean 'demo-rmsnorm'"),
+    ),
+    "bounds nobody meets": (
+        ("best", "--variant", "rmsnorm", "--task", "demo", "--max-time", "0.001", "--max-mql", "0.5"),
+        1,
+        ("'demo-rmsnorm'", "wall_clock_s <= 0.001 and test_mql <= 0.5", "nearest is trial"),
+    ),
+    "another definition": (
+        (*LAUNCH, "--max-epochs", "3"),
+        2,
+        ("'demo-rmsnorm'", "training.max_epochs: 200 there, 3 asked", "--study NAME"),
+    ),
+    "another device": (
+        (*LAUNCH, "--trials", "100"),
+        2,
+        ("'demo-rmsnorm'", "Example CPU", "--study NAME"),
+    ),
+    "a wrong study file": ((*DEMO, "--variant", "rmsnorm,none.toml"), 2, ("none.toml",)),
+    "a wrong task": (("launch", "--cpu", "--variant", "simple", "--task", "none.toml"), 2, ("none.toml",)),
+}
+
+
+@pytest.mark.parametrize("mistake", EXISTING)
+def test_a_mistake_leaves_an_existing_database_as_it_was(mistake: str, copied: Path) -> None:
+    arguments, code, says = EXISTING[mistake]
+    before, files = dump(copied), set(contents(copied))
+    done = run(*arguments, folder=copied)
+    assert done.code == code, done.err
+    assert done.out == ""
+    for words in says:
+        assert words in done.error, done.error
+    assert dump(copied) == before
+    # The lock beside an SQLite file stays, as that of any launch does: to delete it would be a race.
+    assert set(contents(copied)) - files <= {"storage/tuner.db.lock"}
+
+
+def test_a_study_of_another_version_is_one_line(copied: Path) -> None:
+    path = copied / "storage" / "tuner.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE tuner_studies SET definition = json_remove(definition, '$.data_hash')")
+    connection.close()
+    for arguments in (LAUNCH, ("best", "--variant", "rmsnorm", "--task", "demo"), ("status",)):
+        done = run(*arguments, folder=copied)
+        assert done.code == 1, done.err
+        for words in ("'demo-rmsnorm'", "another version of tuner", "--study NAME"):
+            assert words in done.error, done.error
+
+
+def test_nothing_finished_yet_is_one_line(tmp_path: Path) -> None:
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/storage/tuner.db"))
+    create_or_resume(database, "demo-rmsnorm", definition(), trials=10)
+    database.close()
+    done = run("best", "--variant", "rmsnorm", "--task", "demo", folder=tmp_path)
+    assert done.code == 1
+    assert done.out == ""
+    assert "'demo-rmsnorm' has no finished trial" in done.error
+    assert "try again later" in done.error
+
+
+@pytest.mark.parametrize(
+    "arguments", [("worker", "--study", "mine", "--cpu"), ("best", "--variant", "rmsnorm", "--study", "mine")]
+)
+def test_no_database_and_one_without_studies_say_how_to_start(arguments: Sequence[str], tmp_path: Path) -> None:
+    refused(*arguments, folder=tmp_path, code=1, says=("there is no database", "tuner launch", "--storage"))
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage" / "tuner.db").touch()
+    done = run(*arguments, folder=tmp_path)
+    assert done.code == 1
+    assert "no studies yet" in done.error
+    assert "tuner launch" in done.error
+    open_database(parse_url(f"sqlite:///{tmp_path}/storage/tuner.db")).close()
+    done = run(*arguments, folder=tmp_path)
+    assert done.code == 2
+    assert "unknown study 'mine'" in done.error
+    assert "tuner launch" in done.error
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+@pytest.mark.parametrize("command", ["launch", "best", "status", "worker"])
+def test_a_damaged_database_is_one_line(command: str, share: float, copied: Path) -> None:
+    """The pages from `share` of the file on are noise; the first 100 bytes, which name it an SQLite file, are kept."""
+    path = copied / "storage" / "tuner.db"
+    good = path.read_bytes()
+    kept = max(100, int(len(good) * share))
+    path.write_bytes(good[:kept] + bytes(7 * i % 251 for i in range(len(good) - kept)))
+    arguments = {
+        "launch": LAUNCH,
+        "best": ("best", "--variant", "rmsnorm", "--task", "demo"),
+        "status": ("status",),
+        "worker": ("worker", "--study", "demo-rmsnorm", "--cpu"),
+    }[command]
+    done = run(*arguments, folder=copied)
+    assert done.code == 1, done.err
+    assert "database" in done.error
+    assert "check" in done.error

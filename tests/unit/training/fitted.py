@@ -1,0 +1,29 @@
+"""What tests ask of a training that `fit` returned."""
+
+from __future__ import annotations
+
+import torch
+
+from tuner.data.windows import DeviceData
+from tuner.metrics import quantile_loss
+from tuner.training import FitResult
+
+
+def losses_of(result: FitResult) -> list[tuple[float, float]]:
+    return [(record.train_loss, record.val_loss) for record in result.history]
+
+
+def same_weights(a: FitResult, b: FitResult) -> bool:
+    assert a.model is not None
+    assert b.model is not None
+    return all(
+        torch.equal(p, q) for p, q in zip(a.model.state_dict().values(), b.model.state_dict().values(), strict=True)
+    )
+
+
+def validation_loss(result: FitResult, data: DeviceData) -> float:
+    assert result.model is not None
+    batch = data.val.gather(torch.arange(len(data.val)))
+    with torch.no_grad():
+        forecast = result.model(batch.past, batch.future, batch.static)
+        return quantile_loss(forecast, batch.target, torch.tensor(data.task.quantiles)).item()

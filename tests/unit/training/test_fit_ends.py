@@ -1,0 +1,130 @@
+"""How a training ends: by itself, by a limit, by whoever listens, or by going wrong."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from fitted import losses_of, validation_loss
+
+from tuner.config import RunConfig, StopReason
+from tuner.data.windows import DeviceData
+from tuner.training import EpochRecord, fit
+from tuner.training.early_stopping import EarlyStopping
+
+Configure = Callable[..., RunConfig]
+
+
+def test_convergence_follows_early_stopping_on_the_recorded_losses(data: DeviceData, run_config: Configure) -> None:
+    result = fit(run_config(learning_rate=0.03, max_epochs=200, patience=2, min_delta=1e-4), data)
+    assert result.stopped_by is StopReason.CONVERGED
+    rule = EarlyStopping(patience=2, min_delta=1e-4)
+    assert [rule.update(record.val_loss) for record in result.history] == [False] * (result.epochs - 1) + [True]
+    assert result.epochs < 200
+
+
+def test_the_epoch_limit_ends_a_training(data: DeviceData, run_config: Configure) -> None:
+    result = fit(run_config(max_epochs=2), data)
+    assert result.stopped_by is StopReason.EPOCH_LIMIT
+    assert result.message == "epoch limit of 2 reached"
+    assert result.epochs == len(result.history) == 2
+
+
+def test_the_time_limit_cuts_an_epoch_short_and_still_leaves_a_validated_result(
+    data: DeviceData, run_config: Configure
+) -> None:
+    result = fit(run_config(time_limit_s=1e-9), data)
+    assert result.stopped_by is StopReason.TIME_LIMIT
+    assert result.epochs == result.best_epoch == 1
+    assert validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)
+    assert result.samples_per_s * result.wall_clock_s == pytest.approx(64)  # one step
+
+
+def test_the_time_limit_counts_the_clock_and_not_the_callback(data: DeviceData, run_config: Configure) -> None:
+    def wait(record: EpochRecord) -> None:
+        time.sleep(3.0)
+
+    assert fit(run_config(max_epochs=2, time_limit_s=5.0), data, on_epoch=wait).stopped_by is StopReason.EPOCH_LIMIT
+
+
+def test_the_callback_hears_of_every_epoch_and_can_prune(data: DeviceData, run_config: Configure) -> None:
+    heard: list[EpochRecord] = []
+
+    def prune_second(record: EpochRecord) -> StopReason | None:
+        heard.append(record)
+        return StopReason.PRUNED if record.epoch == 2 else None
+
+    result = fit(run_config(max_epochs=5), data, on_epoch=prune_second)
+    assert result.stopped_by is StopReason.PRUNED
+    assert result.message == "stopped after epoch 2"
+    assert tuple(heard) == result.history
+    assert result.epochs == 2
+
+
+def test_a_training_that_ends_by_itself_is_not_pruned_with_its_last_epoch(
+    data: DeviceData, run_config: Configure
+) -> None:
+    result = fit(run_config(max_epochs=2), data, on_epoch=lambda r: StopReason.PRUNED if r.epoch == 2 else None)
+    assert result.stopped_by is StopReason.EPOCH_LIMIT
+
+
+def test_an_interruption_takes_effect_within_one_step(data: DeviceData, run_config: Configure) -> None:
+    steps_per_epoch = math.ceil(len(data.train) / 64)
+    asked = 0
+
+    def interrupt() -> StopReason | None:
+        nonlocal asked
+        asked += 1
+        return StopReason.INTERRUPTED if asked == steps_per_epoch + 2 else None
+
+    result = fit(run_config(max_epochs=5), data, should_stop=interrupt)
+    assert result.stopped_by is StopReason.INTERRUPTED
+    assert result.message == "stopped during epoch 2"
+    assert asked == steps_per_epoch + 2
+    assert result.epochs == 1
+    assert result.model is not None
+    assert validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)
+
+
+def test_an_interruption_before_the_first_epoch_is_over_leaves_no_figures(
+    data: DeviceData, run_config: Configure
+) -> None:
+    result = fit(run_config(), data, should_stop=lambda: StopReason.INTERRUPTED)
+    assert (result.epochs, result.best_epoch, result.history) == (0, 0, ())
+    assert math.isnan(result.best_val_loss)
+    assert math.isnan(result.time_to_best_s)
+
+
+def test_a_loss_that_is_no_number_is_an_outcome(data: DeviceData, run_config: Configure) -> None:
+    broken = replace(data, train=replace(data.train, targets=torch.full_like(data.train.targets, math.nan)))
+    heard: list[EpochRecord] = []
+    result = fit(run_config(), broken, on_epoch=heard.append)
+    assert result.stopped_by is StopReason.DIVERGED
+    assert "epoch 1" in result.message
+    assert "nan" in result.message
+    assert (heard, result.history) == ([], ())
+
+
+def test_a_training_that_diverges_later_keeps_its_best_weights(data: DeviceData, run_config: Configure) -> None:
+    """The learning rate is multiplied by a huge factor after the first epoch."""
+    result = fit(run_config(learning_rate=1e-3, learning_rate_decay=1e30, max_epochs=20), data)
+    assert result.stopped_by is StopReason.DIVERGED
+    assert result.best_epoch == result.epochs == 1
+    assert validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)
+
+
+def test_memory_that_runs_out_is_an_outcome_and_the_next_training_is_right(
+    data: DeviceData, run_config: Configure
+) -> None:
+    expected = losses_of(fit(run_config(max_epochs=1), data))
+    result = fit(run_config(hidden_size=10**13), data)
+    assert result.stopped_by is StopReason.OUT_OF_MEMORY
+    assert result.message.startswith("out of memory with hidden_size 10000000000000 and batch_size 64: ")
+    assert "\n" not in result.message
+    assert result.model is None
+    assert result.epochs == 0
+    assert losses_of(fit(run_config(max_epochs=1), data)) == expected
