@@ -37,6 +37,7 @@ class Backend(StrEnum):
     EAGER = "eager"
     GRAPH = "graph"
     COMPILE = "compile"
+    TRITON = "triton"
 
 
 class Precision(StrEnum):

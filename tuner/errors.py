@@ -41,3 +41,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, more: str = "") 
     guess = f" (did you mean {' or '.join(repr(n) for n in near)}?)" if near else ""
     listing = ", ".join(names) if names else "none"
     return UsageError(f"unknown {kind} {name!r}{guess}; there are: {listing}{more}")
+
+
+def first_line(error: BaseException) -> str:
+    """An exception on one line: what it says first, or its name where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -155,6 +155,7 @@ def _attributes(result: FitResult, observation: Observation, device: Gpu | CpuCo
         "peak_memory_bytes": result.peak_memory_bytes,
         "n_parameters": result.n_parameters,
         "backend": result.backend.value,
+        "backend_fallback": result.backend_fallback or None,
         "precision": result.precision.value,
         "seed": seed,
         "contaminated": observation.contaminated,

@@ -97,6 +97,7 @@ def save_trained(
         "seeds": [each.as_dict() for each in trained],
         "n_parameters": kept.result.n_parameters,
         "backend": kept.result.backend.value,
+        "backend_fallback": kept.result.backend_fallback or None,
         "device": device,
         "host": platform.node(),
         "versions": versions(),

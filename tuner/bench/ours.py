@@ -81,11 +81,17 @@ class Ours:
         with arithmetic(self._config.training.precision), seeded(self._config.seed, device) as shuffles:
             model = build_model(self._config.architecture, self._data.shapes, self._config.hyperparameters)
             engine = make_engine(self._config, self._data, model.to(device))
+            if engine.fallback:
+                raise FellBackError(f"would run as {engine.backend.value}: {engine.fallback}")
             try:
                 engine.warm_up()
                 yield engine, shuffles
             finally:
                 engine.close()
+
+
+class FellBackError(Exception):
+    """The backend asked for does not serve this network: another one's figures must not stand under its name."""
 
 
 class _Training:

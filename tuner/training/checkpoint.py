@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from safetensors import SafetensorError
 from torch import Tensor
 
+from tuner.errors import first_line
 from tuner.storage.durable import is_full, read_regular, write_durably
 from tuner.training.result import EpochRecord
 
@@ -173,7 +174,7 @@ def from_bytes(data: bytes, identity: Identity) -> Checkpoint:
         digest = metadata.pop("sha256")
         format_, whose = metadata["format"], json.loads(metadata["identity"])
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"truncated, or no checkpoint ({_first_line(error)})") from None
+        raise ValueError(f"truncated, or no checkpoint ({first_line(error)})") from None
     if format_ != FORMAT:
         raise ValueError("written by another version of tuner")
     if digest != _digest(metadata, tensors):
@@ -185,7 +186,7 @@ def from_bytes(data: bytes, identity: Identity) -> Checkpoint:
         notes = json.loads(metadata["notes"])
         progress = Progress.model_validate_json(metadata["progress"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"its figures make no sense ({_first_line(error)})") from None
+        raise ValueError(f"its figures make no sense ({first_line(error)})") from None
     if not isinstance(notes, dict):
         raise ValueError("its notes make no sense")  # noqa: TRY004 - what is wrong is the file
     return Checkpoint(progress=progress, tensors=tensors, notes=notes)
@@ -198,7 +199,3 @@ def _digest(metadata: Mapping[str, str], tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
         digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -26,6 +26,9 @@ VALIDATION_BATCH = {"cpu": 256, "cuda": 2048}
 class EagerEngine:
     """Runs `Step` batch by batch, from Python."""
 
+    backend = Backend.EAGER
+    fallback = ""
+
     def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module) -> None:
         self._data = data
         self._step = Step(config, data, model)
@@ -34,10 +37,6 @@ class EagerEngine:
             keep_freed_memory()
         self._batch_size = config.hyperparameters.batch_size
         self._validation_batch = VALIDATION_BATCH.get(self._device.type, 256)
-
-    @property
-    def backend(self) -> Backend:
-        return Backend.EAGER
 
     @property
     def model(self) -> nn.Module:

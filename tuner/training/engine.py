@@ -33,6 +33,10 @@ class Engine(Protocol):
         """Which one this is."""
 
     @property
+    def fallback(self) -> str:
+        """Why this one runs in place of the one asked for, in one line; empty where it is that one."""
+
+    @property
     def model(self) -> nn.Module:
         """The network being trained, on the data's device."""
 

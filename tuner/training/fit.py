@@ -15,6 +15,7 @@ from torch import nn
 
 from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import DeviceData
+from tuner.errors import first_line
 from tuner.models.registry import build_model
 from tuner.training.backends import make_engine, resolve_backend
 from tuner.training.checkpoint import Checkpoint, Checkpoints, Progress
@@ -78,11 +79,11 @@ def fit(
     try:
         return run.train(model)
     except (torch.OutOfMemoryError, MemoryError) as error:
-        message = _first_line(error)
+        message = first_line(error)
     except RuntimeError as error:
         if not any(words in str(error) for words in OUT_OF_MEMORY_WORDS):
             raise
-        message = _first_line(error)
+        message = first_line(error)
     # Only out here are the frames of the failed training gone, and with them what it held.
     return run.out_of_memory(message, model)
 
@@ -98,6 +99,7 @@ class _Run:
     checkpoints: Checkpoints | None
     on_resume: Callable[[Checkpoint], None] | None
     device: torch.device = field(init=False)
+    ran: tuple[Backend, str] = field(init=False)
     clock: Clock = field(init=False)
     early_stopping: EarlyStopping = field(init=False)
     learning_rate: float = field(init=False)
@@ -113,6 +115,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.device = self.data.minimum.device
+        self.ran = resolve_backend(self.config.training.backend, self.device), ""
         self.clock = Clock(synchronizer(self.device))
         self.early_stopping = EarlyStopping(self.config.training.patience, self.config.training.min_delta)
         self.learning_rate = self.config.hyperparameters.learning_rate
@@ -126,6 +129,7 @@ class _Run:
             model.to(self.device)
             self.n_parameters = sum(p.numel() for p in model.parameters())
             engine = make_engine(self.config, self.data, model)
+            self.ran = engine.backend, engine.fallback
             engine.warm_up()
             self.clock.synchronize()
             self.setup_s = time.perf_counter() - self.began
@@ -142,7 +146,7 @@ class _Run:
             if self.best is not None:
                 best.restore(model)
             model.eval()
-        return self._result(reason, message, engine.backend, model)
+        return self._result(reason, message, model)
 
     def out_of_memory(self, message: str, model: nn.Module | None) -> FitResult:
         """The result when memory ran out, with what the training held given back to the device."""
@@ -155,9 +159,8 @@ class _Run:
         if math.isnan(self.setup_s):
             self.setup_s = time.perf_counter() - self.began
         h = self.config.hyperparameters
-        where = f"out of memory with hidden_size {h.hidden_size} and batch_size {h.batch_size}: {message}"
-        backend = resolve_backend(self.config.training.backend, self.device)
-        return self._result(StopReason.OUT_OF_MEMORY, where, backend, None)
+        message = f"out of memory with hidden_size {h.hidden_size} and batch_size {h.batch_size}: {message}"
+        return self._result(StopReason.OUT_OF_MEMORY, message, None)
 
     def _resumed(self, engine: Engine, best: Snapshot, shuffles: torch.Generator) -> Keeper | None:
         """What keeps checkpoints, if any are asked for, with this training put where an earlier attempt left it."""
@@ -261,7 +264,7 @@ class _Run:
             return reason
         return StopReason.TIME_LIMIT if limit is not None and self.clock.elapsed() >= limit else None
 
-    def _result(self, reason: StopReason, message: str, backend: Backend, model: nn.Module | None) -> FitResult:
+    def _result(self, reason: StopReason, message: str, model: nn.Module | None) -> FitResult:
         wall_clock_s = self.clock.elapsed()
         epochs_worth = self.n_windows / len(self.data.train)
         return FitResult(
@@ -278,7 +281,8 @@ class _Run:
             samples_per_s=self.n_windows / wall_clock_s if wall_clock_s else math.nan,
             peak_memory_bytes=_peak_memory(self.device),
             n_parameters=self.n_parameters,
-            backend=backend,
+            backend=self.ran[0],
+            backend_fallback=self.ran[1],
             precision=self.config.training.precision,
             history=tuple(self.history),
             model=model,
@@ -293,7 +297,3 @@ def _peak_memory(device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # kilobytes everywhere but on macOS
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

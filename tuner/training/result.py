@@ -54,6 +54,8 @@ class FitResult:
     n_parameters: int
     backend: Backend
     """The one that ran, never `auto`."""
+    backend_fallback: str
+    """Why that is not the one asked for; empty where it is."""
     precision: Precision
     history: tuple[EpochRecord, ...]
     model: nn.Module | None

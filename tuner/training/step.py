@@ -1,7 +1,8 @@
-"""One step of the protocol: forward, loss, backward, clipping, AdamW. Every engine that runs PyTorch runs this."""
+"""One step of the protocol: forward, loss, backward, clipping, AdamW. Every engine that runs PyTorch runs `Step`."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import torch
@@ -16,48 +17,31 @@ CLIP_EPS = 1e-6
 """What torch's clip_grad_norm_ adds to the norm before it divides."""
 
 
-class Step:
-    """The model's loss, and what a training step does with it.
+class Updates(ABC):
+    """A network and its optimiser: what a training step changes, and how that is kept, put back and given up.
 
-    AdamW with clipped gradients, as the protocol has it; weight decay 0 makes it exactly Adam. With `capturable` the
-    learning rate is a tensor on the device, so that a captured step reads what it is told between two epochs.
+    Args:
+        config: of the training.
+        data: on its device.
+        model: on the same device.
+        capturable: the learning rate is a tensor on the device, so that a captured step reads what it is told between
+            two epochs, and no tensor is ever replaced.
     """
 
-    def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool = False) -> None:
+    def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool) -> None:
         self._config = config
         self.model = model
         self.device = data.minimum.device
         self._capturable = capturable
-        self._autocast = config.training.precision is Precision.BF16
         dtype = next(model.parameters()).dtype
         self._quantiles = torch.tensor(data.task.quantiles, device=self.device, dtype=dtype)
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._learning_rate = torch.zeros((), device=self.device) if capturable else None
         self._optimizer = self._new_optimizer()
 
-    def loss(self, batch: Batch) -> Tensor:
-        """The protocol's loss on one batch: a scalar, in the model's precision."""
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._autocast):
-            prediction = self.model(batch.past, batch.future, batch.static)
-        return quantile_loss(prediction.to(self._quantiles.dtype), batch.target, self._quantiles)
-
-    def train(self, batch: Batch) -> Tensor:
-        """One update of the weights; the loss before it, detached."""
-        self._optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._clip()
-        self._optimizer.step()
-        return loss.detach()
-
-    def _clip(self) -> None:
-        """Clip the gradient's norm; captured, by the divisor that the fused optimiser applies to gradients anyway."""
-        limit = self._config.training.gradient_clip
-        if not self._capturable:
-            nn.utils.clip_grad_norm_(self._parameters, limit)
-            return
-        norm = nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
-        self._optimizer.grad_scale = ((norm + CLIP_EPS) / limit).clamp(min=1.0)  # type: ignore[attr-defined]
+    @abstractmethod
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        """One that has seen nothing; its `state` is in the form of torch's AdamW."""
 
     def set_learning_rate(self, value: float) -> None:
         if self._learning_rate is not None:
@@ -106,6 +90,41 @@ class Step:
         """Give back gradients and moments."""
         self._optimizer.zero_grad(set_to_none=True)
         self._optimizer.state.clear()
+
+
+class Step(Updates):
+    """The model's loss, and what a training step does with it.
+
+    AdamW with clipped gradients, as the protocol has it; weight decay 0 makes it exactly Adam.
+    """
+
+    def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool = False) -> None:
+        super().__init__(config, data, model, capturable=capturable)
+        self._autocast = config.training.precision is Precision.BF16
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The protocol's loss on one batch: a scalar, in the model's precision."""
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._autocast):
+            prediction = self.model(batch.past, batch.future, batch.static)
+        return quantile_loss(prediction.to(self._quantiles.dtype), batch.target, self._quantiles)
+
+    def train(self, batch: Batch) -> Tensor:
+        """One update of the weights; the loss before it, detached."""
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = self.loss(batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self._clip()
+        self._optimizer.step()
+        return loss.detach()
+
+    def _clip(self) -> None:
+        """Clip the gradient's norm; captured, by the divisor that the fused optimiser applies to gradients anyway."""
+        limit = self._config.training.gradient_clip
+        if not self._capturable:
+            nn.utils.clip_grad_norm_(self._parameters, limit)
+            return
+        norm = nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
+        self._optimizer.grad_scale = ((norm + CLIP_EPS) / limit).clamp(min=1.0)  # type: ignore[attr-defined]
 
     def _new_optimizer(self) -> torch.optim.AdamW:
         h = self._config.hyperparameters

@@ -18,7 +18,8 @@ SPARK_WIDTH = 32
 _SHOWN = frozenset({
     "stopped_by", "failure", "converged", "default", "epochs", "best_epoch", "val_loss", "val_mql", "test_mql_mean",
     "s_per_epoch", "setup_s", "time_to_best_s", "total_s", "suggest_s", "samples_per_s", "peak_memory_bytes",
-    "n_parameters", "backend", "precision", "seed", "device", "device_label", "device_uuid", "host", "contaminated",
+    "n_parameters", "backend", "backend_fallback", "precision", "seed", "device", "device_label", "device_uuid", "host",
+    "contaminated",
     "contamination", "versions", "git_revision", "allocated_memory_bytes", "reserved_memory_bytes",
 })  # fmt: skip
 
@@ -97,6 +98,8 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
         yield "pace", f"{a['samples_per_s']:,.0f} samples/s"
     if a.get("backend"):
         yield "backend", f"{a['backend']}, {a.get('precision', '-')}"
+    if a.get("backend_fallback"):
+        yield "not the one asked for", str(a["backend_fallback"])
     if a.get("n_parameters") is not None:
         yield "network", f"{a['n_parameters']:,} parameters, {_bytes(a.get('peak_memory_bytes'))} at the peak"
     if a.get("seed") is not None:

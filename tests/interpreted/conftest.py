@@ -1,0 +1,65 @@
+"""Tests of Triton kernels on CPU tensors, in a process in which Triton interprets them.
+
+Whether it does is settled when a kernel's module is imported, for good: hence the process of their own that
+`tests/unit/training/test_in_the_interpreter.py` starts for each file here. Everywhere else they are not collected.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tuner.config import Architecture, Hyperparameters, RunConfig, TrainingSettings
+from tuner.data.prepare import prepare
+from tuner.data.task import DemoSource, Task
+from tuner.data.windows import DeviceData, to_device
+
+INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
+collect_ignore_glob = [] if INTERPRETING else ["test_*.py"]
+
+
+def small_task(**changes: Any) -> Task:
+    """Two series of 100 hours, two columns: 43 training windows a series, 86 in all."""
+    values: dict[str, Any] = {
+        "name": "small",
+        "source": DemoSource(kind="demo", rows=100),
+        "target_columns": ("a", "b"),
+        "frequency": "h",
+        "input_size": 12,
+        "horizon": 6,
+        "calendar": ("hour",),
+        "static_id": True,
+        "quantiles": (0.1, 0.25, 0.5, 0.75, 0.9),
+        "eval_quantiles": (0.1, 0.5, 0.9),
+    }
+    return Task(**(values | changes))
+
+
+@pytest.fixture(scope="session")
+def data() -> DeviceData:
+    return to_device(prepare(small_task(), cache_dir=None), "cpu")
+
+
+@pytest.fixture(scope="session")
+def bare_data() -> DeviceData:
+    """Without covariates."""
+    return to_device(prepare(small_task(calendar=(), static_id=False), cache_dir=None), "cpu")
+
+
+@pytest.fixture(scope="session")
+def run_config() -> Callable[..., RunConfig]:
+    def build(model: str = "original", **changes: Any) -> RunConfig:
+        values = {"learning_rate": 1e-3, "weight_decay": 0.0, "dropout": 0.0, "hidden_size": 16, "batch_size": 32}
+        settings = {key: value for key, value in changes.items() if key not in values}
+        values |= {key: value for key, value in changes.items() if key in values}
+        return RunConfig(
+            architecture=Architecture(model=model),
+            hyperparameters=Hyperparameters(**values),
+            training=TrainingSettings(**settings),
+            seed=3,
+        )
+
+    return build

@@ -1,0 +1,23 @@
+"""Runs the tests of Triton kernels, `tests/interpreted`, in processes in which Triton interprets them on a CPU."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "interpreted"
+
+
+@pytest.mark.parametrize("file", sorted(FOLDER.glob("test_*.py")), ids=lambda file: file.stem)
+def test_what_kernels_compute_is_right(file: Path) -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+    done = subprocess.run(
+        command, env=environment | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

@@ -1,0 +1,51 @@
+"""The engine that captures the fused step."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from tuner.config import Backend, RunConfig
+from tuner.data.windows import DeviceData
+from tuner.models.tsmixer import TSMixer
+from tuner.training.batching import batches
+from tuner.training.captured import VALIDATION_BATCH, CapturedEngine
+from tuner.training.fused.loss import Tally
+from tuner.training.fused.step import FusedStep
+
+
+class TritonEngine(CapturedEngine):
+    """Replays `FusedStep` as CUDA graphs.
+
+    Triton compiles a kernel when it is first launched, which is in `warm_up`, and keeps it on disk
+    (`TRITON_CACHE_DIR`, by default `~/.triton/cache`), where other trials of these sizes and other workers find it.
+    """
+
+    backend = Backend.TRITON
+
+    def __init__(self, config: RunConfig, data: DeviceData, model: TSMixer) -> None:
+        self._step = FusedStep(config, data, model)
+        super().__init__(config, data, self._step)
+        shapes = data.shapes
+        self._values_of_window = shapes.horizon * shapes.n_targets
+        n_values = self._values_of_window * shapes.n_quantiles
+        self._trained = Tally(self._device, self._batch_size * n_values)
+        self._val_order = torch.arange(len(data.val), device=self._device)
+        self._validated = Tally(self._device, min(VALIDATION_BATCH, len(data.val)) * n_values)
+
+    def _begin_epoch(self) -> None:
+        self._trained.reset()
+
+    def _train_batch(self, size: int) -> None:
+        self._step.train(self._data.train, self._order, size, self._trained)
+
+    def _train_loss_sum(self) -> Tensor:
+        return self._trained.parts.sum() / self._values_of_window
+
+    def _validate(self) -> None:
+        self._validated.reset()
+        for index in batches(self._val_order, VALIDATION_BATCH):
+            self._step.validate(self._data.val, self._val_order, len(index), self._validated)
+
+    def _validation_loss_sum(self) -> Tensor:
+        return self._validated.parts.sum() / self._values_of_window

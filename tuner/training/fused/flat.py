@@ -1,0 +1,44 @@
+"""Parameters that lie one after the other in one buffer, each still its own `nn.Parameter`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+ALIGNED = 64
+"""Every parameter begins at a multiple of so many numbers: 256 bytes, as torch's own allocations."""
+
+
+class FlatParameters:
+    """Moves parameters, float32 and on one device, into one buffer; the gaps between them hold zeros.
+
+    What refers to a parameter sees no change; what took its address before does.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+        self.parameters = list(parameters)
+        wrong = {str(p.dtype) for p in self.parameters} - {"torch.float32"}
+        if wrong:
+            raise ValueError(f"parameters are {', '.join(sorted(wrong))}, not torch.float32")
+        ends = [0]
+        for parameter in self.parameters:
+            ends.append(ends[-1] + math.ceil(parameter.numel() / ALIGNED) * ALIGNED)
+        self._starts, self._size = ends[:-1], ends[-1]
+        self.values, views = self.another()
+        for parameter, view in zip(self.parameters, views, strict=True):
+            view.copy_(parameter.detach())
+            parameter.data = view
+
+    def another(self) -> tuple[Tensor, list[Tensor]]:
+        """A buffer of zeros of the same layout, and its views in the parameters' shapes."""
+        buffer = torch.zeros(self._size, device=self.parameters[0].device)
+        places = zip(self._starts, self.parameters, strict=True)
+        return buffer, [buffer[start : start + p.numel()].view(p.shape) for start, p in places]
+
+    def release(self) -> None:
+        """Give every parameter memory of its own again."""
+        for parameter in self.parameters:
+            parameter.data = parameter.detach().clone()

@@ -1,0 +1,94 @@
+"""The windows of a batch, gathered in one launch."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from tuner.data.windows import Batch, DeviceSplit
+
+BLOCK = 1024
+
+
+@triton.jit
+def _copy(source: tl.tensor, target: tl.tensor, length: tl.constexpr, block: tl.constexpr) -> None:
+    for first in tl.static_range(0, length, block):
+        at = first + tl.arange(0, block)
+        inside = at < length
+        tl.store(target + at, tl.load(source + at, mask=inside), mask=inside)
+
+
+@triton.jit
+def _gather(
+    order: tl.tensor,
+    done: tl.tensor,
+    starts: tl.tensor,
+    series: tl.tensor,
+    history: tl.tensor,
+    targets: tl.tensor,
+    future: tl.tensor,
+    static: tl.tensor,
+    to_past: tl.tensor,
+    to_target: tl.tensor,
+    to_future: tl.tensor,
+    to_static: tl.tensor,
+    input_size: tl.constexpr,
+    horizon: tl.constexpr,
+    n_columns: tl.constexpr,
+    n_targets: tl.constexpr,
+    n_future: tl.constexpr,
+    n_static: tl.constexpr,
+    block: tl.constexpr,
+) -> None:
+    """One program a window. Its hours are rows one after the other: each part of it is one run of memory."""
+    row = tl.program_id(0).to(tl.int64)
+    window = tl.load(order + tl.load(done) + row)
+    first = tl.load(starts + window)
+    ahead = first + input_size
+    _copy(history + first * n_columns, to_past + row * (input_size * n_columns), input_size * n_columns, block)
+    _copy(targets + ahead * n_targets, to_target + row * (horizon * n_targets), horizon * n_targets, block)
+    if n_future > 0:
+        _copy(future + ahead * n_future, to_future + row * (horizon * n_future), horizon * n_future, block)
+    if n_static > 0:
+        _copy(static + tl.load(series + window) * n_static, to_static + row * n_static, n_static, block)
+
+
+def gather(split: DeviceSplit, order: Tensor, done: Tensor, size: int) -> Batch:
+    """What `split.gather(order[done : done + size])` gives, with `done` read on the device.
+
+    Args:
+        split: with contiguous tensors.
+        order: (N,) int64, numbers of windows.
+        done: (), int64.
+        size: windows in the batch, at least 1 and at most what is left of `order`.
+    """
+    n_columns, n_targets = split.history.shape[1], split.targets.shape[1]
+    input_size, horizon = split.past_steps.shape[1], split.future_steps.shape[1]
+    new = split.history.new_empty
+    past, target = new(size, input_size, n_columns), new(size, horizon, n_targets)
+    future = None if split.future is None else new(size, horizon, split.future.shape[1])
+    static = None if split.static is None else new(size, split.static.shape[1])
+    # Where the task lacks a part, any pointer stands for it: the kernel is compiled without that part.
+    _gather[(size,)](
+        order,
+        done,
+        split.starts,
+        split.series_index,
+        split.history,
+        split.targets,
+        split.history if split.future is None else split.future,
+        split.history if split.static is None else split.static,
+        past,
+        target,
+        past if future is None else future,
+        past if static is None else static,
+        input_size,
+        horizon,
+        n_columns,
+        n_targets,
+        0 if future is None else future.shape[2],
+        0 if static is None else static.shape[1],
+        BLOCK,
+    )
+    return Batch(past=past, future=future, static=static, target=target)

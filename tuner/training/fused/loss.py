@@ -1,0 +1,85 @@
+"""The protocol's loss and its slope along the forecast, in one launch that also keeps an epoch's tally."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 1024
+
+
+@triton.jit(do_not_specialize=["n_windows"])
+def _loss(
+    prediction: tl.tensor,
+    target: tl.tensor,
+    quantiles: tl.tensor,
+    slope: tl.tensor,
+    tally: tl.tensor,
+    done: tl.tensor,
+    n_windows: tl.tensor,
+    n_values: tl.tensor,
+    share: tl.tensor,
+    n_quantiles: tl.constexpr,
+    with_slope: tl.constexpr,
+    block: tl.constexpr,
+) -> None:
+    program = tl.program_id(0)
+    at = program * block + tl.arange(0, block)
+    inside = at < n_values
+    level = tl.load(quantiles + at % n_quantiles, mask=inside, other=0.0)
+    error = tl.load(target + at // n_quantiles, mask=inside, other=0.0)
+    error -= tl.load(prediction + at, mask=inside, other=0.0)
+    along = tl.where(error < 0, 1 - level, -level)
+    if with_slope:
+        tl.store(slope + at, along * share, mask=inside)
+    tl.store(tally + program, tl.load(tally + program) + tl.sum(-along * error).to(tl.float64))
+    if program == 0:
+        tl.store(done, tl.load(done) + n_windows)
+
+
+class Tally:
+    """What a pass over windows has come to so far, on the device: how many are done, and the sum of their losses.
+
+    Args:
+        device: of the forecasts.
+        n_values: the most that one batch's forecast holds.
+    """
+
+    def __init__(self, device: torch.device, n_values: int) -> None:
+        self.done = torch.zeros((), dtype=torch.int64, device=device)
+        # A place for each program: sums that never depend on who comes first.
+        self.parts = torch.zeros(triton.cdiv(n_values, BLOCK), dtype=torch.float64, device=device)
+
+    def reset(self) -> None:
+        self.done.zero_()
+        self.parts.zero_()
+
+
+def score(prediction: Tensor, target: Tensor, quantiles: Tensor, tally: Tally, *, slope: Tensor | None = None) -> None:
+    """Add a batch's `quantile_loss`, times its windows and the values of one, to the tally.
+
+    Args:
+        prediction: (B, T, C, Q) float32, contiguous.
+        target: (B, T, C) float32, contiguous.
+        quantiles: (Q,) float32.
+        tally: gets B windows more.
+        slope: (B, T, C, Q), filled with the gradient of the batch's loss along the prediction.
+    """
+    if not prediction.is_contiguous():
+        raise ValueError("a forecast is scored as it lies in memory: contiguous")
+    _loss[(triton.cdiv(prediction.numel(), BLOCK),)](
+        prediction,
+        target,
+        quantiles,
+        prediction if slope is None else slope,
+        tally.parts,
+        tally.done,
+        len(prediction),
+        prediction.numel(),
+        1 / target.numel(),
+        len(quantiles),
+        slope is not None,
+        BLOCK,
+    )
