@@ -9,14 +9,23 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tuner.config import Architecture, Hyperparameters, RunConfig, StopReason, TrainingSettings
+from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, StopReason, TrainingSettings
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.models.names import builtin_names
 from tuner.training import EpochRecord, FitResult, evaluate, fit
 from tuner.training.eager import EagerEngine
 
+CUDA_BACKENDS = (Backend.AUTO, Backend.TRITON)
 
-def _config(model: str = "original", *, seed: int = 0, max_epochs: int = 2, **changes: float) -> RunConfig:
+
+def _config(
+    model: str = "original",
+    *,
+    seed: int = 0,
+    max_epochs: int = 2,
+    backend: Backend = Backend.AUTO,
+    **changes: float,
+) -> RunConfig:
     hyperparameters = {
         "learning_rate": 1e-3,
         "weight_decay": 0.01,
@@ -27,7 +36,7 @@ def _config(model: str = "original", *, seed: int = 0, max_epochs: int = 2, **ch
     return RunConfig(
         architecture=Architecture(model=model),
         hyperparameters=Hyperparameters(**{**hyperparameters, **changes}),
-        training=TrainingSettings(max_epochs=max_epochs),
+        training=TrainingSettings(max_epochs=max_epochs, backend=backend),
         seed=seed,
     )
 
@@ -41,9 +50,10 @@ def _state(result: FitResult) -> list[torch.Tensor]:
     return list(result.model.state_dict().values())
 
 
+@pytest.mark.parametrize("backend", CUDA_BACKENDS)
 @pytest.mark.parametrize("name", builtin_names())
-def test_one_seed_gives_one_result_bit_for_bit(cuda_data: DeviceData, name: str) -> None:
-    first, again, other = (fit(_config(name, seed=s), cuda_data) for s in (1, 1, 2))
+def test_one_seed_gives_one_result_bit_for_bit(cuda_data: DeviceData, name: str, backend: Backend) -> None:
+    first, again, other = (fit(_config(name, seed=s, backend=backend), cuda_data) for s in (1, 1, 2))
     assert _losses(first) == _losses(again)
     assert all(torch.equal(p, q) for p, q in zip(_state(first), _state(again), strict=True))
     assert _losses(first) != _losses(other)
@@ -60,8 +70,11 @@ def test_a_warmed_up_training_is_bit_for_bit_one_that_is_not(
     assert all(torch.equal(p, q) for p, q in zip(_state(warmed), _state(cold), strict=True))
 
 
+@pytest.mark.parametrize("backend", CUDA_BACKENDS)
 @pytest.mark.parametrize("name", builtin_names())
-def test_without_dropout_and_shuffling_the_gpu_trains_as_the_cpu_does(cuda_data: DeviceData, name: str) -> None:
+def test_without_dropout_and_shuffling_the_gpu_trains_as_the_cpu_does(
+    cuda_data: DeviceData, name: str, backend: Backend
+) -> None:
     """Both start from the same weights (drawn on the CPU); one batch of all windows leaves nothing to shuffle."""
     cpu_data = replace(
         cuda_data,
@@ -72,7 +85,8 @@ def test_without_dropout_and_shuffling_the_gpu_trains_as_the_cpu_does(cuda_data:
         scale=cuda_data.scale.cpu(),
     )
     config = _config(name, dropout=0.0, batch_size=len(cuda_data.train), max_epochs=3)
-    on_gpu, on_cpu = fit(config, cuda_data), fit(config, cpu_data)
+    on_cpu = fit(config, cpu_data)
+    on_gpu = fit(replace(config, training=replace(config.training, backend=backend)), cuda_data)
     for gpu, cpu in zip(_losses(on_gpu), _losses(on_cpu), strict=True):
         assert gpu == pytest.approx(cpu, rel=1e-4)
     gpu_mql, cpu_mql = (evaluate(r.model, d).test_mql_mean for r, d in ((on_gpu, cuda_data), (on_cpu, cpu_data)))
@@ -106,23 +120,27 @@ def test_products_are_in_full_fp32_whatever_the_caller_chose(cuda_data: DeviceDa
         torch.backends.cuda.matmul.fp32_precision = "none"
 
 
-def test_memory_that_runs_out_is_given_back_and_the_next_training_is_right(cuda_data: DeviceData) -> None:
-    expected = _losses(fit(_config(), cuda_data))
+@pytest.mark.parametrize(("backend", "hidden_size"), [(Backend.AUTO, 1024), (Backend.TRITON, 256)])
+def test_memory_that_runs_out_is_given_back_and_the_next_training_is_right(
+    cuda_data: DeviceData, backend: Backend, hidden_size: int
+) -> None:
+    expected = _losses(fit(_config(backend=backend), cuda_data))
     held = torch.cuda.memory_allocated()
+    torch.cuda.empty_cache()
     # A quarter of a GiB for the process: the network fits, its activations for a batch of all windows do not.
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(2**28 / total)
     try:
-        result = fit(_config(hidden_size=1024, batch_size=len(cuda_data.train)), cuda_data)
+        result = fit(_config(hidden_size=hidden_size, batch_size=len(cuda_data.train), backend=backend), cuda_data)
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert result.stopped_by is StopReason.OUT_OF_MEMORY
-    assert result.message.startswith("out of memory with hidden_size 1024")
+    assert result.message.startswith(f"out of memory with hidden_size {hidden_size}")
     assert "\n" not in result.message
     assert result.model is None
     del result
     assert torch.cuda.memory_allocated() <= held
-    assert _losses(fit(_config(), cuda_data)) == expected
+    assert _losses(fit(_config(backend=backend), cuda_data)) == expected
 
 
 def test_the_clock_is_read_when_the_device_is_idle_and_not_in_callbacks(cuda_data: DeviceData) -> None:
@@ -135,9 +153,10 @@ def test_the_clock_is_read_when_the_device_is_idle_and_not_in_callbacks(cuda_dat
     assert result.peak_memory_bytes > 2**20
 
 
-def test_divergence_and_interruption_are_outcomes(cuda_data: DeviceData) -> None:
+@pytest.mark.parametrize("backend", CUDA_BACKENDS)
+def test_divergence_and_interruption_are_outcomes(cuda_data: DeviceData, backend: Backend) -> None:
     nothing = torch.full_like(cuda_data.train.targets, math.nan)
     broken = replace(cuda_data, train=replace(cuda_data.train, targets=nothing))
-    assert fit(_config(), broken).stopped_by is StopReason.DIVERGED
-    interrupted = fit(_config(), cuda_data, should_stop=lambda: StopReason.INTERRUPTED)
+    assert fit(_config(backend=backend), broken).stopped_by is StopReason.DIVERGED
+    interrupted = fit(_config(backend=backend), cuda_data, should_stop=lambda: StopReason.INTERRUPTED)
     assert (interrupted.stopped_by, interrupted.epochs) == (StopReason.INTERRUPTED, 0)

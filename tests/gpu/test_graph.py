@@ -1,4 +1,4 @@
-"""The captured engine computes what the eager one computes, draws fresh dropout, and gives back what it took."""
+"""Captured engines compute what the eager one computes, draw fresh dropout, and give back what they took."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from tuner.training import fit
 from tuner.training.backends import make_engine
 from tuner.training.surroundings import exact_fp32, seeded
 
+CAPTURED = (Backend.GRAPH, Backend.TRITON)
+CASES = [(m, b) for m in builtin_names() for b in CAPTURED if (m, b) != ("batchnorm", Backend.TRITON)]
+
 
 def config_of(model: str, backend: Backend, *, dropout: float = 0.0, **hyper: float) -> RunConfig:
     values = {"learning_rate": 1e-3, "weight_decay": 0.0, "hidden_size": 64, "batch_size": 256} | hyper
@@ -30,12 +33,12 @@ def losses(config: RunConfig, data: DeviceData) -> list[float]:
     return [value for epoch in fit(config, data).history for value in (epoch.train_loss, epoch.val_loss)]
 
 
-@pytest.mark.parametrize("model", builtin_names())
-def test_captured_training_follows_the_eager_one(cuda_data: DeviceData, model: str) -> None:
+@pytest.mark.parametrize(("model", "backend"), CASES)
+def test_captured_training_follows_the_eager_one(cuda_data: DeviceData, model: str, backend: Backend) -> None:
     eager = losses(config_of(model, Backend.EAGER), cuda_data)
-    graph = losses(config_of(model, Backend.GRAPH), cuda_data)
+    captured = losses(config_of(model, backend), cuda_data)
     # Learning at ten times the protocol's rate, so that last digits grow; test_equality holds them at the protocol's.
-    assert graph == pytest.approx(eager, rel=5e-2 if model == "batchnorm" else 1e-3)
+    assert captured == pytest.approx(eager, rel=5e-2 if model == "batchnorm" else 1e-3)
 
 
 def test_auto_means_captured_on_cuda(cuda_data: DeviceData) -> None:
@@ -43,15 +46,17 @@ def test_auto_means_captured_on_cuda(cuda_data: DeviceData) -> None:
     assert result.backend is Backend.GRAPH
 
 
-def test_the_same_seed_gives_the_same_captured_training_with_dropout(cuda_data: DeviceData) -> None:
-    config = config_of("original", Backend.GRAPH, dropout=0.3)
+@pytest.mark.parametrize("backend", CAPTURED)
+def test_the_same_seed_gives_the_same_captured_training_with_dropout(cuda_data: DeviceData, backend: Backend) -> None:
+    config = config_of("original", backend, dropout=0.3)
     assert losses(config, cuda_data) == losses(config, cuda_data)
     assert losses(config, cuda_data) != losses(replace(config, seed=4), cuda_data)
 
 
-def test_replays_draw_fresh_dropout_of_the_right_rate(cuda_data: DeviceData) -> None:
-    """Two epochs at learning rate 0 differ in nothing but their masks."""
-    config = config_of("original", Backend.GRAPH, dropout=0.4, learning_rate=1e-30)
+@pytest.mark.parametrize("backend", CAPTURED)
+def test_replays_draw_fresh_dropout(cuda_data: DeviceData, backend: Backend) -> None:
+    """Epochs at a learning rate of nothing differ in nothing but their masks."""
+    config = config_of("original", backend, dropout=0.4, learning_rate=1e-30)
     with exact_fp32(), seeded(0, torch.device("cuda")):
         model = build_model(config.architecture, cuda_data.shapes, config.hyperparameters).cuda()
         engine = make_engine(config, cuda_data, model)
@@ -62,9 +67,10 @@ def test_replays_draw_fresh_dropout_of_the_right_rate(cuda_data: DeviceData) -> 
     assert len(set(sums)) == 4
 
 
-def test_the_memory_of_many_captured_trainings_does_not_grow(cuda_data: DeviceData) -> None:
+@pytest.mark.parametrize("backend", CAPTURED)
+def test_the_memory_of_many_captured_trainings_does_not_grow(cuda_data: DeviceData, backend: Backend) -> None:
     def train(hidden_size: int) -> None:
-        config = config_of("rmsnorm", Backend.GRAPH, hidden_size=hidden_size)
+        config = config_of("rmsnorm", backend, hidden_size=hidden_size)
         fit(replace(config, training=replace(config.training, max_epochs=1)), cuda_data)
 
     for hidden_size in (32, 64, 128) * 2:
@@ -75,26 +81,33 @@ def test_the_memory_of_many_captured_trainings_does_not_grow(cuda_data: DeviceDa
     assert torch.cuda.memory_reserved() == before
 
 
-def test_a_captured_training_survives_running_out_of_memory(cuda_data: DeviceData) -> None:
+@pytest.mark.parametrize(("backend", "hidden_size"), [(Backend.GRAPH, 2048), (Backend.TRITON, 256)])
+def test_a_captured_training_survives_running_out_of_memory(
+    cuda_data: DeviceData, backend: Backend, hidden_size: int
+) -> None:
     torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(0.004)  # of 139 GiB
+    allowed = 2**29 if backend is Backend.GRAPH else 2**27
+    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.get_device_properties(0).total_memory)
     try:
-        huge = config_of("original", Backend.GRAPH, hidden_size=2048, batch_size=4096)
+        huge = config_of("original", backend, hidden_size=hidden_size, batch_size=4096)
         assert fit(huge, cuda_data).stopped_by is StopReason.OUT_OF_MEMORY
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
-    after = losses(config_of("original", Backend.GRAPH), cuda_data)
+    after = losses(config_of("original", backend), cuda_data)
     assert after == pytest.approx(losses(config_of("original", Backend.EAGER), cuda_data), rel=1e-4)
 
 
-@pytest.mark.parametrize("model", builtin_names())
-def test_captured_trainings_are_the_same_bit_for_bit_every_time(cuda_data: DeviceData, model: str) -> None:
+@pytest.mark.parametrize(("model", "backend"), CASES)
+def test_captured_trainings_are_the_same_bit_for_bit_every_time(
+    cuda_data: DeviceData, model: str, backend: Backend
+) -> None:
     """Branches run on streams of their own: memory used again too early would show as a result that changes."""
-    config = config_of(model, Backend.GRAPH, dropout=0.2, hidden_size=128)
+    config = config_of(model, backend, dropout=0.2, hidden_size=128)
     first = losses(config, cuda_data)
     assert all(losses(config, cuda_data) == first for _ in range(4))
 
 
-def test_an_interruption_ends_a_captured_epoch(cuda_data: DeviceData) -> None:
-    result = fit(config_of("original", Backend.GRAPH), cuda_data, should_stop=lambda: StopReason.INTERRUPTED)
+@pytest.mark.parametrize("backend", CAPTURED)
+def test_an_interruption_ends_a_captured_epoch(cuda_data: DeviceData, backend: Backend) -> None:
+    result = fit(config_of("original", backend), cuda_data, should_stop=lambda: StopReason.INTERRUPTED)
     assert (result.stopped_by, result.epochs) == (StopReason.INTERRUPTED, 0)

@@ -1,0 +1,65 @@
+"""What only the fused kernels have: networks they do not serve, and a set-up that must stay short."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import pytest
+import torch
+from test_equality import protocol_shaped
+from test_graph import config_of
+
+from tuner.config import Backend, Precision, RunConfig
+from tuner.data.windows import DeviceData
+from tuner.training import fit
+
+HIDDEN_SIZES = (32, 64, 128, 256)
+BATCH_SIZES = (64, 128, 256, 512, 1024)
+MOST_SETUP_S = 0.5
+
+
+def with_precision(config: RunConfig, precision: Precision) -> RunConfig:
+    return replace(config, training=replace(config.training, precision=precision, max_epochs=2))
+
+
+@pytest.mark.parametrize(
+    ("model", "precision", "says"), [("batchnorm", Precision.FP32, "BatchNorm1d"), ("original", Precision.BF16, "bf16")]
+)
+def test_what_they_do_not_serve_is_captured_as_it_is_and_says_why(
+    cuda_data: DeviceData, model: str, precision: Precision, says: str
+) -> None:
+    fallen = fit(with_precision(config_of(model, Backend.TRITON), precision), cuda_data)
+    graph = fit(with_precision(config_of(model, Backend.GRAPH), precision), cuda_data)
+    assert fallen.backend is Backend.GRAPH
+    assert says in fallen.backend_fallback
+    assert graph.backend_fallback == ""
+    assert [e.val_loss for e in fallen.history] == [e.val_loss for e in graph.history]
+
+
+def test_tf32_follows_fp32_at_some_distance(cuda_data: DeviceData) -> None:
+    results = [
+        fit(with_precision(config_of("original", Backend.TRITON), each), cuda_data)
+        for each in (Precision.FP32, Precision.TF32)
+    ]
+    assert [result.backend for result in results] == [Backend.TRITON] * 2
+    single, rounded = ([e.val_loss for e in result.history] for result in results)
+    assert rounded == pytest.approx(single, rel=1e-2)
+    assert rounded != single
+
+
+def test_a_warm_set_up_is_short_at_every_size_of_the_search_space() -> None:
+    """In the reference job's shapes. The first set-up of a size compiles or finds kernels; of the next three the least
+    counts, so that whatever else the machine does is left out."""
+    data = protocol_shaped(torch.float32)
+    print(f"\n{'hidden':>6} {'batch':>6} {'first s':>8} {'warm s':>8}")
+    slowest = 0.0
+    for hidden_size, batch_size in itertools.product(HIDDEN_SIZES, BATCH_SIZES):
+        config = config_of("original", Backend.TRITON, dropout=0.1, hidden_size=hidden_size, batch_size=batch_size)
+        config = replace(config, training=replace(config.training, max_epochs=1))
+        results = [fit(config, data) for _ in range(4)]
+        assert {result.backend for result in results} == {Backend.TRITON}
+        warm = min(result.setup_s for result in results[1:])
+        slowest = max(slowest, warm)
+        print(f"{hidden_size:>6} {batch_size:>6} {results[0].setup_s:>8.2f} {warm:>8.3f}")
+    assert slowest <= MOST_SETUP_S
