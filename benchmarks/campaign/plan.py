@@ -29,7 +29,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """Searches, then the verification of all of them."""
+    """Searches, then the verification of all of them; none where `seeds` is 0."""
 
     task: str
     searches: tuple[Search, ...]
@@ -57,6 +57,15 @@ FULL = Campaign(
     seeds=10,
 )
 
+TABLE = Campaign(
+    task="etth",
+    searches=(Search(variants=("original",), trials=400),),
+    top=0,
+    seeds=0,
+    options=("--sampler", "qmc", "--no-prune"),
+)
+"""Trials that cover the space, each trained to its own end: for the samplers' table and for the replay of pruning."""
+
 _HERE = Path(__file__).parent / "quick"
 QUICK = Campaign(
     task=str(QUICK_DATA / "quick.toml"),
@@ -66,6 +75,9 @@ QUICK = Campaign(
     options=("--reruns", "0", "--sampler", "random"),
 )
 """A dry run: everything that the campaign does, on generated data, in seconds on a CPU."""
+
+
+PLANS = {"campaign": FULL, "table": TABLE, "quick": QUICK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +135,8 @@ def progress(campaign: Campaign, database: Database | None) -> Progress:
             items.append(Item(name=name, done=done, wanted=search.trials, each_s=_trial_s(results)))
             planned += campaign.seeds * _to_verify(results, campaign.top)
             opened += [study] if study is not None else []
+    if not campaign.seeds:
+        return Progress(tuple(items))
     runs = verifications_of(opened).runs() if opened else ()
     finished = [
         run.result.attributes for run in runs if run.state in ("finished", "skipped") and run.result is not None

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
-from plan import FULL, QUICK, Campaign
+from plan import PLANS, Campaign
 from state import DATABASE, NAME, restore
 
 from tuner.compare import Report, compare, read_subjects
@@ -89,9 +89,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--figures", choices=("html", "png", "svg", "none"), default="html")
     parser.add_argument("--notebooks", type=Path, help="folder of the notebooks' studies, to be replaced")
-    parser.add_argument("--quick", action="store_true", help="of a dry run")
+    parser.add_argument("--plan", choices=PLANS, default="campaign", help="as given to run.py")
+    parser.add_argument("--quick", action="store_const", dest="plan", const="quick", help="of a dry run")
     options = parser.parse_args(arguments)
-    campaign = QUICK if options.quick else FULL
+    campaign = PLANS[options.plan]
     output: Path = options.output
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="campaign-") as name:

@@ -9,7 +9,7 @@ takes. Give the same command again, with the new file in STATE, until it says th
 GPUs of one model; how many there are may change.
 
 The file is also written every two minutes meanwhile, so that a call that is killed loses little. `--quick` is a dry run
-with tiny studies on the CPU. README.md beside this file says what the campaign is.
+with tiny studies on the CPU, `--plan table` another plan of `plan.py`. README.md beside this file says what the campaign is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 from circumstances import circumstances, heading, tuner, write
-from plan import FULL, QUICK, VERIFICATION, Campaign, Progress, progress
+from plan import PLANS, VERIFICATION, Campaign, Progress, progress
 from state import CALLS, DATABASE, NAME, restore, saved_regularly
 
 from tuner.launch import choose_devices
@@ -71,7 +71,7 @@ class Call:
                 self._timed("launch", *named, *self.campaign.options, *common)
                 if self._left(self.campaign.studies(search)):
                     return False
-        if self._verified():
+        if not self.campaign.seeds or self._verified():
             return True
         seeds = ("--top", str(self.campaign.top), "--seeds", str(self.campaign.seeds))
         self._timed("verify", "--variant", ",".join(self.campaign.variants), *seeds, *common)
@@ -116,14 +116,18 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     place.add_argument("--gpus", default="all")
     place.add_argument("--cpu", action="store_true")
     parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--plan", choices=PLANS, default="campaign", help="see plan.py")
     parser.add_argument("--quick", action="store_true", help="a dry run: tiny studies on one core")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.quick:
+        options.plan, options.cpu = "quick", True
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     began = time.monotonic()
     options = parse(arguments)
-    cpu = options.cpu or options.quick
+    cpu = options.cpu
     devices, _ = choose_devices(
         gpus=None if cpu else options.gpus, cpu=cpu, workers=1 if cpu else None, environment=os.environ
     )
@@ -134,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="campaign-") as name:
         folder = Path(name)
         went_on = restore(options.state / NAME, folder)
-        call = Call(QUICK if options.quick else FULL, folder, place, began + 60 * options.minutes)
+        call = Call(PLANS[options.plan], folder, place, began + 60 * options.minutes)
         print("going on where the last call stopped" if went_on else "beginning", file=sys.stderr)
         where = circumstances(devices[0].model) | {"workers": len(devices), "before": dones(call.progress())}
         with saved_regularly(folder, archive):

@@ -132,6 +132,15 @@ def test_a_call_ends_in_time_and_leaves_the_rest_to_the_next(modules: Any) -> No
     assert over.commands == []
 
 
+def test_a_plan_without_seeds_ends_with_its_searches(modules: Any) -> None:
+    over = Script(modules, 9, [(10, 10, 0)] * 2)
+    over.call = replace(over.call, campaign=replace(over.call.campaign, seeds=0))
+    assert over.call.work()
+    assert over.commands == []
+    plan = modules["plan"]
+    assert [item.name for item in plan.progress(plan.TABLE, None).items] == ["etth-original"]
+
+
 def test_what_is_left_is_told_in_minutes_and_calls(modules: Any) -> None:
     plan, run = modules["plan"], modules["run"]
     assert plan.progress(plan.FULL, None).left_s(1) is None
