@@ -1,11 +1,16 @@
-"""Fixtures for the whole suite."""
+"""Fixtures for the whole suite: what it finds does not depend on where it runs, when, and beside what."""
 
 from __future__ import annotations
 
 import os
+import random
+import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -14,13 +19,46 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # runs on their cores, and here something always does: another part of the suite.
 os.environ["OMP_NUM_THREADS"] = "1"
 
+# What would steer tuner, a database driver or the look of what is printed, in the shell of whoever runs the suite; some
+# of it is read when rich and typer are imported.
+_KEPT = ("TUNER_DATA_DIR", "TUNER_TEST_", "TUNER_SCREENSHOTS")
+_COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "PY_COLORS", "TTY_", "GITHUB_ACTIONS")
+_STEERING = ("TUNER_", "PG", "COLUMNS", "LINES", *_COLOURS)
+for _name in list(os.environ):
+    if _name.startswith(_STEERING) and not _name.startswith(_KEPT):
+        del os.environ[_name]
+
+# How long an example takes says what else the machine does, nothing of the code.
+_UNHURRIED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("explore", **_UNHURRIED)
+hypothesis.settings.register_profile("repeat", **_UNHURRIED, derandomize=True, database=None)
+hypothesis.settings.load_profile("repeat" if os.environ.get("CI") else "explore")
+
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_user_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The suite neither reads nor fills the user's own cache."""
+def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A user cache and a folder of device locks of our own; no proxy between this machine and itself."""
+    # Not beneath pytest's own folder: sockets are made here, whose paths may have a hundred characters.
+    temporary = Path(tempfile.mkdtemp(prefix="tuner-tests-"))
+    temporary.chmod(0o755)  # PostgreSQL runs as another user
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setattr(tempfile, "tempdir", None)
+        for name in ("no_proxy", "NO_PROXY"):
+            patch.setenv(name, "127.0.0.1,localhost")
         yield
+    shutil.rmtree(temporary, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    """Whoever draws without a seed of its own draws the same every time, whatever ran before."""
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].default_generator.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

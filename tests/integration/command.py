@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import psutil
 import warm
-from small_study import write_files
+from small_study import write_files, write_paced
 from sqlalchemy import select
 from warm import Done
 
@@ -52,6 +52,15 @@ class Bench:
             "COLUMNS": "200",
             **self.environment,
         }
+
+    def slowed(self) -> Path:
+        """Trials of hundreds of epochs last minutes from now on, until the file returned here is gone.
+
+        None ends before it was looked at, however late the look.
+        """
+        slow = write_paced(self.folder)
+        slow.touch()
+        return slow
 
     def start(self, *arguments: str, cores: int | None = None, **environment: str | None) -> subprocess.Popen[str]:
         """Start a command, on the first `cores` cores (all); `NAME=None` takes a variable away."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -26,14 +28,16 @@ PASSWORD = "pa{ss}@wo/rd:100%!q7"
 
 BINARIES = "TUNER_TEST_POSTGRES_BIN"
 _PR_SET_PDEATHSIG = 1
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
+_PORTS = range(15_000, 30_000)
+"""Below those that the kernel gives to whoever connects: a server that restarts finds its own still free."""
 
 
 class Cluster:
     """A running cluster on a free port of 127.0.0.1, in a time zone that is not the tests'."""
 
     def __init__(self, binaries: Path, folder: Path, owner: dict[str, Any]) -> None:
-        self.port = _free_port()
+        self.port = 0
         self._binaries = binaries
         self._data = folder / "data"
         self._folder = folder
@@ -42,7 +46,7 @@ class Cluster:
         self._empty: list[str] = []
         self._server: subprocess.Popen[bytes] | None = None
         self._initialise()
-        self.start()
+        self._start_somewhere()
 
     def url(self, database: str, *, password: str | None = PASSWORD, user: str = USER) -> str:
         """The URL as people type it: the password as it is, nothing escaped."""
@@ -93,7 +97,7 @@ class Cluster:
     def start(self) -> None:
         log = (self._folder / "log").open("ab")
         self._server = subprocess.Popen(
-            [self._binaries / "postgres", "-D", self._data],
+            [self._binaries / "postgres", "-D", self._data, "-p", str(self.port)],
             stdout=log,
             stderr=log,
             cwd=self._folder,
@@ -103,15 +107,31 @@ class Cluster:
         )
         log.close()
         deadline = time.monotonic() + _PATIENCE_S
+        while not self._answers():
+            if self._server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"PostgreSQL did not start:\n{self._log()}")
+            time.sleep(0.05)
+
+    def _start_somewhere(self) -> None:
+        """On a port that is free now, unless somebody else takes it in the same moment: then on another."""
         while True:
+            self.port = _free_port()
             try:
-                self.connect().close()
-            except psycopg.OperationalError:
-                if self._server.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"PostgreSQL did not start:\n{self._log()}") from None
-                time.sleep(0.05)
+                self.start()
+            except RuntimeError:
+                if "Address already in use" not in self._log():
+                    raise
+                (self._folder / "log").unlink()
             else:
                 return
+
+    def _answers(self) -> bool:
+        """Whether this server does, and no other one at the same port."""
+        try:
+            with self.connect() as connection:
+                return connection.execute("SHOW data_directory").fetchone() == (str(self._data),)
+        except psycopg.OperationalError:
+            return False
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server: SIGINT is PostgreSQL's fast shutdown, SIGQUIT its immediate one."""
@@ -147,7 +167,6 @@ class Cluster:
             raise RuntimeError(f"initdb failed: {made.stdout}{made.stderr}")
         settings = {
             "listen_addresses": "127.0.0.1",
-            "port": self.port,
             "unix_socket_directories": "",
             "fsync": "off",
             "shared_buffers": "32MB",
@@ -232,10 +251,11 @@ def _works(binaries: Path, owner: dict[str, Any]) -> bool:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = _PORTS[secrets.randbelow(len(_PORTS))]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def _die_with_the_tests() -> None:

@@ -50,6 +50,23 @@ batch_size = { low = 256, high = 256 }
 patience = 100000
 """
 
+PACED = """
+import time
+from pathlib import Path
+
+from tuner.models.tsmixer import DESIGNS, TSMixer
+
+class Paced(TSMixer):
+    def __init__(self, shapes, **sizes):
+        super().__init__(shapes, DESIGNS["rmsnorm"], **sizes)
+
+    def forward(self, *given):
+        if (Path(__file__).parent / "slow").exists():
+            time.sleep(0.25)
+        return super().forward(*given)
+"""
+"""The network rmsnorm; while there is a file `slow` beside it, an epoch takes half a second and more."""
+
 
 def definition(**changes: Any) -> StudyDefinition:
     """The definition of a study that no test trains: the variant rmsnorm on data that is nowhere."""
@@ -65,3 +82,10 @@ def write_files(folder: Path) -> tuple[Path, Path]:
     study.write_text(STUDY_TOML, encoding="utf-8")
     task.write_text(TASK_TOML, encoding="utf-8")
     return study, task
+
+
+def write_paced(folder: Path) -> Path:
+    """Have the study file name the paced network; the file whose presence slows it down."""
+    (folder / "paced.py").write_text(PACED, encoding="utf-8")
+    (folder / "small.toml").write_text(STUDY_TOML.replace('"rmsnorm"', '"paced.py:Paced"'), encoding="utf-8")
+    return folder / "slow"

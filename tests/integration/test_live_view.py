@@ -36,8 +36,9 @@ def test_a_pipe_gets_one_line_for_each_trial_that_ends(
 
 @pytest.mark.parametrize("gives_up", [False, True])
 def test_a_trial_that_ends_between_two_looks_is_shown_when_the_watching_ends(
-    study: OpenStudy, capsys: pytest.CaptureFixture[str], *, gives_up: bool
+    study: OpenStudy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, gives_up: bool
 ) -> None:
+    monkeypatch.setattr("tuner.view.live.REFRESH_S", 3600.0)
     with contextlib.suppress(RuntimeError), live_view([study], stderr=False) as view:
         view.refresh()
         finish(study, TrialResult(TrialState.COMPLETE, (9.0, 1.0), {"stopped_by": "converged", "epochs": 3}))

@@ -92,7 +92,7 @@ def run(
     environment: Mapping[str, str | None] | None = None,
     cores: Sequence[int] | None = None,
 ) -> Done:
-    """Run `tuner ARGUMENTS` in `folder`."""
+    """Run `tuner ARGUMENTS` in `folder`, on `cores`, or else on those that this process may use now."""
     with tempfile.TemporaryDirectory(prefix="tuner-output-") as output:
         out, err = Path(output, "out"), Path(output, "err")
         code = _warm_process().run(
@@ -100,7 +100,7 @@ def run(
                 "arguments": arguments,
                 "folder": str(folder),
                 "environment": given(environment),
-                "cores": list(cores) if cores is not None else None,
+                "cores": sorted(os.sched_getaffinity(0)) if cores is None else list(cores),
                 "out": str(out),
                 "err": str(err),
             }
@@ -193,8 +193,7 @@ def _become(command: Mapping[str, Any]) -> None:
         os.environ.update(command["environment"])
         time.tzset()
         tempfile.tempdir = None  # it remembers the TMPDIR of before
-        if command["cores"] is not None:
-            os.sched_setaffinity(0, command["cores"])
+        os.sched_setaffinity(0, command["cores"])
         sys.argv = ["tuner", *command["arguments"]]
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
         from tuner.cli import main

@@ -20,8 +20,11 @@ def _handlers() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def test_the_same_signal_said_twice_at_once_is_one_and_lets_the_trial_be_handed_back() -> None:
+def test_the_same_signal_said_twice_at_once_is_one_and_lets_the_trial_be_handed_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As the kernel does when a supervisor with several threads is killed."""
+    monkeypatch.setattr(worker, "SAME_SIGNAL_S", 3600.0)
     stop = StopFlag()
     received = worker._set_on_signals(stop)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -33,7 +36,7 @@ def test_the_same_signal_said_twice_at_once_is_one_and_lets_the_trial_be_handed_
 def test_a_second_signal_ends_the_worker_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    monkeypatch.setattr(worker, "SAME_SIGNAL_S", 0.0)
+    monkeypatch.setattr(worker, "SAME_SIGNAL_S", -1.0)
     worker._set_on_signals(StopFlag())
     os.kill(os.getpid(), signal.SIGTERM)
     assert ended == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
+from tuner.cli import worker
 from tuner.cli.worker import Orphan, own_device, work
 from tuner.job import TrialJob
 from tuner.storage import TrialResult
@@ -26,6 +27,7 @@ def trial(job: TrialJob) -> TrialResult:
 
 
 if __name__ == "__main__":
+    worker.ORPHAN_WILL_S = 120.0  # a second may not suffice for handing back on a busy machine
     parser = argparse.ArgumentParser()
     for name in ("--study", "--name", "--cores"):
         parser.add_argument(name)

@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from optuna.exceptions import StorageInternalError
@@ -52,6 +53,9 @@ def test_what_is_no_database_failure_is_raised_at_once() -> None:
 
 def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tuner.storage.engine.SQLITE_TIMEOUT_S", 0.01)
+    naps: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: sum(naps), sleep=naps.append)
+    monkeypatch.setattr("tuner.storage.retry.time", clock)
     database = open_database(parse_url(f"sqlite:///{tmp_path}/locked.db"))
     holder = sqlite3.connect(tmp_path / "locked.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -61,13 +65,13 @@ def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         tries.append(1)
         database.engine.connect().execute(text("SELECT 1"))
 
-    began = time.monotonic()
     with pytest.raises(DBAPIError, match="locked"):
-        persistently(blocked, "anything", patience_s=0.5)
-    assert time.monotonic() - began < 5
-    assert len(tries) >= 2
+        persistently(blocked, "anything", patience_s=30.0)
+    assert naps == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0])  # the next would end beyond the thirty seconds
+    assert len(tries) == len(naps) + 1
     with pytest.raises(DBAPIError, match="locked"):
         persistently(blocked, "anything", patience_s=60, give_up=lambda: True)
+    assert len(tries) == len(naps) + 2
     holder.close()
     database.close()
 
@@ -99,9 +103,9 @@ def test_a_restart_of_postgresql_is_outlived() -> None:
         with pytest.raises(StorageInternalError):
             study.optuna.get_trials()
         with ThreadPoolExecutor() as pool:
-            renewed = pool.submit(lambda: persistently(lambda: study.ledger.renew(claim), "a lease", patience_s=60))
-            asked = pool.submit(lambda: persistently(lambda: study.ask(claim), "a trial", patience_s=60))
-            opened = pool.submit(open_database, database.address, create=False, patience_s=60)
+            renewed = pool.submit(lambda: persistently(lambda: study.ledger.renew(claim), "a lease", patience_s=200))
+            asked = pool.submit(lambda: persistently(lambda: study.ask(claim), "a trial", patience_s=200))
+            opened = pool.submit(open_database, database.address, create=False, patience_s=200)
             time.sleep(1.0)
             assert not opened.done()
             assert not renewed.done()
@@ -116,10 +120,9 @@ def test_a_restart_of_postgresql_is_outlived() -> None:
 
 
 def test_a_worker_frozen_in_a_transaction_does_not_hold_up_the_others(
-    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+    postgres: Cluster,
 ) -> None:
     """Its locks go with its connection; when it wakes, what it wanted is tried again."""
-    monkeypatch.setattr("tuner.storage.engine.IDLE_TRANSACTION_TIMEOUT_S", 0.3)
     name = postgres.create_database()
     database = open_database(parse_url(postgres.url(name)))
     study = create_or_resume(database, "small", definition(), trials=3)
@@ -130,10 +133,11 @@ def test_a_worker_frozen_in_a_transaction_does_not_hold_up_the_others(
             study.ledger._lock_study(connection)
             if not tries:
                 tries.append(1)
-                assert ThreadPoolExecutor().submit(study.ledger.claim, "bob").result(30) is not None
+                connection.execute(text(f"SET LOCAL {IDLE} = '300ms'"))  # no transaction but this one
+                assert ThreadPoolExecutor().submit(study.ledger.claim, "bob").result(120) is not None
             return len(tries) + connection.execute(text("SELECT 1")).scalar_one()
 
-    assert persistently(frozen, "anything", patience_s=30) == 2
+    assert persistently(frozen, "anything", patience_s=120) == 2
     database.close()
     postgres.empty_database(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,10 +72,13 @@ class Training:
 
 @contextmanager
 def statements(engine: Engine) -> Iterator[list[str]]:
+    """Those of this thread: another one renews the lease."""
     seen: list[str] = []
+    thread = threading.get_ident()
 
     def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        seen.append(statement)
+        if threading.get_ident() == thread:
+            seen.append(statement)
 
     event.listen(engine, "before_cursor_execute", note)
     yield seen

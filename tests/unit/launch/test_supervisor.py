@@ -180,7 +180,7 @@ def test_a_broken_device_is_given_up_however_much_the_others_finish(
     monkeypatch.setattr(supervisor, "MAX_RESTARTS", 3)
     until = f"while [ ! -e {tmp_path}/over ]; do sleep 0.02; done"
     broken = f'case "$*" in *"--cores 1 "*) exit 1;; *) {until};; esac'
-    queue = Queue(budget=1000, of=lambda worker: 7 if "-cpu0-" in worker else 0)
+    queue = Queue(budget=10**9, of=lambda worker: 7 if "-cpu0-" in worker else 0)
     launch = Launch(queue, tmp_path, devices=2, script=broken)
 
     def progress(launch: Launch) -> None:

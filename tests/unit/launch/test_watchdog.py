@@ -6,11 +6,23 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from tuner.launch import watchdog
 from tuner.launch.watchdog import EPOCHS, FIRST_LIMIT_S, FLOOR_S, Watchdog, WatchedProcess
 from tuner.worker import Beat, Pulse
+
+PATIENCE_S = 120
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The watchdog's time, which stands still."""
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(watchdog, "time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -29,9 +41,6 @@ class Line:
         self.pulse = Pulse(self.beating)
         self.watched: WatchedProcess = dog.watch("core 0", process, listening)
 
-    def after(self, silent_s: float) -> None:
-        self.watched.heard -= silent_s
-
 
 def test_the_limit_follows_what_the_worker_is_at() -> None:
     dog = Watchdog()
@@ -45,29 +54,36 @@ def test_the_limit_follows_what_the_worker_is_at() -> None:
     assert given.limit_of(Beat("training", 2.0)) == 20.0
 
 
-def test_a_silent_worker_is_killed_and_a_beating_one_is_not(process: subprocess.Popen[bytes]) -> None:
+def test_a_silent_worker_is_killed_and_a_beating_one_is_not(
+    process: subprocess.Popen[bytes], clock: SimpleNamespace
+) -> None:
     dog = Watchdog()
     line = Line(dog, process)
     line.pulse.new_trial()
     line.pulse.training(0.2)
-    line.after(FLOOR_S + 1)
+    clock.now += FLOOR_S + 1
     dog.look()  # the beats are read first
-    assert process.poll() is None
-    line.after(FLOOR_S + 1)
+    assert not line.watched.killed
+    clock.now += FLOOR_S
     dog.look()
-    assert process.wait(5) == -signal.SIGKILL
+    assert not line.watched.killed
+    clock.now += 1
+    dog.look()
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     assert line.watched.killed
 
 
-def test_a_stopped_worker_is_killed_too(process: subprocess.Popen[bytes], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stopped_worker_is_killed_too(
+    process: subprocess.Popen[bytes], clock: SimpleNamespace, caplog: pytest.LogCaptureFixture
+) -> None:
     process.send_signal(signal.SIGSTOP)
     dog = Watchdog(limit_s=30.0)
     line = Line(dog, process)
     line.pulse.phase("set-up")
     dog.look()
-    line.after(31.0)
+    clock.now += 31.0
     dog.look()
-    assert process.wait(5) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     assert (
         "the worker on core 0 hangs: no life sign for 31 s (limit 30 s), last at: set-up; it is killed" in caplog.text
     )
@@ -116,6 +132,6 @@ def test_the_dog_looks_by_itself_and_closes_what_it_was_given(process: subproces
     with Watchdog(limit_s=0.05, look_s=0.01) as dog:
         line = Line(dog, process)
         line.pulse.new_trial()
-        assert process.wait(5) == -signal.SIGKILL
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
     with pytest.raises(OSError):
         os.fstat(line.watched.pipe)
