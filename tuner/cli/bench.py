@@ -69,7 +69,7 @@ def bench(
     for notice in plan.notices:
         note(notice)
     output.mkdir(parents=True, exist_ok=True)  # now: a folder that cannot be is better known before than after
-    with exclusive(device.lock_names, give_up=waiting_for(device.label)):
+    with exclusive(device.lock_names, waiting=waiting_for(device.label)):
         watch = Watch(device)
         measurements = run_bench(
             plan.contenders,

@@ -12,6 +12,7 @@ from tuner.errors import UsageError
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
+    from tuner.devices.holder import Holder
 
 
 def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
@@ -29,15 +30,10 @@ def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
     return own_device(gpu=gpu, cpu=cpu, cores=None)
 
 
-def waiting_for(label: str) -> Callable[[], bool]:
-    """Waits as long as it takes for whoever has the device, and says so once."""
-    told = False
+def waiting_for(label: str) -> Callable[[Holder | None], None]:
+    """Says on the terminal for whom a command waits that wants the device."""
 
-    def give_up() -> bool:
-        nonlocal told
-        if not told:
-            note(f"waiting for {label}: something else of tuner's is being timed there")
-            told = True
-        return False
+    def waiting(holder: Holder | None) -> None:
+        note(f"waiting for {label}: {holder or 'something else is being timed there'}")
 
-    return give_up
+    return waiting

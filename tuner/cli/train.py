@@ -75,7 +75,7 @@ def train(
         note("this is other data than the configuration was found on; the card says so")
     data = to_device(prepared, "cuda:0" if isinstance(device, Gpu) else "cpu")
     wanted = range(seeds) if seeds is not None else [seed or 0]
-    with exclusive(device.lock_names, give_up=waiting_for(device.label)):
+    with exclusive(device.lock_names, waiting=waiting_for(device.label)):
         trained = train_seeds(recipe, data, wanted, on_epoch=_announcer())
     save_trained(output, recipe, prepared, trained, device.model)
     kept = best_of(trained)

@@ -195,12 +195,15 @@ class Orphan:
 
     The kernel is asked for SIGTERM then, upon which the trial is handed back. A worker that cannot do so soon, in a
     long step or waiting for a database, is ended by a thread, which first tries to hand back in its stead: `will`.
+    One that was stopped goes on, since it has no session of its own (see `Supervisor`): SIGHUP, which the kernel sends
+    it on that occasion, must not end it before.
     """
 
     def __init__(self, parent: int) -> None:
         self.will: Callable[[], None] = lambda: None
         if sys.platform != "linux":
             return
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # it died before we asked
             sys.exit(143)

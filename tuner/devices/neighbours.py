@@ -47,7 +47,7 @@ def signed_in(folder: Path) -> Iterator[None]:
     entry = folder / f"worker-{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        entry.write_text(_birth(os.getpid()), encoding="ascii")
+        entry.write_text(birth(os.getpid()), encoding="ascii")
     except OSError:  # then it may be taken for a stranger: a timing too many is run again
         yield
         return
@@ -63,11 +63,11 @@ def is_harmless(pid: int, folder: Path) -> bool:
     try:
         if psutil.Process(pid).name() == MPS_SERVER:
             return True
-        return (folder / f"worker-{pid}").read_text(encoding="ascii") == _birth(pid)
+        return (folder / f"worker-{pid}").read_text(encoding="ascii") == birth(pid)
     except (OSError, ValueError, psutil.Error):
         return False
 
 
-def _birth(pid: int) -> str:
+def birth(pid: int) -> str:
     """When a process began, which tells it from a later one of the same number."""
     return f"{psutil.Process(pid).create_time():.2f}"

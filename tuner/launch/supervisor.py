@@ -22,6 +22,7 @@ from types import FrameType
 from typing import IO, TypeVar
 
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.lock import stopped_holder
 from tuner.errors import TunerError, UsageError
 from tuner.launch.watchdog import Watchdog, WatchedProcess, kill
 from tuner.launch.work import Work
@@ -192,6 +193,8 @@ class Supervisor:
             environment["CUDA_VISIBLE_DEVICES"] = child.device.uuid
         else:
             command += ["--cpu", "--cores", ",".join(map(str, child.device.cores))]
+        if (holder := stopped_holder(child.device.lock_names)) is not None:
+            _log.warning("the worker on %s will have to wait for its device: %s", child.device.label, holder)
         child.budget_at_start = sum(self._counts(opened).budget for opened in self.studies)
         listening, beating = os.pipe()
         command += ["--pulse", str(beating), *self.worker_options]
@@ -206,7 +209,9 @@ class Supervisor:
     def _spawn(
         command: list[str], environment: dict[str, str], log: IO[bytes], beating: int
     ) -> subprocess.Popen[bytes]:
-        # A session of its own: Ctrl-C reaches the supervisor alone, which then asks the workers to hand back.
+        # A group of its own: Ctrl-C reaches the supervisor alone, which then asks the workers to hand back. No session
+        # of its own: a stopped group that loses its parent in the session gets SIGHUP and SIGCONT from the kernel, so
+        # when this process is killed, also a worker that somebody had stopped goes on and hears that it shall end.
         return subprocess.Popen(
             command,
             env=environment,
@@ -214,7 +219,7 @@ class Supervisor:
             stdout=log,
             stderr=log,
             pass_fds=(beating,),
-            start_new_session=True,
+            process_group=0,
         )
 
     def _stop(self, children: list[_Child], tick: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tuner.devices import CpuCores
+from tuner.devices.holder import Holder
 from tuner.errors import TunerError
 from tuner.launch import Outcome, Supervisor, supervisor
 from tuner.storage import Counts
@@ -191,6 +192,16 @@ def test_a_broken_device_is_given_up_however_much_the_others_finish(
 
     assert launch.run(progress) is Outcome.FILLED
     assert (launch.starts(0), launch.starts(1)) == (1, 3)
+
+
+def test_a_launch_says_who_keeps_its_worker_waiting_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder = Holder(pid=12, host="here", born="1.0")
+    monkeypatch.setattr(supervisor, "stopped_holder", lambda names: holder if names == ("cpu-core-0",) else None)
+    Launch(Queue(budget=4, finished=4), tmp_path, devices=2).run()
+    said = [record.getMessage() for record in caplog.records if "wait for its device" in record.getMessage()]
+    assert said == [f"the worker on CPU core 0 will have to wait for its device: {holder}"]
 
 
 def test_a_worker_that_dies_after_results_of_its_own_is_started_again_however_often(
