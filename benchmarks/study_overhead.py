@@ -201,7 +201,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     if not options.cpu:
-        from tuner.cli.worker import own_device
+        from tuner.cli.device import own_device
 
         own_device(gpu=options.gpu, cpu=False, cores=None)  # from here on it is GPU 0, for the launch and for us
     options.output.parent.mkdir(parents=True, exist_ok=True)

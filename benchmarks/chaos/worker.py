@@ -14,7 +14,8 @@ from typing import Any
 
 from optuna.trial import TrialState
 
-from tuner.cli.worker import Orphan, own_device, work
+from tuner.cli.device import own_device
+from tuner.cli.worker import Orphan, work
 from tuner.job import TrialJob
 from tuner.storage import TrialResult, engine, leases
 

@@ -132,6 +132,14 @@ def test_workers_can_be_scaled(compose: dict[str, Any], service: str) -> None:
     assert not {"container_name", "hostname", "ports"} & set(compose["services"][service])
 
 
+def test_scaled_workers_take_a_gpu_each_and_see_each_other(compose: dict[str, Any]) -> None:
+    """By the locks in the temporary folder, which is on a volume that all containers share."""
+    worker = compose["services"]["worker"]
+    assert "--gpu=free" in worker["command"]
+    assert worker["environment"]["TMPDIR"].startswith("/var/lib/tuner/")
+    assert "tuner:/var/lib/tuner" in worker["volumes"]
+
+
 def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
     ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
     assert len(ports) == 2

@@ -1,4 +1,4 @@
-"""The one device of a command that trains by itself, and waiting for it."""
+"""The one device of a process: chosen, the only one it sees, and waited for."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tuner.cli.options import note
-from tuner.cli.worker import own_device
 from tuner.errors import UsageError
+
+ONE_DEVICE = "a worker owns one device: give either --gpu INDEX (or --gpu free) or --cpu"
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
     from tuner.devices.holder import Holder
+    from tuner.devices.seat import Seat
 
 
 def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
@@ -28,6 +30,56 @@ def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
             cpu = True
             note("no GPU is visible: running on the CPU (say --cpu to silence this)")
     return own_device(gpu=gpu, cpu=cpu, cores=None)
+
+
+def own_device(*, gpu: int | None, cpu: bool, cores: str | None) -> Gpu | CpuCores:
+    """Make this process see its device only. To be called before torch is imported."""
+    from tuner.devices import CpuCores, list_gpus, pick_gpus
+    from tuner.devices.cpu import available_cores
+
+    if cpu == (gpu is not None):
+        raise UsageError(ONE_DEVICE)
+    if gpu is not None:
+        (picked,) = pick_gpus(str(gpu), list_gpus(os.environ), flag="--gpu")
+        return own_gpu(picked)
+    available = available_cores()
+    try:
+        wanted = tuple(int(core) for core in cores.split(",")) if cores else available
+    except ValueError:
+        raise UsageError(f"--cores: {cores!r} is no list of cores; expected e.g. 0,1") from None
+    if missing := set(wanted) - set(available):
+        raise UsageError(f"--cores: there is no core {min(missing)}; there are {', '.join(map(str, available))}")
+    os.sched_setaffinity(0, wanted)
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ["OMP_NUM_THREADS"] = str(len(wanted))
+    return CpuCores(wanted)
+
+
+def own_gpu(gpu: Gpu) -> Gpu:
+    """Make this process see this GPU only. To be called before torch is imported."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
+    return gpu
+
+
+def seat_at(wanted: str) -> Seat:
+    """A worker's seat at the GPU that `--gpu` names: an index, or `free` for one that has no worker.
+
+    Raises:
+        UsageError: neither of the two, or a GPU that is not there.
+        TunerError: none is free.
+    """
+    from tuner.devices import list_gpus, pick_gpus
+    from tuner.devices.seat import free_seat, seat_beside
+
+    gpus = list_gpus(os.environ)
+    if wanted == "free":
+        if not gpus:
+            raise UsageError("--gpu free: no GPU is visible here; run with --cpu, or check the driver (tuner doctor)")
+        return free_seat(gpus)
+    if not wanted.isdecimal():
+        raise UsageError(f"--gpu: {wanted!r} is neither the index of a GPU nor 'free'")
+    (picked,) = pick_gpus(wanted, gpus, flag="--gpu")
+    return seat_beside(picked)
 
 
 def waiting_for(label: str) -> Callable[[Holder | None], None]:

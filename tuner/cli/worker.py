@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.device import ONE_DEVICE, own_device, own_gpu, seat_at
 from tuner.cli.options import DataDir, Storage, data_folder, note, storage_url, working_folder
 from tuner.errors import UsageError
 
@@ -37,7 +38,10 @@ ORPHAN_WILL_S = 1.0
 
 def worker(
     study: Annotated[str, typer.Option(metavar="NAME[,NAME]", help="Studies to pull trials from.")],
-    gpu: Annotated[int | None, typer.Option(min=0, help="The GPU this worker owns.")] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(metavar="INDEX|free", help="The GPU this worker owns; free: one that no other worker here has."),
+    ] = None,
     cpu: Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")] = False,
     cores: Annotated[str | None, typer.Option(metavar="0,1", help="With --cpu: the cores to own (all).")] = None,
     storage: Storage = None,
@@ -61,7 +65,10 @@ def worker(
         return functools.partial(run_job, data=load_data(studies, device, data_dir=data_folder(data_dir), task=task))
 
     orphan = Orphan(supervised_by) if supervised_by is not None else None
-    device = own_device(gpu=gpu, cpu=cpu, cores=cores)
+    if cpu == (gpu is not None):
+        raise UsageError(ONE_DEVICE)
+    seat = seat_at(gpu) if gpu is not None else None
+    device = own_gpu(seat.gpu) if seat is not None else own_device(gpu=None, cpu=True, cores=cores)
     from tuner.worker import FRESH_PROCESS
 
     code = work(study, device, make_runner, storage=storage, name=name, verify=verify, pulse=pulse, orphan=orphan)
@@ -70,7 +77,11 @@ def worker(
         logging.shutdown()
         os._exit(code)
     if code == FRESH_PROCESS:
-        os.execv(sys.executable, [sys.executable, "-m", "tuner", *sys.argv[1:]])  # noqa: S606 - this very command again
+        again = [sys.executable, "-m", "tuner", *sys.argv[1:]]
+        if seat is not None:  # it keeps its GPU, the only one that it sees by now
+            seat.keep()
+            again += ["--gpu", "0"]
+        os.execv(sys.executable, again)  # noqa: S606 - this very command again
     return code
 
 
@@ -140,30 +151,6 @@ def work(
     finally:
         database.close()
     return 128 + received[0] if received else 0
-
-
-def own_device(*, gpu: int | None, cpu: bool, cores: str | None) -> Gpu | CpuCores:
-    """Make this process see its device only. To be called before torch is imported."""
-    from tuner.devices import CpuCores, list_gpus, pick_gpus
-    from tuner.devices.cpu import available_cores
-
-    if cpu == (gpu is not None):
-        raise UsageError("a worker owns one device: give either --gpu INDEX or --cpu")
-    if gpu is not None:
-        (picked,) = pick_gpus(str(gpu), list_gpus(os.environ), flag="--gpu")
-        os.environ["CUDA_VISIBLE_DEVICES"] = picked.uuid
-        return picked
-    available = available_cores()
-    try:
-        wanted = tuple(int(core) for core in cores.split(",")) if cores else available
-    except ValueError:
-        raise UsageError(f"--cores: {cores!r} is no list of cores; expected e.g. 0,1") from None
-    if missing := set(wanted) - set(available):
-        raise UsageError(f"--cores: there is no core {min(missing)}; there are {', '.join(map(str, available))}")
-    os.sched_setaffinity(0, wanted)
-    os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    os.environ["OMP_NUM_THREADS"] = str(len(wanted))
-    return CpuCores(wanted)
 
 
 def _set_on_signals(stop: StopFlag) -> list[int]:

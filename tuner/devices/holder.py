@@ -18,11 +18,10 @@ from pathlib import Path
 
 import psutil
 
+from tuner.devices.common_files import open_common
 from tuner.devices.neighbours import birth
 
 NOTE_BYTES = 4096
-_SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""All users write into the folder: what lies there may be no plain file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +79,7 @@ def noted(path: Path) -> Iterator[None]:
 def holder_of(path: Path) -> Holder | None:
     """Whom a note names; None where there is none, or none that can be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | _SAFELY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 return None
@@ -96,11 +95,5 @@ def stopped_among(paths: Sequence[Path]) -> Holder | None:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
-        # Another user's file in a folder that all may write is opened without O_CREAT only (fs.protected_regular).
-        descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | _SAFELY)
-    except FileNotFoundError:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFELY)
-        os.fchmod(descriptor, 0o666)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+    with os.fdopen(open_common(path, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
         file.write(text)

@@ -10,7 +10,8 @@ from pathlib import Path
 from optuna.trial import TrialState
 
 from tuner.cli import worker
-from tuner.cli.worker import Orphan, own_device, work
+from tuner.cli.device import own_device
+from tuner.cli.worker import Orphan, work
 from tuner.job import TrialJob
 from tuner.storage import TrialResult
 

@@ -1,0 +1,119 @@
+"""`tuner worker --gpu`: which GPU it takes, sees, and keeps in a fresh process. The GPUs are made up."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tuner.cli import worker as command
+from tuner.cli.main import main
+from tuner.devices import CpuCores, Gpu
+from tuner.devices.gpu import _visible
+from tuner.devices.seat import seat_beside
+from tuner.worker import FRESH_PROCESS
+
+UUIDS = ["GPU-a", "GPU-b"]
+
+
+class Replaced(BaseException):
+    """What `os.execv` never returns from."""
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Gpu]:
+    """Two GPUs, of which a process sees what its environment says; nothing is worked on."""
+
+    def listed(environment: dict[str, str]) -> tuple[Gpu, ...]:
+        visible = _visible(UUIDS, environment.get("CUDA_VISIBLE_DEVICES"))
+        return tuple(Gpu(index, UUIDS[number], "Example", number) for index, number in enumerate(visible))
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("tuner.devices.list_gpus", listed)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    return list(listed({}))
+
+
+def taken(monkeypatch: pytest.MonkeyPatch, *words: str, code: int = 0) -> list[Gpu | CpuCores]:
+    """The device that the command works on."""
+    devices: list[Gpu | CpuCores] = []
+
+    def work(study: str, device: Gpu | CpuCores, *_: object, **__: object) -> int:
+        devices.append(device)
+        return code
+
+    monkeypatch.setattr(command, "work", work)
+    with pytest.raises(SystemExit) as ended:
+        main(["worker", "--study", "mine", *words])
+    assert ended.value.code in (code, None)
+    return devices
+
+
+def test_free_passes_over_gpus_that_have_a_worker(monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]) -> None:
+    other = seat_beside(gpus[0])
+    assert taken(monkeypatch, "--gpu", "free") == [gpus[1]]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-b"
+    other.leave()
+
+
+def test_a_gpu_that_is_named_is_taken_whoever_has_it(monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]) -> None:
+    other = seat_beside(gpus[0])
+    assert taken(monkeypatch, "--gpu", "0") == [gpus[0]]
+    other.leave()
+
+
+@pytest.mark.parametrize("wanted", ["free", "1"])
+def test_a_fresh_process_goes_on_with_the_same_gpu(
+    monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu], wanted: str
+) -> None:
+    other = seat_beside(gpus[0])
+    words: list[str] = []
+
+    def execv(program: str, arguments: list[str]) -> None:
+        words.extend(arguments)
+        raise Replaced
+
+    monkeypatch.setattr(os, "execv", execv)
+    monkeypatch.setattr(sys, "argv", ["tuner", "worker", "--study", "mine", "--gpu", wanted])
+    with pytest.raises(Replaced):
+        taken(monkeypatch, "--gpu", wanted, code=FRESH_PROCESS)
+    assert words[:3] == [sys.executable, "-m", "tuner"]
+    (again,) = taken(monkeypatch, *words[6:])
+    assert again.uuid == gpus[1].uuid
+    other.leave()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--gpu", "frei"), "--gpu: 'frei' is neither the index of a GPU nor 'free'"),
+        (("--gpu", "-1"), "--gpu: '-1' is neither the index of a GPU nor 'free'"),
+        (("--gpu", "7"), "--gpu: there is no GPU 7: there are 0, 1"),
+        (("--gpu", "free", "--cpu"), "either --gpu INDEX (or --gpu free) or --cpu"),
+    ],
+)
+def test_what_names_no_gpu_is_one_line(
+    gpus: list[Gpu], capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["worker", "--study", "mine", *words])
+    err = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_machine_without_gpus_and_one_without_a_free_one_say_so(
+    gpus: list[Gpu], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seats = [seat_beside(gpu) for gpu in gpus]
+    for visible, code, said in (("0,1", 1, "each of the 2 GPUs here has a worker"), ("", 2, "no GPU is visible here")):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        with pytest.raises(SystemExit) as ended:
+            main(["worker", "--study", "mine", "--gpu", "free"])
+        assert ended.value.code == code
+        assert said in capsys.readouterr().err
+    for seat in seats:
+        seat.leave()
