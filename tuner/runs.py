@@ -26,7 +26,7 @@ from tuner.job import TrialJob
 from tuner.objective import run_config, run_trial
 from tuner.storage import TrialResult
 from tuner.storage.durable import read_regular, write_durably
-from tuner.study.sampler import seed_of_trial
+from tuner.study.seeds import seed_of_trial
 from tuner.training.backends import resolve_backend
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.version import __version__

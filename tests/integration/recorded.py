@@ -18,7 +18,8 @@ from tuner.data.task import load_task
 from tuner.storage import EpochRow, TrialResult, open_database, parse_url
 from tuner.study import OpenStudy, StudyDefinition, create_or_resume, load_study_file
 from tuner.study.results import StudyResults
-from tuner.study.sampler import EncodedSampler, seed_of_trial
+from tuner.study.sampler import EncodedSampler
+from tuner.study.seeds import seed_of_trial
 
 DEVICE = "Example CPU, 2 cores"
 VARIANTS = ("rmsnorm", "original")

@@ -25,7 +25,7 @@ from tuner.job import TrialJob
 from tuner.runs import cleanest, combined, run_job
 from tuner.storage import TrialResult
 from tuner.study import SearchPolicy, StudyDefinition, load_study_file
-from tuner.study.sampler import seed_of_trial
+from tuner.study.seeds import seed_of_trial
 from tuner.training import Evaluation
 
 Script = Sequence[TrialResult | None]

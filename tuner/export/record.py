@@ -14,7 +14,7 @@ from tuner.space import hyperparameters
 from tuner.study import StudyDefinition
 from tuner.study.objectives import axis_title
 from tuner.study.results import TrialRecord
-from tuner.study.sampler import seed_of_trial
+from tuner.study.seeds import seed_of_trial
 from tuner.version import __version__
 
 if TYPE_CHECKING:

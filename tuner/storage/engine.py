@@ -19,6 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
+from tuner.storage.optuna_version import versions_in_plain_sql
 from tuner.storage.retry import persistently
 from tuner.storage.trials import READING, TrialStorage
 from tuner.storage.url import DatabaseUrl
@@ -76,12 +77,13 @@ def open_database(address: DatabaseUrl, *, create: bool = True, patience_s: floa
 def _open(address: DatabaseUrl, *, create: bool) -> Database:
     if not create:
         _require_tables(address)
-    storage = TrialStorage(
-        # Optuna runs the URL through str.format: braces in a file or database name must survive that.
-        address.url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}"),
-        engine_kwargs=_engine_options(address),
-        skip_table_creation=not create,
-    )
+    with versions_in_plain_sql():
+        storage = TrialStorage(
+            # Optuna runs the URL through str.format: braces in a file or database name must survive that.
+            address.url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}"),
+            engine_kwargs=_engine_options(address),
+            skip_table_creation=not create,
+        )
     if address.is_sqlite:
         event.listen(storage.engine, "begin", _begin_immediate)
     elif address.url.get_driver_name() in _LIBPQ_DRIVERS:

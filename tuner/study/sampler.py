@@ -236,8 +236,3 @@ def _seed_of_ask(seed: int, number: int) -> int:
 
 def _seed_of_name(name: str) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
-
-
-def seed_of_trial(number: int, repeat: int = 0) -> int:
-    """The training seed of a trial: fixed by its number, so that a retry is the same run; unrelated between trials."""
-    return int(np.random.SeedSequence([number, repeat]).generate_state(1)[0])

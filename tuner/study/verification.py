@@ -19,7 +19,7 @@ from tuner.storage import PlannedRun, Verifications, initialisation_lock
 from tuner.study.files import builtin_variants, load_study_file
 from tuner.study.opened import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results
-from tuner.study.sampler import seed_of_trial
+from tuner.study.seeds import seed_of_trial
 
 BETWEEN, WITHIN = "between variants", "retuned against default"
 """The two families of questions: which variant is better retuned, and what retuning gave each variant."""

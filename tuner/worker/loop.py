@@ -23,7 +23,8 @@ from tuner.storage.outbox import Outbox
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study import OpenStudy, SearchPolicy
 from tuner.study.objectives import violations
-from tuner.study.sampler import sampler_for, seed_of_trial
+from tuner.study.sampler import sampler_for
+from tuner.study.seeds import seed_of_trial
 from tuner.study.suggest import UnfitConfigurationError
 from tuner.worker.lease import KeptLease
 from tuner.worker.patience import Patience

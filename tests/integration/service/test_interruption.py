@@ -19,7 +19,7 @@ from tuner.launch import Supervisor
 from tuner.objective import run_trial
 from tuner.storage import TrialResult, open_database, parse_url
 from tuner.study import OpenStudy, StudyDefinition, create_or_resume, load_study_file
-from tuner.study.sampler import seed_of_trial
+from tuner.study.seeds import seed_of_trial
 from tuner.worker_data import load_data
 
 ENDLESS = 1_000_000

@@ -19,7 +19,7 @@ from tuner.pareto import knee_index
 from tuner.storage import Database, TrialResult, open_database, parse_url, schema
 from tuner.study import OpenStudy, open_study
 from tuner.study.results import read_results
-from tuner.study.sampler import seed_of_trial
+from tuner.study.seeds import seed_of_trial
 from tuner.study.status import status_of
 from tuner.study.verification import configurations, fresh_seeds, picks, plan_verification, spread, verifications_of
 from tuner.study.verified import read_verified, verified_of

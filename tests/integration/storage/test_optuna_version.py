@@ -1,0 +1,61 @@
+"""The version of Optuna's tables is asked in plain SQL, and Optuna has the last word where it is not the one wanted."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import optuna
+import pytest
+from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, text
+
+from tuner.errors import StorageError
+from tuner.storage import Database, open_database
+from tuner.storage.optuna_version import _SCRIPTS, current_version, wanted_version
+
+
+def set_version(engine: Engine, version: str) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = :version"), {"version": version})
+
+
+def test_the_version_wanted_is_the_one_that_alembic_finds() -> None:
+    assert wanted_version() == ScriptDirectory(_SCRIPTS.parent).get_current_head()
+
+
+def test_the_version_there_is_the_one_that_optuna_finds(database: Database) -> None:
+    assert current_version(database.engine) == database.optuna.get_current_version()
+    assert current_version(database.engine) == wanted_version()
+
+
+@pytest.mark.parametrize("version", ["v3.0.0.d", "v99.0.0.a"])
+def test_tables_of_another_optuna_are_refused(version: str, database: Database) -> None:
+    set_version(database.engine, version)
+    with pytest.raises(StorageError, match="optuna"):
+        open_database(database.address, create=False)
+    with pytest.raises(StorageError, match="optuna"):
+        open_database(database.address)
+
+
+def test_a_version_that_was_never_recorded_is_recorded_by_optuna(database: Database) -> None:
+    with database.engine.begin() as connection:
+        connection.execute(text("DELETE FROM alembic_version"))
+    open_database(database.address, create=False).close()
+    assert current_version(database.engine) == wanted_version()
+
+
+def test_the_storages_of_others_are_as_optuna_makes_them(database: Database) -> None:
+    theirs = optuna.storages.RDBStorage("sqlite://")
+    assert type(theirs._version_manager) is not type(database.optuna._version_manager)
+
+
+def test_opening_what_is_there_imports_no_alembic(database: Database) -> None:
+    script = (
+        "import sys; from tuner.storage import open_database, parse_url; "
+        "open_database(parse_url(sys.argv[1]), create=False).close(); open_database(parse_url(sys.argv[1])).close(); "
+        "print('alembic' in sys.modules)"
+    )
+    url = database.address.full()
+    done = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "False"), done.stderr
