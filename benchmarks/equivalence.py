@@ -54,6 +54,8 @@ def child(options: argparse.Namespace) -> None:
         if began + usual > options.deadline:
             return
         done = run(options.variant, seed, Backend(backend), data)
+        if done["backend"] != backend:
+            raise SystemExit(f"{backend} does not serve this network here: it ran as {done['backend']}")
         done["test_mql"] = next(iter(done["test_mql"].values()))  # of the first series: ETTh1's
         print(json.dumps(done), flush=True)
         usual = max(time.time() - began, usual if number else 0.0)

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from tuner.devices.lock import lock_folder
+from tuner.devices.neighbours import signed_in
 from tuner.study import studies_folder
 from tuner.study.results import TrialRecord
 
@@ -33,7 +35,8 @@ def launch(study: Path, gpus: str, storage: str) -> tuple[TrialRecord, ...]:
     from tuner.api import load_study
 
     command = [sys.executable, "-m", "tuner", "launch", "--variant", str(study), "--task", "etth", "--gpus", gpus]
-    subprocess.run([*command, "--trials", "4", "--storage", storage], check=True, env=os.environ, timeout=300)
+    with signed_in(lock_folder()):  # other tests may have left a context of this process on the GPUs: it does no work
+        subprocess.run([*command, "--trials", "4", "--storage", storage], check=True, env=os.environ, timeout=300)
     return load_study("etth-fixed", storage=storage).records
 
 
