@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from tuner.training.fused.engine import TritonEngine
 from tuner.training.fused.step import RANDOM_STATE
 
 Configure = Callable[..., RunConfig]
-EPOCH = [32, 32, 22]
+EPOCH = [8, 8, 6]
 
 
 def network(config: RunConfig, data: DeviceData) -> TSMixer:
@@ -113,15 +113,21 @@ def test_its_own_state_is_continued_bit_for_bit_with_the_same_masks(data: Device
     config = run_config(dropout=0.3)
     whole = TritonEngine(config, data, network(config, data))
     fused_epoch(whole, order_of(data, 1), 1e-3)
+    whole.state()[RANDOM_STATE].add_(5)
     saved = {name: tensor.clone() for name, tensor in whole.state().items()}
     masks = torch.get_rng_state()
     expected = fused_epoch(whole, order_of(data, 2), 1e-3)
 
     resumed = TritonEngine(config, data, network(config, data))
     resumed.load(saved)
+    assert torch.equal(resumed.state()[RANDOM_STATE], saved[RANDOM_STATE])
     torch.set_rng_state(masks)
     assert fused_epoch(resumed, order_of(data, 2), 1e-3) == expected
     assert all(torch.equal(a, b) for a, b in zip(weights(whole.model), weights(resumed.model), strict=True))
+
+
+def unchanged(engine: TritonEngine, before: Mapping[str, Tensor]) -> bool:
+    return all(torch.equal(tensor, before[name]) for name, tensor in engine.state().items())
 
 
 def test_what_does_not_fit_is_refused_and_changes_nothing(data: DeviceData, run_config: Configure) -> None:
@@ -136,7 +142,10 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(data: DeviceData, run_
     ):
         with pytest.raises(ValueError, match=says):
             engine.load({name: tensor + 1 for name, tensor in before.items()} | changes)
-        assert all(torch.equal(tensor, before[name]) for name, tensor in engine.state().items())
+        assert unchanged(engine, before)
+    with pytest.raises(ValueError, match="different numbers of steps"):
+        engine.load({name: tensor + 1 for name, tensor in before.items() if not name.startswith("optimizer/1/")})
+    assert unchanged(engine, before)
 
 
 def test_what_warm_up_did_is_forgotten(data: DeviceData, run_config: Configure) -> None:
@@ -144,6 +153,7 @@ def test_what_warm_up_did_is_forgotten(data: DeviceData, run_config: Configure) 
     engine = TritonEngine(config, data, network(config, data))
     before = {name: tensor.clone() for name, tensor in engine.state().items()}
     fused_epoch(engine, order_of(data, 1), 1e-3)
+    engine.state()[RANDOM_STATE].add_(5)
     engine._updates.forget()
     after = engine.state()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items() if not name.startswith("model/"))

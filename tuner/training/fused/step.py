@@ -57,8 +57,8 @@ class FusedStep(Updates):
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Also a `Step`'s state, which has no random state of these kernels: theirs then stays as it is."""
-        steps = {float(tensor) for name, tensor in tensors.items() if name.endswith("/step")}
-        if len(steps) > 1:
+        steps = [float(tensor) for name, tensor in tensors.items() if name.endswith("/step")]
+        if len(set(steps)) > 1 or len(steps) not in (0, len(self._parameters)):
             raise ValueError("its parameters took different numbers of steps")
         random_state = tensors.get(RANDOM_STATE, self._network.random_state)
         if random_state.shape != self._network.random_state.shape or random_state.dtype != torch.int64:

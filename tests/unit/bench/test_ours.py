@@ -1,0 +1,34 @@
+"""Our engines as contenders: no figures of one backend under the name of another."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.bench.contender import Job
+from tuner.bench.plan import make_plan
+from tuner.bench.run import run_bench
+from tuner.data.windows import DeviceData
+from tuner.training.eager import EagerEngine
+
+
+class _FellBack(EagerEngine):
+    fallback = "the fused kernels know no such norm"
+
+
+def test_a_backend_that_does_not_serve_the_network_drops_out_with_the_reason(
+    job: Job, data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.bench.ours.make_engine", _FellBack)
+    plan = make_plan(
+        job,
+        data,
+        variants="original",
+        backends="eager",
+        against="none",
+        hidden=[16],
+        batch=[64],
+        against_everywhere=False,
+    )
+    (measured,) = run_bench(plan.contenders, rounds=1, epochs=1, gpu=None, announce=print)
+    assert measured.rounds == []
+    assert measured.failure == "FellBackError: would run as eager: the fused kernels know no such norm"
