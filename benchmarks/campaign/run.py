@@ -9,7 +9,7 @@ takes. Give the same command again, with the new file in STATE, until it says th
 GPUs of one model; how many there are may change.
 
 The file is also written every two minutes meanwhile, so that a call that is killed loses little. `--quick` is a dry run
-with tiny studies on the CPU, `--plan table` another plan of `plan.py`. README.md beside this file says what the campaign is.
+with a tiny study on the CPU, `--plan table` another plan of `plan.py`. README.md beside this file says what the campaign is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from state import CALLS, DATABASE, NAME, restore, saved_regularly
 from tuner.launch import choose_devices
 from tuner.storage import open_database, parse_url
 
-STOPPING_S = 45.0
+STOPPING_S = 30.0
 """Kept free at the end of a call: starting up, handing back and writing the state."""
 WORTH_STARTING_S = 20.0
 LARGE_BYTES = 15 << 20
@@ -117,7 +117,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     place.add_argument("--cpu", action="store_true")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--plan", choices=PLANS, default="campaign", help="see plan.py")
-    parser.add_argument("--quick", action="store_true", help="a dry run: tiny studies on one core")
+    parser.add_argument("--quick", action="store_true", help="a dry run: a tiny study on one core")
     options = parser.parse_args(arguments)
     if options.quick:
         options.plan, options.cpu = "quick", True
