@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -27,6 +28,9 @@ _STEERING = ("TUNER_", "PG", "COLUMNS", "LINES", *_COLOURS)
 for _name in list(os.environ):
     if _name.startswith(_STEERING) and not _name.startswith(_KEPT):
         del os.environ[_name]
+
+# What runs in a shell's background ignores Ctrl-C, and so would everything that the suite starts and then interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says what else the machine does, nothing of the code.
 _UNHURRIED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
