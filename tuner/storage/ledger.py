@@ -11,7 +11,7 @@ it lost its lease (the token no longer runs) is kept with the lost claim, and ne
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution
@@ -22,6 +22,7 @@ from tuner.storage.clock import database_now
 from tuner.storage.engine import Database
 from tuner.storage.leases import MAX_ATTEMPTS, Leases
 from tuner.storage.records import Attempt, Claim, Counts, TrialResult, set_aside
+from tuner.storage.roster import log_lost
 from tuner.storage.schema import claims, studies
 
 _SET_ASIDE_BY = "tuner"
@@ -187,16 +188,17 @@ class Ledger:
         else:
             due = self._mine & (claims.c.state == "running") & (claims.c.worker == worker)
             anything = self._any(due)
-        taken = 0
+        rows: Sequence[Row[Any]] = ()
         if anything:  # by a plain look: nearly always nothing is due, and claims need not wait for us
             with self._engine.begin() as connection:
                 self._lock_study(connection)  # before any claim, as whoever claims does
                 rows = connection.execute(select(claims).where(due).with_for_update(skip_locked=True)).all()
                 for row in rows:
                     self._release(connection, row, state=state)
-                taken = len(rows)
+            if worker is None:
+                log_lost(self._engine, [(f"trial {row.trial_number}", row.worker) for row in rows])
         self.settle()
-        return taken
+        return len(rows)
 
     def return_strays(self) -> int:
         """Put back trials that Optuna calls RUNNING and no claim holds. Returns how many.

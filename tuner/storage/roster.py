@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from tuner.storage.schema import workers
 
 SILENT_AFTER_S = 120.0
 """A worker not seen for this long is not listed as working."""
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,21 @@ class WorkerRow:
     silent_s: float
     note: str | None = None
     """What keeps it from working, e.g. a full disk."""
+
+
+def log_lost(engine: Engine, lost: Iterable[tuple[str, str]]) -> None:
+    """Say of each (work, worker) that it was taken back because its lease ran out, and where that process is.
+
+    It may still be there, stopped or hanging, and keep its device from everybody.
+    """
+    c = workers.c
+    for work, worker in lost:
+        with engine.connect() as connection:
+            row = connection.execute(select(c.host, c.pid, c.device).where(c.worker == worker).limit(1)).first()
+        said = f"{work} is taken back: {worker} let its lease run out"
+        if row is not None:
+            said += f"; if its process still exists, kill -KILL {row.pid} on {row.host} frees its device ({row.device})"
+        _log.warning("%s", said)
 
 
 class Roster:

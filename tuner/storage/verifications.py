@@ -18,6 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, func, insert, sel
 from tuner.storage.clock import database_now
 from tuner.storage.leases import MAX_ATTEMPTS, Leases
 from tuner.storage.records import Counts, TrialResult, set_aside
+from tuner.storage.roster import log_lost
 from tuner.storage.schema import verifications
 
 
@@ -186,11 +187,14 @@ class Verifications:
             due = self._leases.overdue() & c.run_id.in_(confirmed)
         else:
             due = self._mine & (c.state == "running") & (c.worker == worker)
-        query = select(c.run_id, c.losses).where(due)
+        query = select(c.run_id, c.losses, c.trial_number, c.seed, c.worker).where(due)
         with self._engine.begin() as connection:
             rows = connection.execute(query.with_for_update(skip_locked=True)).all()
             for row in rows:
                 self._release(connection, row.run_id, losses=row.losses + (state == "lost"))
+        if worker is None:
+            work = [(f"the run of trial {row.trial_number} on seed {row.seed}", row.worker) for row in rows]
+            log_lost(self._engine, work)
         return len(rows)
 
     def skip_waiting(self, session: str, reason: str, *, look: int) -> int:

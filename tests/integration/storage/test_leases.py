@@ -145,6 +145,22 @@ def test_a_claim_whose_worker_died_before_asking_does_not_leak(study: OpenStudy)
     assert (later.trial_id, trial.params) == (claim.trial_id, study.definition.defaults.as_dict())
 
 
+def test_whose_lease_ran_out_is_said_and_where_that_process_is(
+    study: OpenStudy, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be stopped, and keep its device from everybody."""
+    study.roster.join("ann", host="gpu7", pid=123, device="NVIDIA H200 #0", device_uuid="GPU-1")
+    for worker in ("ann", "bob"):
+        expire(study, start(study, worker)[0])
+    start(study, "cem")
+    assert study.ledger.reap() == 2
+    assert study.ledger.reap(worker="cem") == 1  # its launch knows, and says so itself
+    first, second = [text for text in caplog.messages if "is taken back" in text]
+    assert first.startswith("trial 0 is taken back: ann let its lease run out; if its process still exists, ")
+    assert first.endswith("kill -KILL 123 on gpu7 frees its device (NVIDIA H200 #0)")
+    assert second == "trial 1 is taken back: bob let its lease run out"
+
+
 def test_a_worker_known_to_be_dead_is_not_waited_for(study: OpenStudy) -> None:
     start(study, "ann")
     start(study, "bob")

@@ -108,13 +108,16 @@ def test_a_run_handed_back_is_the_next_one_again(queue: Verifications) -> None:
 
 
 @pytest.mark.usefixtures("at_first_sight")
-def test_a_worker_whose_lease_ran_out_cannot_count(queue: Verifications, database: Database) -> None:
+def test_a_worker_whose_lease_ran_out_cannot_count(
+    queue: Verifications, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
     queue.add(planned(seeds=1, trials=1))
     slow = queue.claim("slow")
     assert slow is not None
     assert queue.reap() == 0
     expire(database)
     assert queue.reap() == 1
+    assert "the run of trial 0 on seed 4000000000 is taken back: slow let its lease run out" in caplog.text
     fresh = queue.claim("fresh")
     assert fresh is not None
     assert fresh.losses == 1
