@@ -19,7 +19,7 @@ from tuner.storage import open_database, parse_url
 from tuner.storage.history import stints
 from tuner.study import open_study
 from tuner.study.results import TrialRecord
-from tuner.study.sampler import seed_of_trial
+from tuner.study.seeds import seed_of_trial
 from tuner.training import evaluate, fit
 
 KINDS = ("index", "memory", "nan")
