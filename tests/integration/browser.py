@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+PATIENCE_S = 240
+"""Of the real time, for a browser that starts on a busy machine."""
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -34,8 +36,8 @@ def chromium() -> str:
     pytest.skip(missing)
 
 
-def rendered(url: str, *, screenshot: Path | None = None, patience_s: int = 20, height: int = 1300) -> str:
-    """The document at `url` after its scripts ran for `patience_s` of the page's own (virtual) time, as HTML."""
+def rendered(url: str, *, screenshot: Path | None = None, virtual_s: int = 20, height: int = 1300) -> str:
+    """The document at `url` after its scripts ran for `virtual_s` of the page's own time, as HTML."""
     extra = [f"--screenshot={screenshot}"] if screenshot else []
     with tempfile.TemporaryDirectory(prefix="tuner-chromium-", ignore_cleanup_errors=True) as profile:
         done = subprocess.run(
@@ -44,14 +46,14 @@ def rendered(url: str, *, screenshot: Path | None = None, patience_s: int = 20, 
                 *FLAGS,
                 f"--window-size=1400,{height}",
                 f"--user-data-dir={profile}",
-                f"--virtual-time-budget={patience_s * 1000}",
+                f"--virtual-time-budget={virtual_s * 1000}",
                 *extra,
                 "--dump-dom",
                 url,
             ],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_S,
             check=True,
         )
     return done.stdout

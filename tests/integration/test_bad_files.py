@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import socket
-import time
 from pathlib import Path
 
 import pytest
 from command_line import refused, run
 from small_study import STUDY_TOML, TASK_TOML, write_files
 
+from tuner.data import etth
 from tuner.data.task import demo_task
 
 DEMO = ("launch", "--task", "demo", "--cpu")
@@ -192,7 +192,6 @@ def test_etth_without_a_network_fails_within_seconds(tmp_path: Path) -> None:
         cache = tmp_path / "cache"
         offline = {"https_proxy": proxy, "HTTPS_PROXY": proxy, "no_proxy": "", "XDG_CACHE_HOME": str(cache)}
         (tmp_path / "work").mkdir()
-        started = time.monotonic()
         line = refused(
             *("launch", "--cpu", "--variant", "rmsnorm"),
             folder=tmp_path / "work",
@@ -200,8 +199,8 @@ def test_etth_without_a_network_fails_within_seconds(tmp_path: Path) -> None:
             says=("ETTh1.csv", "could not be downloaded", "--data-dir", "TUNER_DATA_DIR"),
             environment=offline,
         )
-    assert time.monotonic() - started < 20
-    assert "timed out" in line
+    assert "timed out" in line  # by itself: else the patience of `run` had ended it
+    assert etth._TIMEOUT_S <= 10
     assert [path for path in cache.rglob("*") if path.is_file()] == []
 
 

@@ -23,6 +23,7 @@ from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE_S = 240
 ENTRY_POINT = REPOSITORY / "storage/docker/entrypoint.sh"
 
 
@@ -69,7 +70,7 @@ class Compose:
 
     def run(self, service: str) -> tuple[int, str, str]:
         process = self.start(service)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE_S)
         for role in ("owner", "worker", "reader"):
             assert self.roles.password(role) not in out + err
         return process.returncode, out, err
@@ -109,11 +110,11 @@ def test_the_dashboard_shows_the_studies_to_its_role(initialised: Compose) -> No
     try:
         found = re.search(r"tuner_reader@.* at (http://127\.0\.0\.1:\d+)/", line)
         assert found is not None, line
-        with urllib.request.urlopen(f"{found[1]}/api/studies", timeout=30) as answer:
+        with urllib.request.urlopen(f"{found[1]}/api/studies", timeout=PATIENCE_S) as answer:
             assert b"demo-rmsnorm" in answer.read()
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=30)
+        process.communicate(timeout=PATIENCE_S)
 
 
 def test_without_its_secret_a_service_says_where_it_should_be(compose: Compose, tmp_path: Path) -> None:

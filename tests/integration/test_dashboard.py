@@ -24,6 +24,7 @@ from recorded import RecordedDatabase
 from warm import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE_S = 120
 ADDRESS = re.compile(r"at (http://127\.0\.0\.1:\d+)/ \(read-only")
 
 
@@ -43,7 +44,7 @@ class Dashboard:
             self.url + path, method=method, data=data, headers={"Content-Type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as refused:
             return refused.code, refused.read()
@@ -195,7 +196,7 @@ def test_ctrl_c_ends_it_and_a_lost_database_is_a_line_not_a_traceback(
     shutil.move(copy, tmp_path / "elsewhere.db")
     assert running.ask("/api/studies")[0] == 500
     running.process.send_signal(signal.SIGINT)
-    _, errors = running.process.communicate(timeout=20)
+    _, errors = running.process.communicate(timeout=PATIENCE_S)
     assert running.process.returncode == 130
     assert "the database cannot be read right now" in errors
     assert "Traceback" not in errors

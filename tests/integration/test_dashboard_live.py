@@ -30,6 +30,7 @@ from tuner.storage import Claim, EpochRow, open_database, parse_url
 from tuner.study import OpenStudy, open_study
 
 STUDY = "demo-rmsnorm"
+PATIENCE_S = 120
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Page:
     claim: Claim
 
     def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=PATIENCE_S) as answer:
             body: bytes = answer.read()
         return body
 
@@ -78,6 +79,15 @@ def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     server.shutdown()
     server.server_close()
     database.close()
+
+
+@pytest.fixture(autouse=True)
+def _alive(request: pytest.FixtureRequest) -> None:
+    """The page's worker is at work in each test, however long the browsers before it took."""
+    if "page" in request.fixturenames:
+        page: Page = request.getfixturevalue("page")
+        page.study.roster.report("worker-7")
+        assert page.study.ledger.renew(page.claim)
 
 
 def begin_a_trial(study: OpenStudy) -> Claim:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import jupytext
@@ -10,6 +11,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 from recorded import RecordedDatabase
+from traitlets.config import Config
 
 from tuner.data.task import load_task
 
@@ -25,8 +27,12 @@ def execute(monkeypatch: pytest.MonkeyPatch, name: str = "pareto", **environment
     path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
     monkeypatch.setenv("PYTHONPATH", path)  # also works where tuner is not installed
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
-    client = NotebookClient(notebook, timeout=240, resources={"metadata": {"path": str(NOTEBOOKS)}})
-    return client.execute()
+    # Sockets in a folder of its own: a port that is free when it is chosen may be taken when the kernel has started.
+    with tempfile.TemporaryDirectory(prefix="jupyter-") as sockets:
+        config = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
+        resources = {"metadata": {"path": str(NOTEBOOKS)}}
+        client = NotebookClient(notebook, config=config, timeout=240, startup_timeout=240, resources=resources)
+        return client.execute()
 
 
 def outputs(notebook: NotebookNode, mime: str) -> list[str]:

@@ -41,7 +41,7 @@ def validate(path: Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

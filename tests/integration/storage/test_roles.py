@@ -200,7 +200,7 @@ def ask(url: str, method: str = "GET", body: object = None) -> tuple[int, bytes]
     data = json.dumps(body).encode() if body is not None else None
     request = urllib.request.Request(url, method=method, data=data, headers={"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as refusal:
         return refusal.code, refusal.read()

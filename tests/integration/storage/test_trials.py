@@ -17,6 +17,7 @@ from small_study import definition
 from sqlalchemy import text
 
 from tuner.storage import open_database, parse_url
+from tuner.storage.engine import SQLITE_TIMEOUT_S
 from tuner.study import OpenStudy, create_or_resume
 
 
@@ -79,7 +80,7 @@ def test_reading_sqlite_waits_for_no_writer(tmp_path: Path) -> None:
     holder.execute("BEGIN IMMEDIATE")
     reader = threading.Thread(target=study.optuna.get_trials, daemon=True)
     reader.start()
-    reader.join(20)
+    reader.join(SQLITE_TIMEOUT_S - 5)  # in which the writer's lock would be waited for
     assert not reader.is_alive()
     holder.rollback()
     holder.close()
