@@ -1,4 +1,4 @@
-"""What every result says of where it comes from: device, date, versions, revision and the exact command."""
+"""What every result says of where it comes from: device, date, duration, versions, revision and the exact command."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from tuner.objective import git_revision, versions
 
@@ -17,10 +20,11 @@ QUICK = Path(__file__).parents[1] / "notebooks" / "data"
 
 
 def circumstances(device: str) -> dict[str, Any]:
-    """To be put into a result's JSON. `device` is the model of what ran it."""
+    """To be put into a result's JSON. `device` is the model of what ran it; it took since this process began, seconds."""
     return {
         "device": device,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "took_s": time.time() - psutil.Process().create_time(),
         "command": shlex.join(["python", *sys.argv]),
         "versions": versions(),
         "git_revision": git_revision(),
@@ -31,7 +35,7 @@ def heading(found: dict[str, Any]) -> list[str]:
     """The same as the first lines of a result in Markdown."""
     named = ", ".join(f"{name} {version}" for name, version in found["versions"].items() if version)
     return [
-        f"{found['device']}, {found['date']}.",
+        f"{found['device']}, {found['date']}, after {found['took_s']:.0f} s.",
         f"{named}; revision {found['git_revision'] or 'unknown'}.",
         "",
         f"    {found['command']}",
