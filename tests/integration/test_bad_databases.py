@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,6 +119,34 @@ EXISTING: dict[str, tuple[Sequence[str], int, tuple[str, ...]]] = {
     "a wrong study file": ((*DEMO, "--variant", "rmsnorm,none.toml"), 2, ("none.toml",)),
     "a wrong task": (("launch", "--cpu", "--variant", "simple", "--task", "none.toml"), 2, ("none.toml",)),
 }
+
+
+@pytest.mark.parametrize("command", ["status", "plot"])
+def test_an_empty_name_is_no_study(command: str, copied: Path) -> None:
+    arguments = {"status": ("status",), "plot": ("plot", "front", "--output", "front.html")}[command]
+    done = run(*arguments, "--study", "", folder=copied)
+    assert (done.code, done.out) == (2, "")
+    assert done.error.startswith("unknown study ''")
+
+
+@pytest.mark.parametrize(
+    ("address", "remedy"), [("nohost.invalid", "--host takes"), ("192.0.2.1", "--host takes"), ("127.0.0.1", "--port")]
+)
+def test_an_address_that_cannot_be_listened_on_is_one_line(address: str, remedy: str, copied: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run("dashboard", "--host", address, "--port", port, folder=copied)
+    assert (done.code, done.out) == (1, "")
+    assert f"cannot listen on {address}:{port}" in done.error
+    assert remedy in done.error
+
+
+def test_a_core_named_twice_is_one_core(copied: Path) -> None:
+    core = str(min(os.sched_getaffinity(0)))
+    done = run("worker", "--study", "demo-rmsnorm", "--cpu", "--cores", f"{core},{core}", folder=copied)
+    assert done.code == 2  # it would wait for itself for ever
+    assert "1 core" in done.err
+    assert "do not compare" in done.err
 
 
 @pytest.mark.parametrize("mistake", EXISTING)

@@ -211,3 +211,11 @@ def test_a_data_folder_without_the_files_is_one_line(tmp_path: Path) -> None:
         code=1,
         says=("ETTh1.csv", "no such file", "--data-dir", "tuner data fetch etth"),
     )
+
+
+@pytest.mark.parametrize("content", ["", "{", "null", "[]", "[" * 100_000, '{"format": 1}'])
+@pytest.mark.parametrize("command", ["best", "import"])
+def test_a_file_that_is_no_exported_study_is_one_line(content: str, command: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.json").write_text(content, encoding="utf-8")
+    arguments = {"best": ("best", "--storage", "mine.json"), "import": ("study", "import", "mine.json")}[command]
+    refused(*arguments, folder=tmp_path, code=2, says=("mine.json is no exported study",))

@@ -163,6 +163,7 @@ ERRORS: dict[str, tuple[Sequence[str], int, str]] = {
     "best, two formats": (("best", "--variant", "rmsnorm", "--format", "toml"), 2, "exclude each other"),
     "status, no URL": (("status", "--storage", "nonsense"), 2, "not a database URL"),
     "status, unreachable": (("status", "--storage", "postgresql://ann@127.0.0.1:1/x"), 1, "refused"),
+    "status, watched": (("status", "--watch"), 2, "--watch and --json exclude each other"),
     "doctor, no URL": (("doctor", "--storage", "nonsense"), 2, "not a database URL"),
     "variants, unknown": (("variants", "--check", "rmsnrm"), 2, "did you mean 'rmsnorm'"),
     "variants, unknown flag": (("variants", "--chek", "rmsnorm"), 2, "--check"),

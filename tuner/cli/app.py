@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -52,20 +53,26 @@ def _root(
     del version
 
 
-app.command("launch")(launch.launch)
-app.command("worker")(worker.worker)
-app.command("status")(status.status)
-app.command("trial")(trial.trial)
-app.command("best")(best.best)
-app.command("train")(train.train)
-app.command("plot")(plot.plot)
-app.command("verify")(verify.verify)
-app.command("compare")(compare.compare)
-app.command("explain")(explain.explain)
-app.command("dashboard")(dashboard.dashboard)
-app.command("variants")(variants.variants)
-app.command("bench")(bench.bench)
-app.command("doctor")(doctor.doctor)
+_COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
+    "launch": (launch.launch, "Retune variants: a study each, workers on every device."),
+    "worker": (worker.worker, "Run trials of a study on one device."),
+    "status": (status.status, "Show studies: trials, front, hypervolume, workers."),
+    "trial": (trial.trial, "Show everything about one trial."),
+    "best": (best.best, "Print a configuration of a study."),
+    "train": (train.train, "Train a configuration, and save the model."),
+    "plot": (plot.plot, "Draw a figure of studies into a file."),
+    "verify": (verify.verify, "Run a front's configurations again on fresh seeds."),
+    "compare": (compare.compare, "Compare variants, with intervals and tests."),
+    "explain": (explain.explain, "Say which hyperparameters matter, and more."),
+    "dashboard": (dashboard.dashboard, "Show the studies in a browser, read-only."),
+    "variants": (variants.variants, "List the built-in variants, or try one."),
+    "bench": (bench.bench, "Measure our backends, darts and neuralforecast."),
+    "doctor": (doctor.doctor, "Check this machine: packages, GPUs, data, database."),
+}
+"""Each command, and the line about it in the list of all; its own help says more."""
+
+for _name, (_command, _line) in _COMMANDS.items():
+    app.command(_name, short_help=_line)(_command)
 app.add_typer(data.app, name="data")
 app.add_typer(db.app, name="db")
 app.add_typer(study.app, name="study")

@@ -38,9 +38,11 @@ def bench(
     hidden: Annotated[str, typer.Option(metavar="N[,N]", help="Hidden sizes.")] = "64",
     batch: Annotated[str, typer.Option(metavar="N[,N]", help="Batch sizes.")] = "256",
     precision: Annotated[Precision, typer.Option(help="Arithmetic of all contenders.")] = Precision.FP32,
-    rounds: Annotated[int, typer.Option(min=1, help="Counted turns of each contender.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Counted epochs in a turn.")] = 3,
-    gpu: Annotated[int | None, typer.Option(min=0, help="The GPU to run on (0 if there is one).")] = None,
+    rounds: Annotated[int, typer.Option(min=1, metavar="N", help="Counted turns of each contender.")] = 3,
+    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Counted epochs in a turn.")] = 3,
+    gpu: Annotated[
+        int | None, typer.Option(min=0, metavar="INDEX", help="The GPU to run on (0 if there is one).")
+    ] = None,
     cpu: Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")] = False,
     output: Annotated[Path, typer.Option(metavar="DIR", help="Where results.csv and results.md go.")] = DEFAULT_OUTPUT,
     json: Json = False,
@@ -55,6 +57,8 @@ def bench(
     from tuner.data.windows import to_device
     from tuner.devices import Gpu, Watch, exclusive
 
+    if precision is Precision.TF32 and not isinstance(device, Gpu):
+        raise UsageError("--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32 or bf16")
     job = _job(task, data_folder(data_dir), device, precision)
     plan = make_plan(
         job,

@@ -10,8 +10,10 @@ from tuner.cli.options import Storage, note, storage_url
 
 
 def dashboard(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8080,
-    host: Annotated[str, typer.Option(help="Address to listen on; loopback unless you say otherwise.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")] = 8080,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address to listen on; loopback unless you say otherwise.")
+    ] = "127.0.0.1",
     storage: Storage = None,
 ) -> int:
     """Show the studies in a browser, read-only, until Ctrl-C."""

@@ -19,7 +19,7 @@ def _root() -> None:
 
 @app.command()
 def fetch(
-    task: Annotated[str, typer.Argument(help="Which data: etth.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Which data: etth.")],
     to: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to put it (default: the user cache).")] = None,
 ) -> int:
     """Download a task's data once and check it."""

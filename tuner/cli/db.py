@@ -7,12 +7,12 @@ import typer
 from tuner.cli.options import Json, Storage, storage_url
 from tuner.cli.output import print_json
 
-app = typer.Typer(help="The database: make it ready, look it over, move it to a newer tuner.", no_args_is_help=True)
+app = typer.Typer(help="Make the database ready, look it over, upgrade it.", no_args_is_help=True)
 
 
 @app.callback()
 def _root() -> None:
-    """The database: make it ready, look it over, move it to a newer tuner."""
+    """Make the database ready, look it over, upgrade it."""
 
 
 @app.command()
@@ -28,7 +28,7 @@ def init(storage: Storage = None) -> int:
     return 0
 
 
-@app.command()
+@app.command(short_help="Look the database over; exit 1 when something is wrong.")
 def check(storage: Storage = None, json: Json = False) -> int:
     """Look at versions, counts and whether all agrees; exit 1 when something is wrong. Changes nothing."""
     from tuner.storage import absolute, parse_url

@@ -20,7 +20,9 @@ def explain(
         ),
     ],
     task: TaskName = "etth",
-    epochs: Annotated[int, typer.Option(min=1, help="Which learning rates converge under so many epochs?")] = 50,
+    epochs: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Which learning rates converge under so many epochs?")
+    ] = 50,
     storage: Storage = None,
     json: Json = False,
 ) -> int:

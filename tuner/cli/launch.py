@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tuner.cli.options import (
+    MANY,
     DataDir,
     Json,
     Storage,
@@ -53,14 +54,21 @@ def launch(
     variant: Annotated[str, typer.Option(metavar="NAME[,NAME]", help="Variants or study files (.toml) to retune.")],
     gpus: Annotated[str | None, typer.Option(metavar="0,1|all", help="GPUs, one worker each.")] = None,
     cpu: Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="CPU workers, sharing out the cores (up to 4).")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="CPU workers, sharing out the cores (up to 4).")
+    ] = None,
     task: TaskName = "etth",
     data_dir: DataDir = None,
     trials: Annotated[
-        int | None, typer.Option(min=1, help="Until each study holds this many finished trials (a new one: 50).")
+        int | None,
+        typer.Option(
+            min=1, max=MANY, metavar="N", help="Until each study holds this many finished trials (a new one: 50)."
+        ),
     ] = None,
     timeout: Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")] = None,
-    max_epochs: Annotated[int | None, typer.Option(min=1, help="Epoch limit of a trial (the variant's: 200).")] = None,
+    max_epochs: Annotated[
+        int | None, typer.Option(min=1, max=MANY, metavar="N", help="Epoch limit of a trial (the variant's: 200).")
+    ] = None,
     storage: Storage = None,
     study: Annotated[str | None, typer.Option(metavar="NAME", help="Study name (default: <task>-<variant>).")] = None,
     time_objective: Annotated[
@@ -96,9 +104,14 @@ def launch(
     backend: Annotated[Backend | None, typer.Option(help="How the mathematics is executed (auto).")] = None,
     precision: Annotated[Precision | None, typer.Option(help="Arithmetic of the matrix products (fp32).")] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Train each configuration with so many seeds; medians count (1).")
+        int | None,
+        typer.Option(
+            min=1, max=MANY, metavar="N", help="Train each configuration with so many seeds; medians count (1)."
+        ),
     ] = None,
-    reruns: Annotated[int | None, typer.Option(min=0, help="How often a contaminated timing is run again (1).")] = None,
+    reruns: Annotated[
+        int | None, typer.Option(min=0, max=MANY, metavar="N", help="How often a contaminated timing is run again (1).")
+    ] = None,
     checkpoint_every: Annotated[
         str | None, typer.Option(metavar="30s|none", help="Time between two checkpoints of a training (30s).")
     ] = None,

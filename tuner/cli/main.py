@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -19,15 +21,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(_run(arguments))
 
 
-def _run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return for each way to end
+def _run(arguments: list[str]) -> int:
     try:
-        code = app(arguments, standalone_mode=False, prog_name="tuner")
+        return _call(arguments)
     except TunerError as error:
         return _fail(arguments, str(error), error.exit_code)
     except KeyboardInterrupt:
         return _fail(arguments, "interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        return 0  # the reader of our output (`| head`) has seen enough
     except OSError as error:
         return _fail(arguments, _describe(error), TunerError.exit_code)
     except Exception as error:
@@ -40,7 +40,23 @@ def _run(arguments: list[str]) -> int:  # noqa: PLR0911 - one return for each wa
             message = f"the database failed: {cause_of(error)}; check it and run again"
             return _fail(arguments, message, TunerError.exit_code)
         raise
-    return code if isinstance(code, int) else 0
+
+
+def _call(arguments: list[str]) -> int:
+    """The command's exit code. That a reader of its output (`| head`) has seen enough is no failure."""
+    try:
+        code = app(arguments, standalone_mode=False, prog_name="tuner")
+        if sys.stdout is not None:
+            sys.stdout.flush()  # now, when a failure can still be told
+    except SystemExit as ended:
+        if not isinstance(ended.__context__, BrokenPipeError):  # how typer and rich end then
+            raise
+    except BrokenPipeError:
+        pass
+    else:
+        return code if isinstance(code, int) else 0
+    _leave_stdout()
+    return 0
 
 
 def _misused(arguments: list[str], error: Any) -> int:
@@ -61,12 +77,24 @@ def _misused(arguments: list[str], error: Any) -> int:
 
 def _fail(arguments: list[str], message: str, code: int) -> int:
     message = " ".join(message.splitlines())
-    if "--json" in arguments:
-        print_json({"error": {"message": message, "exit_code": code}})
-    print(f"tuner: error: {message}", file=sys.stderr)  # noqa: T201 - this is the command line
+    try:
+        if "--json" in arguments:
+            print_json({"error": {"message": message, "exit_code": code}})
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:  # it may be what failed, such as a file on a full disk
+        _leave_stdout()
+    if sys.stderr is not None:
+        print(f"tuner: error: {message}", file=sys.stderr)  # noqa: T201 - this is the command line
     return code
+
+
+def _leave_stdout() -> None:
+    """What is still to be written goes nowhere: the interpreter would try once more at its end, and complain."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _describe(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}"
+    return f"{where}{error.strerror or error}" if where else f"writing or reading failed: {error.strerror or error}"

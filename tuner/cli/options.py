@@ -31,8 +31,13 @@ Study = Annotated[str | None, typer.Option(metavar="NAME", help="Study name (def
 Variant = Annotated[str, typer.Option(metavar="NAME", help="Variant, see 'tuner variants'.")]
 TaskName = Annotated[str, typer.Option("--task", metavar="NAME|FILE", help="etth, demo, or a task file (.toml).")]
 
-_DURATION = re.compile(r"^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?$")
-_SIZE = re.compile(r"^(?P<number>\d+(?:\.\d+)?) ?(?P<unit>[KMGT]I?B)$", re.IGNORECASE)
+MANY = 1_000_000
+"""More than anybody means by a number of trials, epochs or seeds, which every database can hold."""
+LONGEST_S = 100 * 365 * 24 * 3600.0
+LARGEST_BYTES = 2.0**60
+
+_DURATION = re.compile(r"^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?$", re.ASCII)
+_SIZE = re.compile(r"^(?P<number>\d+(?:\.\d+)?) ?(?P<unit>[KMGT]I?B)$", re.IGNORECASE | re.ASCII)
 _UNITS = {f"{prefix}{i}B": (1024 if i else 1000) ** power for power, prefix in enumerate("KMGT", 1) for i in ("", "I")}
 
 
@@ -73,7 +78,7 @@ def duration_s(text: str | None, flag: str) -> float | None:
     match = _DURATION.match(text.strip())
     hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0.0, 0.0, 0.0)
     total = hours * 3600 + minutes * 60 + seconds
-    if total <= 0:
+    if not 0 < total < LONGEST_S:
         raise UsageError(f"{flag}: {text!r} is no duration; expected e.g. 90s, 30m or 1h30m")
     return total
 
@@ -87,10 +92,10 @@ def size_bytes(text: str | None, flag: str) -> int | None:
     if text is None:
         return None
     match = _SIZE.match(text.strip())
-    size = int(float(match["number"]) * _UNITS[match["unit"].upper()]) if match else 0
-    if size <= 0:
+    size = float(match["number"]) * _UNITS[match["unit"].upper()] if match else 0.0
+    if not 1 <= size < LARGEST_BYTES:
         raise UsageError(f"{flag}: {text!r} is no amount of memory; expected e.g. 800MB, 8GB or 8GiB")
-    return size
+    return int(size)
 
 
 def above_zero(text: str | None, flag: str) -> float | None:

@@ -40,9 +40,9 @@ def plot(
             metavar="NAME|FILE[,...]", help="Studies, or files of exported ones (default: all of the database)."
         ),
     ] = None,
-    title: Annotated[str, typer.Option(help="A line above the figure.")] = "",
-    width: Annotated[int, typer.Option(min=200, max=10_000, help="Pixels.")] = 900,
-    height: Annotated[int, typer.Option(min=150, max=10_000, help="Pixels.")] = 540,
+    title: Annotated[str, typer.Option(metavar="TEXT", help="A line above the figure.")] = "",
+    width: Annotated[int, typer.Option(min=200, max=10_000, metavar="N", help="Pixels.")] = 900,
+    height: Annotated[int, typer.Option(min=150, max=10_000, metavar="N", help="Pixels.")] = 540,
     storage: Storage = None,
 ) -> int:
     """Draw a figure of one study or several into a file."""
@@ -50,7 +50,7 @@ def plot(
     from tuner.plots.files import check_kind, save
 
     check_kind(output)
-    names = [name.strip() for name in study.split(",")] if study else None
+    names = [name.strip() for name in study.split(",")] if study is not None else None
     if kind is Kind.IMPORTANCES:
         figure = _importances(names, storage, title)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,7 @@ def _read(read: Callable[[str, str], Any], text: str, flag: str) -> Any:
 
 
 def _seed(text: str, flag: str) -> int:
-    if not text.strip().isdecimal() or int(text) > LARGEST_SEED:
+    digits = text.strip()
+    if not re.fullmatch("[0-9]{1,10}", digits) or int(digits) > LARGEST_SEED:
         raise UsageError(f"{flag}: {text!r} is no seed; expected a whole number from 0 to {LARGEST_SEED}")
-    return int(text)
+    return int(digits)

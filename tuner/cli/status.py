@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import Json, Storage, Study, storage_url
+from tuner.cli.options import Json, Storage, storage_url
 from tuner.cli.output import print_json
-from tuner.errors import EmptyDatabaseError
+from tuner.errors import EmptyDatabaseError, UsageError
 
 if TYPE_CHECKING:
     from tuner.storage import Database
@@ -19,7 +19,7 @@ WATCH_S = 2.0
 
 
 def status(
-    study: Study = None,
+    study: Annotated[str | None, typer.Option(metavar="NAME", help="This study alone (default: all).")] = None,
     storage: Storage = None,
     watch: Annotated[bool, typer.Option("--watch", help="Stay and refresh; end with Ctrl-C.")] = False,
     json: Json = False,
@@ -29,6 +29,8 @@ def status(
     from tuner.study import list_studies, open_study
     from tuner.study.status import status_of
 
+    if watch and json:
+        raise UsageError("--watch and --json exclude each other; choose one")
     address = absolute(parse_url(storage_url(storage)))
     if address.is_sqlite and not address.sqlite_path.exists():
         return _nothing_yet(str(address), json=json)
@@ -37,7 +39,7 @@ def status(
     except EmptyDatabaseError:
         return _nothing_yet(str(address), json=json)
     try:
-        names = [study] if study else list_studies(database)
+        names = list_studies(database) if study is None else [study]
         opened = [open_study(database, name) for name in names]
         if json:
             print_json({"storage": str(address), "studies": [status_of(each) for each in opened]})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import Json, Storage, storage_url
+from tuner.cli.options import MANY, Json, Storage, storage_url
 from tuner.cli.output import print_json
 from tuner.errors import UsageError
 
@@ -24,7 +24,7 @@ app = typer.Typer(
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The study.")]
 
 
-@app.command("copy")
+@app.command("copy", short_help="Make a second study with all that one holds.")
 def copy(
     name: Name,
     new: Annotated[str, typer.Argument(metavar="NEW", help="The copy's name.")],
@@ -43,7 +43,9 @@ def copy(
 @app.command("extend")
 def extend(
     name: Name,
-    trials: Annotated[int | None, typer.Option(min=1, help="Until it holds this many finished trials.")] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, max=MANY, metavar="N", help="Until it holds this many finished trials.")
+    ] = None,
     space: Annotated[
         str | None, typer.Option(metavar="FILE", help="Study file (or variant) with the new space; needs --as.")
     ] = None,
@@ -83,7 +85,7 @@ def extend(
     return 0
 
 
-@app.command("export")
+@app.command("export", short_help="Write a study into one file.")
 def export(
     name: Name,
     output: Annotated[Path, typer.Option(metavar="FILE", help="A .json or .json.gz file.")],
@@ -101,7 +103,7 @@ def export(
     return 0
 
 
-@app.command("import")
+@app.command("import", short_help="Make a study of an exported one.")
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What 'tuner study export' wrote.")],
     name: Annotated[str | None, typer.Option(metavar="NAME", help="The study's name here (default: its own).")] = None,

@@ -45,7 +45,9 @@ def train(
     data_dir: DataDir = None,
     study: Study = None,
     storage: Storage = None,
-    gpu: Annotated[int | None, typer.Option(min=0, help="The GPU to run on (0 if there is one).")] = None,
+    gpu: Annotated[
+        int | None, typer.Option(min=0, metavar="INDEX", help="The GPU to run on (0 if there is one).")
+    ] = None,
     cpu: Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")] = False,
     json: Json = False,
 ) -> int:

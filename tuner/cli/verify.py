@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuner.cli.options import DataDir, Json, Storage, TaskName, data_folder, duration_s, note, storage_url
+from tuner.cli.options import MANY, DataDir, Json, Storage, TaskName, data_folder, duration_s, note, storage_url
 from tuner.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 def verify(
     variant: Annotated[str, typer.Option(metavar="NAME[,NAME]", help="Variants whose studies to verify, together.")],
     task: TaskName = "etth",
-    top: Annotated[int, typer.Option(min=1, help="Configurations along each front, its knee included.")] = 5,
-    seeds: Annotated[int, typer.Option(min=1, help="Fresh seeds for each configuration.")] = 10,
+    top: Annotated[
+        int, typer.Option(min=1, max=MANY, metavar="N", help="Configurations along each front, its knee included.")
+    ] = 5,
+    seeds: Annotated[int, typer.Option(min=1, max=MANY, metavar="N", help="Fresh seeds for each configuration.")] = 10,
     gpus: Annotated[str | None, typer.Option(metavar="0,1|all", help="GPUs, one worker each.")] = None,
     cpu: Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, help="CPU workers, sharing out the cores (up to 4).")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="CPU workers, sharing out the cores (up to 4).")
+    ] = None,
     stop_early: Annotated[
         bool, typer.Option("--stop-early", help="End at a planned look (60 or 80 % of the seeds) when all is clear.")
     ] = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import logging
 import socket
@@ -111,9 +112,10 @@ def make_dashboard(address: DatabaseUrl, *, host: str, port: int) -> WSGIServer:
         server = make_server(host, port, application, server_class=server_class, handler_class=_QuietHandler)
     except OSError as error:
         database.close()
-        raise StorageError(
-            f"cannot listen on {host}:{port}: {error.strerror}; choose another port with --port (0: any free one)"
-        ) from None
+        remedy = "choose another port with --port (0: any free one)"
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            remedy = "--host takes an address of this machine, such as 127.0.0.1"
+        raise StorageError(f"cannot listen on {host}:{port}: {error.strerror}; {remedy}") from None
     threading.Thread(target=_read_ahead, args=(additions, storage), name="read-ahead", daemon=True).start()
     return server
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,8 @@ def load_best(
     """
     if pick not in PICKS:
         raise unknown_name("pick", pick, PICKS)
+    if any(bound is not None and math.isnan(bound) for bound in (max_time, max_mql)):
+        raise UsageError("--max-time and --max-mql take a number; nan is none")
     described = load_task(task)
     if storage is not None and is_archive(storage):
         found = _in_archive(Path(storage), variant, study)

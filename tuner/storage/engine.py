@@ -181,7 +181,9 @@ def _begin_immediate(connection: Connection) -> None:
 def _prepare_sqlite_folder(path: Path, *, create: bool) -> None:
     if path.exists():
         if path.is_dir():
-            raise StorageError(f"the database {path} is a folder; name a file in it, e.g. sqlite:///{path}/tuner.db")
+            raise StorageError(
+                f"the database {path} is a folder; name a file in it, e.g. sqlite:///{path / 'tuner.db'}"
+            )
         if not _looks_like_sqlite(path):  # before anything, a lock say, is written beside somebody's file
             raise StorageError(f"the file {path} is not an SQLite database; name another by --storage sqlite:///FILE")
         return

@@ -64,6 +64,8 @@ def parse_url(text: str) -> DatabaseUrl:
     Raises:
         UsageError: not a database URL, a dialect we do not serve, or an SQLite URL without a file.
     """
+    if not text.isprintable():  # also bytes that are no UTF-8, which no database's name can hold
+        raise UsageError(f"--storage: {_shown(text)} holds characters that are no text; {_EXPECTED}")
     password: str | None = None
     match = _AUTHORITY.match(text)
     if match:
@@ -80,6 +82,8 @@ def parse_url(text: str) -> DatabaseUrl:
         url = url.set(drivername=_DRIVERS[dialect])
     if dialect == "sqlite" and (not url.database or url.database == ":memory:"):
         raise UsageError("--storage: workers are processes and need an SQLite file, e.g. sqlite:///storage/tuner.db")
+    if dialect == "sqlite" and url.query:
+        raise UsageError(f"--storage: an SQLite file takes no options, but there are: {', '.join(sorted(url.query))}")
     if url.password is not None:
         # `make_url` found one that the pattern above did not: keep it apart all the same.
         password, url = str(url.password), url.set(password=None)

@@ -113,7 +113,9 @@ def read_archive(path: Path) -> Archive:
         data = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}; 'tuner study export NAME --output FILE' writes one") from None
-    except (OSError, EOFError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read as an exported study: {error.strerror or error}") from None
+    except (EOFError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} is no exported study: {error or type(error).__name__}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UsageError(f"{path} is no exported study; 'tuner study export NAME --output FILE' writes one")
