@@ -1,4 +1,8 @@
-"""Whole steps on the fused kernels, beside the eager engine's, and a training's state on its way between both."""
+"""Steps around the network, beside the eager engine's, and a training's state on its way between both.
+
+The network itself is the plain one here: interpreted, the fused one takes most of a second a window. With it, a few
+steps are compared in `test_fused_training.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,57 +10,34 @@ from collections.abc import Callable, Mapping
 
 import pytest
 import torch
+from epochs import assert_near, eager_epoch, fused_epoch, network, order_of, weights
 from torch import Tensor
 
-from tuner.config import RunConfig
+from tuner.config import Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training.eager import EagerEngine
 from tuner.training.fused.engine import TritonEngine
 from tuner.training.fused.step import RANDOM_STATE
 
 Configure = Callable[..., RunConfig]
-EPOCH = [8, 8, 6]
 
 
-def network(config: RunConfig, data: DeviceData) -> TSMixer:
-    torch.manual_seed(11)
-    model = build_model(config.architecture, data.shapes, config.hyperparameters)
-    assert isinstance(model, TSMixer)
-    return model
+class Plain:
+    """What stands for `FusedTSMixer`."""
+
+    def __init__(self, model: TSMixer, precision: Precision) -> None:
+        self.model = model
+        self.random_state = torch.tensor([torch.initial_seed(), 0])
+
+    def __call__(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Tensor:
+        forecast: Tensor = self.model(past, future, static)
+        return forecast
 
 
-def order_of(data: DeviceData, seed: int) -> Tensor:
-    return torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))
-
-
-def fused_epoch(engine: TritonEngine, order: Tensor, learning_rate: float) -> tuple[float, float]:
-    """What a captured epoch does, launched kernel by kernel: the losses of training and validation."""
-    assert sum(EPOCH) == len(order)
-    engine._updates.set_learning_rate(learning_rate)
-    engine._order.copy_(order)
-    engine._begin_epoch()
-    engine.model.train()
-    for size in EPOCH:
-        engine._train_batch(size)
-    engine.model.eval()
-    engine._validate()
-    return float(engine._train_loss_sum()), float(engine._validation_loss_sum()) / len(engine._data.val)
-
-
-def eager_epoch(engine: EagerEngine, order: Tensor, learning_rate: float) -> tuple[float, float]:
-    return float(engine.train_epoch(order, learning_rate, lambda: None).loss_sum), float(engine.validation_loss())
-
-
-def weights(model: torch.nn.Module) -> list[Tensor]:
-    return [parameter.detach().clone() for parameter in model.parameters()]
-
-
-def assert_near(these: list[Tensor], those: list[Tensor], learning_rate: float) -> None:
-    """As much as rounding does to a few steps of Adam, which makes any gradient a step of the learning rate."""
-    for one, other in zip(these, those, strict=True):
-        assert float((one - other).abs().max()) < 0.05 * learning_rate
+@pytest.fixture(autouse=True)
+def _plain_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuner.training.fused.step.FusedTSMixer", Plain)
 
 
 @pytest.mark.parametrize("model", ["original", "rmsnorm"])
