@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import torch
 from torch import Tensor
 
 from tuner.config import Precision
+from tuner.models.fused.plan import Plan, make_plan
+from tuner.models.fused.tables import tables_on
+from tuner.models.fused.weights import weights_of
 from tuner.models.tsmixer import TSMixer
+
+PRODUCTS = {Precision.FP32: "tf32x3", Precision.TF32: "tf32"}
+"""How Triton multiplies: three products of TF32 parts come close to fp32's own accuracy, on tensor cores."""
+
+LEVELS = 1 << 16
+"""Of the random number that decides on an element."""
+
+WITHOUT_GRADIENT = 1024
+"""Samples at once where nothing is kept for a backward pass."""
 
 
 class FusedTSMixer:
@@ -14,20 +28,124 @@ class FusedTSMixer:
 
     Whether it drops out is the model's own `training` flag. Masks come from a counter-based generator on the device:
     `random_state`, (2,) int64, holds its seed and how often masks were drawn. A replayed CUDA graph draws fresh ones;
-    keep the tensor and write it back in place to go on from a checkpoint.
+    keep the tensor and write it back in place to go on from a checkpoint. The rate is the nearest multiple of 2^-16.
+
+    The gradients are views of one flat tensor in the order of `model.parameters()`; the same inputs, weights and
+    random state give the same bits.
 
     Args:
         model: one that `why_not` has nothing against, on its device.
         precision: of the matrix products; FP32 or TF32.
+        products: Triton's own name for it, instead: `ieee`, `tf32x3` or `tf32`.
+
+    Attributes:
+        masks: (B, mask record) of bytes to use instead of fresh ones, for tests; `masks_by_use` gives those of a call.
     """
 
-    def __init__(self, model: TSMixer, precision: Precision = Precision.FP32) -> None:
+    def __init__(self, model: TSMixer, precision: Precision = Precision.FP32, products: str | None = None) -> None:
         self.model = model
-        self.precision = precision
         device = next(model.parameters()).device
         self.random_state = torch.tensor([torch.initial_seed() % 2**63, 0], dtype=torch.int64, device=device)
+        self.masks: Tensor | None = None
+        self.last_masks: Tensor | None = None
+        self.n_dropped = min(round(model.past_mixing.dropout * LEVELS), LEVELS - 1)
+        self.scale = LEVELS / (LEVELS - self.n_dropped)
+        products = PRODUCTS[precision] if products is None else products
+        self.plan = make_plan(model, products, dropout=False)
+        self._dropping_plan = make_plan(model, products, dropout=True)
+        self._tables = tables_on(device, model, self.plan)
+        self.weights = weights_of(model)
+        self._parameters = tuple(model.parameters())
 
     def __call__(self, past: Tensor, future: Tensor | None = None, static: Tensor | None = None) -> Tensor:
-        """(B, L, C + P + F), (B, T, F), (B, S) -> (B, T, C, Q), as `TSMixer` has it."""
-        forecast: Tensor = self.model(past, future, static)
+        """(B, L, C + P + F), (B, T, F), (B, S) -> (B, T, C, Q), as `TSMixer` has it.
+
+        Raises:
+            ValueError: inputs that do not fit the network.
+        """
+        inputs = self._checked(past, future, static)
+        if torch.is_grad_enabled():
+            forecast: Tensor = _Fused.apply(self, inputs, *self._parameters)  # type: ignore[no-untyped-call]
+            return forecast
+        chunks = zip(*(torch.split(tensor, WITHOUT_GRADIENT) for tensor in inputs), strict=True)
+        return torch.cat([self._forward(Inputs(*chunk))[0] for chunk in chunks])
+
+    def masks_by_use(self) -> list[Tensor]:
+        """The masks of the last call, each (B, T, features), in the order in which the plain network draws them."""
+        masks = self.last_masks
+        assert masks is not None, "called before, in training"
+        horizon = self.plan.sizes.horizon
+        return [masks[:, at : at + horizon * n].reshape(-1, horizon, n) for at, n in self.plan.masks]
+
+    def _checked(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Inputs:
+        """The inputs as the kernels read them: contiguous, and empty where the network has none."""
+        sizes, n = self.plan.sizes, len(past)
+        given = {
+            "past": (past, (n, sizes.length, sizes.columns)),
+            "future": (future, (n, sizes.horizon, sizes.future)),
+            "static": (static, (n, sizes.static)),
+        }
+        checked = []
+        for name, (found, shape) in given.items():
+            tensor = past.new_empty(n, *shape[1:-1], 0) if found is None else found
+            if tuple(tensor.shape) != shape or tensor.dtype != torch.float32 or tensor.requires_grad:
+                raise ValueError(f"{name} must be {shape} of float32 without a gradient, not {tuple(tensor.shape)}")
+            checked.append(tensor.contiguous())
+        return Inputs(*checked)
+
+    def _forward(self, inputs: Inputs) -> tuple[Tensor, Pass]:
+        from tuner.models.fused import launch
+
+        dropping = self.model.training and self.n_dropped > 0
+        plan = self._dropping_plan if dropping else self.plan
+        n, device = len(inputs.past), inputs.past.device
+        if not dropping:
+            masks = torch.empty(n, plan.sizes.mask_record, dtype=torch.uint8, device=device)
+        elif self.masks is not None:
+            masks = self.masks.clone()
+        else:
+            masks = launch.draw_masks(plan, n, self.random_state, self.n_dropped)
+        self.last_masks = masks if dropping else None
+        workspace = torch.empty(n, plan.sizes.record, device=device)
+        this = Pass(plan, workspace, masks, self.scale)
+        return launch.forward(plan, self.weights, inputs, (workspace, masks), self.scale), this
+
+    def _backward(self, this: Pass, of_out: Tensor) -> list[Tensor]:
+        from tuner.models.fused import launch
+
+        memory = (this.workspace, this.masks)
+        flat = launch.backward(this.plan, self.weights, self._tables, of_out.contiguous(), memory, this.scale)
+        parts = torch.split(flat, [parameter.numel() for parameter in self._parameters])
+        return [part.view_as(parameter) for part, parameter in zip(parts, self._parameters, strict=True)]
+
+
+class Inputs(NamedTuple):
+    """Of a batch: (B, L, C + P + F), (B, T, F), (B, S)."""
+
+    past: Tensor
+    future: Tensor
+    static: Tensor
+
+
+class Pass(NamedTuple):
+    """What a forward pass leaves for the backward pass."""
+
+    plan: Plan
+    workspace: Tensor
+    masks: Tensor
+    scale: float
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, network: FusedTSMixer, inputs: Inputs, *parameters: Tensor) -> Tensor:
+        forecast, this = network._forward(inputs)  # noqa: SLF001 (one module, one idea)
+        # Saved so that autograd notices a weight that was changed before the backward pass reads it.
+        ctx.save_for_backward(*parameters)
+        ctx.network, ctx.this = network, this
         return forecast
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        _ = ctx.saved_tensors
+        return None, None, *ctx.network._backward(ctx.this, gradients[0])  # noqa: SLF001

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tuner.config import Precision
+from tuner.models.fused.plan import ALIGNMENT
 from tuner.models.layers import FeatureRMSNorm
 from tuner.models.tsmixer import FeatureMixing, TSMixer
 
@@ -41,12 +42,12 @@ def _why_not_the_sizes(model: TSMixer) -> str | None:
             mixing.widths[0] != hidden_size
         ),
         f"go up to a hidden size of {LARGEST_HIDDEN_SIZE}, it is {hidden_size}": hidden_size > LARGEST_HIDDEN_SIZE,
+        f"need a hidden size that is a multiple of {ALIGNMENT}, it is {hidden_size}": hidden_size % ALIGNMENT != 0,
         f"go up to a horizon of {LONGEST_HORIZON}, it is {shapes.horizon}": shapes.horizon > LONGEST_HORIZON,
         f"take up to {MOST_COLUMNS} columns, there are {n_columns}": n_columns > MOST_COLUMNS,
         f"do not take as many covariates as the hidden size, {hidden_size}": any(
             len(entering.widths) == 1 for entering in _entering(model)
         ),
-        "need a mixer block": len(model.blocks) == 0,
     }
     return next((f"the fused kernels {text}" for text, holds in objections.items() if holds), None)
 

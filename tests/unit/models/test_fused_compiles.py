@@ -1,0 +1,75 @@
+"""Every fused kernel compiles for Hopper, at the reference job's sizes, and keeps what it works on in registers."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tuner.config import ModelShapes
+from tuner.models.fused import FusedTSMixer
+from tuner.models.tsmixer import DESIGNS, TSMixer
+
+triton = pytest.importorskip("triton")
+if triton.knobs.runtime.interpret:
+    pytest.skip("kernels are interpreted in this process", allow_module_level=True)
+
+SHAPES = ModelShapes(input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17)
+SHARED = 227 * 1024
+"""Bytes of shared memory that a program can have on Hopper."""
+
+
+class Hopper:
+    """A device that kernels can be compiled for, and not started on."""
+
+    def get_current_target(self) -> Any:
+        return triton.backends.compiler.GPUTarget("cuda", 90, 32)
+
+    def get_current_device(self) -> int:
+        return -1
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """Instead of being started, kernels are compiled and kept here."""
+    kernels: dict[str, Any] = {}
+
+    def launcher(kernel: Any, grid: Any) -> Any:
+        def compile_only(*args: Any, **options: Any) -> None:
+            name = kernel.fn.__name__ + (f"_{options['B'].width}" if "B" in options else "")
+            kernels[name] = kernel.run(*args, grid=grid, warmup=True, **options)
+
+        return compile_only
+
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "__getitem__", launcher)
+    monkeypatch.setattr(triton.runtime.driver, "_active", Hopper())
+    return kernels
+
+
+@pytest.mark.slow
+def test_every_kernel_compiles_for_hopper_without_spilling(compiled: dict[str, Any], tmp_path: Path) -> None:
+    model = TSMixer(SHAPES, DESIGNS["original"], hidden_size=64, dropout=0.1)
+    batch = torch.zeros(2, 168, 13), torch.zeros(2, 24, 6), torch.zeros(2, 1)
+    FusedTSMixer(model)(*batch).sum().backward()
+    assert set(compiled) == {
+        *("draw_masks", "enter_forward", "block_forward_192", "block_forward_128", "head_forward"),
+        *("head_backward", "block_backward_192", "block_backward_128", "enter_backward"),
+        *("sum_products", "sum_columns", "sum_splits"),
+    }
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    for name, kernel in compiled.items():
+        cubin = tmp_path / f"{name}.cubin"
+        cubin.write_bytes(kernel.asm["cubin"])
+        usage = subprocess.run([tool, "-res-usage", cubin], capture_output=True, text=True, check=True).stdout
+        stack = re.search(r"STACK:(\d+)", usage)
+        assert stack is not None, usage
+        assert stack[1] == "0", f"{name} spills: {usage}"
+        assert kernel.metadata.shared <= SHARED, name

@@ -1,0 +1,1 @@
+"""The kernels themselves. Importing anything here imports Triton."""

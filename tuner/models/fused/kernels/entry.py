@@ -1,0 +1,221 @@
+"""From the window to the plane that the first block mixes, and back: one sample a program.
+
+Reversible norm, projection of the hours, mixing of what came out, and beside it mixing of the future covariates.
+"""
+
+import triton
+import triton.language as tl
+
+from tuner.models.fused.kernels.pieces import (
+    EPS,
+    load_vector,
+    mix_features,
+    product,
+    store_hours,
+    store_plane,
+    tile_of,
+    unmix_features,
+    zeros,
+)
+
+HOURS = tl.constexpr(64)
+"""Of the window at once."""
+
+
+@triton.jit
+def load_hours(window, first, Z: tl.constexpr):
+    """(HOURS, columns) of a window from an hour on, zeros beyond."""
+    hours = first + tl.arange(0, HOURS)
+    k = tl.arange(0, Z.columns_tile)
+    inside = (hours < Z.length)[:, None] & (k < Z.columns)[None, :]
+    return tl.load(window + hours[:, None] * Z.columns + k[None, :], mask=inside, other=0.0)
+
+
+@triton.jit
+def window_statistics(window, Z: tl.constexpr):
+    """Mean and deviation of the targets over the window, in two passes; 0 and 1 for the other columns."""
+    LENGTH: tl.constexpr = Z.length
+    k = tl.arange(0, Z.columns_tile)
+    sums = zeros(HOURS, Z.columns_tile)
+    for first in range(0, LENGTH, HOURS):
+        sums += load_hours(window, first, Z)
+    mean = tl.where(k < Z.targets, tl.sum(sums, axis=0) / Z.length, 0.0)
+    squares = zeros(HOURS, Z.columns_tile)
+    for first in range(0, LENGTH, HOURS):
+        hours = first + tl.arange(0, HOURS)
+        centred = load_hours(window, first, Z) - mean[None, :]
+        centred = tl.where((hours < Z.length)[:, None], centred, 0.0)
+        squares += centred * centred
+    deviation = tl.where(k < Z.targets, tl.sqrt_rn(tl.sum(squares, axis=0) / Z.length + EPS), 1.0)
+    return mean, deviation
+
+
+@triton.jit
+def project(record, window, weights, E: tl.constexpr, Z: tl.constexpr):
+    """The reversible norm and the projection; leaves the projected window (horizon, columns) in the record."""
+    LENGTH: tl.constexpr = Z.length
+    k = tl.arange(0, Z.columns_tile)
+    mean, deviation = window_statistics(window, Z)
+    tl.store(record + E.statistics + k, mean, mask=k < Z.targets)
+    tl.store(record + E.statistics + Z.targets + k, deviation, mask=k < Z.targets)
+    scale = tl.load(weights.norm_weight + k, mask=k < Z.targets, other=1.0)
+    shift = tl.load(weights.norm_bias + k, mask=k < Z.targets, other=0.0)
+    projected = zeros(Z.horizon_tile, Z.columns_tile)
+    weights_so_far = zeros(Z.horizon_tile, HOURS)
+    for first in range(0, LENGTH, HOURS):
+        hours = first + tl.arange(0, HOURS)
+        normed = (load_hours(window, first, Z) - mean[None, :]) / deviation[None, :]
+        normed = tl.where((hours < Z.length)[:, None], normed, 0.0)
+        history_at, here = tile_of(
+            record + E.history + first * E.history_row,
+            E.history_row,
+            Z.length - first,
+            Z.columns,
+            HOURS,
+            Z.columns_tile,
+        )
+        tl.store(history_at, normed * scale[None, :] + shift[None, :], mask=here)
+        weight_at, there = tile_of(
+            weights.projection + first, Z.length, Z.horizon, Z.length - first, Z.horizon_tile, HOURS
+        )
+        weight = tl.load(weight_at, mask=there, other=0.0)
+        projected = tl.dot(weight, normed, projected, input_precision=Z.products)
+        weights_so_far += weight
+    bias = load_vector(weights.projection_bias, Z.horizon, Z.horizon_tile)
+    row_sums = tl.sum(weights_so_far, axis=1)
+    store_hours(record + E.row_sums, row_sums, Z)
+    # The affine step of the norm, taken after the projection: W (z w + b) + c = w W z + b W1 + c.
+    affine = projected * scale[None, :] + row_sums[:, None] * shift[None, :] + bias[:, None]
+    pointers, inside = tile_of(
+        record + E.projected, E.history_row, Z.horizon, Z.columns, Z.horizon_tile, Z.columns_tile
+    )
+    tl.store(pointers, projected, mask=inside)
+    tl.store(pointers + (E.affine - E.projected), affine, mask=inside)
+
+
+@triton.jit
+def enter_forward(past, future, workspace, masks, weights, of_past, of_future, scale, E: tl.constexpr, Z: tl.constexpr):
+    """past (B, length, columns), future (B, horizon, future) -> the first plane, past features first."""
+    PAST: tl.constexpr = E.past
+    FUTURE: tl.constexpr = E.of_future
+    sample = tl.program_id(0).to(tl.int64)
+    record = workspace + sample * Z.record
+    mask_record = masks + sample * Z.mask_record
+    project(record, past + sample * (Z.length * Z.columns), weights, E, Z)
+    if Z.future > 0:
+        future_tile: tl.constexpr = triton.next_power_of_2(max(Z.future, 16))
+        future_row: tl.constexpr = (Z.future + 15) // 16 * 16
+        source, inside = tile_of(
+            future + sample * (Z.horizon * Z.future), Z.future, Z.horizon, Z.future, Z.horizon_tile, future_tile
+        )
+        values = tl.load(source, mask=inside, other=0.0)
+        pointers, inside = tile_of(record + E.future, future_row, Z.horizon, Z.future, Z.horizon_tile, future_tile)
+        tl.store(pointers, values, mask=inside)
+    tl.debug_barrier()
+    x = record + E.affine
+    out = record + E.plane
+    mix_features(
+        record,
+        mask_record,
+        x,
+        E.history_row,
+        Z.columns,
+        Z.columns_tile,
+        True,
+        out,
+        of_past,
+        PAST,
+        E.plane_row,
+        scale,
+        Z,
+    )
+    if Z.future > 0:
+        mix_features(
+            record,
+            mask_record,
+            record + E.future,
+            future_row,
+            Z.future,
+            future_tile,
+            True,
+            out + Z.hidden,
+            of_future,
+            FUTURE,
+            E.plane_row,
+            scale,
+            Z,
+        )
+
+
+@triton.jit
+def enter_backward(workspace, masks, of_past, of_future, scale, E: tl.constexpr, Z: tl.constexpr):
+    """Leaves what the gradients of the parameters are summed from; the window itself needs none."""
+    PAST: tl.constexpr = E.past
+    FUTURE: tl.constexpr = E.of_future
+    sample = tl.program_id(0).to(tl.int64)
+    record = workspace + sample * Z.record
+    mask_record = masks + sample * Z.mask_record
+    of_plane = record + E.of_plane
+    if Z.future > 0:
+        of_entered, of_residual = unmix_features(
+            record, mask_record, of_plane + Z.hidden, E.plane_row, of_future, FUTURE, scale, Z
+        )
+        store_plane(record + FUTURE.of_entered, 2 * Z.hidden, of_entered, Z)
+        store_plane(record + FUTURE.of_entered + Z.hidden, 2 * Z.hidden, of_residual, Z)
+    of_entered, of_residual = unmix_features(record, mask_record, of_plane, E.plane_row, of_past, PAST, scale, Z)
+    store_plane(record + PAST.of_entered, 2 * Z.hidden, of_entered, Z)
+    store_plane(record + PAST.of_entered + Z.hidden, 2 * Z.hidden, of_residual, Z)
+    tl.debug_barrier()
+    of_affine = product(
+        record + PAST.of_entered,
+        2 * Z.hidden,
+        of_past.enter,
+        2 * Z.hidden,
+        Z.columns,
+        Z.columns,
+        1,
+        Z.columns_tile,
+        Z.chunk,
+        Z,
+    )
+    project_backward(record, of_affine, E, Z)
+
+
+@triton.jit
+def project_backward(record, of_affine, E: tl.constexpr, Z: tl.constexpr):
+    """Each sample's share of the gradients of the projection and of the reversible norm's affine step."""
+    LENGTH: tl.constexpr = Z.length
+    k = tl.arange(0, Z.columns_tile)
+    t = tl.arange(0, Z.horizon_tile)
+    inside = (t < Z.horizon)[:, None] & (k < Z.columns)[None, :]
+    of_affine = tl.where(inside, of_affine, 0.0)
+    pointers, inside = tile_of(
+        record + E.projected, E.history_row, Z.horizon, Z.columns, Z.horizon_tile, Z.columns_tile
+    )
+    projected = tl.load(pointers, mask=inside, other=0.0)
+    row_sums = load_vector(record + E.row_sums, Z.horizon, Z.horizon_tile)
+    # The way back at the network's end, done before, has left its own share of the same two vectors here.
+    target = k < Z.targets
+    of_weight = tl.load(record + E.of_norm + k, mask=target, other=0.0)
+    of_bias = tl.load(record + E.of_norm + Z.targets + k, mask=target, other=0.0)
+    of_weight += tl.sum(of_affine * projected, axis=0)
+    of_bias += tl.sum(of_affine * row_sums[:, None], axis=0)
+    tl.debug_barrier()
+    tl.store(record + E.of_norm + k, of_weight, mask=target)
+    tl.store(record + E.of_norm + Z.targets + k, of_bias, mask=target)
+    store_hours(record + E.of_bias, tl.sum(of_affine, axis=1), Z)
+    for first in range(0, LENGTH, HOURS):
+        history_at, here = tile_of(
+            record + E.history + first * E.history_row,
+            E.history_row,
+            Z.length - first,
+            Z.columns,
+            HOURS,
+            Z.columns_tile,
+        )
+        history = tl.load(history_at, mask=here, other=0.0)
+        share = tl.dot(of_affine, tl.trans(history), input_precision=Z.products)
+        share_at, there = tile_of(
+            record + E.of_weight + first, Z.length, Z.horizon, Z.length - first, Z.horizon_tile, HOURS
+        )
+        tl.store(share_at, share, mask=there)

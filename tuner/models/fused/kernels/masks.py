@@ -1,0 +1,35 @@
+"""The masks of all dropouts of a step, in one launch: bytes, 1 where an element is kept."""
+
+import triton
+import triton.language as tl
+
+PER_DRAW = tl.constexpr(8)
+"""A draw of Philox gives four words of 32 bits, and an element takes 16 of them."""
+
+
+@triton.jit(do_not_specialize=["n", "n_dropped"])
+def draw_masks(masks, state, n, n_dropped, BLOCK: tl.constexpr):
+    """Keep an element where its 16 bits are at least `n_dropped`; `state` holds the seed and the number of the draw."""
+    program = tl.program_id(0)
+    counter = program * BLOCK + tl.arange(0, BLOCK)
+    seed = tl.load(state)
+    draw = tl.load(state + 1)
+    zero = counter * 0
+    low = zero + (draw & 0x7FFFFFFF).to(tl.int32)
+    high = zero + (draw >> 31).to(tl.int32)
+    a, b, c, d = tl.philox(seed, counter, low, high, zero)
+    first = program.to(tl.int64) * (BLOCK * PER_DRAW) + tl.arange(0, BLOCK)
+    _keep(masks, first, a & 0xFFFF, n, n_dropped)
+    _keep(masks, first + BLOCK, a >> 16, n, n_dropped)
+    _keep(masks, first + 2 * BLOCK, b & 0xFFFF, n, n_dropped)
+    _keep(masks, first + 3 * BLOCK, b >> 16, n, n_dropped)
+    _keep(masks, first + 4 * BLOCK, c & 0xFFFF, n, n_dropped)
+    _keep(masks, first + 5 * BLOCK, c >> 16, n, n_dropped)
+    _keep(masks, first + 6 * BLOCK, d & 0xFFFF, n, n_dropped)
+    _keep(masks, first + 7 * BLOCK, d >> 16, n, n_dropped)
+
+
+@triton.jit
+def _keep(masks, element, bits, n, n_dropped):
+    kept = (bits & 0xFFFF).to(tl.int32) >= n_dropped
+    tl.store(masks + element, kept.to(tl.uint8), mask=element < n)

@@ -1,0 +1,251 @@
+"""What the kernels are made of: products, norms, dropout and their gradients, on planes of one sample.
+
+A plane is (horizon, features), padded to a tile of powers of two; rows beyond the horizon and features beyond the
+width hold rubbish or zeros and are never stored. Written with one program per sample in mind.
+"""
+
+import triton
+import triton.language as tl
+
+EPS = tl.constexpr(1e-5)
+
+
+@triton.jit
+def zeros(ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    return tl.zeros([ROWS, COLUMNS], tl.float32)
+
+
+@triton.jit
+def zero_vector(N: tl.constexpr):
+    return tl.zeros([N], tl.float32)
+
+
+@triton.jit
+def tile_of(base, row, n_rows, n_columns, BLOCK_ROWS: tl.constexpr, BLOCK_COLUMNS: tl.constexpr):
+    """Pointers and mask of the tile (BLOCK_ROWS, BLOCK_COLUMNS) whose rows are `row` apart."""
+    rows = tl.arange(0, BLOCK_ROWS)[:, None]
+    columns = tl.arange(0, BLOCK_COLUMNS)[None, :]
+    return base + rows * row + columns, (rows < n_rows) & (columns < n_columns)
+
+
+@triton.jit
+def load_plane(base, row, Z: tl.constexpr):
+    """(horizon, hidden) at `base`, zeros beyond."""
+    pointers, inside = tile_of(base, row, Z.horizon, Z.hidden, Z.horizon_tile, Z.hidden_tile)
+    return tl.load(pointers, mask=inside, other=0.0)
+
+
+@triton.jit
+def store_plane(base, row, plane, Z: tl.constexpr):
+    pointers, inside = tile_of(base, row, Z.horizon, Z.hidden, Z.horizon_tile, Z.hidden_tile)
+    tl.store(pointers, plane, mask=inside)
+
+
+@triton.jit
+def load_vector(base, N: tl.constexpr, BLOCK: tl.constexpr):
+    n = tl.arange(0, BLOCK)
+    return tl.load(base + n, mask=n < N, other=0.0)
+
+
+@triton.jit
+def weight_tile(weight, k, n, K: tl.constexpr, N: tl.constexpr, ALONG_K: tl.constexpr, ALONG_N: tl.constexpr):
+    """(len k, len n), where input k meets output n at `weight + k ALONG_K + n ALONG_N`."""
+    inside = (k < K)[:, None] & (n < N)[None, :]
+    return tl.load(weight + k[:, None] * ALONG_K + n[None, :] * ALONG_N, mask=inside, other=0.0)
+
+
+@triton.jit
+def product(
+    x,
+    X_ROW: tl.constexpr,
+    weight,
+    K: tl.constexpr,
+    N: tl.constexpr,
+    ALONG_K: tl.constexpr,
+    ALONG_N: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    CHUNK: tl.constexpr,
+    Z: tl.constexpr,
+):
+    """(horizon, K) in memory at `x` times the weight, (K, N): summed over K in chunks."""
+    t = tl.arange(0, Z.horizon_tile)
+    n = tl.arange(0, BLOCK_N)
+    total = zeros(Z.horizon_tile, BLOCK_N)
+    for start in range(0, K, CHUNK):
+        k = start + tl.arange(0, CHUNK)
+        inside = (t < Z.horizon)[:, None] & (k < K)[None, :]
+        left = tl.load(x + t[:, None] * X_ROW + k[None, :], mask=inside, other=0.0)
+        right = weight_tile(weight, k, n, K, N, ALONG_K, ALONG_N)
+        total = tl.dot(left, right, total, input_precision=Z.products)
+    return total
+
+
+@triton.jit
+def hidden_product(plane, stored, weight, ALONG_K: tl.constexpr, ALONG_N: tl.constexpr, Z: tl.constexpr):
+    """A plane of `hidden` features times a square weight: from registers, or, where wide, as it was just stored."""
+    if Z.direct:
+        n = tl.arange(0, Z.hidden_tile)
+        right = weight_tile(weight, n, n, Z.hidden, Z.hidden, ALONG_K, ALONG_N)
+        result = tl.dot(plane, right, input_precision=Z.products)
+    else:
+        tl.debug_barrier()
+        result = product(stored, Z.hidden, weight, Z.hidden, Z.hidden, ALONG_K, ALONG_N, Z.hidden_tile, Z.chunk, Z)
+    return result
+
+
+@triton.jit
+def drop(values, mask, row, scale, Z: tl.constexpr):
+    """A plane with what the mask, bytes at `mask`, does not keep set to 0 and the rest scaled."""
+    if Z.dropout:
+        pointers, inside = tile_of(mask, row, Z.horizon, Z.hidden, Z.horizon_tile, Z.hidden_tile)
+        kept = tl.load(pointers, mask=inside, other=0)
+        values = tl.where(kept != 0, values * scale, 0.0)
+    return values
+
+
+@triton.jit
+def inside_plane(Z: tl.constexpr):
+    t = tl.arange(0, Z.horizon_tile)[:, None]
+    n = tl.arange(0, Z.hidden_tile)[None, :]
+    return (t < Z.horizon) & (n < Z.hidden)
+
+
+@triton.jit
+def over_norm(values, Z: tl.constexpr):
+    """The sum over what one statistic of the norm covers, for each hour: its features, or the whole plane."""
+    sums = tl.sum(values, axis=1)
+    if (Z.norm == "plane") or (Z.norm == "plane_channel_first"):
+        sums = tl.sum(sums, axis=0) + zero_vector(Z.horizon_tile)
+    return sums
+
+
+@triton.jit
+def covered(N: tl.constexpr, Z: tl.constexpr):
+    """How many numbers one statistic covers in a plane of N features, as a float."""
+    count: tl.constexpr = N if ((Z.norm == "layer") or (Z.norm == "rms")) else N * Z.horizon
+    return count * 1.0
+
+
+@triton.jit
+def moments(plane, Z: tl.constexpr):
+    """Mean (0 for the root mean square norm), and the sum of squares about it: for each hour."""
+    inside = inside_plane(Z)
+    if Z.norm == "rms":
+        mean = zero_vector(Z.horizon_tile)
+    else:
+        mean = over_norm(tl.where(inside, plane, 0.0), Z) / covered(Z.hidden, Z)
+    centred = tl.where(inside, plane - mean[:, None], 0.0)
+    return mean, over_norm(centred * centred, Z)
+
+
+@triton.jit
+def load_affine(base, first, WIDTH: tl.constexpr, Z: tl.constexpr):
+    """The norm's weight or bias for `hidden` features from `first` on, of a plane that is WIDTH features wide."""
+    t = tl.arange(0, Z.horizon_tile)[:, None]
+    n = tl.arange(0, Z.hidden_tile)[None, :]
+    inside = (t < Z.horizon) & (n < Z.hidden)
+    if Z.norm == "plane":
+        pointers = base + t * WIDTH + (first + n)
+    elif Z.norm == "plane_channel_first":
+        pointers = base + (first + n) * Z.horizon + t
+    else:
+        pointers = base + (first + n) + t * 0
+    return tl.load(pointers, mask=inside, other=0.0)
+
+
+@triton.jit
+def apply_affine(normed, norm, first, WIDTH: tl.constexpr, Z: tl.constexpr):
+    """Times the norm's weight, plus its bias where it has one."""
+    result = normed * load_affine(norm.weight, first, WIDTH, Z)
+    if Z.norm != "rms":
+        result += load_affine(norm.bias, first, WIDTH, Z)
+    return result
+
+
+@triton.jit
+def normalise(plane, Z: tl.constexpr):
+    """A plane of `hidden` features, normalised but not yet scaled, and 1 / deviation for each hour."""
+    mean, squares = moments(plane, Z)
+    inverse = tl.rsqrt(squares / covered(Z.hidden, Z) + EPS)
+    return (plane - mean[:, None]) * inverse[:, None], inverse
+
+
+@triton.jit
+def store_hours(base, values, Z: tl.constexpr):
+    t = tl.arange(0, Z.horizon_tile)
+    tl.store(base + t, values, mask=t < Z.horizon)
+
+
+@triton.jit
+def before_norm(of_scaled, normed, inverse, mean_of, mean_along, Z: tl.constexpr):
+    """The gradient before a norm from that after it, times the norm's weight, and two means of it."""
+    result = of_scaled - normed * mean_along[:, None]
+    if Z.norm != "rms":
+        result -= mean_of[:, None]
+    return result * inverse[:, None]
+
+
+@triton.jit
+def finish_mixing(
+    record, masks, entered, residual, out, mixing, F: tl.constexpr, OUT_ROW: tl.constexpr, scale, Z: tl.constexpr
+):
+    """A feature mixing from its first product on: ReLU, dropout, second product, dropout, residual, norm."""
+    hidden = drop(tl.maximum(entered, 0.0), masks + F.mask_hidden, Z.hidden, scale, Z)
+    store_plane(record + F.hidden, Z.hidden, hidden, Z)
+    contracted = hidden_product(hidden, record + F.hidden, mixing.contract, 1, Z.hidden, Z)
+    contracted += load_vector(mixing.contract_bias, Z.hidden, Z.hidden_tile)[None, :]
+    mixed = residual + drop(contracted, masks + F.mask_mixed, Z.hidden, scale, Z)
+    normed, inverse = normalise(mixed, Z)
+    store_plane(record + F.normed, Z.hidden, normed, Z)
+    store_hours(record + F.inverse, inverse, Z)
+    store_plane(out, OUT_ROW, apply_affine(normed, mixing, 0, Z.hidden, Z), Z)
+
+
+@triton.jit
+def mix_features(
+    record,
+    masks,
+    x,
+    X_ROW: tl.constexpr,
+    N_IN: tl.constexpr,
+    CHUNK: tl.constexpr,
+    PROJECTS: tl.constexpr,
+    out,
+    mixing,
+    F: tl.constexpr,
+    OUT_ROW: tl.constexpr,
+    scale,
+    Z: tl.constexpr,
+):
+    """A whole feature mixing of (horizon, N_IN) at `x`; its result goes to `out`."""
+    entered = product(x, X_ROW, mixing.enter, N_IN, Z.hidden, 1, N_IN, Z.hidden_tile, CHUNK, Z)
+    entered += load_vector(mixing.enter_bias, Z.hidden, Z.hidden_tile)[None, :]
+    if PROJECTS:
+        lower = mixing.enter + Z.hidden * N_IN
+        residual = product(x, X_ROW, lower, N_IN, Z.hidden, 1, N_IN, Z.hidden_tile, CHUNK, Z)
+        residual += load_vector(mixing.enter_bias + Z.hidden, Z.hidden, Z.hidden_tile)[None, :]
+    else:
+        residual = load_plane(x, X_ROW, Z)
+    finish_mixing(record, masks, entered, residual, out, mixing, F, OUT_ROW, scale, Z)
+
+
+@triton.jit
+def unmix_features(record, masks, of_out, OUT_ROW: tl.constexpr, mixing, F: tl.constexpr, scale, Z: tl.constexpr):
+    """Back through a feature mixing: the gradients of what its first product gave, and of the residual."""
+    inside = inside_plane(Z)
+    normed = load_plane(record + F.normed, Z.hidden, Z)
+    t = tl.arange(0, Z.horizon_tile)
+    inverse = tl.load(record + F.inverse + t, mask=t < Z.horizon, other=0.0)
+    of_scaled = load_plane(of_out, OUT_ROW, Z) * load_affine(mixing.weight, 0, Z.hidden, Z)
+    count = covered(Z.hidden, Z)
+    mean_along = over_norm(of_scaled * normed, Z) / count
+    of_mixed = before_norm(of_scaled, normed, inverse, over_norm(of_scaled, Z) / count, mean_along, Z)
+    of_mixed = tl.where(inside, of_mixed, 0.0)
+    of_contracted = drop(of_mixed, masks + F.mask_mixed, Z.hidden, scale, Z)
+    store_plane(record + F.of_contracted, Z.hidden, of_contracted, Z)
+    of_hidden = hidden_product(of_contracted, record + F.of_contracted, mixing.contract, Z.hidden, 1, Z)
+    if Z.dropout:
+        of_hidden = of_hidden * scale
+    # What ReLU cut and what was dropped are both 0 in the hidden plane.
+    hidden = load_plane(record + F.hidden, Z.hidden, Z)
+    return tl.where(hidden > 0, of_hidden, 0.0), of_mixed

@@ -1,0 +1,138 @@
+"""Starts the kernels: which ones, in which order, with how many programs and warps. The one place that knows Triton."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuner.models.fused.kernels import block, entry, gradients, head, masks
+from tuner.models.fused.plan import DIRECT_AT_MOST, Plan, Sizes
+from tuner.models.fused.tables import COLUMNS, TILE, DeviceTables
+from tuner.models.fused.weights import Weights
+
+DRAWN_AT_ONCE = 512
+"""Draws of a program of the masks' kernel; eight elements each."""
+
+MOST_SPLITS = 16
+"""Of a batch, when gradients are summed."""
+
+PROGRAMS = 1024
+"""About as many sum the gradients of weights."""
+
+
+def options(sizes: Sizes) -> dict[str, Any]:
+    """Warps of a program that holds planes, and how deep its loads run ahead; chosen from the compiled code."""
+    return {"num_warps": 8 if sizes.hidden > DIRECT_AT_MOST else 4, "num_stages": 2}
+
+
+def sizes_of_hours(sizes: Sizes, *, backward: bool) -> Sizes:
+    """Time mixing treats every feature alike: a wide plane is mixed some features at a time, or registers spill."""
+    most = 32 if backward and sizes.hidden <= DIRECT_AT_MOST else 64
+    if sizes.hidden <= most or sizes.hidden % most:
+        return sizes
+    return sizes._replace(hidden=most, hidden_tile=most)
+
+
+def draw_masks(plan: Plan, n_samples: int, state: Tensor, n_dropped: int) -> Tensor:
+    """(B, mask record), bytes: 1 where an element is kept; `state` moves on by one draw."""
+    n = n_samples * plan.sizes.mask_record
+    drawn = torch.empty(n_samples, plan.sizes.mask_record, dtype=torch.uint8, device=state.device)
+    grid = (-(-n // (DRAWN_AT_ONCE * masks.PER_DRAW.value)),)
+    masks.draw_masks[grid](drawn, state, n, n_dropped, BLOCK=DRAWN_AT_ONCE)
+    state[1:].add_(1)
+    return drawn
+
+
+def forward(
+    plan: Plan, weights: Weights, inputs: tuple[Tensor, Tensor, Tensor], memory: tuple[Tensor, Tensor], scale: float
+) -> Tensor:
+    """(B, L, K), (B, T, F), (B, S), a workspace and masks for as many samples -> (B, T, C, Q)."""
+    past, future, static = inputs
+    workspace, kept = memory
+    sizes, grid, opts = plan.sizes, (len(past),), options(plan.sizes)
+    hours = sizes_of_hours(sizes, backward=False)
+    out = torch.empty(len(past), sizes.horizon, sizes.targets, sizes.levels, dtype=torch.float32, device=past.device)
+    entry.enter_forward[grid](
+        past,
+        future,
+        workspace,
+        kept,
+        weights.entry,
+        weights.past,
+        weights.future,
+        scale,
+        E=plan.entry,
+        Z=sizes,
+        **opts,
+    )
+    for fields, block_weights in zip(plan.blocks, weights.blocks, strict=True):
+        block.block_forward[grid](static, workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts)
+    head.head_forward[grid](out, workspace, weights.head, H=plan.head, Z=sizes, **opts)
+    return out
+
+
+def backward(
+    plan: Plan, weights: Weights, tables: DeviceTables, of_out: Tensor, memory: tuple[Tensor, Tensor], scale: float
+) -> Tensor:
+    """The gradient of `forward`'s result -> that of all parameters, flat, in their order."""
+    workspace, kept = memory
+    sizes, grid, opts = plan.sizes, (len(of_out),), options(plan.sizes)
+    hours = sizes_of_hours(sizes, backward=True)
+    head.head_backward[grid](of_out, workspace, weights.head, H=plan.head, Z=sizes, **opts)
+    for fields, block_weights in zip(reversed(plan.blocks), reversed(weights.blocks), strict=True):
+        block.block_backward[grid](
+            workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts | {"num_stages": 1}
+        )
+    entry.enter_backward[grid](workspace, kept, weights.past, weights.future, scale, E=plan.entry, Z=sizes, **opts)
+    return parameter_gradients(sizes, tables, workspace)
+
+
+def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -> Tensor:
+    """What the records hold, summed over the samples."""
+    n_samples, n = len(workspace), tables.n_parameters
+    per_split = samples_per_split(len(tables.products), n_samples)
+    n_splits = -(-n_samples // per_split)
+    partial = torch.empty(n_splits, n, device=workspace.device)
+    gradients.sum_products[len(tables.products), n_splits](
+        tables.products,
+        workspace,
+        partial,
+        n_samples,
+        n,
+        PRODUCTS=sizes.products,
+        RECORD=sizes.record,
+        ROWS=sizes.horizon_tile,
+        SAMPLES=per_split,
+        BLOCK=TILE,
+        num_warps=4,
+        num_stages=3,
+    )
+    for n_rows, table in tables.columns.items():
+        gradients.sum_columns[len(table), n_splits](
+            table,
+            workspace,
+            partial,
+            n_samples,
+            n,
+            RECORD=sizes.record,
+            ROWS=n_rows,
+            SAMPLES=per_split,
+            AT_ONCE=8,
+            BLOCK=COLUMNS,
+            num_warps=4,
+            num_stages=3,
+        )
+    gradient = torch.empty(n, device=workspace.device)
+    block_size = 256
+    gradients.sum_splits[(-(-n // block_size),)](
+        partial, gradient, n, n_splits, SPLITS=MOST_SPLITS, BLOCK=block_size, num_warps=4
+    )
+    return gradient
+
+
+def samples_per_split(n_tiles: int, n_samples: int) -> int:
+    """A power of two, so that few kernels are compiled, that gives enough programs to fill a large GPU, but no more."""
+    n_splits = max(4, min(MOST_SPLITS, PROGRAMS // n_tiles))
+    return 1 << (-(-n_samples // n_splits) - 1).bit_length()

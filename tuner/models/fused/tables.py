@@ -1,0 +1,137 @@
+"""What the gradients of the parameters are summed from: the rows that `kernels.gradients` reads, one a tile."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tuner.models.fused.plan import BlockFields, MixingFields, Plan, padded
+from tuner.models.tsmixer import FeatureMixing, MixerBlock, TSMixer
+
+TILE = 64
+"""Outputs and inputs of a weight that one program sums."""
+
+COLUMNS = 128
+"""Of a plane that one program sums."""
+
+NONE = -1
+
+
+class Rows(NamedTuple):
+    """A plane in a record: its offset, how far its rows are apart, and their number."""
+
+    offset: int
+    row: int
+    n_rows: int
+
+
+class Tables(NamedTuple):
+    """The rows of both kernels; for the sums of columns by how many rows of a sample are summed."""
+
+    products: list[list[int]]
+    columns: dict[int, list[list[int]]]
+
+
+class DeviceTables(NamedTuple):
+    """The same on a device, and how many parameters there are."""
+
+    products: Tensor
+    columns: dict[int, Tensor]
+    n_parameters: int
+
+
+def tables_on(device: torch.device, model: TSMixer, plan: Plan) -> DeviceTables:
+    """The tables of a network, where its kernels read them."""
+    products, columns = make_tables(model, plan)
+    of = functools.partial(torch.tensor, dtype=torch.int64, device=device)
+    n_parameters = sum(parameter.numel() for parameter in model.parameters())
+    return DeviceTables(of(products), {n_rows: of(rows) for n_rows, rows in columns.items()}, n_parameters)
+
+
+def make_tables(model: TSMixer, plan: Plan) -> Tables:
+    """One entry for every parameter of the network, in a flat gradient in the order of its parameters."""
+    return _Collector(model, plan).collect()
+
+
+class _Collector:
+    def __init__(self, model: TSMixer, plan: Plan) -> None:
+        self._model, self._plan = model, plan
+        self._offsets: dict[nn.Parameter, int] = {}
+        used = 0
+        for parameter in model.parameters():
+            self._offsets[parameter] = used
+            used += parameter.numel()
+        self._tables = Tables([], {})
+
+    def collect(self) -> Tables:
+        model, (sizes, entry, blocks, head, _) = self._model, self._plan
+        t, hidden = sizes.horizon, sizes.hidden
+        past_rows = Rows(entry.affine, entry.history_row, t)
+        self._mixing(model.past_mixing, entry.past, past_rows, Rows(entry.of_plane, entry.plane_row, t))
+        if model.future_mixing is not None and entry.of_future is not None:
+            future_rows = Rows(entry.future, padded(sizes.future), t)
+            of_out = Rows(entry.of_plane + hidden, entry.plane_row, t)
+            self._mixing(model.future_mixing, entry.of_future, future_rows, of_out)
+        for block, fields in zip(model.blocks, blocks, strict=True):
+            assert isinstance(block, MixerBlock), "the blocks are ours"
+            self._block(block, fields)
+        forecast = Rows(head.of_forecast, head.forecast_row, t)
+        self._weight(model.head, forecast, Rows(head.plane, hidden, t))
+        self._shares(_parameter(model.time_projection, "weight"), entry.of_weight)
+        self._shares(_parameter(model.time_projection, "bias"), entry.of_bias)
+        self._shares(model.reversible_norm.weight, entry.of_norm)
+        self._shares(model.reversible_norm.bias, entry.of_norm + sizes.targets)
+        return self._tables
+
+    def _block(self, block: MixerBlock, fields: BlockFields) -> None:
+        t, hidden = self._plan.sizes.horizon, self._plan.sizes.hidden
+        if block.static_mixing is not None and fields.static_mixing is not None:
+            joined = Rows(fields.of_plane + fields.width - hidden, fields.width, t)
+            static_rows = Rows(fields.static, padded(self._plan.sizes.static), 1)
+            self._mixing(block.static_mixing, fields.static_mixing, static_rows, joined)
+        time = block.time_mixing
+        self._shares(_parameter(time.linear, "weight"), fields.of_weight)
+        self._shares(_parameter(time.linear, "bias"), fields.of_bias)
+        of_mixed = Rows(fields.of_mixed, fields.width, t)
+        self._norm(time.norm, of_mixed, Rows(fields.normed, fields.width, t), fields.width)
+        mixed, of_out = Rows(fields.mixed, fields.width, t), Rows(fields.of_out, fields.out_row, t)
+        self._mixing(block.feature_mixing, fields.feature_mixing, mixed, of_out)
+
+    def _mixing(self, mixing: FeatureMixing, fields: MixingFields, x: Rows, of_out: Rows) -> None:
+        t, hidden = self._plan.sizes.horizon, self._plan.sizes.hidden
+        self._weight(mixing.enter, Rows(fields.of_entered, sum(mixing.widths), x.n_rows), x)
+        self._weight(mixing.contract, Rows(fields.of_contracted, hidden, t), Rows(fields.hidden, hidden, t))
+        self._norm(mixing.norm, of_out, Rows(fields.normed, hidden, t), hidden)
+
+    def _weight(self, layer: nn.Module, gradient: Rows, x: Rows) -> None:
+        weight, bias = _parameter(layer, "weight"), _parameter(layer, "bias")
+        n_out, n_in = weight.shape[:2]
+        common = [*gradient[:2], *x[:2], gradient.n_rows, n_out, n_in, self._offsets[weight], self._offsets[bias]]
+        tiles = [(o, i) for o in range(-(-n_out // TILE)) for i in range(-(-n_in // TILE))]
+        self._tables.products.extend([*common, o, i] for o, i in tiles)
+
+    def _norm(self, norm: nn.Module, gradient: Rows, normed: Rows, width: int) -> None:
+        horizon, kind = self._plan.sizes.horizon, self._plan.sizes.norm
+        weight = self._offsets[_parameter(norm, "weight")]
+        bias = NONE if kind == "rms" else self._offsets[_parameter(norm, "bias")]
+        whole = kind in ("plane", "plane_channel_first")
+        n_rows, n_columns = (1, horizon * width) if whole else (horizon, width)
+        apart = (1, horizon) if kind == "plane_channel_first" else (width, 1)
+        self._columns(n_rows, n_columns, [*gradient[:2], *normed[:2], n_columns, width, weight, bias, *apart])
+
+    def _shares(self, parameter: nn.Parameter, offset: int) -> None:
+        n = parameter.numel()
+        self._columns(1, n, [offset, 0, NONE, 0, n, n, NONE, self._offsets[parameter], 0, 1])
+
+    def _columns(self, n_rows: int, n_columns: int, common: list[int]) -> None:
+        rows = self._tables.columns.setdefault(n_rows, [])
+        rows.extend([*common, first] for first in range(0, n_columns, COLUMNS))
+
+
+def _parameter(module: nn.Module, name: str) -> nn.Parameter:
+    parameter = getattr(module, name)
+    assert isinstance(parameter, nn.Parameter), f"{type(module).__name__} has a {name}"
+    return parameter
