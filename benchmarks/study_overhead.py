@@ -194,7 +194,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.quick:
         options.cpu, options.trials, options.max_epochs = True, 4, 1
-        options.variant, options.task = str(QUICK / "small-original.toml"), str(QUICK / "quick.toml")
+        options.task = str(QUICK / "quick.toml")
     return options
 
 
