@@ -9,6 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+INTERRUPTED, TERMINATED = 130, 143
+"""Exit codes of a command that Ctrl-C or SIGTERM ended, after a clean stop."""
+
 
 class TunerError(Exception):
     """Something failed while running: data, database, disk or training (exit code 1)."""

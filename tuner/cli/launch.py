@@ -25,7 +25,7 @@ from tuner.cli.options import (
 )
 from tuner.cli.output import print_json
 from tuner.config import Backend, Precision
-from tuner.errors import TunerError, UsageError
+from tuner.errors import INTERRUPTED, TERMINATED, TunerError, UsageError
 
 if TYPE_CHECKING:
     from tuner.launch import Plan
@@ -244,7 +244,7 @@ def _run(
     if json:
         studies = [status_of(each.study) | {"changed": each.changed} for each in launched]
         print_json({"outcome": outcome.value, "studies": studies})
-    return {Outcome.INTERRUPTED: 130, Outcome.TERMINATED: 143}.get(outcome, 0)
+    return {Outcome.INTERRUPTED: INTERRUPTED, Outcome.TERMINATED: TERMINATED}.get(outcome, 0)
 
 
 def _target(text: str | None, time_objective: TimeObjective | None) -> float | None:

@@ -10,9 +10,7 @@ from typing import Any
 
 from tuner.cli.app import app
 from tuner.cli.output import print_json
-from tuner.errors import TunerError, UsageError
-
-INTERRUPTED = 130
+from tuner.errors import INTERRUPTED, TunerError, UsageError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from tuner.cli.options import Json, Storage, storage_url
 from tuner.cli.output import print_json
-from tuner.errors import EmptyDatabaseError, UsageError
+from tuner.errors import INTERRUPTED, EmptyDatabaseError, UsageError
 
 if TYPE_CHECKING:
     from tuner.storage import Database
@@ -66,7 +66,6 @@ def _nothing_yet(address: str, *, json: bool) -> int:
 
 def _watch(database: Database, study: str | None) -> int:
     """Until Ctrl-C, which is how one leaves: no error. Studies that begin meanwhile join in."""
-    from tuner.cli.main import INTERRUPTED
     from tuner.study import list_studies, open_study
     from tuner.view import live_view
 

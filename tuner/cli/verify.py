@@ -10,6 +10,7 @@ import typer
 
 from tuner.cli.options import MANY, DataDir, Json, Storage, TaskName, data_folder, duration_s, note, storage_url
 from tuner.cli.output import print_json
+from tuner.errors import INTERRUPTED, TERMINATED
 
 if TYPE_CHECKING:
     from tuner.launch import Outcome
@@ -107,4 +108,4 @@ def _report(opened: list[OpenStudy], outcome: Outcome, missing: tuple[str, ...],
         print_json({"outcome": outcome.value, "missing": list(missing)} | verification_document(opened))
     else:
         print_verified(opened, ended=outcome.value)
-    return {Ended.INTERRUPTED: 130, Ended.TERMINATED: 143}.get(outcome, 0)
+    return {Ended.INTERRUPTED: INTERRUPTED, Ended.TERMINATED: TERMINATED}.get(outcome, 0)

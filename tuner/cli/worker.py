@@ -18,7 +18,7 @@ import typer
 
 from tuner.cli.device import ONE_DEVICE, own_device, own_gpu, seat_at
 from tuner.cli.options import DataDir, Storage, data_folder, note, storage_url, working_folder
-from tuner.errors import UsageError
+from tuner.errors import TERMINATED, UsageError
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
@@ -193,7 +193,7 @@ class Orphan:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
         if os.getppid() != parent:  # it died before we asked
-            sys.exit(143)
+            sys.exit(TERMINATED)
         threading.Thread(target=self._watch, args=(parent,), name="parent", daemon=True).start()
 
     def _watch(self, parent: int) -> None:
@@ -203,4 +203,4 @@ class Orphan:
         last = threading.Thread(target=self.will, name="will", daemon=True)
         last.start()
         last.join(ORPHAN_WILL_S)
-        os._exit(143)
+        os._exit(TERMINATED)

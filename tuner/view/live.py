@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import rich.live
 from rich.console import Console
@@ -25,12 +25,20 @@ AWAY = "the database is away; waiting"
 Studies = Callable[[], Sequence[OpenStudy]]
 
 
-class Live(Protocol):
-    """Something that can be asked to look again."""
+@dataclass(slots=True)
+class Live(ABC):
+    """Something that looks again when it is asked to, and shows what changed."""
+
+    _next: float = field(default=0.0, init=False)
 
     def refresh(self) -> None:
-        """Look, if the last look is old enough, and show what changed."""
+        """Look, if the last look is old enough."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + REFRESH_S
+        self.look()
 
+    @abstractmethod
     def look(self) -> None:
         """Look now."""
 
@@ -72,24 +80,17 @@ def seen_to_the_end(view: Live) -> Iterator[Live]:
 
 
 @dataclass(slots=True)
-class _PlainLines:
+class _PlainLines(Live):
     """One line for each trial that ends."""
 
     studies: Studies
     console: Console
     _seen: dict[str, set[int]] = field(default_factory=dict)
-    _next: float = 0.0
     _away: bool = False
 
     def __post_init__(self) -> None:
         for each in self.studies():
             self._seen[each.name] = {r.number for r in read_results(each).records if r.state.is_finished()}
-
-    def refresh(self) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + REFRESH_S
-        self.look()
 
     def look(self) -> None:
         """Say what ended since the last look."""
@@ -128,18 +129,11 @@ def in_one_line(record: TrialRecord) -> str:
 
 
 @dataclass(slots=True)
-class _Picture:
+class _Picture(Live):
     studies: Studies
     console: Console
     display: rich.live.Live
     footer: str
-    _next: float = 0.0
-
-    def refresh(self) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + REFRESH_S
-        self.look()
 
     def look(self) -> None:
         """Draw the studies as they are."""

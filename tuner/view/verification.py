@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from tuner.study import OpenStudy
 from tuner.study.results import TrialRecord, read_results
 from tuner.study.verification import picks, verifications_of
 from tuner.study.verified import Verified, progress, read_verified
-from tuner.view.live import REFRESH_S, Live, seen_to_the_end
+from tuner.view.live import Live, seen_to_the_end
 
 
 @contextmanager
@@ -43,19 +42,12 @@ def progress_view(queue: Verifications) -> Iterator[Live]:
 
 
 @dataclass(slots=True)
-class _Runs:
+class _Runs(Live):
     queue: Verifications
     console: Console
     bar: Progress | None
     task: TaskID | None
     _seen: int = -1
-    _next: float = 0.0
-
-    def refresh(self) -> None:
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + REFRESH_S
-        self.look()
 
     def look(self) -> None:
         """Show how many runs are finished."""
