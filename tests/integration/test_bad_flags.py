@@ -64,6 +64,7 @@ FLAGS: dict[str, tuple[Sequence[str], tuple[str, ...]]] = {
     ),
     "a seed that is none": ((*LAUNCH, "--sampler-seed", "-1"), ("--sampler-seed", "'-1'", "whole number", "'none'")),
     "TF32 on a CPU": ((*LAUNCH, "--precision", "tf32"), ("--precision tf32", "fp32 or bf16")),
+    "a GPU's backend on a CPU": ((*LAUNCH, "--backend", "triton"), ("--backend triton", "auto or eager")),
     "another space without a name": (("study", "extend", "a", "--space", "original"), ("--space", "--as")),
     "nothing to extend": (("study", "extend", "a"), ("--trials", "--space")),
     "a file that is no study": (("study", "import", "none.json.gz"), ("none.json.gz", "tuner study export")),

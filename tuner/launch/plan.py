@@ -68,6 +68,8 @@ def make_plan(
     devices, notice = choose_devices(gpus=gpus, cpu=cpu, workers=workers, environment=environment)
     if precision is Precision.TF32 and not isinstance(devices[0], Gpu):
         raise UsageError("--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32 or bf16")
+    if backend not in (Backend.AUTO, Backend.EAGER) and not isinstance(devices[0], Gpu):
+        raise UsageError(f"--backend {backend.value} needs a CUDA GPU; on the CPU choose auto or eager")
     prepared = prepare(loaded, data_dir=data_dir, cache_dir=cache_dir)
     definitions = {}
     for variant, file in files.items():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from tuner.objective import _attributes
 from tuner.training import fit
 from tuner.training.backends import choose_backend, resolve_backend
 from tuner.training.eager import EagerEngine
+from tuner.view.trial import _training
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 SHAPES = ModelShapes(input_size=24, horizon=6, n_targets=2, n_past=0, n_future=2, n_static=1, n_quantiles=5)
@@ -102,3 +105,6 @@ def test_a_result_and_the_trials_record_say_why_another_backend_ran(
     seen = Observation(contaminated=False, why="")
     recorded = _attributes(result, seen, CpuCores((0,)), seed=0)
     assert (recorded["backend"], recorded["backend_fallback"]) == ("eager", "the fused kernels know no such norm")
+    detail: Any = SimpleNamespace(record=SimpleNamespace(attributes=recorded), curve=(), best=None)
+    shown = dict(_training(detail, plain=True))
+    assert (shown["backend"], shown["not the one asked for"]) == ("eager, fp32", "the fused kernels know no such norm")
