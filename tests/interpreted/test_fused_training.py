@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import torch
 from epochs import assert_near, eager_epoch, fused_epoch, network, order_of, weights
 
 from tuner.config import RunConfig
@@ -30,3 +33,26 @@ def test_steps_with_the_fused_network_are_the_eager_ones(
         order = order_of(few, seed)
         assert fused_epoch(fused, order, 1e-3) == pytest.approx(eager_epoch(eager, order, 1e-3), rel=1e-5)
     assert_near(weights(fused.model), weights(eager.model), 1e-3)
+
+
+def test_a_closed_engine_leaves_nothing_to_the_garbage_collector(
+    data: DeviceData, run_config: Callable[..., RunConfig]
+) -> None:
+    """A worker runs thousands of trainings: what waits in a cycle for the collector holds memory of the device."""
+    config = run_config("original", dropout=0.2)
+    TritonEngine(config, data, network(config, data))  # torch's optimisers import things at first, which may linger
+    gc.collect()
+    gc.disable()
+    try:
+        engine = TritonEngine(config, data, network(config, data))
+        engine._order.copy_(torch.arange(len(data.train)))
+        engine.model.train()
+        engine._train_batch(1)
+        step = engine._step
+        held = [step._flat.values, step._optimizer._averages, step._optimizer._gradients, step._network, step]
+        seen = [weakref.ref(each) for each in held]
+        engine._updates.release()
+        del held, step, engine
+        assert [each() for each in seen] == [None] * 5
+    finally:
+        gc.enable()
