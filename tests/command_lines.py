@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
 
 from tuner.cli.app import app
+from tuner.cli.policy import said_policy
 
 
 def parse(arguments: Sequence[str]) -> str:
@@ -24,6 +26,8 @@ def parse(arguments: Sequence[str]) -> str:
         # `resilient_parsing` would ignore mistakes; leaf commands are parsed for real and never invoked.
         context = group.make_context(names[-1] if names else "tuner", rest, parent=context)
         if not hasattr(group, "commands"):
+            if names == ["launch"]:  # which reads these values by itself
+                said_policy(**{flag: context.params[flag] for flag in inspect.signature(said_policy).parameters})
             return " ".join(names)
         name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
         assert command is not None, f"no command {name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,13 +34,21 @@ class DocumentedCommand:
 
 
 def documents() -> list[Path]:
+    """What a reader is sent to: README and docs."""
     return [REPOSITORY / "README.md", REPOSITORY / "storage/README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 
 
-def blocks(*languages: str) -> list[Block]:
+def every_document() -> list[Path]:
+    """Those, and what lies beside figures and notebooks."""
+    beside = (path for folder in ("benchmarks", "notebooks") for path in sorted((REPOSITORY / folder).rglob("*.md")))
+    return [*documents(), *beside]
+
+
+def blocks(*languages: str, among: Sequence[Path] | None = None) -> list[Block]:
+    """The blocks of README and docs, or of the documents `among` which to look."""
     return [
         Block(str(path.relative_to(REPOSITORY)), language, text)
-        for path in documents()
+        for path in (documents() if among is None else among)
         for language, text in _FENCE.findall(path.read_text(encoding="utf-8"))
         if language in languages
     ]
@@ -48,12 +57,12 @@ def blocks(*languages: str) -> list[Block]:
 def documented_commands() -> list[DocumentedCommand]:
     """Every `tuner …` line in a shell block, and every one of two words or more in inline code."""
     found = []
-    for block in blocks(*SHELLS):
+    for block in blocks(*SHELLS, among=every_document()):
         for line in block.text.replace("\\\n", " ").splitlines():
             words = line.strip().removeprefix("$ ")
             if words.startswith("tuner "):
                 found.append(DocumentedCommand(block.document, tuple(shlex.split(words, comments=True)[1:])))
-    for path in documents():
+    for path in every_document():
         prose = _FENCE.sub("", path.read_text(encoding="utf-8"))
         for code in re.findall(r"`(tuner [^`…]+)`", prose):
             words = shlex.split(code)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_lines import commands, parse
-from documents import REPOSITORY, Block, DocumentedCommand, blocks, documented_commands, documents
+from documents import REPOSITORY, Block, DocumentedCommand, blocks, documented_commands, documents, every_document
 from recorded import record_study
 from warm import run
 
@@ -137,8 +137,20 @@ def test_the_documented_task_files_are_valid(tmp_path: Path) -> None:
         assert load_task(str(file)).source.kind == "csv"
 
 
-def test_links_between_documents_lead_somewhere() -> None:
-    for path in documents():
-        for target in re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8")):
-            if not target.startswith("http"):
-                assert (path.parent / target).exists(), f"{path.relative_to(REPOSITORY)}: {target}"
+def anchors(document: Path) -> set[str]:
+    """What a link may name in a document after `#`, as its host makes it of the headings."""
+    text = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", [*every_document(), REPOSITORY / "CHANGELOG.md"], ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http", "mailto:")):
+            continue
+        name, _, anchor = target.partition("#")
+        there = document.parent / name if name else document
+        assert there.exists(), f"{target} is not there"
+        assert not anchor or anchor in anchors(there), f"{target}: {there.name} has {sorted(anchors(there))}"
