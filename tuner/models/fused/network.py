@@ -53,7 +53,7 @@ class FusedTSMixer:
         products = PRODUCTS[precision] if products is None else products
         self.plan = make_plan(model, products, dropout=False)
         self._dropping_plan = make_plan(model, products, dropout=True)
-        self._tables = tables_on(device, model, self.plan)
+        self.tables = tables_on(device, model, self.plan)
         self.weights = weights_of(model)
         self._parameters = tuple(model.parameters())
 
@@ -114,7 +114,7 @@ class FusedTSMixer:
         from tuner.models.fused import launch
 
         memory = (this.workspace, this.masks)
-        flat = launch.backward(this.plan, self.weights, self._tables, of_out.contiguous(), memory, this.scale)
+        flat = launch.backward(this.plan, self.weights, self.tables, of_out.contiguous(), memory, this.scale)
         parts = torch.split(flat, [parameter.numel() for parameter in self._parameters])
         return [part.view_as(parameter) for part, parameter in zip(parts, self._parameters, strict=True)]
 
