@@ -61,6 +61,13 @@ def test_the_flag_comes_before_the_environment_and_that_before_the_default(monke
     assert storage_url(None) == DEFAULT_URL
 
 
+def test_a_wrong_url_in_the_environment_is_blamed_on_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNER_STORAGE", "trials.db")
+    with pytest.raises(UsageError, match=r"^TUNER_STORAGE: 'trials.db' is not a database URL"):
+        storage_url(None)
+    assert storage_url("sqlite:///flag.db") == "sqlite:///flag.db"
+
+
 def test_an_empty_flag_is_a_mistake_and_no_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNER_STORAGE", "sqlite:///environment.db")
     with pytest.raises(UsageError, match="--storage: ''"):

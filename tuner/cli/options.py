@@ -42,7 +42,11 @@ _UNITS = {f"{prefix}{i}B": (1024 if i else 1000) ** power for power, prefix in e
 
 
 def storage_url(flag: str | None) -> str:
-    """The database URL as given; warns of a password on the command line."""
+    """The database URL as given; warns of a password on the command line.
+
+    Raises:
+        UsageError: it is none.
+    """
     from tuner.storage.url import DEFAULT_URL, parse_url
 
     if flag is not None and parse_url(flag).password is not None:
@@ -52,7 +56,13 @@ def storage_url(flag: str | None) -> str:
         )
     if flag is not None:
         return flag
-    return os.environ.get(STORAGE_VARIABLE) or DEFAULT_URL
+    if not (set_to := os.environ.get(STORAGE_VARIABLE)):
+        return DEFAULT_URL
+    try:
+        parse_url(set_to)
+    except UsageError as error:  # say where it came from: nobody typed the flag
+        raise UsageError(str(error).replace("--storage", STORAGE_VARIABLE, 1)) from None
+    return set_to
 
 
 def data_folder(flag: Path | None) -> Path | None:

@@ -20,6 +20,8 @@ from tuner.devices import CpuCores
 from tuner.job import TrialJob
 from tuner.storage import Database, TrialResult, open_database, parse_url
 from tuner.study import OpenStudy, SearchPolicy, create_or_resume
+from tuner.study.launched import change_policy
+from tuner.study.results import read_results
 from tuner.training import EpochRecord
 from tuner.worker import ContextLostError, Places, StopFlag, Worker
 from tuner.worker import running as running_module
@@ -85,6 +87,19 @@ def test_a_trial_is_told_all_it_needs_and_its_curve_is_stored(opened: OpenStudy,
     assert [row.epoch for row in opened.epochs.of_trial(1)] == [1, 2, 3]
     assert [trial.user_attrs["attempts"] for trial in opened.optuna.trials] == [1, 1]
     assert list((tmp_path / "outbox").iterdir()) == []
+
+
+def test_a_worker_follows_a_later_launch_with_its_next_trial(opened: OpenStudy) -> None:
+    told: list[tuple[int, float | None]] = []
+
+    def run(job: TrialJob) -> TrialResult:
+        told.append((job.policy.reruns, job.policy.max_time_s))
+        change_policy(opened, {"reruns": 4, "max_time_s": 1e-9})  # as another launch does meanwhile
+        return result_of(job)
+
+    work(opened, run)
+    assert told == [(1, None), (4, 1e-9)]
+    assert not any(record.feasible for record in read_results(opened).complete)  # the first is judged anew, too
 
 
 def test_a_workers_time_between_two_trainings_is_recorded_with_the_second(opened: OpenStudy) -> None:
