@@ -80,7 +80,7 @@ def test_a_forecast_that_is_no_number_makes_a_loss_that_is_none() -> None:
 
 
 SHAPES = ((7,), (24, 24), (64, 13), (3,), (1,))
-STEPS = 24
+STEPS = 12
 
 
 def drawn() -> tuple[list[Tensor], list[list[Tensor]]]:
@@ -126,8 +126,8 @@ def test_many_steps_of_adamw_are_as_near_to_float64_as_torchs_own(weight_decay: 
     truth = by_torch(weight_decay, limit, torch.float64)
     ours, theirs = by_kernel(weight_decay, limit), by_torch(weight_decay, limit, torch.float32)
     assert distance(ours, truth) <= 2 * distance(theirs, truth)
-    # 24 roundings of weights of about 1, and a few more in each step that is added
-    assert max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)) < 24 * 2**-23
+    # 12 roundings of weights of about 1, and a few more in each step that is added
+    assert max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)) < 12 * 2**-23
     assert distance(truth, by_torch(weight_decay, 1.0 if limit > 1 else 1e9, torch.float64)) > 1e-3, "clipping matters"
 
 
