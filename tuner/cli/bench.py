@@ -14,7 +14,7 @@ from tuner.cli.device import chosen_device, waiting_for
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json
 from tuner.config import Precision
-from tuner.errors import UsageError
+from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
     from tuner.bench import Circumstances
@@ -91,7 +91,11 @@ def bench(
     else:
         print_table(rows, circumstances)
     note(f"wrote {' and '.join(str(path) for path in written)}")
-    return 1 if all(row.failure for row in rows) else 0
+    if not all(row.failure for row in rows):
+        return 0
+    if not json:
+        raise TunerError(f"all contenders dropped out, the first because: {rows[0].failure}")
+    return TunerError.exit_code
 
 
 def _sizes(text: str, flag: str) -> list[int]:

@@ -23,9 +23,9 @@ from tuner.study.sampler import (
     clipped,
     most_telling,
     neighbours,
-    seed_of_trial,
     with_log_time,
 )
+from tuner.study.seeds import seed_of_trial
 from tuner.study.sobol import SobolPoints
 
 FILE = load_study_file("rmsnorm")
