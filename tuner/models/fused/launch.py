@@ -107,6 +107,7 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -
         SAMPLES=per_split,
         BLOCK=TILE,
         num_warps=4,
+        maxnreg=160,  # three programs a multiprocessor instead of two, and still no spills
         num_stages=3,
     )
     for n_rows, table in tables.columns.items():
