@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,8 +96,7 @@ class Bench:
         try:
             yield process
         finally:
-            for left in [*workers_of(process.pid), process]:
-                left.kill()
+            kill([*workers_of(process.pid), process])
             process.communicate()
 
     @contextmanager
@@ -173,6 +172,13 @@ def workers_of(supervisor: int) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
+
+
+def kill(processes: Iterable[psutil.Process | subprocess.Popen[str]]) -> None:
+    """Whoever has not ended meanwhile."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def interrupt(process: subprocess.Popen[str], how: signal.Signals = signal.SIGINT) -> Done:

@@ -213,7 +213,11 @@ def test_a_data_folder_without_the_files_is_one_line(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("content", ["", "{", "null", "[]", "[" * 100_000, '{"format": 1}'])
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "null", "[]", "[" * 100_000, '{"format": 1}'],
+    ids=["empty", "cut short", "null", "a list", "a deep list", "another format"],
+)
 @pytest.mark.parametrize("command", ["best", "import"])
 def test_a_file_that_is_no_exported_study_is_one_line(content: str, command: str, tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text(content, encoding="utf-8")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command import CORES, Bench, wait_for, workers_of
+from command import CORES, Bench, kill, wait_for, workers_of
 from small_study import definition
 
 from tuner.cli.worker import ORPHAN_GRACE_S, ORPHAN_LOOK_S, ORPHAN_WILL_S
@@ -46,9 +46,9 @@ def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
 ) -> None:
     monkeypatch.chdir(bench.folder)
     clock, killed = Hurried(), []
-    kill = watchdog.kill
+    kill_it = watchdog.kill
     monkeypatch.setattr(watchdog, "time", clock)
-    monkeypatch.setattr(watchdog, "kill", lambda process: killed.append(process.pid) or kill(process))
+    monkeypatch.setattr(watchdog, "kill", lambda process: killed.append(process.pid) or kill_it(process))
 
     def hurry() -> None:
         if (bench.folder / "attempt-0").exists() and not killed:
@@ -91,8 +91,7 @@ def test_a_worker_in_the_middle_of_something_long_ends_with_its_supervisor_all_t
         supervisor.wait()
         wait_for(lambda: not workers_of(supervisor.pid), "the worker's end")
     finally:
-        for left in workers_of(supervisor.pid):
-            left.kill()
+        kill(workers_of(supervisor.pid))
     assert bench.claims() == [("returned", 0)]
 
 

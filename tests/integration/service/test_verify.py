@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 
 import pytest
-from command import STUDY, Bench, finished, wait_for, workers_of
+from command import STUDY, Bench, finished, kill, wait_for, workers_of
 from optuna.trial import TrialState
 from sqlalchemy import select
 
@@ -62,8 +61,7 @@ def test_killed_in_the_middle_and_given_again_no_run_is_repeated_and_none_is_los
     try:
         wait_for(lambda: [r for r in runs(bench).values() if r[0] == "finished"], "a first finished run")
         # Everything at once, and without a word: supervisor and workers.
-        for each in [process, *workers_of(process.pid)]:
-            each.send_signal(signal.SIGKILL)
+        kill([process, *workers_of(process.pid)])
     finally:
         process.communicate()
     wait_for(lambda: not workers_of(process.pid), "the workers' end")
