@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,7 @@ def test_a_kernel_compiles_without_spilling(kernel: Any, tmp_path: Path, monkeyp
     cubin.write_bytes(compiled(kernel).asm["cubin"])
     tool = triton.knobs.nvidia.cuobjdump.path
     report = subprocess.run([tool, "--dump-resource-usage", cubin], capture_output=True, text=True, check=True).stdout
+    print(kernel.__name__, re.findall(r"REG:\d+|STACK:\d+|LOCAL:\d+", report))
     assert "STACK:0 " in report
     assert "LOCAL:0 " in report
 
