@@ -20,6 +20,9 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # runs on their cores, and here something always does: another part of the suite.
 os.environ["OMP_NUM_THREADS"] = "1"
 
+if sys.__stdin__ is None:  # closed, as some schedulers start a job: IPython asks it for its encoding
+    sys.__stdin__ = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - for as long as the tests run
+
 # What would steer tuner, a database driver or the look of what is printed, in the shell of whoever runs the suite; some
 # of it is read when rich and typer are imported.
 _KEPT = ("TUNER_DATA_DIR", "TUNER_TEST_", "TUNER_SCREENSHOTS")
