@@ -76,21 +76,8 @@ def test_misuse_is_one_line_and_writes_nothing(
 
 
 def test_a_bench_without_a_figure_says_why_in_one_line(tmp_path: Path) -> None:
-    arguments = [
-        "bench",
-        "--task",
-        "demo",
-        "--cpu",
-        "--variants",
-        "rmsnorm",
-        "--against",
-        "none",
-        "--rounds",
-        "1",
-        "--epochs",
-        "1",
-    ]
-    done = run(*arguments, "--hidden", str(10**12), folder=tmp_path)
+    job = ("--task", "demo", "--cpu", "--variants", "rmsnorm", "--against", "none", "--rounds", "1", "--epochs", "1")
+    done = run("bench", *job, "--hidden", str(10**12), folder=tmp_path)
     assert done.code == 1
     last = done.err.splitlines()[-1]
     assert last.startswith("tuner: error: all contenders dropped out, the first because: ")
