@@ -57,7 +57,6 @@ FLAGS: dict[str, tuple[Sequence[str], tuple[str, ...]]] = {
     ),
     "an SQLite file with options": (("status", "--storage", "sqlite:///x.db?mode=ro"), ("--storage", "mode")),
     "a database's name that is no text": (("status", "--storage", "sqlite:///\udce4.db"), ("--storage", "no text")),
-    "an empty list of cores": (("worker", "--study", "mine", "--cpu", "--cores", ""), ("--cores", "0,1")),
     "TF32 measured on a CPU": (
         ("bench", "--task", "demo", "--cpu", "--precision", "tf32"),
         ("--precision tf32", "fp32 or bf16"),

@@ -44,7 +44,7 @@ def own_device(*, gpu: int | None, cpu: bool, cores: str | None) -> Gpu | CpuCor
         return own_gpu(picked)
     available = available_cores()
     try:
-        wanted = available if cores is None else tuple(sorted({int(core) for core in cores.split(",")}))
+        wanted = tuple(sorted({int(core) for core in cores.split(",")})) if cores else available
     except ValueError:
         raise UsageError(f"--cores: {cores!r} is no list of cores; expected e.g. 0,1") from None
     if missing := set(wanted) - set(available):
