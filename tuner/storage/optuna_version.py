@@ -16,32 +16,48 @@ from pathlib import Path
 from optuna.storages._rdb import storage as optuna_storage
 from sqlalchemy import Engine, inspect, text
 
-_Theirs = optuna_storage._VersionManager  # noqa: SLF001 - Optuna has no public way to give a storage another
 _SCRIPTS = Path(optuna_storage.__file__).parent / "alembic" / "versions"
 _REVISION = re.compile(r'^(down_)?revision = "([^"]+)"$', flags=re.MULTILINE)
-
-
-class _InPlainSql(_Theirs):
-    """Optuna's manager of versions, which leaves alembic alone where the tables are of the version wanted."""
-
-    def _init_alembic(self) -> None:
-        if current_version(self.engine) is None:
-            super()._init_alembic()
-
-    def check_table_schema_compatibility(self) -> None:
-        current = current_version(self.engine)
-        if current is None or current != wanted_version():
-            super().check_table_schema_compatibility()
+_MANAGER = "_VersionManager"
+"""Optuna's, and private: there is no public way to give a storage another. Where it is gone, Optuna asks as always."""
+_STEPS = ("_init_alembic", "check_table_schema_compatibility")
+"""What its manager of versions does while a storage opens; each goes through alembic."""
 
 
 @contextmanager
 def versions_in_plain_sql() -> Iterator[None]:
-    """While this lasts, a new storage of Optuna's looks at versions without alembic."""
-    optuna_storage._VersionManager = _InPlainSql  # type: ignore[misc]  # noqa: SLF001
+    """While this lasts, a new storage of Optuna's leaves alembic alone where its tables are of the version wanted."""
+    theirs = _managers_of_optuna()
+    if theirs is None:
+        yield
+        return
+    setattr(optuna_storage, _MANAGER, _asking_in_plain_sql(theirs))
     try:
         yield
     finally:
-        optuna_storage._VersionManager = _Theirs  # type: ignore[misc]  # noqa: SLF001
+        setattr(optuna_storage, _MANAGER, theirs)
+
+
+@functools.cache
+def _managers_of_optuna() -> type | None:
+    """Optuna's class, looked up before anything was put in its place; None where it has not the steps we know."""
+    found = getattr(optuna_storage, _MANAGER, None)
+    return found if isinstance(found, type) and all(hasattr(found, step) for step in _STEPS) else None
+
+
+@functools.cache
+def _asking_in_plain_sql(theirs: type) -> type:
+    class InPlainSql(theirs):  # type: ignore[misc]
+        def _init_alembic(self) -> None:
+            if current_version(self.engine) is None:
+                super()._init_alembic()
+
+        def check_table_schema_compatibility(self) -> None:
+            current = current_version(self.engine)
+            if current is None or current != wanted_version():
+                super().check_table_schema_compatibility()
+
+    return InPlainSql
 
 
 def current_version(engine: Engine) -> str | None:

@@ -59,3 +59,12 @@ def test_opening_what_is_there_imports_no_alembic(database: Database) -> None:
     url = database.address.full()
     done = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, "False"), done.stderr
+
+
+def test_where_optuna_has_other_insides_it_asks_as_it_always_does(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.storage.optuna_version._managers_of_optuna", lambda: None)
+    opened = open_database(database.address, create=False)
+    assert type(opened.optuna._version_manager) is type(optuna.storages.RDBStorage("sqlite://")._version_manager)
+    opened.close()
