@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 from plan import PLANS, Campaign
-from state import DATABASE, NAME, restore
+from state import CALLS, DATABASE, NAME, calls_in, restore
 
 from tuner.compare import Report, compare, read_subjects
 from tuner.compare.files import HEADINGS, cell, write_csv, write_html
@@ -99,8 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not restore(options.state / NAME, Path(name)):
             raise SystemExit(f"there is no {options.state / NAME}; run.py writes it")
         paths = export(Path(name, DATABASE), campaign, output)
-        calls = Path(name, "calls.jsonl").read_text(encoding="utf-8")
-    (output / "calls.jsonl").write_text(calls, encoding="utf-8")
+        calls = calls_in(Path(name))
+    (output / CALLS).write_text(calls, encoding="utf-8")
     files = [str(path) for path in paths]
     subjects = read_subjects(files, task=campaign.task, storage="sqlite:///none.db")
     report = compare(subjects, pick="knee")

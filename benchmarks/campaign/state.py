@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import os
 import sqlite3
@@ -10,6 +11,7 @@ import sys
 import tarfile
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,13 +34,19 @@ def restore(archive: Path, folder: Path) -> bool:
     if not archive.exists():
         return False
     try:
-        with tarfile.open(archive) as tar:
+        content = gzip.decompress(archive.read_bytes())  # the whole of it: its checksum stands at the end
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
             tar.extractall(folder, filter="data")
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (tarfile.TarError, zlib.error, OSError, EOFError) as error:
         raise SystemExit(f"{archive} cannot be read ({error}); give the file that an earlier call wrote") from None
     if not (folder / DATABASE).exists():
         raise SystemExit(f"{archive} holds no {DATABASE}; give the file that an earlier call wrote")
     return True
+
+
+def calls_in(folder: Path) -> str:
+    """The list of the calls that ended, a line each; empty where the first one was killed."""
+    return (folder / CALLS).read_text(encoding="utf-8") if (folder / CALLS).exists() else ""
 
 
 def save(folder: Path, archive: Path) -> int:

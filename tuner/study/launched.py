@@ -14,7 +14,7 @@ from tuner.storage.constraints import replace_constraints
 from tuner.study.definition import StudyDefinition
 from tuner.study.objectives import objective_names, violations
 from tuner.study.opened import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
-from tuner.study.policy import NONE, SearchPolicy
+from tuner.study.policy import NONE, SearchPolicy, exact
 from tuner.study.transfer import fronts_of, warm_start_with
 
 
@@ -134,6 +134,6 @@ def _flags(definition: StudyDefinition) -> dict[str, str]:
         "backend": f"--backend {training.backend.value}",
         "precision": f"--precision {training.precision.value}",
         "time_objective": f"--time-objective {definition.objectives[0]}",
-        "target_val_loss": f"--target-val-loss {NONE if target is None else f'{target:g}'}",
+        "target_val_loss": f"--target-val-loss {NONE if target is None else exact(target)}",
         "mql_split": f"--mql-split {definition.mql_split}",
     }

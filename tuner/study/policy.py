@@ -35,7 +35,7 @@ class SearchPolicy:
 
     def flags(self) -> dict[str, str]:
         """Each setting as `tuner launch` takes it, by its field: `{"prune": "--no-prune", ...}`."""
-        memory = None if self.max_memory_bytes is None else f"{self.max_memory_bytes / 1e9:.6g}GB"
+        memory = None if self.max_memory_bytes is None else f"{exact(self.max_memory_bytes / 1e9)}GB"
         return {
             "sampler": f"--sampler {self.sampler}",
             "seed": f"--sampler-seed {_or_none(self.seed)}",
@@ -44,7 +44,7 @@ class SearchPolicy:
             "max_mql": f"--max-mql {_or_none(self.max_mql)}",
             "max_memory_bytes": f"--max-memory {memory or NONE}",
             "reruns": f"--reruns {self.reruns}",
-            "checkpoint_s": f"--checkpoint-every {f'{self.checkpoint_s:g}s' if self.checkpoint_s else NONE}",
+            "checkpoint_s": f"--checkpoint-every {f'{exact(self.checkpoint_s)}s' if self.checkpoint_s else NONE}",
         }
 
     def to_json(self) -> str:
@@ -67,5 +67,10 @@ class SearchPolicy:
         return SearchPolicy(**data)
 
 
+def exact(value: float) -> str:
+    """A number as a flag takes it, with all the digits that tell it from others: `10`, `0.8123457`, `4294967295`."""
+    return f"{value:.15g}"
+
+
 def _or_none(value: float | None) -> str:
-    return NONE if value is None else f"{value:g}"
+    return NONE if value is None else exact(value)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, insert, select, update
 
 from tuner.config import Hyperparameters
 from tuner.errors import TunerError, UsageError
 from tuner.space import SearchSpace
 from tuner.storage import Database, TrialResult, initialisation_lock
 from tuner.storage.constraints import PREFIX
-from tuner.storage.schema import claims, epochs, verifications
+from tuner.storage.schema import claims, epochs, studies, verifications
 from tuner.storage.verifications import recorded_row
 from tuner.study.archive import Archive, archive_of, is_archive_name, read_archive
 from tuner.study.mirror import configuration, known_params
@@ -49,11 +49,7 @@ def restore(database: Database, archive: Archive, name: str) -> OpenStudy:
             register(connection, study, archive.definition, trials=archive.budget)
             _write_ours(connection, study._study_id, ids, archive)  # noqa: SLF001
         study.set_user_attr(UNFINISHED, value=False)
-    opened = open_study(database, name)
-    opened.set_policy(archive.policy)
-    if archive.device_model is not None:
-        opened.bind_device_model(archive.device_model)
-    return opened
+    return open_study(database, name)
 
 
 def copy_study(database: Database, name: str, new: str) -> OpenStudy:
@@ -150,7 +146,9 @@ def _templates(archive: Archive) -> Iterator[FrozenTrial]:
 
 
 def _write_ours(connection: Connection, study_id: int, ids: Mapping[int, int], archive: Archive) -> None:
-    """Claims, curves and verification runs, as if the trials (`ids` by number) had been run here."""
+    """Policy, device, claims, curves and verification runs, as if the trials (`ids` by number) had been run here."""
+    told = {"policy": archive.policy.to_json(), "device_model": archive.device_model}
+    connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
     ended = [record for record in archive.records if record.state.is_finished()]
     if ended:
         connection.execute(insert(claims), [_claim(record, study_id, ids[record.number], archive) for record in ended])

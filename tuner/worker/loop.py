@@ -72,7 +72,7 @@ class Worker:
         self._searched: dict[str, SearchPolicy] = {}
         self._pruning = {opened.name: StudyPruning(opened) for opened in studies}
         self._free_since: float | None = None
-        """When the last trial's training returned; None where there was none, or nothing to claim since."""
+        """When the last training returned, with a result or not; None: there was none, or nothing to claim since."""
 
     def run(self) -> None:
         """Work until every budget is filled or the stop flag is set.
@@ -159,6 +159,7 @@ class Worker:
         began = time.perf_counter()
         result, context_lost = self._train(opened, trial, policy, running, lease)
         if result is None:
+            self._free_since = time.perf_counter()
             running.deliver()
             self._stored(lambda: opened.ledger.give_back(claim), "a trial handed back")
             _log.info("trial %d handed back", trial.number)

@@ -7,6 +7,7 @@ import logging
 import subprocess
 import threading
 import time
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tuner.study.launched import change_policy
 from tuner.study.results import read_results
 from tuner.training import EpochRecord
 from tuner.worker import ContextLostError, Places, StopFlag, Worker
+from tuner.worker import loop as loop_module
 from tuner.worker import running as running_module
 
 DEVICE = CpuCores((0,))
@@ -117,6 +119,25 @@ def test_a_workers_time_between_two_trainings_is_recorded_with_the_second(opened
     assert not {"cycle_s", "turnover_s"} & first.keys()
     assert second["turnover_s"] > 0
     assert second["turnover_s"] + second["suggest_s"] + spent[1] <= second["cycle_s"]
+
+
+def test_what_a_lost_trial_took_is_not_counted_with_the_next_one(
+    opened: OpenStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = types.SimpleNamespace(now=0.0)
+    monkeypatch.setattr(loop_module, "time", types.SimpleNamespace(perf_counter=lambda: clock.now))
+    lengths = iter([5.0, 1000.0, 7.0])
+
+    def run(job: TrialJob) -> TrialResult | None:
+        clock.now += (length := next(lengths))
+        if length != 1000.0:
+            return result_of(job)
+        opened.ledger.reap(worker="ann")  # as when its lease ran out
+        return None
+
+    work(opened, run)
+    second = opened.optuna.trials[1].user_attrs
+    assert (second["attempts"], second["cycle_s"], second["turnover_s"]) == (2, 7.0, 0.0)
 
 
 def test_a_trial_handed_back_is_run_again_with_its_earlier_epochs(opened: OpenStudy, tmp_path: Path) -> None:

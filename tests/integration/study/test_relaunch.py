@@ -57,6 +57,21 @@ def test_what_is_said_changes_it_alone_and_a_line_tells_from_what_to_what(field:
     assert before not in again.notes[1]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "flag"),
+    [
+        ("seed", 4294967295, "--sampler-seed 4294967295"),
+        ("max_time_s", 12345678.5, "--max-time 12345678.5"),
+        ("max_mql", 0.80000001, "--max-mql 0.80000001"),
+        ("max_memory_bytes", 8 * 2**30, "--max-memory 8.589934592GB"),
+        ("checkpoint_s", 1234567.5, "--checkpoint-every 1234567.5s"),
+    ],
+)
+def test_what_a_line_tells_can_be_said_again(field: str, value: float, flag: str, database: Database) -> None:
+    launch(database, policy={field: value})
+    assert launch(database).notes == (f"small keeps {flag}",)
+
+
 def test_what_is_said_again_is_no_change(database: Database) -> None:
     launch(database, policy={"prune": False})
     again = launch(database, policy={"prune": False})

@@ -94,6 +94,23 @@ def test_an_import_that_was_cut_short_is_unknown_and_made_again(
     assert len(read_results(restore(finished.database, archive, "half")).records) == 8
 
 
+def test_an_import_has_its_limits_and_its_device_as_soon_as_it_is_there(
+    finished: OpenStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    change_policy(finished, {"max_mql": 0.9, "prune": False})
+    with monkeypatch.context() as patch:
+        patch.setattr("tuner.study.transfer.open_study", stop)
+        with pytest.raises(KeyboardInterrupt):
+            restore(finished.database, archive_of(finished), "whole")
+    whole = open_study(finished.database, "whole")
+    assert whole.policy() == finished.policy()
+    assert finished.device_model() is not None
+    assert whole.device_model() == finished.device_model()
+
+
 def test_a_budget_grows_and_does_not_fall_below_what_is_finished(finished: OpenStudy) -> None:
     extend_budget(finished, 30)
     assert finished.ledger.counts().budget == 30

@@ -81,6 +81,29 @@ def test_no_state_is_a_beginning_and_a_damaged_one_an_error(modules: Any, tmp_pa
         state.restore(tmp_path / state.NAME, tmp_path)
 
 
+@pytest.mark.parametrize("at", [0.2, 0.5, 0.9])
+def test_a_state_that_changed_on_its_way_is_not_taken_for_the_one_written(
+    modules: Any, tmp_path: Path, at: float
+) -> None:
+    state, archive = modules["state"], tmp_path / "campaign.tar.gz"
+    with contextlib.closing(fill(tmp_path / state.DATABASE, 5000)):
+        state.save(tmp_path, archive)
+    content = bytearray(archive.read_bytes())
+    content[int(at * len(content))] ^= 0x5A
+    archive.write_bytes(content)
+    with pytest.raises(SystemExit, match="cannot be read"):
+        state.restore(archive, tmp_path / "again")
+
+
+def test_the_state_of_a_first_call_that_was_killed_lists_no_calls(modules: Any, tmp_path: Path) -> None:
+    state, archive, again = modules["state"], tmp_path / "campaign.tar.gz", tmp_path / "again"
+    with contextlib.closing(fill(tmp_path / state.DATABASE, 3)):
+        state.save(tmp_path, archive)
+    assert state.restore(archive, again)
+    assert state.calls_in(again) == ""
+    assert modules["report"].calls_in is state.calls_in
+
+
 def test_the_state_is_written_meanwhile_too(modules: Any, tmp_path: Path) -> None:
     state, archive = modules["state"], tmp_path / "campaign.tar.gz"
     with contextlib.closing(fill(tmp_path / state.DATABASE, 3)), state.saved_regularly(tmp_path, archive, every_s=0.01):
