@@ -97,13 +97,12 @@ def run_trial(
         result = dataclasses.replace(result, model=None)
         memory = _memory_held() if isinstance(device, Gpu) else {}
     attributes = _attributes(result, observation, device, seed) | _timed(result, carried) | memory
-    attributes |= {"wait_s": wait_s, "evaluation_s": evaluation_s}
+    attributes |= {"wait_s": wait_s, "evaluation_s": evaluation_s, "total_s": result.total_s + evaluation_s}
     if definition.target_val_loss is not None:
         curve = [(epoch.val_loss, epoch.elapsed_s) for epoch in result.history]
         attributes["time_to_target_s"] = time_to_target(curve, definition.target_val_loss)
     if evaluation is not None:
         attributes |= _scores(evaluation, definition)
-    attributes["total_s"] = result.total_s + time.perf_counter() - evaluating
     return _to_trial_result(result, evaluation, attributes, definition)
 
 

@@ -155,6 +155,14 @@ def test_a_call_ends_in_time_and_leaves_the_rest_to_the_next(modules: Any) -> No
     assert over.commands == []
 
 
+def test_a_first_call_without_time_says_so_and_leaves_no_state(
+    modules: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    modules["run"].main(["--quick", "--state", str(tmp_path)], age_s=9 * 60)
+    assert "Nothing has finished yet" in capsys.readouterr().out
+    assert not (tmp_path / modules["state"].NAME).exists()
+
+
 def test_a_plan_without_seeds_ends_with_its_searches(modules: Any) -> None:
     over = Script(modules, 9, [(10, 10, 0)] * 2)
     over.call = replace(over.call, campaign=replace(over.call.campaign, seeds=0))
