@@ -13,6 +13,9 @@ from test_graph import config_of
 
 from tuner.config import Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
+from tuner.models.fused import FusedTSMixer
+from tuner.models.registry import build_model
+from tuner.models.tsmixer import TSMixer
 from tuner.training import fit
 
 HIDDEN_SIZES = (32, 64, 128, 256)
@@ -47,6 +50,19 @@ def test_tf32_follows_fp32_at_some_distance(cuda_data: DeviceData) -> None:
     single, rounded = ([e.val_loss for e in result.history] for result in results)
     assert rounded == pytest.approx(single, rel=1e-2)
     assert rounded != single
+
+
+@pytest.mark.parametrize("layer", ["blocks.0.time_mixing.linear", "blocks.0.feature_mixing.enter"])
+def test_a_weight_that_is_no_number_shows_in_the_forecast(cuda_data: DeviceData, layer: str) -> None:
+    """A single one, before a ReLU: as the plain network does, they let it through."""
+    config = config_of("original", Backend.TRITON)
+    model = build_model(config.architecture, cuda_data.shapes, config.hyperparameters).cuda()
+    assert isinstance(model, TSMixer)
+    batch = cuda_data.train.gather(torch.arange(3, device="cuda"))
+    with torch.no_grad():
+        model.get_submodule(layer).weight[0, 0] = torch.nan  # type: ignore[index,operator]
+        for network in (model, FusedTSMixer(model)):
+            assert network(batch.past, batch.future, batch.static).isnan().any()
 
 
 def sized(hidden_size: int, batch_size: int) -> RunConfig:

@@ -94,7 +94,7 @@ def test_a_captured_training_survives_running_out_of_memory(
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     after = losses(config_of("original", backend), cuda_data)
-    assert after == pytest.approx(losses(config_of("original", Backend.EAGER), cuda_data), rel=1e-4)
+    assert after == pytest.approx(losses(config_of("original", Backend.EAGER), cuda_data), rel=1e-3)
 
 
 @pytest.mark.parametrize(("model", "backend"), CASES)

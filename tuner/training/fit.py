@@ -28,8 +28,13 @@ from tuner.training.result import EpochRecord, FitResult
 from tuner.training.snapshot import Snapshot
 from tuner.training.surroundings import arithmetic, seeded
 
-OUT_OF_MEMORY_WORDS = ("can't allocate memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""How the CPU's allocator and CUDA's libraries say it, which do not raise `torch.OutOfMemoryError`."""
+OUT_OF_MEMORY_WORDS = (
+    "can't allocate memory",
+    "CUDA error: out of memory",
+    "Triton Error [CUDA]: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
+"""How the CPU's allocator, CUDA's libraries and Triton say it, which do not raise `torch.OutOfMemoryError`."""
 
 OnEpoch = Callable[[EpochRecord], StopReason | None]
 ShouldStop = Callable[[], StopReason | None]

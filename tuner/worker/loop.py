@@ -36,7 +36,14 @@ from tuner.worker.running import RunningTrial
 from tuner.worker.stop import StopFlag
 
 IDLE_S = 1.0
-LOST_CONTEXT_WORDS = ("CUDA error", "CUBLAS_STATUS", "CUDNN_STATUS", "CUSPARSE_STATUS", "device-side assert")
+LOST_CONTEXT_WORDS = (
+    "CUDA error",
+    "Triton Error [CUDA]",
+    "CUBLAS_STATUS",
+    "CUDNN_STATUS",
+    "CUSPARSE_STATUS",
+    "device-side assert",
+)
 """How a failure says that the process's CUDA context is not to be used again."""
 
 _log = logging.getLogger(__name__)

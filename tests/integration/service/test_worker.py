@@ -241,6 +241,7 @@ def test_checkpoints_go_when_their_trial_is_finished(opened: OpenStudy, tmp_path
     ("error", "lost"),
     [
         (RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with ..."), True),
+        (RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered"), True),
         (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED when calling cublasSgemm"), True),
         (type("AcceleratorError", (RuntimeError,), {})("device-side failure"), True),
         (ValueError("a CUDA tensor of the wrong shape"), False),

@@ -57,6 +57,7 @@ def test_everyone_has_a_turn_in_every_round_after_one_that_does_not_count(turn: 
     [
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore"), "out of memory: CUDA out of"),
         (RuntimeError("CUDA error: out of memory\n"), "out of memory: CUDA error: out of memory"),
+        (RuntimeError("Triton Error [CUDA]: out of memory"), "out of memory: Triton Error [CUDA]"),
         (RuntimeError("an illegal memory access\nsecond line"), "RuntimeError: an illegal memory access"),
         (ValueError(), "ValueError: no message"),
     ],

@@ -21,6 +21,7 @@ from tuner.models.fused.kernels.pieces import (
     moments,
     over_norm,
     product,
+    relu,
     store_hours,
     store_plane,
     tile_of,
@@ -67,7 +68,7 @@ def mix_hours(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
     for first in range(0, WIDTH, HIDDEN):
         plane = load_plane(record + B.plane + first, B.width, Z)
         entered = tl.dot(weight, plane, input_precision=Z.products) + bias[:, None]
-        hidden = drop(tl.maximum(entered, 0.0), masks + B.mask + first, B.width, scale, Z)
+        hidden = drop(relu(entered), masks + B.mask + first, B.width, scale, Z)
         kept_at, within = tile_of(masks + B.mask + first, B.width, Z.horizon, Z.hidden, Z.horizon_tile, Z.hidden_tile)
         tl.store(kept_at, (hidden > 0).to(tl.uint8), mask=within)
         mixed = plane + hidden

@@ -94,6 +94,12 @@ def hidden_product(plane, stored, weight, ALONG_K: tl.constexpr, ALONG_N: tl.con
 
 
 @triton.jit
+def relu(values):
+    """What is no number stays none, as with torch's: a broken network has to show it in its loss."""
+    return tl.maximum(values, 0.0, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def drop(values, mask, row, scale, Z: tl.constexpr):
     """A plane with what the mask, bytes at `mask`, does not keep set to 0 and the rest scaled."""
     if Z.dropout:
@@ -190,7 +196,7 @@ def finish_mixing(
     record, masks, entered, residual, out, mixing, F: tl.constexpr, OUT_ROW: tl.constexpr, scale, Z: tl.constexpr
 ):
     """A feature mixing from its first product on: ReLU, dropout, second product, dropout, residual, norm."""
-    hidden = drop(tl.maximum(entered, 0.0), masks + F.mask_hidden, Z.hidden, scale, Z)
+    hidden = drop(relu(entered), masks + F.mask_hidden, Z.hidden, scale, Z)
     store_plane(record + F.hidden, Z.hidden, hidden, Z)
     contracted = hidden_product(hidden, record + F.hidden, mixing.contract, 1, Z.hidden, Z)
     contracted += load_vector(mixing.contract_bias, Z.hidden, Z.hidden_tile)[None, :]
