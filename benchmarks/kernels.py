@@ -142,6 +142,7 @@ def floors(hidden: int, batch: int, products: str, n_parameters: int) -> dict[st
 def replayed_us(work: Callable[[], object], times: int = 1) -> float:
     """The median time of one of `times` repetitions in a captured graph."""
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())  # which may still be filling what the work reads
     with torch.cuda.stream(stream):
         for _ in range(3):
             work()

@@ -1,0 +1,70 @@
+"""The fused network at larger sizes: wide planes go through memory, long ones to other instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from tuner.config import ModelShapes
+from tuner.models.fused import FusedTSMixer
+from tuner.models.tsmixer import DESIGNS, TSMixer
+from tuner.training.surroundings import exact_fp32
+
+CASES = [("original", 128, 24), ("rmsnorm", 256, 24), ("layernorm", 80, 48), ("simple", 256, 64)]
+N_WINDOWS = 300
+N_TIMES = 20
+
+
+def network(name: str, hidden_size: int, horizon: int) -> TSMixer:
+    """With every parameter off its initial value, and every kind of covariate."""
+    torch.manual_seed(0)
+    shapes = ModelShapes(input_size=100, horizon=horizon, n_targets=5, n_past=2, n_future=6, n_static=3, n_quantiles=9)
+    model = TSMixer(shapes, DESIGNS[name], hidden_size=hidden_size, dropout=0.0).cuda()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    return model
+
+
+def inputs_of(model: TSMixer, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    s = model.shapes
+    sizes = ((n, s.input_size, s.n_targets + s.n_past + s.n_future), (n, s.horizon, s.n_future), (n, s.n_static))
+    past, future, static = (torch.randn(size, device="cuda", generator=generator) for size in sizes)
+    return past, future, static
+
+
+def computed(run: Callable[..., Tensor], model: TSMixer, inputs: tuple[Tensor, ...]) -> dict[str, Tensor]:
+    """The forecast, and the gradient of every parameter along a slope that is always the same."""
+    forecast = run(*inputs)
+    slope = torch.randn(forecast.shape, device="cuda", generator=torch.Generator(device="cuda").manual_seed(2))
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    found = torch.autograd.grad(forecast, parameters, slope.to(forecast.dtype))
+    return {"forecast": forecast.detach()} | dict(zip(names, found, strict=True))
+
+
+def errors(found: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, float]:
+    return {name: float((found[name] - value).norm() / value.norm()) for name, value in exact.items()}
+
+
+@pytest.mark.parametrize(("name", "hidden_size", "horizon"), CASES)
+def test_large_sizes_agree_with_float64_and_repeat_bit_for_bit(name: str, hidden_size: int, horizon: int) -> None:
+    """What one thread stores and another loads too early would be wrong here, or differ from time to time."""
+    model = network(name, hidden_size, horizon)
+    inputs = inputs_of(model, N_WINDOWS)
+    with exact_fp32():
+        fused = FusedTSMixer(model)
+        ours = computed(fused, model, inputs)
+        for _ in range(N_TIMES):
+            again = computed(fused, model, inputs)
+            assert all(torch.equal(ours[key], value) for key, value in again.items())
+        eager = computed(model, model, inputs)
+        exact = computed(model.double(), model, tuple(tensor.double() for tensor in inputs))
+    theirs, own = errors(ours, exact), errors(eager, exact)
+    worst = max(theirs, key=lambda key: theirs[key])
+    print(f"{name} {hidden_size} {horizon}: {worst} is off by {theirs[worst]:.1e} (eager {own[worst]:.1e})")
+    for key, error in theirs.items():
+        assert error <= max(4 * own[key], 1e-4), key
