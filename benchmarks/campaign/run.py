@@ -29,7 +29,7 @@ import psutil
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 from circumstances import circumstances, heading, tuner, write
 from plan import PLANS, VERIFICATION, Campaign, Progress, progress
-from state import CALLS, DATABASE, NAME, restore, saved_regularly
+from state import CALLS, DATABASE, NAME, refuse_to_lose, restore, saved_regularly
 
 from tuner.launch import choose_devices
 from tuner.storage import open_database, parse_url
@@ -137,10 +137,11 @@ def main(arguments: Sequence[str] | None = None, *, age_s: float = 0.0) -> None:
     place = ("--cpu", "--workers", "1") if cpu else ("--gpus", options.gpus)
     if options.data_dir:
         place += ("--data-dir", str(options.data_dir.absolute()))
-    archive = (options.output or options.state) / NAME
+    given, archive = options.state / NAME, (options.output or options.state) / NAME
+    refuse_to_lose(archive, given)
     with tempfile.TemporaryDirectory(prefix="campaign-") as name:
         folder = Path(name)
-        went_on = restore(options.state / NAME, folder)
+        went_on = restore(given, folder)
         call = Call(PLANS[options.plan], folder, place, began + 60 * options.minutes)
         print("going on where the last call stopped" if went_on else "beginning", file=sys.stderr)
         where = circumstances(devices[0].model) | {"workers": len(devices), "before": dones(call.progress())}

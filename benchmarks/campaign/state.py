@@ -44,6 +44,19 @@ def restore(archive: Path, folder: Path) -> bool:
     return True
 
 
+def refuse_to_lose(archive: Path, given: Path) -> None:
+    """Before `archive` is written over by a call that goes on from the file `given`: it must be the same state.
+
+    Raises:
+        SystemExit: it is another one, such as that of a call whose file was not handed on.
+    """
+    if archive.exists() and (not given.exists() or given.read_bytes() != archive.read_bytes()):
+        raise SystemExit(
+            f"{archive} is another state than {given}, and would be written over: copy it there to go on from it, "
+            "or move it away"
+        )
+
+
 def calls_in(folder: Path) -> str:
     """The list of the calls that ended, a line each; empty where the first one was killed."""
     return (folder / CALLS).read_text(encoding="utf-8") if (folder / CALLS).exists() else ""

@@ -34,10 +34,10 @@ def present(
     Raises:
         UsageError: a study is bound to another device model.
     """
-    for opened in studies:
-        join = functools.partial(_join, opened, name, device, prepare)
-        stored(join, "a worker's presence", until_stopped=True)
     try:
+        for opened in studies:
+            join = functools.partial(_join, opened, name, device, prepare)
+            stored(join, "a worker's presence", until_stopped=True)
         yield
     finally:
         for opened in studies:

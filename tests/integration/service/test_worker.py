@@ -18,6 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from tuner.config import StopReason
 from tuner.devices import CpuCores
+from tuner.errors import UsageError
 from tuner.job import TrialJob
 from tuner.storage import Database, TrialResult, open_database, parse_url
 from tuner.study import OpenStudy, SearchPolicy, create_or_resume
@@ -119,6 +120,14 @@ def test_a_workers_time_between_two_trainings_is_recorded_with_the_second(opened
     assert not {"cycle_s", "turnover_s"} & first.keys()
     assert second["turnover_s"] > 0
     assert second["turnover_s"] + second["suggest_s"] + spent[1] <= second["cycle_s"]
+
+
+def test_who_is_refused_by_one_study_is_at_work_on_no_other(opened: OpenStudy) -> None:
+    other = create_or_resume(opened.database, "other", definition(), trials=1)
+    other.bind_device_model("another model")
+    with pytest.raises(UsageError, match="another model"):
+        Worker([opened, other], DEVICE, result_of, name="ann").run()
+    assert opened.roster.working() == ()
 
 
 def test_what_a_lost_trial_took_is_not_counted_with_the_next_one(

@@ -163,6 +163,21 @@ def test_a_first_call_without_time_says_so_and_leaves_no_state(
     assert not (tmp_path / modules["state"].NAME).exists()
 
 
+def test_a_state_that_was_not_handed_on_is_not_written_over(modules: Any, tmp_path: Path) -> None:
+    state, run, given, output = modules["state"], modules["run"], tmp_path / "given", tmp_path / "output"
+    output.mkdir()
+    (output / state.NAME).write_bytes(b"of the last call")
+    for old in (None, b"of the call before"):
+        if old is not None:
+            given.mkdir()
+            (given / state.NAME).write_bytes(old)
+        with pytest.raises(SystemExit, match="would be written over"):
+            run.main(["--quick", "--state", str(given), "--output", str(output)])
+    (given / state.NAME).write_bytes(b"of the last call")
+    state.refuse_to_lose(output / state.NAME, given / state.NAME)
+    state.refuse_to_lose(given / state.NAME, given / state.NAME)
+
+
 def test_a_plan_without_seeds_ends_with_its_searches(modules: Any) -> None:
     over = Script(modules, 9, [(10, 10, 0)] * 2)
     over.call = replace(over.call, campaign=replace(over.call.campaign, seeds=0))
