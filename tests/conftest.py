@@ -50,7 +50,8 @@ def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     temporary.chmod(0o755)  # PostgreSQL runs as another user
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
-        patch.setenv("TRITON_CACHE_DIR", str(temporary / "triton"))
+        if "TRITON_CACHE_DIR" not in os.environ:  # a folder that is named is shared: compiling takes minutes on a GPU
+            patch.setenv("TRITON_CACHE_DIR", str(temporary / "triton"))
         patch.setenv("TMPDIR", str(temporary))
         patch.setattr(tempfile, "tempdir", None)
         for name in ("no_proxy", "NO_PROXY"):
