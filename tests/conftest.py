@@ -70,6 +70,15 @@ def _seeded() -> None:
         sys.modules["torch"].default_generator.manual_seed(0)
 
 
+@pytest.fixture
+def one_core() -> Iterator[None]:
+    """Threads that wait for each other crawl where something else runs on their cores."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
 @pytest.fixture(scope="session")
 def etth_dir() -> Path:
     """Folder with ETTh1.csv and ETTh2.csv: TUNER_DATA_DIR, else ../shared/data beside the repository."""

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command_line import contents, refused, run
 
-
-@pytest.fixture(autouse=True)
-def _one_core() -> Iterator[None]:
-    """A busy second core would make the libraries' threads wait for each other."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    yield
-    os.sched_setaffinity(0, cores)
+pytestmark = pytest.mark.usefixtures("one_core")
 
 
 def test_a_bench_measures_everyone_and_writes_its_results(tmp_path: Path) -> None:

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from broken_trainings import check_all, launch_all
-
-
-@pytest.fixture
-def one_core() -> Iterator[None]:
-    """Threads that wait for each other crawl where something else runs on their cores."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    yield
-    os.sched_setaffinity(0, cores)
 
 
 @pytest.mark.usefixtures("one_core")

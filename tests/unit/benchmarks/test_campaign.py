@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
-import os
 import sqlite3
 import sys
 import time
@@ -30,15 +29,6 @@ def modules() -> Iterator[dict[str, ModuleType]]:
     sys.path[:] = path
     for name in MODULES:
         sys.modules.pop(name, None)
-
-
-@pytest.fixture
-def one_core() -> Iterator[None]:
-    """Threads that wait for each other crawl where something else runs on their cores."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    yield
-    os.sched_setaffinity(0, cores)
 
 
 def fill(path: Path, rows: int) -> sqlite3.Connection:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +14,6 @@ from optuna.trial import TrialState
 from tuner.study.results import TrialRecord
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-
-
-@pytest.fixture
-def one_core() -> Iterator[None]:
-    """Threads that wait for each other crawl where something else runs on their cores."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    yield
-    os.sched_setaffinity(0, cores)
 
 
 @pytest.fixture(scope="module")

@@ -32,6 +32,14 @@ def load_hours(window, first, Z: tl.constexpr):
 
 
 @triton.jit
+def history_tile(record, first, E: tl.constexpr, Z: tl.constexpr):
+    """Where a record keeps (HOURS, columns) of its normalised window from an hour on, and which of them there are."""
+    return tile_of(
+        record + E.history + first * E.history_row, E.history_row, Z.length - first, Z.columns, HOURS, Z.columns_tile
+    )
+
+
+@triton.jit
 def window_statistics(window, Z: tl.constexpr):
     """Mean and deviation of the targets over the window, in two passes; 0 and 1 for the other columns."""
     LENGTH: tl.constexpr = Z.length
@@ -66,14 +74,7 @@ def project(record, window, weights, E: tl.constexpr, Z: tl.constexpr):
         hours = first + tl.arange(0, HOURS)
         normed = (load_hours(window, first, Z) - mean[None, :]) / deviation[None, :]
         normed = tl.where((hours < Z.length)[:, None], normed, 0.0)
-        history_at, here = tile_of(
-            record + E.history + first * E.history_row,
-            E.history_row,
-            Z.length - first,
-            Z.columns,
-            HOURS,
-            Z.columns_tile,
-        )
+        history_at, here = history_tile(record, first, E, Z)
         tl.store(history_at, normed * scale[None, :] + shift[None, :], mask=here)
         weight_at, there = tile_of(
             weights.projection + first, Z.length, Z.horizon, Z.length - first, Z.horizon_tile, HOURS
@@ -205,14 +206,7 @@ def project_backward(record, of_affine, E: tl.constexpr, Z: tl.constexpr):
     tl.store(record + E.of_norm + Z.targets + k, of_bias, mask=target)
     store_hours(record + E.of_bias, tl.sum(of_affine, axis=1), Z)
     for first in range(0, LENGTH, HOURS):
-        history_at, here = tile_of(
-            record + E.history + first * E.history_row,
-            E.history_row,
-            Z.length - first,
-            Z.columns,
-            HOURS,
-            Z.columns_tile,
-        )
+        history_at, here = history_tile(record, first, E, Z)
         history = tl.load(history_at, mask=here, other=0.0)
         share = tl.dot(of_affine, tl.trans(history), input_precision=Z.products)
         share_at, there = tile_of(
