@@ -14,7 +14,7 @@ from tuner.bench.contender import Contender, Entry, Round
 from tuner.bench.utilisation import UtilisationSampler
 from tuner.devices import Gpu
 from tuner.errors import UsageError
-from tuner.training.fit import OUT_OF_MEMORY_WORDS
+from tuner.training.out_of_memory import is_out_of_memory
 
 WATCHED_S = 3.0
 """How long a contender trains while the GPU's utilisation is read."""
@@ -99,8 +99,7 @@ def _attempt(measured: Measurement, work: Callable[[], None]) -> None:
 def reason_of(error: Exception) -> str:
     """One line: `out of memory: …`, or the kind of error and the first line of what it says."""
     first = (str(error).strip().splitlines() or ["no message"])[0]
-    text = str(error)
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in text for words in OUT_OF_MEMORY_WORDS):
+    if is_out_of_memory(error):
         return f"out of memory: {first}"
     return f"{type(error).__name__}: {first}"
 

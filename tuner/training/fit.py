@@ -24,17 +24,10 @@ from tuner.training.clock import Clock, synchronizer
 from tuner.training.early_stopping import EarlyStopping
 from tuner.training.engine import Engine
 from tuner.training.keeper import Keeper
+from tuner.training.out_of_memory import is_out_of_memory
 from tuner.training.result import EpochRecord, FitResult
 from tuner.training.snapshot import Snapshot
 from tuner.training.surroundings import arithmetic, seeded
-
-OUT_OF_MEMORY_WORDS = (
-    "can't allocate memory",
-    "CUDA error: out of memory",
-    "Triton Error [CUDA]: out of memory",
-    "CUBLAS_STATUS_ALLOC_FAILED",
-)
-"""How the CPU's allocator, CUDA's libraries and Triton say it, which do not raise `torch.OutOfMemoryError`."""
 
 OnEpoch = Callable[[EpochRecord], StopReason | None]
 ShouldStop = Callable[[], StopReason | None]
@@ -83,10 +76,8 @@ def fit(
     message = ""
     try:
         return run.train(model)
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        message = first_line(error)
-    except RuntimeError as error:
-        if not any(words in str(error) for words in OUT_OF_MEMORY_WORDS):
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
             raise
         message = first_line(error)
     # Only out here are the frames of the failed training gone, and with them what it held.
