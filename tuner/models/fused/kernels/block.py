@@ -12,6 +12,7 @@ from tuner.models.fused.kernels.pieces import (
     before_norm,
     covered,
     drop,
+    exact_dot,
     finish_mixing,
     inside_plane,
     load_affine,
@@ -67,7 +68,7 @@ def mix_hours(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
     squares = zero_vector(Z.horizon_tile)
     for first in range(0, WIDTH, HIDDEN):
         plane = load_plane(record + B.plane + first, B.width, Z)
-        entered = tl.dot(weight, plane, input_precision=Z.products) + bias[:, None]
+        entered = exact_dot(weight, plane, zeros(Z.horizon_tile, Z.hidden_tile), Z.products) + bias[:, None]
         hidden = drop(relu(entered), masks + B.mask + first, B.width, scale, Z)
         kept_at, within = tile_of(masks + B.mask + first, B.width, Z.horizon, Z.hidden, Z.horizon_tile, Z.hidden_tile)
         tl.store(kept_at, (hidden > 0).to(tl.uint8), mask=within)
@@ -125,9 +126,9 @@ def unmix_hours(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
         if Z.dropout:
             of_entered = of_entered * scale
         plane = load_plane(record + B.plane + first, B.width, Z)
-        of_weight = tl.dot(of_entered, tl.trans(plane), of_weight, input_precision=Z.products)
+        of_weight = exact_dot(of_entered, tl.trans(plane), of_weight, Z.products)
         of_hours += of_entered
-        of_plane = of_sum + tl.dot(tl.trans(weight), of_entered, input_precision=Z.products)
+        of_plane = exact_dot(tl.trans(weight), of_entered, of_sum, Z.products)
         store_plane(record + B.of_plane + first, B.width, of_plane, Z)
     pointers, square = tile_of(record + B.of_weight, Z.horizon, Z.horizon, Z.horizon, Z.horizon_tile, Z.horizon_tile)
     tl.store(pointers, of_weight, mask=square)

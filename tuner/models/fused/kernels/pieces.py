@@ -21,6 +21,30 @@ def zero_vector(N: tl.constexpr):
 
 
 @triton.jit
+def big_part(values):
+    """Rounded to the 10 bits of mantissa that a TF32 product takes; what is not finite shows in the rest, as NaN."""
+    bits = values.to(tl.int32, bitcast=True) + 0x1000
+    return (bits & ~0x1FFF).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def exact_dot(left, right, total, PRODUCTS: tl.constexpr):
+    """total + left x right: `ieee`, `tf32`, or `tf32x3`, three TF32 products that leave out only small x small.
+
+    By hand, because Triton's own way also replaces what is no number by 0 and adds up tiles of zeros.
+    """
+    if PRODUCTS == "tf32x3":
+        left_big = big_part(left)
+        right_big = big_part(right)
+        total = tl.dot(left - left_big, right_big, total, input_precision="tf32")
+        total = tl.dot(left_big, right - right_big, total, input_precision="tf32")
+        total = tl.dot(left_big, right_big, total, input_precision="tf32")
+    else:
+        total = tl.dot(left, right, total, input_precision=PRODUCTS)
+    return total
+
+
+@triton.jit
 def tile_of(base, row, n_rows, n_columns, BLOCK_ROWS: tl.constexpr, BLOCK_COLUMNS: tl.constexpr):
     """Pointers and mask of the tile (BLOCK_ROWS, BLOCK_COLUMNS) whose rows are `row` apart."""
     rows = tl.arange(0, BLOCK_ROWS)[:, None]
@@ -76,7 +100,7 @@ def product(
         inside = (t < Z.horizon)[:, None] & (k < K)[None, :]
         left = tl.load(x + t[:, None] * X_ROW + k[None, :], mask=inside, other=0.0)
         right = weight_tile(weight, k, n, K, N, ALONG_K, ALONG_N)
-        total = tl.dot(left, right, total, input_precision=Z.products)
+        total = exact_dot(left, right, total, Z.products)
     return total
 
 
@@ -86,7 +110,7 @@ def hidden_product(plane, stored, weight, ALONG_K: tl.constexpr, ALONG_N: tl.con
     if Z.direct:
         n = tl.arange(0, Z.hidden_tile)
         right = weight_tile(weight, n, n, Z.hidden, Z.hidden, ALONG_K, ALONG_N)
-        result = tl.dot(plane, right, input_precision=Z.products)
+        result = exact_dot(plane, right, zeros(Z.horizon_tile, Z.hidden_tile), Z.products)
     else:
         tl.debug_barrier()
         result = product(stored, Z.hidden, weight, Z.hidden, Z.hidden, ALONG_K, ALONG_N, Z.hidden_tile, Z.chunk, Z)
