@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from kinks import clear_of_kinks
 from torch import Tensor
 
 from tuner.config import ModelShapes
@@ -30,10 +31,18 @@ def network(name: str, hidden_size: int, horizon: int) -> TSMixer:
 
 
 def inputs_of(model: TSMixer, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Windows at which fp32 and float64 must agree: of all that are drawn the first `n` that are clear of kinks."""
     generator = torch.Generator(device="cuda").manual_seed(1)
     s = model.shapes
     sizes = ((n, s.input_size, s.n_targets + s.n_past + s.n_future), (n, s.horizon, s.n_future), (n, s.n_static))
-    past, future, static = (torch.randn(size, device="cuda", generator=generator) for size in sizes)
+    kept: list[list[Tensor]] = [[], [], []]
+    while sum(map(len, kept[0])) < n:
+        drawn = [torch.randn(size, device="cuda", generator=generator) for size in sizes]
+        clear = clear_of_kinks(model, drawn)
+        assert clear.any()
+        for parts, tensor in zip(kept, drawn, strict=True):
+            parts.append(tensor[clear])
+    past, future, static = (torch.cat(parts)[:n] for parts in kept)
     return past, future, static
 
 
@@ -52,7 +61,11 @@ def errors(found: dict[str, Tensor], exact: dict[str, Tensor]) -> dict[str, floa
 
 @pytest.mark.parametrize(("name", "hidden_size", "horizon"), CASES)
 def test_large_sizes_agree_with_float64_and_repeat_bit_for_bit(name: str, hidden_size: int, horizon: int) -> None:
-    """What one thread stores and another loads too early would be wrong here, or differ from time to time."""
+    """What one thread stores and another loads too early would be wrong here, or differ from time to time.
+
+    Only at windows clear of kinks is a large error somebody's fault: of 60 draws of 300 windows at (original, 128, 24),
+    eager fp32 on a CPU was off by 3e-4 to 4e-3 in 24, and by at most 2.5e-6 in the others.
+    """
     model = network(name, hidden_size, horizon)
     inputs = inputs_of(model, N_WINDOWS)
     with exact_fp32():
@@ -67,4 +80,4 @@ def test_large_sizes_agree_with_float64_and_repeat_bit_for_bit(name: str, hidden
     worst = max(theirs, key=lambda key: theirs[key])
     print(f"{name} {hidden_size} {horizon}: {worst} is off by {theirs[worst]:.1e} (eager {own[worst]:.1e})")
     for key, error in theirs.items():
-        assert error <= max(4 * own[key], 1e-4), key
+        assert error <= max(4 * own[key], 1e-5), key
