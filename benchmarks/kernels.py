@@ -10,155 +10,55 @@ the median of the replays' times by events. With --dry-run, on any machine: what
 from __future__ import annotations
 
 import argparse
-import re
+import functools
 import statistics
-import subprocess
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import triton
+from kernel_floors import FLOP_PER_S, PREDICTED_US, SHAPES, floors
+from kernel_launches import Hopper, recorded, resources
 from torch import Tensor
 
-from tuner.config import ModelShapes, Precision
+from tuner.config import Precision
 from tuner.models.fused import FusedTSMixer
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
-SHAPES = ModelShapes(input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17)
-BYTES_PER_S = 4.3e12
-FLOP_PER_S = {"ieee": 67e12, "tf32x3": 400e12 / 3, "tf32": 400e12}
 IN_A_GRAPH = 10
 REPLAYS = 30
-SPLITS = 16
-
-PREDICTED_US = {
-    "draw_masks": 6, "enter_forward": 16, "block_forward 192": 22, "block_forward 128": 18, "head_forward": 5,
-    "head_backward": 6, "block_backward 128": 20, "block_backward 192": 24, "enter_backward": 14,
-    "sum_products": 18, "sum_columns": 12, "sum_splits": 4,
-}  # fmt: skip
-"""At hidden 64, batch 256, before any measurement; how, is in docs/log.md."""
 
 
-class Launch(NamedTuple):
-    """A kernel as the network started it."""
+@functools.cache
+def side_stream() -> torch.cuda.Stream:
+    """The one stream that everything here is made, run and captured on.
 
-    name: str
-    kernel: Any
-    grid: Any
-    arguments: tuple[Any, ...]
-    options: dict[str, Any]
-
-    def again(self) -> None:
-        self.kernel.run(*self.arguments, grid=self.grid, warmup=False, **self.options)
-
-    def compiled(self) -> Any:
-        return self.kernel.run(*self.arguments, grid=self.grid, warmup=True, **self.options)
-
-
-class Hopper:
-    """A device to compile for, where there is none."""
-
-    def get_current_target(self) -> Any:
-        return triton.backends.compiler.GPUTarget("cuda", 90, 32)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:  # noqa: ARG002
-        return 0
-
-
-@contextmanager
-def recorded(*, started: bool) -> Iterator[list[Launch]]:
-    """In here launches are recorded, and started too where there is a device."""
-    launches: list[Launch] = []
-    of_class = triton.runtime.jit.JITFunction
-    plain = of_class.__getitem__
-
-    def record(kernel: Any, grid: Any) -> Callable[..., None]:
-        def launch(*arguments: Any, **options: Any) -> None:
-            name = kernel.fn.__name__ + (f" {options['B'].width}" if "B" in options else "")
-            launches.append(Launch(name, kernel, grid, arguments, options))
-            if started:
-                launches[-1].again()
-
-        return launch
-
-    of_class.__getitem__ = record
-    try:
-        yield launches
-    finally:
-        of_class.__getitem__ = plain
-
-
-def floors(hidden: int, batch: int, products: str, n_parameters: int) -> dict[str, tuple[float, float, float]]:
-    """Of each kernel: megabytes it must read and write, millions of operations, microseconds of the larger of both."""
-    t, length, columns, future = SHAPES.horizon, SHAPES.input_size, 13, SHAPES.n_future
-    plane, outputs = t * hidden, t * SHAPES.n_targets * SHAPES.n_quantiles
-    square = 2 * plane * hidden
-    window, projection = length * columns, 2 * t * length * columns
-
-    def enter(n: int) -> int:
-        return 2 * t * n * 2 * hidden
-
-    numbers: dict[str, tuple[float, float]] = {
-        "draw_masks": (17 * plane / 4, 0),
-        "enter_forward": (
-            2 * window + 2 * t * (columns + future) + 7 * plane,
-            projection + enter(columns) + enter(future) + 2 * square,
-        ),
-        "head_forward": (plane + 2 * outputs, 2 * outputs * hidden),
-        "head_backward": (plane + 3 * outputs, 2 * outputs * hidden),
-        "enter_backward": (12 * plane + window + t * length, 2 * square + enter(columns) + projection),
-    }
-    sums, columns_read = 2 * (2 * plane + plane * 2) + t * (columns + future) + outputs + plane, 4 * plane + t * length
-    flop = enter(columns) + enter(future) + 2 * square + 2 * outputs * hidden
-    for slots in (3, 2):
-        width = slots * plane
-        name = f"{slots * hidden}"
-        time = 2 * t * width
-        numbers[f"block_forward {name}"] = (3.5 * width + 7 * plane, 2 * square + time + enter(slots * hidden))
-        numbers[f"block_backward {name}"] = (
-            4.25 * width + 9.5 * plane,
-            2 * square + enter(slots * hidden) + 2 * time,
-        )
-        sums += 6 * plane + width
-        flop += 2 * square + enter(slots * hidden)
-        columns_read += 4 * plane + 2 * width
-    partial = SPLITS * n_parameters / batch
-    numbers["sum_products"] = (sums + partial, flop)
-    numbers["sum_columns"] = (columns_read + partial / 4, 0)
-    numbers["sum_splits"] = (partial + n_parameters / batch, 0)
-    found = {}
-    for name, (n, operations) in numbers.items():
-        seconds = max(4 * n * batch / BYTES_PER_S, operations * batch / FLOP_PER_S[products])
-        found[name] = (4 * n * batch / 1e6, operations * batch / 1e6, 1e6 * seconds)
-    return found
+    Autograd remembers for each parameter the stream on which a graph first met it, for as long as any such graph lives.
+    Were that the default stream, a backward pass in a capture would wait for it, which ends the capture.
+    """
+    return torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
 
 def replayed_us(work: Callable[[], object], times: int = 1) -> float:
     """The median time of one of `times` repetitions in a captured graph."""
-    stream = torch.cuda.Stream()
+    stream = side_stream()
     stream.wait_stream(torch.cuda.current_stream())  # which may still be filling what the work reads
     with torch.cuda.stream(stream):
         for _ in range(3):
             work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        for _ in range(times):
-            work()
-    found = []
-    for _ in range(REPLAYS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
         torch.cuda.synchronize()
-        found.append(1e3 * begin.elapsed_time(end) / times)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(times):
+                work()
+        found = []
+        for _ in range(REPLAYS):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graph.replay()
+            end.record()
+            torch.cuda.synchronize()
+            found.append(1e3 * begin.elapsed_time(end) / times)
     return statistics.median(found[5:])
 
 
@@ -193,7 +93,8 @@ def plain_parts(model: TSMixer, batch: tuple[Tensor, Tensor, Tensor]) -> dict[st
         return run
 
     last = model.layout.enter(torch.randn(n, horizon, hidden, device=past.device)).requires_grad_()
-    statistics_of_window = norm(past[..., :n_targets])[1]
+    with torch.no_grad():
+        statistics_of_window = norm(past[..., :n_targets])[1]
 
     def head() -> Tensor:
         forecast = model.layout.leave(model.head(last)).reshape(n, horizon, n_targets, SHAPES.n_quantiles)
@@ -234,23 +135,14 @@ def error_of(model: TSMixer, products: str, batch: tuple[Tensor, Tensor, Tensor]
     return off[0] / size, off[1] / size
 
 
-def resources(launch: Launch) -> str:
-    """Registers, bytes of stack (spills) and shared memory, warps; instructions of the tensor cores and of fp32."""
-    kernel = launch.compiled()
-    tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(kernel.asm["cubin"])
-        file.flush()
-        usage = subprocess.run(
-            [tools / "cuobjdump", "-res-usage", file.name], capture_output=True, text=True, check=True
-        ).stdout
-        code = subprocess.run([tools / "nvdisasm", "-c", file.name], capture_output=True, text=True, check=True).stdout
-    registers, stack = (re.search(rf"{key}:(\d+)", usage) for key in ("REG", "STACK"))
-    assert registers is not None
-    assert stack is not None
-    counts = [len(re.findall(rf"\b{name}", code)) for name in ("HMMA", "HGMMA", "FFMA")]
-    figures = [registers[1], stack[1], kernel.metadata.shared, kernel.metadata.num_warps, *counts]
-    return " | ".join(str(figure) for figure in figures)
+def row(name: str, arguments: argparse.Namespace, found: dict[str, tuple[float, float, float]]) -> str:
+    """A kernel's floor and what was predicted of it; a kernel that nobody has counted through has neither."""
+    told = (arguments.hidden, arguments.batch) == (64, 256)
+    predicted = str(PREDICTED_US.get(name, "")) if told else ""
+    if name not in found:
+        return f"| {name} | | | | {predicted} |"
+    megabytes, operations, floor = found[name]
+    return f"| {name} | {megabytes:.1f} | {operations:.0f} | {floor:.1f} | {predicted} |"
 
 
 def dry_run(arguments: argparse.Namespace) -> None:
@@ -268,16 +160,7 @@ def dry_run(arguments: argparse.Namespace) -> None:
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for launch in launches:
-        megabytes, operations, floor = found[launch.name]
-        predicted = prediction(launch.name, arguments)
-        print(
-            f"| {launch.name} | {megabytes:.1f} | {operations:.0f} | {floor:.1f} | {predicted} | {resources(launch)} |"
-        )
-
-
-def prediction(name: str, arguments: argparse.Namespace) -> str:
-    told = (arguments.hidden, arguments.batch) == (64, 256)
-    return str(PREDICTED_US[name]) if told else ""
+        print(f"{row(launch.name, arguments, found)} {resources(launch)} |")
 
 
 def networks(arguments: argparse.Namespace, device: str) -> tuple[TSMixer, FusedTSMixer, tuple[Tensor, Tensor, Tensor]]:
@@ -288,26 +171,14 @@ def networks(arguments: argparse.Namespace, device: str) -> tuple[TSMixer, Fused
 
 
 def measure(arguments: argparse.Namespace) -> None:
+    """Everything, on `side_stream()`."""
     torch.backends.cuda.matmul.allow_tf32 = arguments.precision == "tf32"
     model, fused, batch = networks(arguments, "cuda")
     parameters = list(model.parameters())
+    print(f"{torch.cuda.get_device_name()}, hidden {arguments.hidden}, batch {arguments.batch}, ", end="")
+    print(f"{fused.plan.sizes.products}\n")
     run = forward_and_backward(lambda: fused(*batch), parameters)
-    run()
-    with recorded(started=True) as launches:
-        run()
-    products = fused.plan.sizes.products
-    found = floors(arguments.hidden, arguments.batch, products, fused.tables.n_parameters)
-    print(f"{torch.cuda.get_device_name()}, hidden {arguments.hidden}, batch {arguments.batch}, {products}\n")
-    print("| kernel | MB | MFLOP | floor, us | predicted, us | measured, us |\n|---|---|---|---|---|---|")
-    total = 0.0
-    # Forward launches come before those of the backward pass, whose inputs stay as they are: each can run again.
-    for launch in launches:
-        megabytes, operations, floor = found[launch.name]
-        time = replayed_us(launch.again, IN_A_GRAPH)
-        total += time
-        predicted = prediction(launch.name, arguments)
-        print(f"| {launch.name} | {megabytes:.1f} | {operations:.0f} | {floor:.1f} | {predicted} | {time:.1f} |")
-    print(f"| sum | | | {sum(f[2] for f in found.values()):.1f} | | {total:.1f} |\n")
+    measure_kernels(arguments, fused, run)
     print("| part | plain forward, us | plain forward and backward, us |\n|---|---|---|")
     for name, part in plain_parts(model, batch).items():
         print(f"| {name} | {replayed_us(part):.1f} | {replayed_us(forward_and_backward(part, parameters)):.1f} |")
@@ -317,6 +188,22 @@ def measure(arguments: argparse.Namespace) -> None:
     for name in FLOP_PER_S:
         ours, plain = error_of(model, name, batch)
         print(f"{name}: gradient off by {ours:.1e} of its norm, the plain network's by {plain:.1e}")
+
+
+def measure_kernels(arguments: argparse.Namespace, fused: FusedTSMixer, run: Callable[[], object]) -> None:
+    """One by one. Once this returns nothing holds the launches' tensors, nor through them the graph of the pass."""
+    run()
+    with recorded(started=True) as launches:
+        run()
+    found = floors(arguments.hidden, arguments.batch, fused.plan.sizes.products, fused.tables.n_parameters)
+    print("| kernel | MB | MFLOP | floor, us | predicted, us | measured, us |\n|---|---|---|---|---|---|")
+    total = 0.0
+    # Forward launches come before those of the backward pass, whose inputs stay as they are: each can run again.
+    for launch in launches:
+        time = replayed_us(launch.again, IN_A_GRAPH)
+        total += time
+        print(f"{row(launch.name, arguments, found)} {time:.1f} |")
+    print(f"| sum | | | {sum(f[2] for f in found.values()):.1f} | | {total:.1f} |\n")
 
 
 def main() -> None:
@@ -333,7 +220,8 @@ def main() -> None:
     elif not torch.cuda.is_available():
         parser.error("times need a CUDA device; --dry-run compiles without one")
     else:
-        measure(arguments)
+        with torch.cuda.stream(side_stream()):
+            measure(arguments)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,55 @@
+"""The kernels' benchmark without a GPU: what it counts through is what is launched, and its parts are the network."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+SMALL = argparse.Namespace(variant="original", hidden=16, batch=3, precision="fp32", products=None)
+triton = pytest.importorskip("triton")
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    module = importlib.import_module("kernels")
+    monkeypatch.setattr(triton.runtime.driver, "_active", module.Hopper())
+    yield module
+    del sys.modules["kernels"]
+
+
+def test_what_the_network_launches_is_recorded_in_order_and_not_started(kernels: Any) -> None:
+    _, fused, batch = kernels.networks(SMALL, "cpu")
+    with kernels.recorded(started=False) as launches:
+        fused(*batch).sum().backward()
+    names = [launch.name for launch in launches]
+    assert names.index("enter_forward") < names.index("head_forward") < names.index("enter_backward")
+    found = kernels.floors(SMALL.hidden, SMALL.batch, "tf32x3", fused.tables.n_parameters)
+    for name in ("enter_forward", "block_forward 48", "nothing known"):
+        line = kernels.row(name, SMALL, found)
+        assert line.startswith(f"| {name} |")
+        assert line.count("|") == 6
+
+
+def test_the_plain_networks_parts_run_with_their_backward_passes(kernels: Any) -> None:
+    model, _, batch = kernels.networks(SMALL, "cpu")
+    parameters = dict(model.named_parameters())
+    reached: dict[str, set[str]] = {}
+    for name, part in kernels.plain_parts(model, batch).items():
+        gradients = kernels.forward_and_backward(part, list(parameters.values()))()
+        reached[name] = {each for each, g in zip(parameters, gradients, strict=True) if g is not None}
+    whole = reached.pop("whole")
+    assert whole == set(parameters)
+    assert set.union(*reached.values()) == whole
+    with torch.no_grad():
+        planes = {name: part().shape for name, part in kernels.plain_parts(model, batch).items()}
+    assert planes["enter"] == (3, 24, 32)
+    assert planes["head"] == planes["whole"] == (3, 24, 7, 17)
