@@ -52,6 +52,8 @@ class Verifier:
         self._stop = stop or StopFlag()
         self._pulse = pulse or Pulse()
         self._stored = Patience(studies, self.name, self._stop, self._pulse)
+        self._results = 0
+        """How many of them count."""
 
     def hand_back(self) -> None:
         """From another thread, when this one does not come to it: return whatever is claimed, and sign out."""
@@ -109,7 +111,8 @@ class Verifier:
         _log.info("%s %s: %s", what, "done" if counted else "not counted", result.values or result.state.name)
         self._report(opened)
         if context_lost:
-            raise ContextLostError(str(result.attributes.get("failure")))
+            raise ContextLostError(str(result.attributes.get("failure")), results=self._results)
+        self._results += counted
 
     def _report(
         self,

@@ -13,7 +13,7 @@ from tuner.cli.main import main
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.gpu import _visible
 from tuner.devices.seat import seat_beside
-from tuner.worker import FRESH_PROCESS
+from tuner.worker import ContextLostError
 
 UUIDS = ["GPU-a", "GPU-b"]
 
@@ -36,18 +36,20 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Gpu]:
     return list(listed({}))
 
 
-def taken(monkeypatch: pytest.MonkeyPatch, *words: str, code: int = 0) -> list[Gpu | CpuCores]:
+def taken(monkeypatch: pytest.MonkeyPatch, *words: str, lost: bool = False) -> list[Gpu | CpuCores]:
     """The device that the command works on."""
     devices: list[Gpu | CpuCores] = []
 
     def work(study: str, device: Gpu | CpuCores, *_: object, **__: object) -> int:
         devices.append(device)
-        return code
+        if lost:
+            raise ContextLostError("CUDA error: out of luck")
+        return 0
 
     monkeypatch.setattr(command, "work", work)
     with pytest.raises(SystemExit) as ended:
         main(["worker", "--study", "mine", *words])
-    assert ended.value.code in (code, None)
+    assert ended.value.code in (0, None)
     return devices
 
 
@@ -78,7 +80,7 @@ def test_a_fresh_process_goes_on_with_the_same_gpu(
     monkeypatch.setattr(os, "execv", execv)
     monkeypatch.setattr(sys, "argv", ["tuner", "worker", "--study", "mine", "--gpu", wanted])
     with pytest.raises(Replaced):
-        taken(monkeypatch, "--gpu", wanted, code=FRESH_PROCESS)
+        taken(monkeypatch, "--gpu", wanted, lost=True)
     assert words[:3] == [sys.executable, "-m", "tuner"]
     (again,) = taken(monkeypatch, *words[6:])
     assert again.uuid == gpus[1].uuid

@@ -61,15 +61,18 @@ def own_gpu(gpu: Gpu) -> Gpu:
     return gpu
 
 
-def seat_at(wanted: str) -> Seat:
+def seat_at(wanted: str, *, kept: int | None = None) -> Seat:
     """A worker's seat at the GPU that `--gpu` names: an index, or `free` for one that has no worker.
+
+    `kept` is the descriptor of the seat that it had as another program, if it was one.
 
     Raises:
         UsageError: neither of the two, or a GPU that is not there.
         TunerError: none is free.
+        OSError: the descriptor is none.
     """
     from tuner.devices import list_gpus, pick_gpus
-    from tuner.devices.seat import free_seat, seat_beside
+    from tuner.devices.seat import free_seat, kept_seat, seat_beside
 
     gpus = list_gpus(os.environ)
     if wanted == "free":
@@ -79,7 +82,7 @@ def seat_at(wanted: str) -> Seat:
     if not wanted.isdecimal():
         raise UsageError(f"--gpu: {wanted!r} is neither the index of a GPU nor 'free'")
     (picked,) = pick_gpus(wanted, gpus, flag="--gpu")
-    return seat_beside(picked)
+    return seat_beside(picked) if kept is None else kept_seat(picked, kept)
 
 
 def waiting_for(label: str) -> Callable[[Holder | None], None]:

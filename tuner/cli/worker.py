@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.afresh import go_on_afresh
 from tuner.cli.device import ONE_DEVICE, own_device, own_gpu, seat_at
 from tuner.cli.options import DataDir, Storage, data_folder, note, storage_url, working_folder
 from tuner.errors import TERMINATED, UsageError
@@ -55,6 +56,8 @@ def worker(
     supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None,
     name: Annotated[str | None, typer.Option(hidden=True)] = None,
     pulse: Annotated[int | None, typer.Option(hidden=True)] = None,
+    failures: Annotated[int, typer.Option(hidden=True)] = 0,
+    kept_seat: Annotated[int | None, typer.Option("--seat", hidden=True)] = None,
 ) -> int:
     """Run trials of a study on one device until its budget is filled."""
 
@@ -67,21 +70,20 @@ def worker(
     orphan = Orphan(supervised_by) if supervised_by is not None else None
     if cpu == (gpu is not None):
         raise UsageError(ONE_DEVICE)
-    seat = seat_at(gpu) if gpu is not None else None
+    seat = seat_at(gpu, kept=kept_seat) if gpu is not None else None
     device = own_gpu(seat.gpu) if seat is not None else own_device(gpu=None, cpu=True, cores=cores)
-    from tuner.worker import FRESH_PROCESS
+    from tuner.worker import FRESH_PROCESS, ContextLostError
 
-    code = work(study, device, make_runner, storage=storage, name=name, verify=verify, pulse=pulse, orphan=orphan)
+    try:
+        code = work(study, device, make_runner, storage=storage, name=name, verify=verify, pulse=pulse, orphan=orphan)
+    except ContextLostError as lost:
+        if orphan is None:
+            go_on_afresh(lost, device, seat, failures=failures)
+        code = FRESH_PROCESS
     if orphan is not None:
         # Everything is stored and closed; taking torch apart would only keep the supervisor waiting.
         logging.shutdown()
         os._exit(code)
-    if code == FRESH_PROCESS:
-        again = [sys.executable, "-m", "tuner", *sys.argv[1:]]
-        if seat is not None:  # it keeps its GPU, the only one that it sees by now
-            seat.keep()
-            again += ["--gpu", "0"]
-        os.execv(sys.executable, again)  # noqa: S606 - this very command again
     return code
 
 
@@ -101,6 +103,9 @@ def work(
     With `verify` the planned verification runs of those studies instead. `pulse` is the file descriptor for life
     signs; `orphan` is there in a supervised worker, which waits for a database that is down at the start: it was there
     a moment ago.
+
+    Raises:
+        ContextLostError: the device needs a fresh process, and nobody told this one to stop.
     """
     from tuner.devices import exclusive
     from tuner.devices.lock import lock_folder
@@ -110,7 +115,7 @@ def work(
     from tuner.storage.retry import PATIENCE_S, persistently
     from tuner.study import open_study
     from tuner.verifier import Verifier
-    from tuner.worker import FRESH_PROCESS, ContextLostError, Places, Pulse, StopFlag, Worker
+    from tuner.worker import ContextLostError, Places, Pulse, StopFlag, Worker
 
     stop, beat = StopFlag(), Pulse(pulse)
     patience_s = PATIENCE_S if orphan is not None else 0.0
@@ -147,7 +152,10 @@ def work(
                 worker.run()
     except ContextLostError as error:
         logging.getLogger(__name__).warning("this process can use its device no more (%s)", error)
-        return FRESH_PROCESS
+        for number in (signal.SIGTERM, signal.SIGINT):  # nothing is claimed: from here on a signal ends this process
+            signal.signal(number, signal.SIG_DFL)
+        if not received:
+            raise
     finally:
         database.close()
     return 128 + received[0] if received else 0

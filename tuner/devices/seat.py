@@ -37,6 +37,16 @@ class Seat:
             os.close(self.descriptor)
 
 
+def kept_seat(gpu: Gpu, descriptor: int) -> Seat:
+    """The seat that this process kept when it was another program.
+
+    Raises:
+        OSError: there is no such descriptor.
+    """
+    os.set_inheritable(descriptor, False)
+    return Seat(gpu, descriptor)
+
+
 def seat_beside(gpu: Gpu) -> Seat:
     """A seat at this very GPU, whoever else has one there: their trainings take turns."""
     with contextlib.suppress(OSError):

@@ -29,16 +29,13 @@ from tuner.launch.work import Work
 from tuner.storage import Counts
 from tuner.storage.retry import DATABASE_FAILURES, persistently
 from tuner.worker import FRESH_PROCESS
+from tuner.worker.afresh import MAX_RESTARTS
 
 T = TypeVar("T")
 POLL_S = 0.25
 REAP_S = 5.0
 STOP_GRACE_S = 60.0
 FIRST_PAUSE_S = 1.0
-MAX_RESTARTS = 5
-"""A device whose workers die this often without a result of theirs in between gets no other one, however well those on
-other devices do. Waiting twice as long each time, that is a quarter of a minute: longer than a database that restarts
-keeps every trial from finishing."""
 _ASKED_TO_STOP = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """How a worker ends that somebody else told to: it goes on in a new process, and nothing is held against it."""
 _log = logging.getLogger(__name__)

@@ -1,6 +1,7 @@
 """A worker: a process that owns one device and pulls trials from its studies until their budgets are filled."""
 
-from tuner.worker.loop import ContextLostError, Worker
+from tuner.worker.afresh import ContextLostError
+from tuner.worker.loop import Worker
 from tuner.worker.places import Places, tidy_up
 from tuner.worker.pulse import FRESH_PROCESS, Beat, Pulse
 from tuner.worker.running import RunningTrial

@@ -26,6 +26,7 @@ from tuner.study.objectives import violations
 from tuner.study.sampler import sampler_for
 from tuner.study.seeds import seed_of_trial
 from tuner.study.suggest import UnfitConfigurationError
+from tuner.worker.afresh import ContextLostError
 from tuner.worker.lease import KeptLease
 from tuner.worker.patience import Patience
 from tuner.worker.places import Places, forget_trials, tidy_up
@@ -47,10 +48,6 @@ LOST_CONTEXT_WORDS = (
 """How a failure says that the process's CUDA context is not to be used again."""
 
 _log = logging.getLogger(__name__)
-
-
-class ContextLostError(Exception):
-    """The device's context is unusable after a failure: only a fresh process can go on."""
 
 
 class Worker:
@@ -78,6 +75,8 @@ class Worker:
         self._keys: dict[str, str] = {}
         self._searched: dict[str, SearchPolicy] = {}
         self._pruning = {opened.name: StudyPruning(opened) for opened in studies}
+        self._results = 0
+        """How many of them count."""
         self._free_since: float | None = None
         """When the last training returned, with a result or not; None: there was none, or nothing to claim since."""
 
@@ -188,7 +187,8 @@ class Worker:
         )
         self._report(opened, trial_number=None, epoch=None)
         if context_lost:
-            raise ContextLostError(str(result.attributes.get("failure")))
+            raise ContextLostError(str(result.attributes.get("failure")), results=self._results)
+        self._results += counted
 
     def _cycle(self, began: float, suggest_s: float) -> dict[str, float]:
         """Of a trial whose training began at `began` and returned now: seconds since the one before it returned, and

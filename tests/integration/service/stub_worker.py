@@ -14,6 +14,7 @@ from tuner.cli.device import own_device
 from tuner.cli.worker import Orphan, work
 from tuner.job import TrialJob
 from tuner.storage import TrialResult
+from tuner.worker import FRESH_PROCESS, ContextLostError
 
 
 def trial(job: TrialJob) -> TrialResult:
@@ -39,4 +40,8 @@ if __name__ == "__main__":
     orphan = Orphan(options.supervised_by)
     device = own_device(gpu=None, cpu=True, cores=options.cores)
     more = {"storage": None, "name": options.name, "pulse": options.pulse, "orphan": orphan}
-    sys.exit(work(options.study, device, lambda *_: trial, **more))
+    try:
+        code = work(options.study, device, lambda *_: trial, **more)
+    except ContextLostError:
+        code = FRESH_PROCESS
+    sys.exit(code)

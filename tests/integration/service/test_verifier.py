@@ -17,6 +17,7 @@ from tuner.storage.roster import Roster
 from tuner.study import OpenStudy
 from tuner.study.verification import verifications_of
 from tuner.verifier import Verifier
+from tuner.worker import ContextLostError
 
 
 @pytest.fixture
@@ -115,3 +116,17 @@ def test_a_run_that_another_has_by_now_is_stopped_and_what_others_lost_is_taken_
     assert stopped == [StopReason.INTERRUPTED]
     assert states(queue) == ["finished", "finished"]
     assert [run.losses for run in queue.runs()] == [1, 1]
+
+
+def test_a_lost_context_is_told_with_the_results_before_it(study: OpenStudy, queue: Verifications) -> None:
+    """They say that the device works; the failure itself is none of them."""
+
+    def run(job: TrialJob) -> TrialResult:
+        if job.seed == 1:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return drawn_result(job)
+
+    with pytest.raises(ContextLostError) as lost:
+        verify(study, run)
+    assert lost.value.results == 1
+    assert states(queue) == ["finished", "finished"]
