@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import pytest
+from command import wait_for
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import select, update
+from sqlalchemy import Update, select, text, update
 
-from tuner.storage import Claim, Ledger, TrialResult, schema
+from tuner.storage import Claim, Database, Ledger, TrialResult, schema
 from tuner.study import OpenStudy
 
+T = TypeVar("T")
 ATTRIBUTES: dict[str, Any] = {
     "stopped_by": "converged",
     "converged": True,
@@ -55,3 +59,25 @@ def claim_states(study: OpenStudy) -> list[str]:
 
 def trial_states(study: OpenStudy) -> list[str]:
     return [trial.state.name for trial in study.optuna.get_trials(deepcopy=False)]
+
+
+def while_locked(database: Database, by: Update, action: Callable[[], T]) -> T:
+    """What `action` returns that begins while another transaction holds the rows of `by`; that ends when it waits."""
+    if database.address.dialect != "postgresql":
+        pytest.skip("only there it can be seen that somebody waits for a row")
+    waiting = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+
+    def waits() -> bool:
+        with database.engine.connect() as connection:
+            return bool(connection.execute(waiting).scalar_one())
+
+    answers: list[T] = []
+    thread = threading.Thread(target=lambda: answers.append(action()))
+    with database.engine.begin() as connection:
+        connection.execute(by)
+        thread.start()
+        wait_for(lambda: waits() or not thread.is_alive(), "an end, or a wait")
+    thread.join()
+    return answers[0]

@@ -192,7 +192,7 @@ class Ledger:
         if anything:  # by a plain look: nearly always nothing is due, and claims need not wait for us
             with self._engine.begin() as connection:
                 self._lock_study(connection)  # before any claim, as whoever claims does
-                rows = connection.execute(select(claims).where(due).with_for_update(skip_locked=True)).all()
+                rows = connection.execute(select(claims).where(due).with_for_update(skip_locked=worker is None)).all()
                 for row in rows:
                     self._release(connection, row, state=state)
             if worker is None:

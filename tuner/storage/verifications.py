@@ -189,7 +189,7 @@ class Verifications:
             due = self._mine & (c.state == "running") & (c.worker == worker)
         query = select(c.run_id, c.losses, c.trial_number, c.seed, c.worker).where(due)
         with self._engine.begin() as connection:
-            rows = connection.execute(query.with_for_update(skip_locked=True)).all()
+            rows = connection.execute(query.with_for_update(skip_locked=worker is None)).all()
             for row in rows:
                 self._release(connection, row.run_id, losses=row.losses + (state == "lost"))
         if worker is None:

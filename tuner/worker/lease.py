@@ -45,6 +45,8 @@ class KeptLease:
                 self.reap()
             except DATABASE_FAILURES:
                 _log.warning("the database is away; the lease could not be renewed")
+            except Exception:  # noqa: BLE001 - its end would cost the work its lease, and nobody would hear of it
+                _log.exception("the thread that keeps the lease goes on after a failure")
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._keep, name="lease", daemon=True).start()

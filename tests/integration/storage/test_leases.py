@@ -6,7 +6,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from claiming import RESULT, claim_states, expire, start, trial_states
+from claiming import RESULT, claim_states, expire, start, trial_states, while_locked
 from command import wait_for
 from optuna.trial import TrialState
 from small_study import definition
@@ -167,6 +167,14 @@ def test_a_worker_known_to_be_dead_is_not_waited_for(study: OpenStudy) -> None:
     assert study.ledger.reap(worker="ann") == 1
     assert claim_states(study) == ["lost", "running"]
     assert trial_states(study) == ["WAITING", "RUNNING"]
+
+
+def test_a_dead_workers_trial_is_taken_back_also_while_its_last_words_are_being_written(study: OpenStudy) -> None:
+    """The server may learn later than its launch that it died. What is not taken back now waits for its lease's end."""
+    start(study, "ann")
+    last_words = update(schema.claims).values(leased_until=1e12)
+    assert while_locked(study.database, last_words, lambda: study.ledger.reap(worker="ann")) == 1
+    assert claim_states(study) == ["lost"]
 
 
 def reap(url: str, name: str) -> int:

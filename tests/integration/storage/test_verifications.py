@@ -6,6 +6,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from claiming import while_locked
 from optuna.trial import TrialState
 from sqlalchemy import update
 from together import at_once
@@ -206,3 +207,13 @@ def test_studies_do_not_see_each_others_runs(database: Database, queue: Verifica
     both = Verifications(database.engine, [1, 2])
     assert (len(queue.runs()), len(both.runs())) == (4, 8)
     assert Verifications(database.engine, [3]).claim("w") is None
+
+
+def test_a_dead_workers_run_is_taken_back_also_while_its_last_words_are_being_written(
+    database: Database, queue: Verifications
+) -> None:
+    queue.add(planned(seeds=1, trials=1))
+    assert queue.claim("ann") is not None
+    last_words = update(schema.verifications).values(leased_until=1e12)
+    assert while_locked(database, last_words, lambda: queue.reap(worker="ann")) == 1
+    assert states(queue) == ["waiting"]

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
 from sqlalchemy.exc import OperationalError
 
 from tuner.config import StopReason
@@ -47,8 +48,13 @@ def away() -> bool:
     raise OperationalError("UPDATE", {}, Exception("server closed the connection"))
 
 
-def test_a_lease_is_renewed_and_others_are_looked_after_also_after_an_outage() -> None:
-    calls = Calls([lambda: True, away, lambda: True])
+def unheard_of() -> bool:
+    raise KeyError("what nobody thought of")
+
+
+@pytest.mark.parametrize("failing", [away, unheard_of])
+def test_a_lease_is_renewed_and_others_are_looked_after_also_after_a_failure(failing: Callable[[], bool]) -> None:
+    calls = Calls([lambda: True, failing, lambda: True])
     with calls.lease() as lease:
         assert calls.enough.wait(PATIENCE_S)
         assert lease.should_stop() is None
