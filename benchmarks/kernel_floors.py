@@ -7,7 +7,7 @@ from tuner.config import ModelShapes
 SHAPES = ModelShapes(input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17)
 BYTES_PER_S = 4.3e12
 FLOP_PER_S = {"ieee": 67e12, "tf32x3": 400e12 / 3, "tf32": 400e12}
-SPLITS = 16
+SPLITS = 32
 
 PREDICTED_US = {
     "draw_masks": 6, "enter_forward": 16, "block_forward 192": 22, "block_forward 128": 18, "head_forward": 5,

@@ -150,7 +150,7 @@ def dry_run(arguments: argparse.Namespace) -> None:
     _, fused, batch = networks(arguments, "cpu")
     with recorded(started=False) as launches:
         fused(*batch).sum().backward()
-    products, n = fused.plan.sizes.products, fused.tables.n_parameters
+    products, n = fused.plan.sizes.products, fused.tables.layout.size
     found = floors(arguments.hidden, arguments.batch, products, n)
     print(
         f"hidden {arguments.hidden}, batch {arguments.batch}, {products}; compiled for sm_90 by triton {triton.__version__}\n"
@@ -195,7 +195,7 @@ def measure_kernels(arguments: argparse.Namespace, fused: FusedTSMixer, run: Cal
     run()
     with recorded(started=True) as launches:
         run()
-    found = floors(arguments.hidden, arguments.batch, fused.plan.sizes.products, fused.tables.n_parameters)
+    found = floors(arguments.hidden, arguments.batch, fused.plan.sizes.products, fused.tables.layout.size)
     print("| kernel | MB | MFLOP | floor, us | predicted, us | measured, us |\n|---|---|---|---|---|---|")
     total = 0.0
     # Forward launches come before those of the backward pass, whose inputs stay as they are: each can run again.

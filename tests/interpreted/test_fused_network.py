@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
@@ -15,6 +15,7 @@ from torch import Tensor
 from tuner.config import ModelShapes
 from tuner.models import tsmixer
 from tuner.models.fused import FusedTSMixer
+from tuner.models.fused.layout import layout_of, whole_of
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 SHAPES = ModelShapes(input_size=20, horizon=6, n_targets=3, n_past=1, n_future=2, n_static=2, n_quantiles=5)
@@ -124,6 +125,27 @@ def test_sums_over_a_batch_agree_where_it_is_split(monkeypatch: pytest.MonkeyPat
     """Five samples in splits of two."""
     monkeypatch.setattr("tuner.models.fused.launch.MOST_SPLITS", 4)
     assert_agrees(FusedTSMixer(network(shapes=BARE, n_blocks=1)), inputs_of(BARE, 5))
+
+
+def test_memory_that_nothing_was_written_to_is_in_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of planes are padded, and products read the padding; the gaps of the flat gradient are to hold zeros."""
+    plain = torch.empty
+
+    def empty(*sizes: int, **options: Any) -> Tensor:
+        made = plain(*sizes, **options)
+        return made.fill_(torch.nan) if made.is_floating_point() else made
+
+    model, inputs = network(shapes=SHAPES, hidden=48, n_blocks=1), inputs_of(SHAPES, 2)
+    fused = FusedTSMixer(model)
+    monkeypatch.setattr(torch, "empty", empty)
+    assert_agrees(fused, inputs)
+    parameters = list(model.parameters())
+    layout = layout_of(parameters)
+    whole = whole_of(gradients_of(fused, inputs), layout)
+    assert whole is not None, "the optimiser takes it as it is"
+    for view in layout.views(whole, parameters):
+        view.zero_()
+    assert not whole.any()
 
 
 def test_the_same_seed_gives_the_same_bits_and_the_next_step_other_masks() -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tuner.data.windows import DeviceData
 from tuner.metrics import quantile_loss
+from tuner.models.fused.layout import layout_of, whole_of
 from tuner.training.fused.adamw import FlatAdamW
 from tuner.training.fused.flat import FlatParameters
 from tuner.training.fused.gather import gather
@@ -148,6 +149,36 @@ def test_the_first_steps_are_exact_to_the_last_digits() -> None:
 def test_the_same_gradients_give_the_same_bits() -> None:
     first, second = by_kernel(0.1, 1.0), by_kernel(0.1, 1.0)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_gradients_that_lie_as_the_parameters_do_are_not_copied() -> None:
+    results = []
+    for together in (False, True):
+        values, gradients = drawn()
+        parameters = [nn.Parameter(value.clone()) for value in values]
+        flat = FlatParameters(parameters)
+        adamw = FlatAdamW(flat, torch.tensor(1e-2), weight_decay=0.1, limit=1.0)
+        buffer, views = flat.another()
+        for step in gradients:
+            for view, gradient in zip(views, step, strict=True):
+                view.copy_(gradient)
+            adamw.take(views if together else step)
+            assert (adamw._gradients.data_ptr() == buffer.data_ptr()) == together
+            adamw.step()
+        results.append(flat.values)
+    assert torch.equal(*results)
+
+
+def test_gradients_of_another_layout_are_copied() -> None:
+    parameters = [nn.Parameter(torch.ones(3)), nn.Parameter(torch.ones(2, 2))]
+    layout = layout_of(parameters)
+    buffer = torch.zeros(layout.size + 1)
+    views = layout.views(buffer[1:], parameters)
+    assert whole_of(views, layout) is not None
+    assert whole_of([views[0], views[1].t()], layout) is None, "another order"
+    assert whole_of([views[0], views[1].clone()], layout) is None, "another buffer"
+    assert whole_of(buffer.narrow(0, 0, 7).split([3, 4]), layout) is None, "no gaps"
+    assert whole_of([buffer[-3:]], layout_of(parameters[:1])) is None, "the buffer ends before"
 
 
 def test_a_gradient_that_is_no_number_spoils_every_weight_as_torchs_clipping_does() -> None:

@@ -8,18 +8,22 @@ import torch
 from torch import Tensor
 
 from tuner.models.fused.kernels import block, entry, gradients, head, masks
+from tuner.models.fused.layout import ALIGNED
 from tuner.models.fused.plan import DIRECT_AT_MOST, Plan, Sizes
-from tuner.models.fused.tables import COLUMNS, TILE, DeviceTables
+from tuner.models.fused.tables import TILE, DeviceTables, columns_of
 from tuner.models.fused.weights import Weights
 
 DRAWN_AT_ONCE = 512
 """Draws of a program of the masks' kernel; eight elements each."""
 
-MOST_SPLITS = 16
+MOST_SPLITS = 32
 """Of a batch, when gradients are summed."""
 
 PROGRAMS = 1024
 """About as many sum the gradients of weights."""
+
+SUMMED_AT_ONCE = 512
+"""Numbers of the gradient whose splits a program adds up."""
 
 
 def options(sizes: Sizes) -> dict[str, Any]:
@@ -91,7 +95,7 @@ def backward(
 
 def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -> Tensor:
     """What the records hold, summed over the samples."""
-    n_samples, n = len(workspace), tables.n_parameters
+    n_samples, n = len(workspace), tables.layout.size
     per_split = samples_per_split(len(tables.products), n_samples)
     n_splits = -(-n_samples // per_split)
     partial = torch.empty(n_splits, n, device=workspace.device)
@@ -103,12 +107,13 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -
         n,
         PRODUCTS=sizes.products,
         RECORD=sizes.record,
-        ROWS=sizes.horizon_tile,
+        ROWS=sizes.horizon,
         SAMPLES=per_split,
-        BLOCK=TILE,
-        num_warps=4,
-        maxnreg=160,  # three programs a multiprocessor instead of two, and still no spills
-        num_stages=3,
+        OUTPUTS=TILE,
+        INPUTS=TILE,
+        AT_ONCE=16,
+        num_warps=2,  # with four, a tile of 64 x 64 takes wgmma, which reads TF32 only along the summed axis
+        num_stages=4,
     )
     for n_rows, table in tables.columns.items():
         gradients.sum_columns[len(table), n_splits](
@@ -120,15 +125,21 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -
             RECORD=sizes.record,
             ROWS=n_rows,
             SAMPLES=per_split,
-            AT_ONCE=8,
-            BLOCK=COLUMNS,
+            AT_ONCE=8 if n_rows == 1 else 32,
+            BLOCK=columns_of(n_rows),
             num_warps=4,
-            num_stages=3,
         )
     gradient = torch.empty(n, device=workspace.device)
-    block_size = 256
-    gradients.sum_splits[(-(-n // block_size),)](
-        partial, gradient, n, n_splits, SPLITS=MOST_SPLITS, BLOCK=block_size, num_warps=4
+    gradients.sum_splits[(-(-n // SUMMED_AT_ONCE),)](
+        partial,
+        gradient,
+        tables.used,
+        n,
+        n_splits,
+        ALIGNED=ALIGNED,
+        SPLITS=MOST_SPLITS,
+        BLOCK=SUMMED_AT_ONCE,
+        num_warps=4,
     )
     return gradient
 

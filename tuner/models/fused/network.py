@@ -30,8 +30,8 @@ class FusedTSMixer:
     `random_state`, (2,) int64, holds its seed and how often masks were drawn. A replayed CUDA graph draws fresh ones;
     keep the tensor and write it back in place to go on from a checkpoint. The rate is the nearest multiple of 2^-16.
 
-    The gradients are views of one flat tensor in the order of `model.parameters()`; the same inputs, weights and
-    random state give the same bits.
+    The gradients are views of one flat tensor in the order of `model.parameters()`, laid out by `layout_of`, with
+    zeros in its gaps; the same inputs, weights and random state give the same bits.
 
     Args:
         model: one that `why_not` has nothing against, on its device.
@@ -115,8 +115,7 @@ class FusedTSMixer:
 
         memory = (this.workspace, this.masks)
         flat = launch.backward(this.plan, self.weights, self.tables, of_out.contiguous(), memory, this.scale)
-        parts = torch.split(flat, [parameter.numel() for parameter in self._parameters])
-        return [part.view_as(parameter) for part, parameter in zip(parts, self._parameters, strict=True)]
+        return self.tables.layout.views(flat, self._parameters)
 
 
 class Inputs(NamedTuple):

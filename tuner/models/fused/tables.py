@@ -8,16 +8,25 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from tuner.models.fused.layout import ALIGNED, Layout, layout_of
 from tuner.models.fused.plan import BlockFields, MixingFields, Plan, padded
 from tuner.models.tsmixer import FeatureMixing, MixerBlock, TSMixer
 
 TILE = 64
 """Outputs and inputs of a weight that one program sums."""
 
-COLUMNS = 128
-"""Of a plane that one program sums."""
+COLUMNS = 512
+"""Of a plane that one program sums, one row of each sample."""
+
+FEATURES = 64
+"""The same where all rows of a sample are summed: there are as few columns as features then."""
 
 NONE = -1
+
+
+def columns_of(n_rows: int) -> int:
+    """How many columns a program sums where a sample has so many rows."""
+    return COLUMNS if n_rows == 1 else FEATURES
 
 
 class Rows(NamedTuple):
@@ -36,34 +45,34 @@ class Tables(NamedTuple):
 
 
 class DeviceTables(NamedTuple):
-    """The same on a device, and how many parameters there are."""
+    """The same on a device, how the flat gradient is laid out, and how much of each `ALIGNED` numbers of it is used."""
 
     products: Tensor
     columns: dict[int, Tensor]
-    n_parameters: int
+    layout: Layout
+    used: Tensor
 
 
 def tables_on(device: torch.device, model: TSMixer, plan: Plan) -> DeviceTables:
     """The tables of a network, where its kernels read them."""
     products, columns = make_tables(model, plan)
+    parameters = list(model.parameters())
+    used = [min(ALIGNED, p.numel() - first) for p in parameters for first in range(0, p.numel(), ALIGNED)]
     of = functools.partial(torch.tensor, dtype=torch.int64, device=device)
-    n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    return DeviceTables(of(products), {n_rows: of(rows) for n_rows, rows in columns.items()}, n_parameters)
+    of_columns = {n_rows: of(rows) for n_rows, rows in columns.items()}
+    return DeviceTables(of(products), of_columns, layout_of(parameters), of(used).to(torch.int32))
 
 
 def make_tables(model: TSMixer, plan: Plan) -> Tables:
-    """One entry for every parameter of the network, in a flat gradient in the order of its parameters."""
+    """What gives every parameter of the network its gradient, in a flat one laid out by `layout_of`."""
     return _Collector(model, plan).collect()
 
 
 class _Collector:
     def __init__(self, model: TSMixer, plan: Plan) -> None:
         self._model, self._plan = model, plan
-        self._offsets: dict[nn.Parameter, int] = {}
-        used = 0
-        for parameter in model.parameters():
-            self._offsets[parameter] = used
-            used += parameter.numel()
+        parameters = list(model.parameters())
+        self._offsets = dict(zip(parameters, layout_of(parameters).starts, strict=True))
         self._tables = Tables([], {})
 
     def collect(self) -> Tables:
@@ -82,8 +91,7 @@ class _Collector:
         self._weight(model.head, forecast, Rows(head.plane, hidden, t))
         self._shares(_parameter(model.time_projection, "weight"), entry.of_weight)
         self._shares(_parameter(model.time_projection, "bias"), entry.of_bias)
-        self._shares(model.reversible_norm.weight, entry.of_norm)
-        self._shares(model.reversible_norm.bias, entry.of_norm + sizes.targets)
+        self._shares(model.reversible_norm.weight, entry.of_norm, model.reversible_norm.bias)
         return self._tables
 
     def _block(self, block: MixerBlock, fields: BlockFields) -> None:
@@ -122,13 +130,16 @@ class _Collector:
         apart = (1, horizon) if kind == "plane_channel_first" else (width, 1)
         self._columns(n_rows, n_columns, [*gradient[:2], *normed[:2], n_columns, width, weight, bias, *apart])
 
-    def _shares(self, parameter: nn.Parameter, offset: int) -> None:
-        n = parameter.numel()
-        self._columns(1, n, [offset, 0, NONE, 0, n, n, NONE, self._offsets[parameter], 0, 1])
+    def _shares(self, parameter: nn.Parameter, offset: int, after: nn.Parameter | None = None) -> None:
+        """Of a parameter, at a multiple of 16, and of one as large whose shares follow at once: as a second hour."""
+        n, start = parameter.numel(), self._offsets[parameter]
+        apart = 0 if after is None else self._offsets[after] - start
+        n_columns = n if after is None else 2 * n
+        self._columns(1, n_columns, [offset, n, NONE, n, n_columns, n, NONE, start, apart, 1])
 
     def _columns(self, n_rows: int, n_columns: int, common: list[int]) -> None:
         rows = self._tables.columns.setdefault(n_rows, [])
-        rows.extend([*common, first] for first in range(0, n_columns, COLUMNS))
+        rows.extend([*common, first] for first in range(0, n_columns, columns_of(n_rows)))
 
 
 def _parameter(module: nn.Module, name: str) -> nn.Parameter:

@@ -17,6 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.models.fused.layout import whole_of
 from tuner.training.fused.flat import FlatParameters
 from tuner.training.step import CLIP_EPS
 
@@ -98,7 +99,8 @@ class FlatAdamW(torch.optim.Optimizer):
         self._weight_decay = float(weight_decay)
         self._limit = float(limit)
         device = flat.values.device
-        self._gradients, self._gradient_views = flat.another()
+        self._copies, self._copy_views = flat.another()
+        self._gradients = self._copies
         self._averages, averages = flat.another()
         self._squares, squares = flat.another()
         self._programs = triton.cdiv(flat.values.numel(), BLOCK)
@@ -109,8 +111,14 @@ class FlatAdamW(torch.optim.Optimizer):
             self.state[parameter] = {"step": self._step, "exp_avg": average, "exp_avg_sq": square}
 
     def take(self, gradients: Sequence[Tensor]) -> None:
-        """Have the next step go by these, one for each parameter."""
-        torch._foreach_copy_(self._gradient_views, list(gradients))
+        """Have the next step go by these, one for each parameter.
+
+        Where they lie in one buffer as the parameters do, gaps filled with zeros, they are not copied.
+        """
+        whole = whole_of(gradients, self._flat.layout)
+        if whole is None:
+            torch._foreach_copy_(self._copy_views, list(gradients))
+        self._gradients = self._copies if whole is None else whole
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]

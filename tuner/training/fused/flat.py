@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-ALIGNED = 64
-"""Every parameter begins at a multiple of so many numbers: 256 bytes, as torch's own allocations."""
+from tuner.models.fused.layout import layout_of
 
 
 class FlatParameters:
@@ -23,10 +21,7 @@ class FlatParameters:
         wrong = {str(p.dtype) for p in self.parameters} - {"torch.float32"}
         if wrong:
             raise ValueError(f"parameters are {', '.join(sorted(wrong))}, not torch.float32")
-        ends = [0]
-        for parameter in self.parameters:
-            ends.append(ends[-1] + math.ceil(parameter.numel() / ALIGNED) * ALIGNED)
-        self._starts, self._size = ends[:-1], ends[-1]
+        self.layout = layout_of(self.parameters)
         self.values, views = self.another()
         for parameter, view in zip(self.parameters, views, strict=True):
             view.copy_(parameter.detach())
@@ -34,9 +29,8 @@ class FlatParameters:
 
     def another(self) -> tuple[Tensor, list[Tensor]]:
         """A buffer of zeros of the same layout, and its views in the parameters' shapes."""
-        buffer = torch.zeros(self._size, device=self.parameters[0].device)
-        places = zip(self._starts, self.parameters, strict=True)
-        return buffer, [buffer[start : start + p.numel()].view(p.shape) for start, p in places]
+        buffer = torch.zeros(self.layout.size, device=self.parameters[0].device)
+        return buffer, self.layout.views(buffer, self.parameters)
 
     def release(self) -> None:
         """Give every parameter memory of its own again."""

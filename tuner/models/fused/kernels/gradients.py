@@ -6,6 +6,8 @@ What to sum is told by tables, one row a tile, so that a network of any shape ta
 import triton
 import triton.language as tl
 
+from tuner.models.fused.kernels.pieces import big_part, exact_dot
+
 
 @triton.jit(do_not_specialize=["n_samples"])
 def sum_products(
@@ -18,40 +20,66 @@ def sum_products(
     RECORD: tl.constexpr,
     ROWS: tl.constexpr,
     SAMPLES: tl.constexpr,
-    BLOCK: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    INPUTS: tl.constexpr,
+    AT_ONCE: tl.constexpr,
 ):
     """Of a layer's weight: the sum over samples and rows of (gradient of its output) x (its input); of its bias too.
 
-    A row of the table: where the two planes lie in a record and how far their rows are apart, rows a sample, outputs,
-    inputs, where weight and bias lie in a row of `partial`, and which tile of the weight this is.
+    The rows of all samples are counted on: a program sums those of SAMPLES samples with ROWS rows each, AT_ONCE in a
+    product, whatever sample they are of. Where a sample has one row only, a few programs have them all.
+
+    A row of the table: where the two planes lie in a record and how far their rows are apart, rows a sample, 1 or
+    ROWS, outputs, inputs, where weight and bias lie in a row of `partial`, and which tile of the weight this is.
     """
     row = table + tl.program_id(0) * 11
     split = tl.program_id(1)
-    n_rows = tl.load(row + 4)
-    n_out = tl.load(row + 5)
-    n_in = tl.load(row + 6)
-    o = tl.load(row + 9) * BLOCK + tl.arange(0, BLOCK)
-    first_in = tl.load(row + 10) * BLOCK
-    i = first_in + tl.arange(0, BLOCK)
-    r = tl.arange(0, ROWS)
-    record = workspace + (split * SAMPLES).to(tl.int64) * RECORD
-    gradient_at = tl.multiple_of(tl.load(row), 16) + r[:, None] * tl.multiple_of(tl.load(row + 1), 16) + o[None, :]
-    x_at = tl.multiple_of(tl.load(row + 2), 16) + r[:, None] * tl.multiple_of(tl.load(row + 3), 16) + i[None, :]
-    gradient_inside = (r < n_rows)[:, None] & (o < n_out)[None, :]
-    x_inside = (r < n_rows)[:, None] & (i < n_in)[None, :]
-    total = tl.zeros([BLOCK, BLOCK], tl.float32)
-    bias = tl.zeros([ROWS, BLOCK], tl.float32)
-    for sample in range(SAMPLES):
-        there = split * SAMPLES + sample < n_samples
-        gradient = tl.load(record + gradient_at, mask=gradient_inside & there, other=0.0)
-        x = tl.load(record + x_at, mask=x_inside & there, other=0.0)
-        total = tl.dot(tl.trans(gradient), x, total, input_precision=PRODUCTS)
-        bias += gradient
-        record += RECORD
+    n_rows = tl.load(row + 4).to(tl.int32)
+    n_out = tl.load(row + 5).to(tl.int32)
+    n_in = tl.load(row + 6).to(tl.int32)
+    o = tl.load(row + 9).to(tl.int32) * OUTPUTS + tl.arange(0, OUTPUTS)
+    first_in = tl.load(row + 10).to(tl.int32) * INPUTS
+    i = first_in + tl.arange(0, INPUTS)
+    # A plane's rows are padded to multiples of 16, and loads that may read what lies there take four numbers at once.
+    # It is rubbish, and stays in the rows and columns of the product that are not stored.
+    o_read = o < (n_out + 15) // 16 * 16
+    i_read = i < (n_in + 15) // 16 * 16
+    first = split * (SAMPLES * ROWS)
+    n_here = tl.minimum(n_samples * n_rows - first, SAMPLES * ROWS)
+    # Row k of a split is k rows from its first one, and further by a jump for every sample that ended between.
+    gradient_row = tl.multiple_of(tl.load(row + 1), 16)
+    x_row = tl.multiple_of(tl.load(row + 3), 16)
+    one = n_rows == 1
+    record = workspace + tl.where(one, first, split * SAMPLES).to(tl.int64) * RECORD
+    gradient_row = tl.where(one, RECORD, gradient_row)
+    x_row = tl.where(one, RECORD, x_row)
+    gradient_jump = tl.where(one, 0, RECORD - ROWS * gradient_row)
+    x_jump = tl.where(one, 0, RECORD - ROWS * x_row)
+    gradients = record + tl.multiple_of(tl.load(row), 16) + o
+    xs = record + tl.multiple_of(tl.load(row + 2), 16) + i
+    total = tl.zeros([OUTPUTS, INPUTS], tl.float32)
+    bias = tl.zeros([OUTPUTS, 8], tl.float32)
+    ones = tl.full([AT_ONCE, 8], 1.0, tl.float32)
+    if n_here > 0:
+        for start in range(0, SAMPLES * ROWS, AT_ONCE):
+            k = start + tl.arange(0, AT_ONCE)
+            there = k < n_here
+            sample = k // ROWS
+            gradient_at = k.to(tl.int64) * gradient_row + sample.to(tl.int64) * gradient_jump
+            x_at = k.to(tl.int64) * x_row + sample.to(tl.int64) * x_jump
+            gradient = tl.load(
+                gradients[:, None] + gradient_at[None, :], mask=o_read[:, None] & there[None, :], other=0.0
+            )
+            x = tl.load(xs[None, :] + x_at[:, None], mask=there[:, None] & i_read[None, :], other=0.0)
+            total = exact_dot(gradient, x, total, PRODUCTS)
+            # The sums of rows as a product too: read from shared memory twice, in two ways, rows would lie there badly.
+            big = big_part(gradient)
+            bias = tl.dot(gradient - big, ones, bias, input_precision="tf32")
+            bias = tl.dot(big, ones, bias, input_precision="tf32")
     out = partial + split.to(tl.int64) * n_parameters
     inside = (o < n_out)[:, None] & (i < n_in)[None, :]
     tl.store(out + tl.load(row + 7) + o[:, None] * n_in + i[None, :], total, mask=inside)
-    tl.store(out + tl.load(row + 8) + o, tl.sum(bias, axis=0), mask=(o < n_out) & (first_in == 0))
+    tl.store(out + tl.load(row + 8) + o, tl.sum(bias, axis=1) * 0.125, mask=(o < n_out) & (first_in == 0))
 
 
 @triton.jit(do_not_specialize=["n_samples"])
@@ -72,47 +100,70 @@ def sum_columns(
     A row of the table: where the gradient lies in a record and how far its rows are apart, the same of the normalised
     plane (-1: there is none), columns, columns in an hour, where weight and bias lie in a row of `partial` (-1:
     nowhere), how far apart hours and features are there, and the first column of this tile.
+
+    Four columns from a multiple of four on lie side by side: hours are multiples of 16 wide, or follow without a gap.
     """
     row = table + tl.program_id(0) * 11
     split = tl.program_id(1)
-    gradient_row = tl.load(row + 1)
+    gradient_row = tl.load(row + 1).to(tl.int32)
     normed = tl.load(row + 2)
-    normed_row = tl.load(row + 3)
-    n_columns = tl.load(row + 4)
-    width = tl.load(row + 5)
+    normed_row = tl.load(row + 3).to(tl.int32)
+    n_columns = tl.load(row + 4).to(tl.int32)
+    width = tl.load(row + 5).to(tl.int32)
     of_weight = tl.load(row + 6)
     of_bias = tl.load(row + 7)
-    column = tl.load(row + 10) + tl.arange(0, BLOCK)
+    column = tl.multiple_of(tl.load(row + 10).to(tl.int32), 16) + tl.arange(0, BLOCK)
     hour = column // width
-    feature = column % width
-    gradient_at = tl.load(row) + hour * gradient_row + feature
-    normed_at = tl.maximum(normed, 0) + hour * normed_row + feature
+    gradient_jump = tl.max_constancy(tl.multiple_of(hour * (gradient_row - width), 4), 4)
+    along_jump = tl.max_constancy(tl.multiple_of(hour * (normed_row - width), 4), 4)
+    gradients = workspace + tl.multiple_of(tl.load(row), 16) + (column + gradient_jump)
+    alongs = workspace + tl.multiple_of(tl.maximum(normed, 0), 16) + (column + along_jump)
+    # As with products, what is read of the padding is not stored.
+    read = column < (n_columns + 15) // 16 * 16
+    read_along = read & (normed >= 0)
     weight = tl.zeros([AT_ONCE, BLOCK], tl.float32)
     bias = tl.zeros([AT_ONCE, BLOCK], tl.float32)
     for start in range(0, SAMPLES * ROWS, AT_ONCE):
         r = start + tl.arange(0, AT_ONCE)
         sample = split * SAMPLES + r // ROWS
-        t = r % ROWS
         there = (r < SAMPLES * ROWS) & (sample < n_samples)
-        inside = there[:, None] & (column < n_columns)[None, :]
-        record = workspace + sample.to(tl.int64) * RECORD
-        gradient = tl.load((record + t * gradient_row)[:, None] + gradient_at[None, :], mask=inside, other=0.0)
-        along = tl.load((record + t * normed_row)[:, None] + normed_at[None, :], mask=inside & (normed >= 0), other=0.0)
+        gradient_at = sample.to(tl.int64) * RECORD
+        along_at = gradient_at
+        if ROWS > 1:
+            gradient_at += tl.multiple_of(r % ROWS * gradient_row, 16)
+            along_at += tl.multiple_of(r % ROWS * normed_row, 16)
+        inside = there[:, None] & read[None, :]
+        gradient = tl.load(gradients[None, :] + gradient_at[:, None], mask=inside, other=0.0)
+        inside = there[:, None] & read_along[None, :]
+        along = tl.load(alongs[None, :] + along_at[:, None], mask=inside, other=0.0)
         weight += gradient * along
         bias += gradient
     out = partial + split.to(tl.int64) * n_parameters
-    at = hour * tl.load(row + 8) + feature * tl.load(row + 9)
+    at = hour.to(tl.int64) * tl.load(row + 8) + (column % width).to(tl.int64) * tl.load(row + 9)
     tl.store(out + of_weight + at, tl.sum(weight, axis=0), mask=(column < n_columns) & (of_weight >= 0))
     tl.store(out + of_bias + at, tl.sum(bias, axis=0), mask=(column < n_columns) & (of_bias >= 0))
 
 
 @triton.jit(do_not_specialize=["n_splits"])
-def sum_splits(partial, gradient, n_parameters, n_splits, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
-    """(splits, parameters) -> (parameters,), for at most SPLITS."""
+def sum_splits(
+    partial,
+    gradient,
+    used,
+    n_numbers,
+    n_splits,
+    ALIGNED: tl.constexpr,
+    SPLITS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """(splits, numbers) -> (numbers,), for at most SPLITS, and zeros in the gaps between parameters.
+
+    `used` tells of each ALIGNED numbers how many, from the first on, are a parameter's.
+    """
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = n < n_parameters
+    inside = n < n_numbers
+    n_used = tl.load(used + n // ALIGNED, mask=inside, other=0)
     total = tl.zeros([BLOCK], tl.float32)
     for split in tl.static_range(SPLITS):
         total += tl.load(partial + n, mask=inside & (split < n_splits), other=0.0)
-        partial += n_parameters
-    tl.store(gradient + n, total, mask=inside)
+        partial += n_numbers
+    tl.store(gradient + n, tl.where(n % ALIGNED < n_used, total, 0.0), mask=inside)
