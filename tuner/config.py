@@ -31,7 +31,7 @@ class StopReason(StrEnum):
 
 
 class Backend(StrEnum):
-    """How the same mathematics is executed. `auto` is a policy, resolved per device and recorded with the trial."""
+    """How the same mathematics is executed. What `auto` came to is recorded with the trial."""
 
     AUTO = "auto"
     EAGER = "eager"

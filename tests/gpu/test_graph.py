@@ -12,7 +12,7 @@ from tuner.data.windows import DeviceData
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training import fit
-from tuner.training.backends import make_engine
+from tuner.training.backends import MEASURED_ON, make_engine
 from tuner.training.surroundings import exact_fp32, seeded
 
 CAPTURED = (Backend.GRAPH, Backend.TRITON)
@@ -41,9 +41,14 @@ def test_captured_training_follows_the_eager_one(cuda_data: DeviceData, model: s
     assert captured == pytest.approx(eager, rel=5e-2 if model == "batchnorm" else 1e-3)
 
 
-def test_auto_means_captured_on_cuda(cuda_data: DeviceData) -> None:
-    result = fit(config_of("original", Backend.AUTO), cuda_data)
-    assert result.backend is Backend.GRAPH
+@pytest.mark.parametrize(("model", "hidden_size"), [("original", 64), ("original", 1024), ("batchnorm", 64)])
+def test_auto_is_captured_on_fused_kernels_where_they_are_faster(
+    cuda_data: DeviceData, model: str, hidden_size: int
+) -> None:
+    result = fit(config_of(model, Backend.AUTO, hidden_size=hidden_size), cuda_data)
+    fused = (model, hidden_size) == ("original", 64) and torch.cuda.get_device_capability() == MEASURED_ON
+    assert result.backend is (Backend.TRITON if fused else Backend.GRAPH)
+    assert result.backend_fallback == ""
 
 
 @pytest.mark.parametrize("backend", CAPTURED)

@@ -8,7 +8,7 @@ import shutil
 import torch
 from torch import nn
 
-from tuner.config import Backend, RunConfig, TrainingSettings
+from tuner.config import Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.fused import why_not
@@ -16,34 +16,60 @@ from tuner.models.tsmixer import TSMixer
 from tuner.training.eager import EagerEngine
 from tuner.training.engine import Engine
 
+FASTER_FUSED: tuple[tuple[int, int], ...] = ((64, 1024),)
+"""Hidden size and batch size: up to both of any such pair a step on the fused kernels is shorter than a captured one.
 
-def resolve_backend(wanted: Backend, device: torch.device) -> Backend:
-    """What `auto` means on this device: captured graphs on CUDA, eager elsewhere. Any other choice stands.
+So far measured at 64 and 256 only, in the reference job's shapes (benchmarks/captured-step-h200.md); the rest is
+presumed.
+"""
 
-    Not `compile`: its steps are shorter, but a trial of a few seconds never earns back the seconds of compiling. Not
-    `triton`: nobody has measured it yet. Not a choice per trial either: the times of one study must be those of one
-    backend. See docs/decisions.
+MEASURED_ON = (9, 0)
+"""Compute capability of the GPUs that this was measured on (Hopper); on others nobody knows."""
+
+
+def resolve_backend(config: RunConfig, device: torch.device) -> Backend:
+    """What `auto` means for this configuration on this device. Any other choice stands.
+
+    On CUDA the fused kernels of `triton` where they are known to be faster, else captured graphs; elsewhere eager. It
+    follows from sizes, precision and device alone, never from what ran before: a configuration always gets the same.
+    Not `compile`: a trial of a few seconds never earns back the minute of compiling that its sizes take, and few others
+    have the same ones. See docs/decisions.
+
+    Whether the kernels serve the network is not asked here; `choose_backend` does.
     """
-    if wanted is not Backend.AUTO:
-        return wanted
-    return Backend.GRAPH if device.type == "cuda" else Backend.EAGER
+    if config.training.backend is not Backend.AUTO:
+        return config.training.backend
+    if device.type != "cuda":
+        return Backend.EAGER
+    fused = _faster_fused(config, device) and _why_nothing_is_built() is None
+    return Backend.TRITON if fused else Backend.GRAPH
 
 
-def choose_backend(training: TrainingSettings, model: nn.Module, device: torch.device) -> tuple[Backend, str]:
+def choose_backend(config: RunConfig, model: nn.Module, device: torch.device) -> tuple[Backend, str]:
     """The backend that trains this model here, and why it is not the one asked for: empty where it is.
 
-    Where the fused kernels of `triton` do not serve a model, captured graphs do.
+    Where the fused kernels of `triton` do not serve a model, captured graphs do: to `auto` that is an answer like any
+    other.
 
     Raises:
         UsageError: a backend this device does not have.
     """
-    backend = resolve_backend(training.backend, device)
+    backend = resolve_backend(config, device)
     if backend is not Backend.EAGER and device.type != "cuda":
         raise UsageError(f"backend {backend.value!r} needs a CUDA device, this one is {device.type}; use eager or auto")
     if backend is not Backend.TRITON:
         return backend, ""
-    reason = why_not(model, training.precision, device) or _why_nothing_is_built()
-    return (backend, "") if reason is None else (Backend.GRAPH, reason)
+    reason = why_not(model, config.training.precision, device) or _why_nothing_is_built()
+    if reason is None:
+        return backend, ""
+    return Backend.GRAPH, "" if config.training.backend is Backend.AUTO else reason
+
+
+def _faster_fused(config: RunConfig, device: torch.device) -> bool:
+    sizes = config.hyperparameters
+    if config.training.precision is Precision.BF16 or torch.cuda.get_device_capability(device) != MEASURED_ON:
+        return False
+    return any(sizes.hidden_size <= hidden and sizes.batch_size <= batch for hidden, batch in FASTER_FUSED)
 
 
 def _why_nothing_is_built() -> str | None:
@@ -58,7 +84,7 @@ def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine
     Raises:
         UsageError: a backend this device does not have.
     """
-    backend, fallback = choose_backend(config.training, model, data.minimum.device)
+    backend, fallback = choose_backend(config, model, data.minimum.device)
     if backend is Backend.EAGER:
         return EagerEngine(config, data, model)
     if backend is Backend.COMPILE:

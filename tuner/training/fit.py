@@ -17,7 +17,7 @@ from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import first_line
 from tuner.models.registry import build_model
-from tuner.training.backends import make_engine, resolve_backend
+from tuner.training.backends import choose_backend, make_engine, resolve_backend
 from tuner.training.checkpoint import Checkpoint, Checkpoints, Progress
 from tuner.training.checks import check_settings
 from tuner.training.clock import Clock, synchronizer
@@ -111,7 +111,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.device = self.data.minimum.device
-        self.ran = resolve_backend(self.config.training.backend, self.device), ""
+        self.ran = resolve_backend(self.config, self.device), ""
         self.clock = Clock(synchronizer(self.device))
         self.early_stopping = EarlyStopping(self.config.training.patience, self.config.training.min_delta)
         self.learning_rate = self.config.hyperparameters.learning_rate
@@ -122,6 +122,7 @@ class _Run:
         with arithmetic(self.config.training.precision), seeded(self.config.seed, self.device) as shuffles:
             if model is None:
                 model = build_model(self.config.architecture, self.data.shapes, self.config.hyperparameters)
+            self.ran = choose_backend(self.config, model, self.device)
             model.to(self.device)
             self.n_parameters = sum(p.numel() for p in model.parameters())
             engine = make_engine(self.config, self.data, model)

@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch import nn
 
-from tuner.config import Backend, ModelShapes, Precision, RunConfig, TrainingSettings
+from tuner.config import Architecture, Backend, Hyperparameters, ModelShapes, Precision, RunConfig, TrainingSettings
 from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Observation
 from tuner.errors import UsageError
 from tuner.models.names import builtin_names
 from tuner.models.tsmixer import DESIGNS, TSMixer
 from tuner.objective import _attributes
-from tuner.training import fit
-from tuner.training.backends import choose_backend, resolve_backend
+from tuner.training import backends, fit
+from tuner.training.backends import MEASURED_ON, choose_backend, resolve_backend
 from tuner.training.eager import EagerEngine
 from tuner.view.trial import _training
 
@@ -31,13 +31,88 @@ def network(name: str, hidden_size: int = 32) -> nn.Module:
     return TSMixer(SHAPES, DESIGNS[name], hidden_size=hidden_size, dropout=0.1)
 
 
-def triton(precision: Precision = Precision.FP32) -> TrainingSettings:
-    return TrainingSettings(backend=Backend.TRITON, precision=precision)
+def config_of(
+    backend: Backend, precision: Precision = Precision.FP32, hidden_size: int = 32, batch_size: int = 256
+) -> RunConfig:
+    return RunConfig(
+        architecture=Architecture(model="original"),
+        hyperparameters=Hyperparameters(
+            learning_rate=1e-4, weight_decay=0.0, dropout=0.1, hidden_size=hidden_size, batch_size=batch_size
+        ),
+        training=TrainingSettings(backend=backend, precision=precision),
+    )
 
 
-def test_auto_is_what_it_was() -> None:
-    assert resolve_backend(Backend.AUTO, CUDA) is Backend.GRAPH
-    assert resolve_backend(Backend.AUTO, CPU) is Backend.EAGER
+def triton(precision: Precision = Precision.FP32) -> RunConfig:
+    return config_of(Backend.TRITON, precision)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU of the kind that `auto` was measured on, and a table of two steps."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: MEASURED_ON)
+    monkeypatch.setattr(backends, "FASTER_FUSED", ((64, 1024), (128, 256)))
+
+
+SIZES = [
+    (16, 64, Backend.TRITON),
+    (64, 1024, Backend.TRITON),
+    (64, 2048, Backend.GRAPH),
+    (128, 256, Backend.TRITON),
+    (128, 512, Backend.GRAPH),
+    (256, 64, Backend.GRAPH),
+]
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.TF32])
+@pytest.mark.parametrize(("hidden_size", "batch_size", "expected"), SIZES)
+def test_auto_means_the_fused_kernels_up_to_the_sizes_of_the_table(
+    hidden_size: int, batch_size: int, expected: Backend, precision: Precision
+) -> None:
+    pytest.importorskip("triton")
+    config = config_of(Backend.AUTO, precision, hidden_size, batch_size)
+    assert resolve_backend(config, CUDA) is expected
+    assert choose_backend(config, network("original", hidden_size), CUDA) == (expected, "")
+    assert resolve_backend(config, CPU) is Backend.EAGER
+
+
+def test_what_was_measured_so_far_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: MEASURED_ON)
+    assert resolve_backend(config_of(Backend.AUTO, hidden_size=64, batch_size=256), CUDA) is Backend.TRITON
+
+
+def test_auto_means_captured_graphs_on_a_gpu_that_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
+    assert choose_backend(config_of(Backend.AUTO), network("original"), CUDA) == (Backend.GRAPH, "")
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [
+        (network("batchnorm"), Precision.FP32),
+        (network("original"), Precision.BF16),
+        (nn.Linear(2, 2), Precision.FP32),
+    ],
+)
+def test_auto_means_captured_graphs_for_what_the_kernels_do_not_serve(model: nn.Module, precision: Precision) -> None:
+    """And that is no fallback: nothing else was asked for."""
+    assert choose_backend(config_of(Backend.AUTO, precision), model, CUDA) == (Backend.GRAPH, "")
+
+
+@pytest.mark.usefixtures("measured")
+def test_auto_means_captured_graphs_where_no_kernel_can_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", "")
+    assert resolve_backend(config_of(Backend.AUTO), CUDA) is Backend.GRAPH
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_choice_stands_whatever_the_sizes() -> None:
+    for backend in (Backend.EAGER, Backend.GRAPH, Backend.COMPILE, Backend.TRITON):
+        for hidden_size in (8, 4096):
+            assert resolve_backend(config_of(backend, hidden_size=hidden_size), CUDA) is backend
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +157,7 @@ def test_without_a_compiler_captured_graphs_run_with_the_reason(monkeypatch: pyt
 
 def test_only_the_fused_kernels_are_asked_about() -> None:
     for backend in (Backend.EAGER, Backend.GRAPH, Backend.COMPILE):
-        assert choose_backend(TrainingSettings(backend=backend), network("batchnorm"), CUDA) == (backend, "")
+        assert choose_backend(config_of(backend), network("batchnorm"), CUDA) == (backend, "")
 
 
 def test_on_a_cpu_there_are_none() -> None:
