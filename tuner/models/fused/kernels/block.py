@@ -18,6 +18,7 @@ from tuner.models.fused.kernels.pieces import (
     load_affine,
     load_plane,
     load_vector,
+    mask_tile,
     mix_features,
     moments,
     over_norm,
@@ -70,7 +71,7 @@ def mix_hours(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
         plane = load_plane(record + B.plane + first, B.width, Z)
         entered = exact_dot(weight, plane, zeros(Z.horizon_tile, Z.hidden_tile), Z.products) + bias[:, None]
         hidden = drop(relu(entered), masks + B.mask + first, B.width, scale, Z)
-        kept_at, within = tile_of(masks + B.mask + first, B.width, Z.horizon, Z.hidden, Z.horizon_tile, Z.hidden_tile)
+        kept_at, within = mask_tile(masks + B.mask + first, B.width, Z)
         tl.store(kept_at, (hidden > 0).to(tl.uint8), mask=within)
         mixed = plane + hidden
         store_plane(record + B.normed + first, B.width, mixed, Z)
@@ -120,7 +121,7 @@ def unmix_hours(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
         normed = load_plane(record + B.normed + first, B.width, Z)
         of_sum = before_norm(of_scaled, normed, inverse, mean_of, mean_along, Z)
         of_sum = tl.where(inside, of_sum, 0.0)
-        kept_at, within = tile_of(masks + B.mask + first, B.width, Z.horizon, Z.hidden, Z.horizon_tile, Z.hidden_tile)
+        kept_at, within = mask_tile(masks + B.mask + first, B.width, Z)
         positive = tl.load(kept_at, mask=within, other=0)
         of_entered = tl.where(positive != 0, of_sum, 0.0)
         if Z.dropout:

@@ -124,10 +124,18 @@ def relu(values):
 
 
 @triton.jit
+def mask_tile(mask, row, Z: tl.constexpr):
+    """Of a plane's mask, bytes; four at once a thread, as of float32 numbers: one arrangement in registers for all."""
+    t = tl.arange(0, Z.horizon_tile)[:, None]
+    n = tl.arange(0, Z.hidden_tile)[None, :]
+    return tl.max_contiguous(mask + (t * row + n), [1, 4]), (t < Z.horizon) & (n < Z.hidden)
+
+
+@triton.jit
 def drop(values, mask, row, scale, Z: tl.constexpr):
     """A plane with what the mask, bytes at `mask`, does not keep set to 0 and the rest scaled."""
     if Z.dropout:
-        pointers, inside = tile_of(mask, row, Z.horizon, Z.hidden, Z.horizon_tile, Z.hidden_tile)
+        pointers, inside = mask_tile(mask, row, Z)
         kept = tl.load(pointers, mask=inside, other=0)
         values = tl.where(kept != 0, values * scale, 0.0)
     return values
@@ -143,9 +151,10 @@ def inside_plane(Z: tl.constexpr):
 @triton.jit
 def over_norm(values, Z: tl.constexpr):
     """The sum over what one statistic of the norm covers, for each hour: its features, or the whole plane."""
-    sums = tl.sum(values, axis=1)
     if (Z.norm == "plane") or (Z.norm == "plane_channel_first"):
-        sums = tl.sum(sums, axis=0) + zero_vector(Z.horizon_tile)
+        sums = tl.sum(values) + zero_vector(Z.horizon_tile)
+    else:
+        sums = tl.sum(values, axis=1)
     return sums
 
 
