@@ -26,9 +26,9 @@ SUMMED_AT_ONCE = 512
 """Numbers of the gradient whose splits a program adds up."""
 
 
-def options(sizes: Sizes) -> dict[str, Any]:
-    """Warps of a program that holds planes, and how deep its loads run ahead; chosen from the compiled code."""
-    return {"num_warps": 8 if sizes.hidden > DIRECT_AT_MOST else 4, "num_stages": 2}
+def options(sizes: Sizes, stages: int = 2) -> dict[str, Any]:
+    """Warps of a program that holds planes, and how deep its loads run ahead: 1, not at all, where that was faster."""
+    return {"num_warps": 8 if sizes.hidden > DIRECT_AT_MOST else 4, "num_stages": stages}
 
 
 def sizes_of_hours(sizes: Sizes, *, backward: bool) -> Sizes:
@@ -69,7 +69,7 @@ def forward(
         scale,
         E=plan.entry,
         Z=sizes,
-        **opts,
+        **options(sizes, stages=1),
     )
     for fields, block_weights in zip(plan.blocks, weights.blocks, strict=True):
         block.block_forward[grid](static, workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts)
@@ -84,11 +84,9 @@ def backward(
     workspace, kept = memory
     sizes, grid, opts = plan.sizes, (len(of_out),), options(plan.sizes)
     hours = sizes_of_hours(sizes, backward=True)
-    head.head_backward[grid](of_out, workspace, weights.head, H=plan.head, Z=sizes, **opts)
+    head.head_backward[grid](of_out, workspace, weights.head, H=plan.head, Z=sizes, **options(sizes, stages=1))
     for fields, block_weights in zip(reversed(plan.blocks), reversed(weights.blocks), strict=True):
-        block.block_backward[grid](
-            workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts | {"num_stages": 1}
-        )
+        block.block_backward[grid](workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts)
     entry.enter_backward[grid](workspace, kept, weights.past, weights.future, scale, E=plan.entry, Z=sizes, **opts)
     return parameter_gradients(sizes, tables, workspace)
 

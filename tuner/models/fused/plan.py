@@ -22,6 +22,9 @@ ALIGNMENT = 16
 DIRECT_AT_MOST = 64
 """Hidden size up to which a plane is multiplied straight from registers; beyond, the weight fills shared memory."""
 
+KEPT_AT_MOST = 192
+"""Width up to which a block's planes stay in registers."""
+
 CHUNK = 32
 """Of the axis that a product sums over, at once."""
 
@@ -103,6 +106,8 @@ class BlockFields(NamedTuple):
     mixed: int
     feature_mixing: MixingFields
     projects: bool
+    kept: bool
+    """Whether its planes stay in registers through the time mixing; wide ones go through memory."""
     out: int
     out_row: int
     of_plane: int
@@ -281,6 +286,7 @@ class _Planner:
             mixed=self._field(horizon * width),
             feature_mixing=self._mixing(projects=projects),
             projects=projects,
+            kept=width <= KEPT_AT_MOST,
             out=planes[1],
             out_row=rows[1],
             of_plane=of_planes[0],

@@ -8,10 +8,13 @@ import triton.language as tl
 
 from tuner.models.fused.kernels.pieces import (
     EPS,
+    add_enter_bias,
     apply_affine,
     before_norm,
     covered,
     drop,
+    enter_features,
+    enter_stored,
     exact_dot,
     finish_mixing,
     inside_plane,
@@ -19,7 +22,6 @@ from tuner.models.fused.kernels.pieces import (
     load_plane,
     load_vector,
     mask_tile,
-    mix_features,
     moments,
     over_norm,
     product,
@@ -54,26 +56,40 @@ def mix_static(record, masks, values, out, mixing, F: tl.constexpr, OUT_ROW: tl.
     entered = enter_static(values, mixing.enter, mixing.enter_bias, Z)
     lower = mixing.enter + Z.hidden * Z.static
     residual = enter_static(values, lower, mixing.enter_bias + Z.hidden, Z)
-    finish_mixing(record, masks, hours + entered[None, :], hours + residual[None, :], out, mixing, F, OUT_ROW, scale, Z)
+    entered = hours + entered[None, :]
+    residual = hours + residual[None, :]
+    return finish_mixing(record, masks, entered, residual, out, mixing, F, OUT_ROW, scale, Z)
+
+
+@triton.jit
+def load_linear(time, Z: tl.constexpr):
+    """The time mixing's weight (hours, hours)."""
+    pointers, square = tile_of(time.linear, Z.horizon, Z.horizon, Z.horizon, Z.horizon_tile, Z.horizon_tile)
+    return tl.load(pointers, mask=square, other=0.0)
+
+
+@triton.jit
+def mix_some(plane, masks, first, weight, bias, B: tl.constexpr, scale, Z: tl.constexpr):
+    """Linear over time for each of `hidden` features, ReLU, dropout, residual; the mask keeps what ReLU kept."""
+    entered = exact_dot(weight, plane, zeros(Z.horizon_tile, Z.hidden_tile), Z.products) + bias[:, None]
+    hidden = drop(relu(entered), masks + B.mask + first, B.width, scale, Z)
+    kept_at, within = mask_tile(masks + B.mask + first, B.width, Z)
+    tl.store(kept_at, (hidden > 0).to(tl.uint8), mask=within)
+    return plane + hidden
 
 
 @triton.jit
 def mix_hours(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
-    """Linear over time for each feature, ReLU, dropout, residual, norm: `hidden` features at once."""
+    """A time mixing, norm included, of a plane in memory, `hidden` features at once."""
     WIDTH: tl.constexpr = B.width
     HIDDEN: tl.constexpr = Z.hidden
-    pointers, square = tile_of(time.linear, Z.horizon, Z.horizon, Z.horizon, Z.horizon_tile, Z.horizon_tile)
-    weight = tl.load(pointers, mask=square, other=0.0)
+    weight = load_linear(time, Z)
     bias = load_vector(time.linear_bias, Z.horizon, Z.horizon_tile)
     mean = zero_vector(Z.horizon_tile)
     squares = zero_vector(Z.horizon_tile)
     for first in range(0, WIDTH, HIDDEN):
         plane = load_plane(record + B.plane + first, B.width, Z)
-        entered = exact_dot(weight, plane, zeros(Z.horizon_tile, Z.hidden_tile), Z.products) + bias[:, None]
-        hidden = drop(relu(entered), masks + B.mask + first, B.width, scale, Z)
-        kept_at, within = mask_tile(masks + B.mask + first, B.width, Z)
-        tl.store(kept_at, (hidden > 0).to(tl.uint8), mask=within)
-        mixed = plane + hidden
+        mixed = mix_some(plane, masks, first, weight, bias, B, scale, Z)
         store_plane(record + B.normed + first, B.width, mixed, Z)
         # The moments of all so far and of these, joined: Chan, Golub and LeVeque, 1983.
         here, squares_here = moments(mixed, Z)
@@ -95,6 +111,55 @@ def mix_hours(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
 
 
 @triton.jit
+def mix_hours_and_enter(
+    record, masks, joined, time, features, B: tl.constexpr, scale, Z: tl.constexpr, Y: tl.constexpr
+):
+    """A time mixing whose planes stay in registers, and the first product of the feature mixing after it.
+
+    `joined` are the plane's last features where they are `hidden` of Y, too.
+    """
+    parts: tl.constexpr = B.width // Y.hidden
+    inside = inside_plane(Y)
+    weight = load_linear(time, Y)
+    bias = load_vector(time.linear_bias, Y.horizon, Y.horizon_tile)
+    planes = ()
+    sums = zeros(Y.horizon_tile, Y.hidden_tile)
+    for part in tl.static_range(parts):
+        if (Z.static > 0) and (Y.hidden == Z.hidden) and (part == parts - 1):
+            plane = joined
+        else:
+            plane = load_plane(record + B.plane + part * Y.hidden, B.width, Y)
+        mixed = mix_some(plane, masks, part * Y.hidden, weight, bias, B, scale, Y)
+        planes = planes + (mixed,)  # noqa: RUF005 - the compiler knows no stars
+        sums += tl.where(inside, mixed, 0.0)
+    mean = zero_vector(Y.horizon_tile) if Z.norm == "rms" else over_norm(sums, Y) / covered(B.width, Y)
+    squares = zeros(Y.horizon_tile, Y.hidden_tile)
+    for part in tl.static_range(parts):
+        centred = tl.where(inside, planes[part] - mean[:, None], 0.0)
+        squares += centred * centred
+    inverse = tl.rsqrt(over_norm(squares, Y) / covered(B.width, Y) + EPS)
+    store_hours(record + B.inverse, inverse, Y)
+    entered = zeros(Z.horizon_tile, Z.hidden_tile)
+    residual = zeros(Z.horizon_tile, Z.hidden_tile)
+    for part in tl.static_range(parts):
+        first = part * Y.hidden
+        normed = (planes[part] - mean[:, None]) * inverse[:, None]
+        store_plane(record + B.normed + first, B.width, normed, Y)
+        mixed = apply_affine(normed, time, first, B.width, Y)
+        store_plane(record + B.mixed + first, B.width, mixed, Y)
+        entered, residual = enter_features(
+            mixed, entered, residual, first, features, Y.hidden, Y.hidden_tile, B.width, B.projects, Z
+        )
+    if not B.projects:
+        if parts == 1:
+            residual = mixed
+        else:
+            tl.debug_barrier()
+            residual = load_plane(record + B.mixed, B.width, Z)
+    return add_enter_bias(entered, residual, features, B.projects, Z)
+
+
+@triton.jit
 def unmix_hours(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
     """Back through `mix_hours`; leaves the gradient of the plane and this sample's share of the weight's and bias's."""
     WIDTH: tl.constexpr = B.width
@@ -111,8 +176,7 @@ def unmix_hours(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
     mean_of = over_norm(sum_of, Z) / covered(B.width, Z)
     mean_along = over_norm(sum_along, Z) / covered(B.width, Z)
     inverse = load_vector(record + B.inverse, Z.horizon, Z.horizon_tile)
-    pointers, square = tile_of(time.linear, Z.horizon, Z.horizon, Z.horizon, Z.horizon_tile, Z.horizon_tile)
-    weight = tl.load(pointers, mask=square, other=0.0)
+    weight = load_linear(time, Z)
     of_weight = zeros(Z.horizon_tile, Z.horizon_tile)
     of_hours = zeros(Z.horizon_tile, Z.hidden_tile)
     for first in tl.range(0, WIDTH, HIDDEN, num_stages=1):
@@ -150,26 +214,19 @@ def block_forward(
         values = load_static(static + sample * Z.static, Z)
         s = tl.arange(0, Z.static_tile)
         tl.store(record + B.static + s, values, mask=s < Z.static)
-        joined = record + B.plane + (B.width - Z.hidden)
-        mix_static(record, mask_record, values, joined, of_static, G, B.width, scale, Z)
+        joined_at = record + B.plane + (B.width - Z.hidden)
+        joined = mix_static(record, mask_record, values, joined_at, of_static, G, B.width, scale, Z)
+        if (not B.kept) or (Y.hidden != Z.hidden):
+            tl.debug_barrier()
+    else:
+        joined = zeros(Z.horizon_tile, Z.hidden_tile)
+    if B.kept:
+        entered, residual = mix_hours_and_enter(record, mask_record, joined, time, features, B, scale, Z, Y)
+    else:
+        mix_hours(record, mask_record, time, B, scale, Y)
         tl.debug_barrier()
-    mix_hours(record, mask_record, time, B, scale, Y)
-    tl.debug_barrier()
-    mix_features(
-        record,
-        mask_record,
-        record + B.mixed,
-        B.width,
-        B.width,
-        Z.chunk,
-        B.projects,
-        record + B.out,
-        features,
-        F,
-        B.out_row,
-        scale,
-        Z,
-    )
+        entered, residual = enter_stored(record + B.mixed, B.width, B.width, B.projects, features, Z)
+    finish_mixing(record, mask_record, entered, residual, record + B.out, features, F, B.out_row, scale, Z)
 
 
 @triton.jit

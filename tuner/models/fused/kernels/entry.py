@@ -8,9 +8,11 @@ import triton.language as tl
 
 from tuner.models.fused.kernels.pieces import (
     EPS,
+    add_enter_bias,
+    enter_features,
     exact_dot,
+    finish_mixing,
     load_vector,
-    mix_features,
     product,
     store_hours,
     store_plane,
@@ -61,7 +63,7 @@ def window_statistics(window, Z: tl.constexpr):
 
 @triton.jit
 def project(record, window, weights, E: tl.constexpr, Z: tl.constexpr):
-    """The reversible norm and the projection; leaves the projected window (horizon, columns) in the record."""
+    """The reversible norm and the projection: (horizon, columns), left in the record and returned."""
     LENGTH: tl.constexpr = Z.length
     k = tl.arange(0, Z.columns_tile)
     mean, deviation = window_statistics(window, Z)
@@ -93,6 +95,28 @@ def project(record, window, weights, E: tl.constexpr, Z: tl.constexpr):
     )
     tl.store(pointers, projected, mask=inside)
     tl.store(pointers + (E.affine - E.projected), affine, mask=inside)
+    return affine
+
+
+@triton.jit
+def mix_entry(
+    record,
+    masks,
+    x,
+    out,
+    mixing,
+    F: tl.constexpr,
+    OUT_ROW: tl.constexpr,
+    N_IN: tl.constexpr,
+    scale,
+    Z: tl.constexpr,
+):
+    """A feature mixing of x (horizon, inputs' tile): so few of them that they fit one product."""
+    zero = zeros(Z.horizon_tile, Z.hidden_tile)
+    tile: tl.constexpr = triton.next_power_of_2(max(N_IN, 16))
+    entered, residual = enter_features(x, zero, zero, 0, mixing, N_IN, tile, N_IN, True, Z)
+    entered, residual = add_enter_bias(entered, residual, mixing, True, Z)
+    finish_mixing(record, masks, entered, residual, out, mixing, F, OUT_ROW, scale, Z)
 
 
 @triton.jit
@@ -103,7 +127,8 @@ def enter_forward(past, future, workspace, masks, weights, of_past, of_future, s
     sample = tl.program_id(0).to(tl.int64)
     record = workspace + sample * Z.record
     mask_record = masks + sample * Z.mask_record
-    project(record, past + sample * (Z.length * Z.columns), weights, E, Z)
+    affine = project(record, past + sample * (Z.length * Z.columns), weights, E, Z)
+    out = record + E.plane
     if Z.future > 0:
         future_tile: tl.constexpr = triton.next_power_of_2(max(Z.future, 16))
         future_row: tl.constexpr = (Z.future + 15) // 16 * 16
@@ -113,40 +138,8 @@ def enter_forward(past, future, workspace, masks, weights, of_past, of_future, s
         values = tl.load(source, mask=inside, other=0.0)
         pointers, inside = tile_of(record + E.future, future_row, Z.horizon, Z.future, Z.horizon_tile, future_tile)
         tl.store(pointers, values, mask=inside)
-    tl.debug_barrier()
-    x = record + E.affine
-    out = record + E.plane
-    mix_features(
-        record,
-        mask_record,
-        x,
-        E.history_row,
-        Z.columns,
-        Z.columns_tile,
-        True,
-        out,
-        of_past,
-        PAST,
-        E.plane_row,
-        scale,
-        Z,
-    )
-    if Z.future > 0:
-        mix_features(
-            record,
-            mask_record,
-            record + E.future,
-            future_row,
-            Z.future,
-            future_tile,
-            True,
-            out + Z.hidden,
-            of_future,
-            FUTURE,
-            E.plane_row,
-            scale,
-            Z,
-        )
+        mix_entry(record, mask_record, values, out + Z.hidden, of_future, FUTURE, E.plane_row, Z.future, scale, Z)
+    mix_entry(record, mask_record, affine, out, of_past, PAST, E.plane_row, Z.columns, scale, Z)
 
 
 @triton.jit

@@ -132,12 +132,30 @@ def mask_tile(mask, row, Z: tl.constexpr):
 
 
 @triton.jit
-def drop(values, mask, row, scale, Z: tl.constexpr):
+def load_mask(mask, row: tl.constexpr, Z: tl.constexpr):
+    """(horizon, hidden) of int32: not 0 where an element is kept.
+
+    Read as words of four bytes where rows are that long: a product of what came from bytes is laid out for bytes,
+    at the price of two moves for each of its operands.
+    """
+    if (row % 4 == 0) and (Z.hidden % 4 == 0):
+        t = tl.arange(0, Z.horizon_tile)[:, None]
+        w = tl.arange(0, Z.hidden_tile // 4)[None, :]
+        at = mask.to(tl.pointer_type(tl.int32)) + (t * (row // 4) + w)
+        words = tl.load(at, mask=(t < Z.horizon) & (w < Z.hidden // 4), other=0)
+        bits = words[:, :, None] & (tl.full([1, 1, 4], 1, tl.int32) << (8 * tl.arange(0, 4))[None, None, :])
+        kept = tl.reshape(bits, [Z.horizon_tile, Z.hidden_tile])
+    else:
+        pointers, inside = mask_tile(mask, row, Z)
+        kept = tl.load(pointers, mask=inside, other=0).to(tl.int32)
+    return kept
+
+
+@triton.jit
+def drop(values, mask, row: tl.constexpr, scale, Z: tl.constexpr):
     """A plane with what the mask, bytes at `mask`, does not keep set to 0 and the rest scaled."""
     if Z.dropout:
-        pointers, inside = mask_tile(mask, row, Z)
-        kept = tl.load(pointers, mask=inside, other=0)
-        values = tl.where(kept != 0, values * scale, 0.0)
+        values = tl.where(load_mask(mask, row, Z) != 0, values * scale, 0.0)
     return values
 
 
@@ -228,7 +246,10 @@ def before_norm(of_scaled, normed, inverse, mean_of, mean_along, Z: tl.constexpr
 def finish_mixing(
     record, masks, entered, residual, out, mixing, F: tl.constexpr, OUT_ROW: tl.constexpr, scale, Z: tl.constexpr
 ):
-    """A feature mixing from its first product on: ReLU, dropout, second product, dropout, residual, norm."""
+    """A feature mixing from its first product on: ReLU, dropout, second product, dropout, residual, norm.
+
+    The result goes to `out`, and is returned: rubbish or zeros beyond the plane.
+    """
     hidden = drop(relu(entered), masks + F.mask_hidden, Z.hidden, scale, Z)
     store_plane(record + F.hidden, Z.hidden, hidden, Z)
     contracted = hidden_product(hidden, record + F.hidden, mixing.contract, 1, Z.hidden, Z)
@@ -237,35 +258,59 @@ def finish_mixing(
     normed, inverse = normalise(mixed, Z)
     store_plane(record + F.normed, Z.hidden, normed, Z)
     store_hours(record + F.inverse, inverse, Z)
-    store_plane(out, OUT_ROW, apply_affine(normed, mixing, 0, Z.hidden, Z), Z)
+    result = apply_affine(normed, mixing, 0, Z.hidden, Z)
+    store_plane(out, OUT_ROW, result, Z)
+    return result
 
 
 @triton.jit
-def mix_features(
-    record,
-    masks,
+def enter_features(
     x,
-    X_ROW: tl.constexpr,
-    N_IN: tl.constexpr,
-    CHUNK: tl.constexpr,
-    PROJECTS: tl.constexpr,
-    out,
+    entered,
+    residual,
+    first,
     mixing,
-    F: tl.constexpr,
-    OUT_ROW: tl.constexpr,
-    scale,
+    K,
+    TILE: tl.constexpr,
+    N_IN: tl.constexpr,
+    PROJECTS: tl.constexpr,
     Z: tl.constexpr,
 ):
-    """A whole feature mixing of (horizon, N_IN) at `x`; its result goes to `out`."""
-    entered = product(x, X_ROW, mixing.enter, N_IN, Z.hidden, 1, N_IN, Z.hidden_tile, CHUNK, Z)
+    """Adds the share that K of the inputs, x (horizon, TILE), have in a mixing's first product and its residual."""
+    k = tl.arange(0, TILE)
+    n = tl.arange(0, Z.hidden_tile)
+    inside = (k < K)[:, None] & (n < Z.hidden)[None, :]
+    weight_at = mixing.enter + first + (k[:, None] + n[None, :] * N_IN)
+    right = tl.load(weight_at, mask=inside, other=0.0)
+    if PROJECTS:
+        lower = tl.load(weight_at + Z.hidden * N_IN, mask=inside, other=0.0)
+        residual = exact_dot(x, lower, residual, Z.products)
+    return exact_dot(x, right, entered, Z.products), residual
+
+
+@triton.jit
+def add_enter_bias(entered, residual, mixing, PROJECTS: tl.constexpr, Z: tl.constexpr):
     entered += load_vector(mixing.enter_bias, Z.hidden, Z.hidden_tile)[None, :]
     if PROJECTS:
-        lower = mixing.enter + Z.hidden * N_IN
-        residual = product(x, X_ROW, lower, N_IN, Z.hidden, 1, N_IN, Z.hidden_tile, CHUNK, Z)
         residual += load_vector(mixing.enter_bias + Z.hidden, Z.hidden, Z.hidden_tile)[None, :]
-    else:
-        residual = load_plane(x, X_ROW, Z)
-    finish_mixing(record, masks, entered, residual, out, mixing, F, OUT_ROW, scale, Z)
+    return entered, residual
+
+
+@triton.jit
+def enter_stored(x, X_ROW: tl.constexpr, N_IN: tl.constexpr, PROJECTS: tl.constexpr, mixing, Z: tl.constexpr):
+    """The first product of a mixing of (horizon, N_IN) in memory at `x`, and its residual."""
+    t = tl.arange(0, Z.horizon_tile)
+    entered = zeros(Z.horizon_tile, Z.hidden_tile)
+    residual = zeros(Z.horizon_tile, Z.hidden_tile) if PROJECTS else load_plane(x, X_ROW, Z)
+    for start in range(0, N_IN, Z.chunk):
+        k = start + tl.arange(0, Z.chunk)
+        left = tl.load(
+            x + t[:, None] * X_ROW + k[None, :], mask=(t < Z.horizon)[:, None] & (k < N_IN)[None, :], other=0.0
+        )
+        entered, residual = enter_features(
+            left, entered, residual, start, mixing, N_IN - start, Z.chunk, N_IN, PROJECTS, Z
+        )
+    return add_enter_bias(entered, residual, mixing, PROJECTS, Z)
 
 
 @triton.jit
