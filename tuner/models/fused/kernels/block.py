@@ -130,7 +130,7 @@ def mix_hours_and_enter(
         else:
             plane = load_plane(record + B.plane + part * Y.hidden, B.width, Y)
         mixed = mix_some(plane, masks, part * Y.hidden, weight, bias, B, scale, Y)
-        planes = planes + (mixed,)  # noqa: RUF005 - the compiler knows no stars
+        planes = planes + (mixed,)  # type: ignore[assignment]  # noqa: RUF005 - no stars here
         sums += tl.where(inside, mixed, 0.0)
     mean = zero_vector(Y.horizon_tile) if Z.norm == "rms" else over_norm(sums, Y) / covered(B.width, Y)
     squares = zeros(Y.horizon_tile, Y.hidden_tile)
