@@ -15,7 +15,41 @@ def sum_products(
     workspace,
     partial,
     n_samples,
-    n_parameters,
+    n_numbers,
+    PRODUCTS: tl.constexpr,
+    RECORD: tl.constexpr,
+    ROWS: tl.constexpr,
+    SAMPLES: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    INPUTS: tl.constexpr,
+    FEW: tl.constexpr,
+    AT_ONCE: tl.constexpr,
+):
+    """Of a layer's weight: the sum over samples and rows of (gradient of its output) x (its input); of its bias too.
+
+    The rows of all samples are counted on: a program sums those of SAMPLES samples with ROWS rows each, AT_ONCE in a
+    product, whatever sample they are of. Where a sample has one row only, a few programs have them all. A layer with
+    FEW inputs or less has tiles that are no wider.
+
+    A row of the table: where the two planes lie in a record and how far their rows are apart, rows a sample, 1 or
+    ROWS, outputs, inputs, where weight and bias lie in a row of `partial`, and which tile of the weight this is.
+    """
+    row = table + tl.program_id(0) * 11
+    if tl.load(row + 6) <= FEW:
+        sum_tile(row, workspace, partial, n_samples, n_numbers, PRODUCTS, RECORD, ROWS, SAMPLES, OUTPUTS, FEW, AT_ONCE)
+    else:
+        sum_tile(
+            row, workspace, partial, n_samples, n_numbers, PRODUCTS, RECORD, ROWS, SAMPLES, OUTPUTS, INPUTS, AT_ONCE
+        )
+
+
+@triton.jit
+def sum_tile(
+    row,
+    workspace,
+    partial,
+    n_samples,
+    n_numbers,
     PRODUCTS: tl.constexpr,
     RECORD: tl.constexpr,
     ROWS: tl.constexpr,
@@ -24,15 +58,7 @@ def sum_products(
     INPUTS: tl.constexpr,
     AT_ONCE: tl.constexpr,
 ):
-    """Of a layer's weight: the sum over samples and rows of (gradient of its output) x (its input); of its bias too.
-
-    The rows of all samples are counted on: a program sums those of SAMPLES samples with ROWS rows each, AT_ONCE in a
-    product, whatever sample they are of. Where a sample has one row only, a few programs have them all.
-
-    A row of the table: where the two planes lie in a record and how far their rows are apart, rows a sample, 1 or
-    ROWS, outputs, inputs, where weight and bias lie in a row of `partial`, and which tile of the weight this is.
-    """
-    row = table + tl.program_id(0) * 11
+    """A tile of (OUTPUTS, INPUTS); of the bias where it is the first one of these outputs."""
     split = tl.program_id(1)
     n_rows = tl.load(row + 4).to(tl.int32)
     n_out = tl.load(row + 5).to(tl.int32)
@@ -76,7 +102,7 @@ def sum_products(
             big = big_part(gradient)
             bias = tl.dot(gradient - big, ones, bias, input_precision="tf32")
             bias = tl.dot(big, ones, bias, input_precision="tf32")
-    out = partial + split.to(tl.int64) * n_parameters
+    out = partial + split.to(tl.int64) * n_numbers
     inside = (o < n_out)[:, None] & (i < n_in)[None, :]
     tl.store(out + tl.load(row + 7) + o[:, None] * n_in + i[None, :], total, mask=inside)
     tl.store(out + tl.load(row + 8) + o, tl.sum(bias, axis=1) * 0.125, mask=(o < n_out) & (first_in == 0))
@@ -88,7 +114,7 @@ def sum_columns(
     workspace,
     partial,
     n_samples,
-    n_parameters,
+    n_numbers,
     RECORD: tl.constexpr,
     ROWS: tl.constexpr,
     SAMPLES: tl.constexpr,
@@ -138,7 +164,7 @@ def sum_columns(
         along = tl.load(alongs[None, :] + along_at[:, None], mask=inside, other=0.0)
         weight += gradient * along
         bias += gradient
-    out = partial + split.to(tl.int64) * n_parameters
+    out = partial + split.to(tl.int64) * n_numbers
     at = hour.to(tl.int64) * tl.load(row + 8) + (column % width).to(tl.int64) * tl.load(row + 9)
     tl.store(out + of_weight + at, tl.sum(weight, axis=0), mask=(column < n_columns) & (of_weight >= 0))
     tl.store(out + of_bias + at, tl.sum(bias, axis=0), mask=(column < n_columns) & (of_bias >= 0))
