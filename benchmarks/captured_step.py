@@ -1,77 +1,49 @@
-"""Changes to the captured step that are not in the engine: each beside the engine as it is, in one run, interleaved.
+"""A training step under each captured backend and arithmetic, beside one another: in one run, interleaved.
 
     python benchmarks/captured_step.py --data-dir DIR --output benchmarks/captured-step
 
 `original` on the reference job at the team's hyperparameters, one GPU, some two minutes. Every contender trains the same
-epochs from the same seed. A change computes exactly what the engine does, only in another order or by other launches, so
-its losses must have the same bits; the table says whether they have. `triton`, `compile` and TF32 stand there for
-comparison, and differ. What a change may bring was predicted before it was measured (docs/log.md):
+epochs from the same seed, and the table says how far its losses are from the first one's: dropout masks differ between
+backends. `tuner bench` has more sizes, other libraries, and no losses.
 
-- rows: windows as rows of a strided view. Two launches less, and one block of memory a window instead of 168 rows.
-- ahead: the next batch is gathered beside the backward pass, into memory of its own, and copied in when the step is over.
-- chunks: eight steps a graph instead of one. Eight times fewer launches from the host, no gaps between steps of a graph.
-- all: the three together.
-
-Writes OUTPUT.md and OUTPUT.json. `--quick`: on a CPU, where nothing is captured, only the first change on an eager engine.
+Writes OUTPUT.md and OUTPUT.json. `--quick`: on a CPU, where nothing is captured, the eager engine twice.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import functools
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from circumstances import QUICK, circumstances, heading, write
-from step_changes import CHANGES, Changed, gather_rows
-from torch import Tensor, nn
 
 from tuner.config import Backend, Precision, RunConfig, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
-from tuner.data.windows import DeviceData, DeviceSplit, to_device
+from tuner.data.windows import DeviceData, to_device
 from tuner.models.registry import build_model
 from tuner.study import load_study_file
 from tuner.training.backends import make_engine
 from tuner.training.clock import synchronizer
-from tuner.training.eager import EagerEngine
-from tuner.training.engine import Engine, Poll, TrainedEpoch
 from tuner.training.surroundings import arithmetic, seeded
 
 
-class EagerRows(EagerEngine):
-    """For the dry run: eagerly, with windows gathered as rows."""
-
-    def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
-        before = DeviceSplit.gather
-        DeviceSplit.gather = gather_rows  # type: ignore[method-assign]
-        try:
-            return super().train_epoch(order, learning_rate, poll)
-        finally:
-            DeviceSplit.gather = before  # type: ignore[method-assign]
-
-
-Make = Callable[[RunConfig, DeviceData, nn.Module], Engine]
-
-
-def contenders(*, cuda: bool) -> dict[str, tuple[TrainingSettings, Make]]:
-    """By name: settings, and what makes the engine. The first is the one that the others are held against."""
+def contenders(*, cuda: bool) -> dict[str, TrainingSettings]:
+    """By name. The first is the one that the others are held against."""
     if not cuda:
-        eager = TrainingSettings(backend=Backend.EAGER)
-        return {"eager as it is": (eager, make_engine), "rows": (eager, EagerRows)}
-    graph = TrainingSettings(backend=Backend.GRAPH)
-    found: dict[str, tuple[TrainingSettings, Make]] = {"as it is": (graph, make_engine)}
-    found |= {name: (graph, functools.partial(Changed, **change)) for name, change in CHANGES.items()}
-    for backend in (Backend.COMPILE, Backend.TRITON):
-        found[backend.value] = (dataclasses.replace(graph, backend=backend), make_engine)
-    found["TF32"] = (dataclasses.replace(graph, precision=Precision.TF32), make_engine)
-    return found
+        return dict.fromkeys(("eager", "eager again"), TrainingSettings(backend=Backend.EAGER))
+    asked = itertools.product((Precision.FP32, Precision.TF32), (Backend.GRAPH, Backend.COMPILE, Backend.TRITON))
+    return {
+        f"{backend.value} {precision.value}": TrainingSettings(backend=backend, precision=precision)
+        for precision, backend in asked
+    }
 
 
 @dataclasses.dataclass
@@ -80,7 +52,6 @@ class Turn:
 
     config: RunConfig
     data: DeviceData
-    make: Make
     setup_s: float = 0.0
     steps_us: list[float] = dataclasses.field(default_factory=list)
     epochs_s: list[float] = dataclasses.field(default_factory=list)
@@ -95,7 +66,9 @@ class Turn:
         with arithmetic(self.config.training.precision), seeded(self.config.seed, device) as shuffles:
             began = time.perf_counter()
             model = build_model(self.config.architecture, self.data.shapes, h).to(device)
-            engine = self.make(self.config, self.data, model)
+            engine = make_engine(self.config, self.data, model)
+            if engine.fallback:
+                raise RuntimeError(f"would run as {engine.backend.value}: {engine.fallback}")
             engine.warm_up()
             synchronize()
             self.setup_s = time.perf_counter() - began
@@ -187,9 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 seed=0,
             ),
             data,
-            make,
         )
-        for name, (settings, make) in entered.items()
+        for name, settings in entered.items()
         if name in wanted
     }
     found = measure(turns, options.rounds, options.epochs)
