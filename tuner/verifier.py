@@ -13,15 +13,18 @@ from tuner.devices import CpuCores, Gpu
 from tuner.job import TrialJob, TrialRunner
 from tuner.space import hyperparameters
 from tuner.storage import TrialResult, VerificationRun
+from tuner.storage.outbox import Outbox
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study import OpenStudy
 from tuner.study.verification import verifications_of
 from tuner.study.verified import stop_if_clear
-from tuner.worker import ContextLostError, Pulse, StopFlag
-from tuner.worker.lease import KeptLease
+from tuner.worker import ContextLostError, Places, Pulse, StopFlag
+from tuner.worker.delivery import delivered
+from tuner.worker.lease import KeptLease, lease_on
 from tuner.worker.loop import IDLE_S, survived
 from tuner.worker.pace import Pace
 from tuner.worker.patience import Patience
+from tuner.worker.places import deliver
 from tuner.worker.presence import new_name, present
 from tuner.worker.pulse import WAITING
 
@@ -43,6 +46,7 @@ class Verifier:
         name: str | None = None,
         stop: StopFlag | None = None,
         pulse: Pulse | None = None,
+        places: Places | None = None,
     ) -> None:
         self._studies = {opened.study_id: opened for opened in studies}
         self._queue = verifications_of(studies)
@@ -51,12 +55,19 @@ class Verifier:
         self.name = name or new_name()
         self._stop = stop or StopFlag()
         self._pulse = pulse or Pulse()
+        self._places = places
+        self._outboxes: dict[int, Outbox] = {}
         self._stored = Patience(studies, self.name, self._stop, self._pulse)
         self._results = 0
         """How many of them count."""
 
     def hand_back(self) -> None:
-        """From another thread, when this one does not come to it: return whatever is claimed, and sign out."""
+        """From another thread, when this one does not come to it: return whatever is claimed, and sign out.
+
+        What has a result by now that is not stored yet is not returned, but finished.
+        """
+        if self._places is not None:
+            deliver(self._studies.values(), self._places)
         self._queue.reap(worker=self.name, state="returned")
         for opened in self._studies.values():
             opened.roster.leave(self.name)
@@ -68,8 +79,13 @@ class Verifier:
             UsageError: a study's times were measured on another device model.
             ContextLostError: the device needs a fresh process.
         """
-        with present(list(self._studies.values()), self.name, self._device, self._stored):
+        with present(list(self._studies.values()), self.name, self._device, self._stored, self._prepare):
             self._work()
+
+    def _prepare(self, opened: OpenStudy) -> None:
+        if self._places is not None:
+            self._outboxes[opened.study_id] = Outbox(self._places.outbox, opened.key())
+            deliver([opened], self._places)
 
     def _work(self) -> None:
         studies = list(self._studies.values())
@@ -93,21 +109,16 @@ class Verifier:
         _log.info("verifying %s", what)
         self._report(opened, trial_number=run.trial_number, epoch=0)
         self._pulse.new_trial()
-        lease = KeptLease(
-            heartbeat_s=self._queue.heartbeat_s,
-            renew=functools.partial(self._queue.renew, run),
-            report=functools.partial(opened.roster.report, self.name),
-            reap=self._queue.reap,
-            stop=self._stop,
-        )
-        with lease:
+        with lease_on(run, self._queue, opened.roster, self.name, self._stop) as lease:
             # It is kept until the result is stored: an outage at the end must not cost the training.
             result, context_lost = self._train(opened, run, lease)
             if result is None:
                 self._stored(lambda: self._queue.give_back(run), "a run handed back")
                 _log.info("%s handed back", what)
                 return
-            counted = self._stored(lambda: self._queue.finish(run, result), "a result")
+            finish = functools.partial(self._queue.finish, run, result)
+            outbox = self._outboxes.get(run.study_id)
+            counted = delivered(outbox, run.ticket, result, lambda: self._stored(finish, "a result"))
         _log.info("%s %s: %s", what, "done" if counted else "not counted", result.values or result.state.name)
         self._report(opened)
         if context_lost:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 from collections.abc import Sequence
@@ -207,7 +208,7 @@ def _run(
     from tuner.launch import Outcome, Supervisor
     from tuner.study.status import status_of
     from tuner.view import live_view, print_summary
-    from tuner.worker import Places, tidy_up
+    from tuner.worker import Places, deliver, tidy_up
 
     opened = [each.study for each in launched]
     address = database.address
@@ -234,6 +235,7 @@ def _run(
             environment={**os.environ, "TUNER_STORAGE": address.full()},
             log_folder=folder / "logs",
             hang_limit_s=hang_limit_s,
+            deliver=functools.partial(deliver, opened, Places(folder)),
         )
         with live_view(opened) as view:
             outcome = supervisor.run(view.refresh, timeout_s=timeout_s)

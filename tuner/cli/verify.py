@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuner.cli.options import MANY, DataDir, Json, Storage, TaskName, data_folder, duration_s, note, storage_url
+from tuner.cli.options import (
+    MANY,
+    DataDir,
+    Json,
+    Storage,
+    TaskName,
+    data_folder,
+    duration_s,
+    note,
+    storage_url,
+    working_folder,
+)
 from tuner.cli.output import print_json
 from tuner.errors import INTERRUPTED, TERMINATED
 
@@ -79,22 +90,25 @@ def _run(
     from tuner.launch import Outcome, Supervisor
     from tuner.launch.verification import VerificationWork
     from tuner.view.verification import progress_view
+    from tuner.worker import Places, deliver
 
     work = VerificationWork.of(opened)
+    address = database.address
+    folder = working_folder(address)
+    deliver(opened, Places(folder))
     work.ledger.reap()
     if work.ledger.counts().left == 0:
         counts = work.ledger.counts()
         if counts.budget:
             note(f"nothing to do: {counts.finished} of {counts.budget} verification runs are finished")
         return Outcome.FILLED
-    address = database.address
-    beside = address.sqlite_path.parent if address.is_sqlite else Path("storage")
     supervisor = Supervisor(
         studies=[work],
         devices=devices,
         worker_options=options,
         environment={**os.environ, "TUNER_STORAGE": address.full()},
-        log_folder=beside.absolute() / "logs",
+        log_folder=folder / "logs",
+        deliver=functools.partial(deliver, opened, Places(folder)),
     )
     with progress_view(work.ledger) as view:
         return supervisor.run(view.refresh, timeout_s=timeout_s)

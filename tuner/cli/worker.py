@@ -141,11 +141,8 @@ def work(
         with exclusive(device.lock_names, give_up=waiting) as held:
             runner = make_runner(studies, device) if held else None
         if runner is not None:
-            if verify:
-                worker: Worker | Verifier = Verifier(studies, device, runner, name=name, stop=stop, pulse=beat)
-            else:
-                places = Places(working_folder(address))
-                worker = Worker(studies, device, runner, name=name, stop=stop, pulse=beat, places=places)
+            kind, places = Verifier if verify else Worker, Places(working_folder(address))
+            worker = kind(studies, device, runner, name=name, stop=stop, pulse=beat, places=places)
             if orphan is not None:
                 orphan.will = worker.hand_back
             with signed_in(lock_folder()):

@@ -85,6 +85,8 @@ class Supervisor:
     """What starts a worker; the options of `tuner worker` follow."""
     hang_limit_s: float | None = None
     """See `Watchdog`."""
+    deliver: Callable[[], object] = lambda: None
+    """Brings results that a worker left on this machine to the database: once its work is taken back, none counts."""
     _signals: list[int] = field(default_factory=list)
     _dog: Watchdog = field(init=False)
 
@@ -242,6 +244,7 @@ class Supervisor:
 
     def _take_back(self, child: _Child, *, state: str = "lost") -> None:
         """A process that has ended holds nothing any more: hand back at once instead of waiting for its lease."""
+        self.deliver()
         for opened in self.studies:
             opened.ledger.reap(worker=child.name, state=state)
             opened.roster.leave(child.name)

@@ -4,7 +4,7 @@ from tuner.storage.engine import Database, initialisation_lock, open_database
 from tuner.storage.epochs import EpochRow, EpochTable
 from tuner.storage.history import Stint, stints
 from tuner.storage.ledger import Ledger
-from tuner.storage.records import Attempt, Claim, Counts, TrialResult
+from tuner.storage.records import Attempt, Claim, Counts, RunTicket, TrialResult
 from tuner.storage.roster import Roster, WorkerRow
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
 from tuner.storage.verifications import PlannedRun, VerificationRun, Verifications
@@ -20,6 +20,7 @@ __all__ = [
     "Ledger",
     "PlannedRun",
     "Roster",
+    "RunTicket",
     "Stint",
     "TrialResult",
     "VerificationRun",

@@ -20,6 +20,14 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class RunTicket:
+    """The right to make one verification run, by its `token` as with a `Claim`."""
+
+    run_id: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """Pieces of work: how many are planned, how many run, and how many are `finished` and count for good."""
 

@@ -17,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Row, func, insert, sel
 
 from tuner.storage.clock import database_now
 from tuner.storage.leases import MAX_ATTEMPTS, Leases
-from tuner.storage.records import Counts, TrialResult, set_aside
+from tuner.storage.records import Counts, RunTicket, TrialResult, set_aside
 from tuner.storage.roster import log_lost
 from tuner.storage.schema import verifications
 
@@ -46,6 +46,12 @@ class VerificationRun(PlannedRun):
     token: str | None
     worker: str | None
     result: TrialResult | None
+
+    @property
+    def ticket(self) -> RunTicket:
+        """Of a run that is claimed."""
+        assert self.token is not None, "nobody has claimed this run"
+        return RunTicket(self.run_id, self.token)
 
 
 class Verifications:
@@ -154,7 +160,7 @@ class Verifications:
         """Extend the lease; False when it was lost: the worker must stop, its result would not count."""
         return self._update_running(run, leased_until=self._leases.renewed())
 
-    def finish(self, run: VerificationRun, result: TrialResult) -> bool:
+    def finish(self, run: VerificationRun | RunTicket, result: TrialResult) -> bool:
         """Record the result; False when the lease was lost meanwhile.
 
         May be called again with the same run, as after an outage that left open what was stored: it counts once.
@@ -216,7 +222,7 @@ class Verifications:
             update(verifications).where(verifications.c.run_id == run_id).values(losses=losses, **values)
         )
 
-    def _update_running(self, run: VerificationRun, **values: Any) -> bool:
+    def _update_running(self, run: VerificationRun | RunTicket, **values: Any) -> bool:
         c = verifications.c
         held = (c.run_id == run.run_id) & (c.token == run.token) & (c.state == "running")
         with self._engine.begin() as connection:

@@ -12,7 +12,7 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import Connection, insert, select, update
 
 from tuner.errors import StorageError, UsageError, unknown_name
-from tuner.storage import Claim, Database, EpochTable, Ledger, Roster, initialisation_lock, schema
+from tuner.storage import Claim, Database, EpochTable, Ledger, Roster, Verifications, initialisation_lock, schema
 from tuner.storage.clock import database_now
 from tuner.storage.schema import studies
 from tuner.study.definition import StudyDefinition, differences
@@ -44,6 +44,11 @@ class OpenStudy:
     @property
     def study_id(self) -> int:
         return self.optuna._study_id  # noqa: SLF001 - Optuna has no public name for it
+
+    @property
+    def verifications(self) -> Verifications:
+        """The runs that verify this study alone."""
+        return Verifications(self.database.engine, [self.study_id])
 
     def ask(self, claim: Claim) -> FrozenTrial | None:
         """The claimed trial with all its parameters; None when the lease was lost meanwhile.

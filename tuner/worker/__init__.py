@@ -2,7 +2,7 @@
 
 from tuner.worker.afresh import ContextLostError
 from tuner.worker.loop import Worker
-from tuner.worker.places import Places, tidy_up
+from tuner.worker.places import Places, deliver, tidy_up
 from tuner.worker.pulse import FRESH_PROCESS, Beat, Pulse
 from tuner.worker.running import RunningTrial
 from tuner.worker.stop import StopFlag
@@ -16,5 +16,6 @@ __all__ = [
     "RunningTrial",
     "StopFlag",
     "Worker",
+    "deliver",
     "tidy_up",
 ]

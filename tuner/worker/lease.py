@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Protocol, Self, TypeVar
 
 from tuner.config import StopReason
+from tuner.storage import Roster
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.worker.stop import StopFlag
 
+Held = TypeVar("Held")
+Held_contra = TypeVar("Held_contra", contravariant=True)
 _log = logging.getLogger(__name__)
+
+
+class Queue(Protocol[Held_contra]):
+    """What work is claimed from, trials or runs, as far as a lease on a piece of it goes."""
+
+    @property
+    def heartbeat_s(self) -> float:
+        """How often, in seconds, a lease is to be renewed."""
+
+    def renew(self, held: Held_contra, /) -> bool:
+        """Extend the lease; False when it was lost."""
+
+    def reap(self) -> int:
+        """Take back what others lost."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,3 +72,14 @@ class KeptLease:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+
+
+def lease_on(held: Held, queue: Queue[Held], roster: Roster, worker: str, stop: StopFlag) -> KeptLease:
+    """The lease of `worker` on what it holds of `queue`, with its life reported to `roster`."""
+    return KeptLease(
+        heartbeat_s=queue.heartbeat_s,
+        renew=functools.partial(queue.renew, held),
+        report=functools.partial(roster.report, worker),
+        reap=queue.reap,
+        stop=stop,
+    )

@@ -27,9 +27,10 @@ from tuner.study.sampler import sampler_for
 from tuner.study.seeds import seed_of_trial
 from tuner.study.suggest import UnfitConfigurationError
 from tuner.worker.afresh import ContextLostError
-from tuner.worker.lease import KeptLease
+from tuner.worker.delivery import delivered
+from tuner.worker.lease import KeptLease, lease_on
 from tuner.worker.patience import Patience
-from tuner.worker.places import Places, forget_trials, tidy_up
+from tuner.worker.places import Places, deliver, forget_trials, tidy_up
 from tuner.worker.presence import new_name, present
 from tuner.worker.pruning import StudyPruning
 from tuner.worker.pulse import WAITING, Pulse
@@ -91,7 +92,12 @@ class Worker:
             self._work()
 
     def hand_back(self) -> None:
-        """From another thread, when this one does not come to it: return whatever is claimed, and sign out."""
+        """From another thread, when this one does not come to it: return whatever is claimed, and sign out.
+
+        What has a result by now that is not stored yet is not returned, but finished.
+        """
+        if self._places is not None:
+            deliver(self._studies, self._places)
         for opened in self._studies:
             opened.ledger.reap(worker=self.name, state="returned")
             opened.roster.leave(self.name)
@@ -134,14 +140,7 @@ class Worker:
         running = RunningTrial(
             opened, self.name, claim, claim.trial_number, pulse=self._pulse, outbox=self._outbox(opened)
         )
-        lease = KeptLease(
-            heartbeat_s=opened.ledger.heartbeat_s,
-            renew=functools.partial(opened.ledger.renew, claim),
-            report=functools.partial(opened.roster.report, self.name),
-            reap=opened.ledger.reap,
-            stop=self._stop,
-        )
-        with lease:
+        with lease_on(claim, opened.ledger, opened.roster, self.name, self._stop) as lease:
             # It is kept until the result is stored: an outage at the end must not cost the training.
             self._run_claimed(opened, claim, running, lease)
 
@@ -203,16 +202,10 @@ class Worker:
         """Store a result, on local disk first: it outlives this process. True when it counts."""
         running.deliver()
         running.spill()
-        opened, claim, outbox = running.opened, running.claim, running.outbox
-        try:
-            if outbox is not None:
-                outbox.put_result(claim, result)
-        except OSError as error:
-            _log.warning("the result of trial %d is on no local disk: %s", claim.trial_number, error)
-        counted = self._stored(lambda: opened.ledger.finish(claim, result), "a result")
-        if outbox is not None:
-            outbox.remove_result(claim)
-            running.deliver()
+        opened, claim = running.opened, running.claim
+        finish = functools.partial(opened.ledger.finish, claim, result)
+        counted = delivered(running.outbox, claim, result, lambda: self._stored(finish, "a result"))
+        running.deliver()
         if counted and (folder := self._checkpoints(opened)) is not None:
             forget_trials(folder, {claim.trial_number})
         return counted

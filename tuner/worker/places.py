@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,15 +45,24 @@ def forget_trials(folder: Path, numbers: Collection[int]) -> None:
         folder.rmdir()
 
 
+def deliver(studies: Iterable[OpenStudy], places: Places) -> None:
+    """Bring to the database what workers on this machine had computed and could not store.
+
+    Raises:
+        DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
+    """
+    for opened in studies:
+        Outbox(places.outbox, opened.key()).deliver(opened.ledger, opened.epochs, opened.verifications)
+
+
 def tidy_up(opened: OpenStudy, places: Places) -> None:
     """Deliver what earlier workers on this machine could not, and delete checkpoints that nobody needs any more.
 
     Raises:
         DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
     """
-    key = opened.key()
-    Outbox(places.outbox, key).deliver(opened.ledger, opened.epochs)
-    folder = places.checkpoints(opened.name, key)
+    deliver([opened], places)
+    folder = places.checkpoints(opened.name, opened.key())
     if folder.is_dir():
         over = {trial.number for trial in opened.optuna.get_trials(deepcopy=False) if trial.state.is_finished()}
         forget_trials(folder, over)

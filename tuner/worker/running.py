@@ -63,7 +63,8 @@ class RunningTrial:
         self.pulse.phase("database")
         try:
             if self._spilled and self.outbox is not None:
-                self.outbox.deliver(self.opened.ledger, self.opened.epochs, only=self.claim)
+                opened = self.opened
+                self.outbox.deliver(opened.ledger, opened.epochs, opened.verifications, only=self.claim)
                 self._spilled = False
             self.opened.epochs.write(self.trial_number, self.claim.claim_id, rows := list(self._buffer.values()))
             latest = rows[-1] if rows else None

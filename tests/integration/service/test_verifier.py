@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from command import wait_for
@@ -17,7 +18,7 @@ from tuner.storage.roster import Roster
 from tuner.study import OpenStudy
 from tuner.study.verification import verifications_of
 from tuner.verifier import Verifier
-from tuner.worker import ContextLostError
+from tuner.worker import ContextLostError, Places
 
 
 @pytest.fixture
@@ -29,8 +30,10 @@ def queue(study: OpenStudy) -> Verifications:
     return verifications_of([study])
 
 
-def verify(study: OpenStudy, run: Callable[[TrialJob], TrialResult | None] = drawn_result) -> None:
-    Verifier([study], DEVICE, run, name="ann").run()
+def verify(
+    study: OpenStudy, run: Callable[[TrialJob], TrialResult | None] = drawn_result, places: Places | None = None
+) -> None:
+    Verifier([study], DEVICE, run, name="ann", places=places).run()
 
 
 def states(queue: Verifications) -> list[str]:
@@ -130,3 +133,40 @@ def test_a_lost_context_is_told_with_the_results_before_it(study: OpenStudy, que
         verify(study, run)
     assert lost.value.results == 1
     assert states(queue) == ["finished", "finished"]
+
+
+def test_a_result_outlives_its_verifier_and_the_next_one_delivers_it(
+    study: OpenStudy, queue: Verifications, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between the training and the database's answer."""
+    made: list[int | None] = []
+
+    def run(job: TrialJob) -> TrialResult:
+        made.append(job.seed)
+        return drawn_result(job)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Verifications, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            verify(study, run, Places(tmp_path))
+    assert states(queue) == ["running", "waiting"]
+    verify(study, run, Places(tmp_path))
+    assert states(queue) == ["finished", "finished"]
+    assert made == [0, 1]
+    assert list((tmp_path / "outbox").iterdir()) == []
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_who_hands_back_in_its_stead_delivers_what_it_could_not(
+    study: OpenStudy, queue: Verifications, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = Verifier([study], DEVICE, drawn_result, name="ann", places=Places(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(Verifications, "finish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            verifier.run()
+    verifier.hand_back()
+    assert states(queue) == ["finished", "waiting"]

@@ -9,7 +9,7 @@ import pytest
 from optuna.trial import TrialState
 from small_study import definition
 
-from tuner.storage import Claim, EpochRow, TrialResult
+from tuner.storage import Claim, EpochRow, PlannedRun, TrialResult, VerificationRun
 from tuner.storage.outbox import Outbox
 from tuner.study import OpenStudy, create_or_resume
 
@@ -30,7 +30,7 @@ def outbox(study: OpenStudy, tmp_path: Path) -> Outbox:
 
 
 def deliver(study: OpenStudy, outbox: Outbox) -> int:
-    return outbox.deliver(study.ledger, study.epochs)
+    return outbox.deliver(study.ledger, study.epochs, study.verifications)
 
 
 def left(outbox: Outbox) -> list[str]:
@@ -104,6 +104,51 @@ def test_epochs_of_one_claim_can_be_delivered_alone(study: OpenStudy, outbox: Ou
     first, second = start(study), start(study)
     outbox.put_epochs(first, ROWS)
     outbox.put_epochs(second, ROWS)
-    assert outbox.deliver(study.ledger, study.epochs, only=second) == 1
+    assert outbox.deliver(study.ledger, study.epochs, study.verifications, only=second) == 1
     assert study.epochs.of_trial(0) == ()
     assert study.epochs.of_trial(1) == tuple(ROWS)
+
+
+def planned_run(study: OpenStudy) -> VerificationRun:
+    params = study.definition.defaults.as_dict()
+    plan = PlannedRun(
+        study_id=study.study_id, trial_number=0, params=params, seed=7, block=0, place=0, session="s", plan={}
+    )
+    study.verifications.add([plan])
+    run = study.verifications.claim("ann")
+    assert run is not None
+    return run
+
+
+def test_a_verification_runs_result_waits_here_too(study: OpenStudy, outbox: Outbox) -> None:
+    run = planned_run(study)
+    outbox.put_result(run.ticket, RESULT)
+    assert deliver(study, outbox) == 1
+    assert left(outbox) == []
+    (finished,) = study.verifications.runs()
+    assert (finished.state, finished.worker, finished.result) == ("finished", "ann", RESULT)
+    outbox.put_result(run.ticket, RESULT)  # again, as after a crash
+    assert deliver(study, outbox) == 1
+    assert study.verifications.counts().finished == 1
+
+
+def test_a_verification_runs_result_does_not_count_once_another_may_make_it(study: OpenStudy, outbox: Outbox) -> None:
+    run = planned_run(study)
+    outbox.put_result(run.ticket, RESULT)
+    study.verifications.reap(worker="ann")
+    assert deliver(study, outbox) == 1
+    assert [each.state for each in study.verifications.runs()] == ["waiting"]
+
+
+def test_what_cannot_be_taken_away_is_delivered_again_and_stops_nothing(
+    study: OpenStudy, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that is shared, or a disk that can only be read by now."""
+
+    def refused(path: Path, *, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    outbox.put_result(start(study), RESULT)
+    monkeypatch.setattr(Path, "unlink", refused)
+    assert (deliver(study, outbox), deliver(study, outbox)) == (1, 1)
+    assert study.ledger.counts().finished == 1

@@ -60,6 +60,7 @@ class Launch:
     folder: Path
     script: str = "exit 0"
     devices: int = 1
+    deliver: Callable[[], object] = lambda: None
     ticks: int = 0
     started: list[str] = field(default_factory=list)
 
@@ -75,6 +76,7 @@ class Launch:
             environment={},
             log_folder=self.folder,
             worker_command=["/bin/sh", "-c", f"echo started; {self.script}"],
+            deliver=self.deliver,
         ).run(tick)
 
     def starts(self, core: int = 0) -> int:
@@ -233,3 +235,23 @@ def test_a_device_that_loses_its_context_in_every_first_trial_is_given_up(
     with pytest.raises(TunerError, match="could not be kept alive: lost") if given_up else contextlib.nullcontext():
         launch.run(filled)
     assert (launch.starts() == 3) is given_up
+
+
+def test_what_a_dead_worker_had_computed_is_delivered_before_its_work_is_taken_back(tmp_path: Path) -> None:
+    """After it, its result would not count."""
+    done: list[str] = []
+
+    class Told(Queue):
+        def reap(self, *, worker: str | None = None, state: str = "lost") -> int:
+            done.extend(["taken back"] if worker is not None else [])
+            return 0
+
+    def delivered() -> None:
+        done.append("delivered")
+        queue.finished = 4
+
+    queue = Told(budget=4)
+    launch = Launch(queue, tmp_path, script="kill -KILL $$", deliver=delivered)
+    assert launch.run() is Outcome.FILLED
+    assert launch.starts() == 1
+    assert done[:2] == ["delivered", "taken back"]
