@@ -71,7 +71,7 @@ def load_linear(time, Z: tl.constexpr):
 @triton.jit
 def mix_some(plane, masks, first, weight, bias, B: tl.constexpr, scale, Z: tl.constexpr):
     """Linear over time for each of `hidden` features, ReLU, dropout, residual; the mask keeps what ReLU kept."""
-    entered = exact_dot(weight, plane, zeros(Z.horizon_tile, Z.hidden_tile), Z.products) + bias[:, None]
+    entered = exact_dot(weight, plane, zeros(Z.horizon_tile, Z.hidden_tile), Z) + bias[:, None]
     hidden = drop(relu(entered), masks + B.mask + first, B.width, scale, Z)
     kept_at, within = mask_tile(masks + B.mask + first, B.width, Z)
     tl.store(kept_at, (hidden > 0).to(tl.uint8), mask=within)
@@ -191,9 +191,9 @@ def unmix_hours(record, masks, time, B: tl.constexpr, scale, Z: tl.constexpr):
         if Z.dropout:
             of_entered = of_entered * scale
         plane = load_plane(record + B.plane + first, B.width, Z)
-        of_weight = exact_dot(of_entered, tl.trans(plane), of_weight, Z.products)
+        of_weight = exact_dot(of_entered, tl.trans(plane), of_weight, Z)
         of_hours += of_entered
-        of_plane = exact_dot(tl.trans(weight), of_entered, of_sum, Z.products)
+        of_plane = exact_dot(tl.trans(weight), of_entered, of_sum, Z)
         store_plane(record + B.of_plane + first, B.width, of_plane, Z)
     pointers, square = tile_of(record + B.of_weight, Z.horizon, Z.horizon, Z.horizon, Z.horizon_tile, Z.horizon_tile)
     tl.store(pointers, of_weight, mask=square)

@@ -83,7 +83,7 @@ def project(record, window, weights, E: tl.constexpr, Z: tl.constexpr):
             weights.projection + first, Z.length, Z.horizon, Z.length - first, Z.horizon_tile, HOURS
         )
         weight = tl.load(weight_at, mask=there, other=0.0)
-        projected = exact_dot(weight, normed, projected, Z.products)
+        projected = exact_dot(weight, normed, projected, Z)
         weights_so_far += weight
     bias = load_vector(weights.projection_bias, Z.horizon, Z.horizon_tile)
     row_sums = tl.sum(weights_so_far, axis=1)
@@ -202,7 +202,7 @@ def project_backward(record, of_affine, E: tl.constexpr, Z: tl.constexpr):
     for first in range(0, LENGTH, HOURS):
         history_at, here = history_tile(record, first, E, Z)
         history = tl.load(history_at, mask=here, other=0.0)
-        share = exact_dot(of_affine, tl.trans(history), zeros(Z.horizon_tile, HOURS), Z.products)
+        share = exact_dot(of_affine, tl.trans(history), zeros(Z.horizon_tile, HOURS), Z)
         share_at, there = tile_of(
             record + E.of_weight + first, Z.length, Z.horizon, Z.length - first, Z.horizon_tile, HOURS
         )

@@ -16,9 +16,7 @@ def sum_products(
     partial,
     n_samples,
     n_numbers,
-    PRODUCTS: tl.constexpr,
-    RECORD: tl.constexpr,
-    ROWS: tl.constexpr,
+    Z: tl.constexpr,
     SAMPLES: tl.constexpr,
     OUTPUTS: tl.constexpr,
     INPUTS: tl.constexpr,
@@ -27,20 +25,18 @@ def sum_products(
 ):
     """Of a layer's weight: the sum over samples and rows of (gradient of its output) x (its input); of its bias too.
 
-    The rows of all samples are counted on: a program sums those of SAMPLES samples with ROWS rows each, AT_ONCE in a
-    product, whatever sample they are of. Where a sample has one row only, a few programs have them all. A layer with
+    The rows of all samples are counted on: a program sums those of SAMPLES samples, AT_ONCE in a product,
+    whatever sample they are of. Where a sample has one row only, a few programs have them all. A layer with
     FEW inputs or less has tiles that are no wider.
 
     A row of the table: where the two planes lie in a record and how far their rows are apart, rows a sample, 1 or
-    ROWS, outputs, inputs, where weight and bias lie in a row of `partial`, and which tile of the weight this is.
+    the horizon, outputs, inputs, where weight and bias lie in a row of `partial`, and which tile of the weight this is.
     """
     row = table + tl.program_id(0) * 11
     if tl.load(row + 6) <= FEW:
-        sum_tile(row, workspace, partial, n_samples, n_numbers, PRODUCTS, RECORD, ROWS, SAMPLES, OUTPUTS, FEW, AT_ONCE)
+        sum_tile(row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, FEW, AT_ONCE)
     else:
-        sum_tile(
-            row, workspace, partial, n_samples, n_numbers, PRODUCTS, RECORD, ROWS, SAMPLES, OUTPUTS, INPUTS, AT_ONCE
-        )
+        sum_tile(row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, INPUTS, AT_ONCE)
 
 
 @triton.jit
@@ -50,15 +46,15 @@ def sum_tile(
     partial,
     n_samples,
     n_numbers,
-    PRODUCTS: tl.constexpr,
-    RECORD: tl.constexpr,
-    ROWS: tl.constexpr,
+    Z: tl.constexpr,
     SAMPLES: tl.constexpr,
     OUTPUTS: tl.constexpr,
     INPUTS: tl.constexpr,
     AT_ONCE: tl.constexpr,
 ):
     """A tile of (OUTPUTS, INPUTS); of the bias where it is the first one of these outputs."""
+    RECORD: tl.constexpr = Z.record
+    ROWS: tl.constexpr = Z.horizon
     split = tl.program_id(1)
     n_rows = tl.load(row + 4).to(tl.int32)
     n_out = tl.load(row + 5).to(tl.int32)
@@ -97,7 +93,7 @@ def sum_tile(
                 gradients[:, None] + gradient_at[None, :], mask=o_read[:, None] & there[None, :], other=0.0
             )
             x = tl.load(xs[None, :] + x_at[:, None], mask=there[:, None] & i_read[None, :], other=0.0)
-            total = exact_dot(gradient, x, total, PRODUCTS)
+            total = exact_dot(gradient, x, total, Z)
             # The sums of rows as a product too: read from shared memory twice, in two ways, rows would lie there badly.
             big = big_part(gradient)
             bias = tl.dot(gradient - big, ones, bias, input_precision="tf32")

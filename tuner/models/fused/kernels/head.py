@@ -48,7 +48,7 @@ def head_forward(out, workspace, weights, H: tl.constexpr, Z: tl.constexpr):
                 mask=(k < Z.hidden)[:, None] & (n < Z.outputs)[None, :],
                 other=0.0,
             )
-            forecast = exact_dot(left, right, forecast, Z.products)
+            forecast = exact_dot(left, right, forecast, Z)
         forecast += tl.load(weights.linear_bias + n, mask=n < Z.outputs, other=0.0)[None, :]
         tl.store(record + H.forecast + t[:, None] * H.forecast_row + n[None, :], forecast, mask=inside)
         slope, level = slope_and_level(record, weights, n, H, Z)
@@ -86,7 +86,7 @@ def head_backward(of_out, workspace, weights, H: tl.constexpr, Z: tl.constexpr):
             mask=(n < Z.outputs)[:, None] & (h < Z.hidden)[None, :],
             other=0.0,
         )
-        of_plane = exact_dot(of_forecast, weight, of_plane, Z.products)
+        of_plane = exact_dot(of_forecast, weight, of_plane, Z)
     store_plane(record + H.of_plane, Z.hidden, of_plane, Z)
     target = k < Z.targets
     of_bias = -tl.sum(sums, axis=1)

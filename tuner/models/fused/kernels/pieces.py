@@ -28,19 +28,20 @@ def big_part(values):
 
 
 @triton.jit
-def exact_dot(left, right, total, PRODUCTS: tl.constexpr):
-    """total + left x right: `ieee`, `tf32`, or `tf32x3`, three TF32 products that leave out only small x small.
+def exact_dot(left, right, total, Z: tl.constexpr):
+    """total + left x right, by `Z.products`: `ieee`, `tf32`, or `tf32x3`, three TF32 products without small x small.
 
-    By hand, because Triton's own way also replaces what is no number by 0 and adds up tiles of zeros.
+    By hand, because Triton's own way also replaces what is no number by 0 and adds up tiles of zeros. Z as a whole,
+    because to Triton 3.6 a text that is no constant of its own cannot be handed on.
     """
-    if PRODUCTS == "tf32x3":
+    if Z.products == "tf32x3":
         left_big = big_part(left)
         right_big = big_part(right)
         total = tl.dot(left - left_big, right_big, total, input_precision="tf32")
         total = tl.dot(left_big, right - right_big, total, input_precision="tf32")
         total = tl.dot(left_big, right_big, total, input_precision="tf32")
     else:
-        total = tl.dot(left, right, total, input_precision=PRODUCTS)
+        total = tl.dot(left, right, total, input_precision=Z.products)
     return total
 
 
@@ -100,7 +101,7 @@ def product(
         inside = (t < Z.horizon)[:, None] & (k < K)[None, :]
         left = tl.load(x + t[:, None] * X_ROW + k[None, :], mask=inside, other=0.0)
         right = weight_tile(weight, k, n, K, N, ALONG_K, ALONG_N)
-        total = exact_dot(left, right, total, Z.products)
+        total = exact_dot(left, right, total, Z)
     return total
 
 
@@ -110,7 +111,7 @@ def hidden_product(plane, stored, weight, ALONG_K: tl.constexpr, ALONG_N: tl.con
     if Z.direct:
         n = tl.arange(0, Z.hidden_tile)
         right = weight_tile(weight, n, n, Z.hidden, Z.hidden, ALONG_K, ALONG_N)
-        result = exact_dot(plane, right, zeros(Z.horizon_tile, Z.hidden_tile), Z.products)
+        result = exact_dot(plane, right, zeros(Z.horizon_tile, Z.hidden_tile), Z)
     else:
         tl.debug_barrier()
         result = product(stored, Z.hidden, weight, Z.hidden, Z.hidden, ALONG_K, ALONG_N, Z.hidden_tile, Z.chunk, Z)
@@ -284,8 +285,8 @@ def enter_features(
     right = tl.load(weight_at, mask=inside, other=0.0)
     if PROJECTS:
         lower = tl.load(weight_at + Z.hidden * N_IN, mask=inside, other=0.0)
-        residual = exact_dot(x, lower, residual, Z.products)
-    return exact_dot(x, right, entered, Z.products), residual
+        residual = exact_dot(x, lower, residual, Z)
+    return exact_dot(x, right, entered, Z), residual
 
 
 @triton.jit
