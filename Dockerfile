@@ -20,6 +20,13 @@ COPY tuner tuner
 RUN pip install --constraint constraints.txt .
 
 FROM python:3.12-slim
+# With CUDA a C compiler too: Triton builds the launchers of its kernels with it, for --backend triton and compile.
+ARG TORCH=cuda
+RUN if [ "$TORCH" = cuda ]; then \
+      apt-get update \
+      && apt-get install --yes --no-install-recommends gcc libc6-dev \
+      && rm -rf /var/lib/apt/lists/*; \
+    fi
 RUN useradd --uid 1000 --create-home tuner \
  && install --directory --owner=tuner --group=tuner /var/lib/tuner /var/lib/tuner/cache /var/lib/tuner/tmp
 COPY --from=build /opt/tuner /opt/tuner

@@ -33,7 +33,17 @@ class Check:
 
 def examine(*, storage: str, data_dir: Path | None, environment: Mapping[str, str]) -> list[Check]:
     """Look at packages, devices, data and database. Writes nothing."""
-    return [_packages(), _gpus(environment), _torch(), _cpu(), _locks(), _etth(data_dir), _database(storage)]
+    compilers = [_compiler()] if list_gpus(environment) else []
+    return [
+        _packages(),
+        _gpus(environment),
+        _torch(),
+        *compilers,
+        _cpu(),
+        _locks(),
+        _etth(data_dir),
+        _database(storage),
+    ]
 
 
 def _packages() -> Check:
@@ -62,6 +72,14 @@ def _torch() -> Check:
     if torch.version.cuda is None and list_gpus({}):
         return Check("torch", "error", f"torch {torch.__version__} is built for {built_for}, but there are GPUs here")
     return Check("torch", "ok", f"torch {torch.__version__}, built for {built_for}")
+
+
+def _compiler() -> Check:
+    from tuner.training.backends import why_nothing_is_built
+
+    if (reason := why_nothing_is_built()) is None:
+        return Check("C compiler", "ok", "there, for the kernels of --backend triton and compile")
+    return Check("C compiler", "notice", f"{reason}: install one, or --backend auto means graph everywhere")
 
 
 def _cpu() -> Check:

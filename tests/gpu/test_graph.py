@@ -48,7 +48,7 @@ def test_auto_is_captured_on_fused_kernels_where_they_are_faster(
     result = fit(config_of(model, Backend.AUTO, hidden_size=hidden_size), cuda_data)
     fused = (model, hidden_size) == ("original", 64) and torch.cuda.get_device_capability() == MEASURED_ON
     assert result.backend is (Backend.TRITON if fused else Backend.GRAPH)
-    assert result.backend_fallback == ""
+    assert bool(result.backend_fallback) == (model == "batchnorm" and torch.cuda.get_device_capability() == MEASURED_ON)
 
 
 @pytest.mark.parametrize("backend", CAPTURED)

@@ -35,21 +35,19 @@ def resolve_backend(config: RunConfig, device: torch.device) -> Backend:
     Not `compile`: a trial of a few seconds never earns back the minute of compiling that its sizes take, and few others
     have the same ones. See docs/decisions.
 
-    Whether the kernels serve the network is not asked here; `choose_backend` does.
+    Whether the kernels serve the network, and can be built here, is not asked; `choose_backend` does.
     """
     if config.training.backend is not Backend.AUTO:
         return config.training.backend
     if device.type != "cuda":
         return Backend.EAGER
-    fused = _faster_fused(config, device) and _why_nothing_is_built() is None
-    return Backend.TRITON if fused else Backend.GRAPH
+    return Backend.TRITON if _faster_fused(config, device) else Backend.GRAPH
 
 
 def choose_backend(config: RunConfig, model: nn.Module, device: torch.device) -> tuple[Backend, str]:
-    """The backend that trains this model here, and why it is not the one asked for: empty where it is.
+    """The backend that trains this model here, and why it is not what `resolve_backend` says: empty where it is.
 
-    Where the fused kernels of `triton` do not serve a model, captured graphs do: to `auto` that is an answer like any
-    other.
+    Where the fused kernels of `triton` do not serve a model, captured graphs do.
 
     Raises:
         UsageError: a backend this device does not have.
@@ -59,10 +57,8 @@ def choose_backend(config: RunConfig, model: nn.Module, device: torch.device) ->
         raise UsageError(f"backend {backend.value!r} needs a CUDA device, this one is {device.type}; use eager or auto")
     if backend is not Backend.TRITON:
         return backend, ""
-    reason = why_not(model, config.training.precision, device) or _why_nothing_is_built()
-    if reason is None:
-        return backend, ""
-    return Backend.GRAPH, "" if config.training.backend is Backend.AUTO else reason
+    reason = why_not(model, config.training.precision, device) or why_nothing_is_built()
+    return (backend, "") if reason is None else (Backend.GRAPH, reason)
 
 
 def _faster_fused(config: RunConfig, device: torch.device) -> bool:
@@ -72,7 +68,8 @@ def _faster_fused(config: RunConfig, device: torch.device) -> bool:
     return any(sizes.hidden_size <= hidden and sizes.batch_size <= batch for hidden, batch in FASTER_FUSED)
 
 
-def _why_nothing_is_built() -> str | None:
+def why_nothing_is_built() -> str | None:
+    """Why Triton can build no kernel on this machine; None where it can."""
     if os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"):
         return None
     return "Triton builds the launchers of its kernels with a C compiler, and there is neither gcc nor clang"

@@ -55,7 +55,7 @@ class FitResult:
     backend: Backend
     """The one that ran, never `auto`."""
     backend_fallback: str
-    """Why that is not the one asked for; empty where it is."""
+    """Why that is not the one asked for, or that `auto` takes at these sizes; empty where it is."""
     precision: Precision
     history: tuple[EpochRecord, ...]
     model: nn.Module | None

@@ -99,7 +99,7 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
     if a.get("backend"):
         yield "backend", f"{a['backend']}, {a.get('precision', '-')}"
     if a.get("backend_fallback"):
-        yield "not the one asked for", str(a["backend_fallback"])
+        yield "not triton, since", str(a["backend_fallback"])
     if a.get("n_parameters") is not None:
         yield "network", f"{a['n_parameters']:,} parameters, {_bytes(a.get('peak_memory_bytes'))} at the peak"
     if a.get("seed") is not None:

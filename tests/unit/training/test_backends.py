@@ -88,24 +88,8 @@ def test_auto_means_captured_graphs_on_a_gpu_that_nobody_measured(monkeypatch: p
 
 
 @pytest.mark.usefixtures("measured")
-@pytest.mark.parametrize(
-    ("model", "precision"),
-    [
-        (network("batchnorm"), Precision.FP32),
-        (network("original"), Precision.BF16),
-        (nn.Linear(2, 2), Precision.FP32),
-    ],
-)
-def test_auto_means_captured_graphs_for_what_the_kernels_do_not_serve(model: nn.Module, precision: Precision) -> None:
-    """And that is no fallback: nothing else was asked for."""
-    assert choose_backend(config_of(Backend.AUTO, precision), model, CUDA) == (Backend.GRAPH, "")
-
-
-@pytest.mark.usefixtures("measured")
-def test_auto_means_captured_graphs_where_no_kernel_can_be_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CC")
-    monkeypatch.setenv("PATH", "")
-    assert resolve_backend(config_of(Backend.AUTO), CUDA) is Backend.GRAPH
+def test_auto_in_bf16_means_captured_graphs() -> None:
+    assert choose_backend(config_of(Backend.AUTO, Precision.BF16), network("original"), CUDA) == (Backend.GRAPH, "")
 
 
 @pytest.mark.usefixtures("measured")
@@ -127,30 +111,41 @@ def test_the_fused_kernels_serve_a_built_in_network(name: str, precision: Precis
     assert choose_backend(triton(precision), network(name), CUDA) == (Backend.TRITON, "")
 
 
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("asked", [Backend.TRITON, Backend.AUTO])
 @pytest.mark.parametrize(
     ("model", "precision", "says"),
     [
         (network("batchnorm"), Precision.FP32, "BatchNorm1d"),
         (network("original", 4096), Precision.FP32, "4096"),
-        (network("original"), Precision.BF16, "bf16"),
         (network("original").double(), Precision.FP32, "float64"),
         (nn.Linear(2, 2), Precision.FP32, "Linear"),
     ],
 )
 def test_what_they_do_not_serve_runs_as_captured_graphs_with_the_reason(
-    model: nn.Module, precision: Precision, says: str
+    asked: Backend, model: nn.Module, precision: Precision, says: str
 ) -> None:
-    backend, reason = choose_backend(triton(precision), model, CUDA)
+    backend, reason = choose_backend(config_of(asked, precision), model, CUDA)
     assert backend is Backend.GRAPH
     assert says in reason
     assert "\n" not in reason
 
 
-def test_without_a_compiler_captured_graphs_run_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bf16_that_was_asked_of_them_runs_as_captured_graphs_too() -> None:
+    backend, reason = choose_backend(triton(Precision.BF16), network("original"), CUDA)
+    assert backend is Backend.GRAPH
+    assert "bf16" in reason
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("asked", [Backend.TRITON, Backend.AUTO])
+def test_without_a_compiler_captured_graphs_run_with_the_reason(
+    asked: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("triton")
     monkeypatch.delenv("CC")
     monkeypatch.setenv("PATH", "")
-    backend, reason = choose_backend(triton(), network("original"), CUDA)
+    backend, reason = choose_backend(config_of(asked), network("original"), CUDA)
     assert backend is Backend.GRAPH
     assert "neither gcc nor clang" in reason
 
@@ -182,4 +177,4 @@ def test_a_result_and_the_trials_record_say_why_another_backend_ran(
     assert (recorded["backend"], recorded["backend_fallback"]) == ("eager", "the fused kernels know no such norm")
     detail: Any = SimpleNamespace(record=SimpleNamespace(attributes=recorded), curve=(), best=None)
     shown = dict(_training(detail, plain=True))
-    assert (shown["backend"], shown["not the one asked for"]) == ("eager, fp32", "the fused kernels know no such norm")
+    assert (shown["backend"], shown["not triton, since"]) == ("eager, fp32", "the fused kernels know no such norm")
