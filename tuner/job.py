@@ -46,6 +46,9 @@ class TrialJob:
     """Where this study's checkpoints are; None for no checkpoints."""
 
 
+CONTEXT_LOST = "context_lost"
+"""The attribute of a result after which the process can train no more; recorded where it is so."""
+
 TrialRunner = Callable[[TrialJob], TrialResult | None]
 """Trains a job to its result; None when it was interrupted and is to be handed back."""
 

@@ -19,7 +19,7 @@ from optuna.trial import TrialState
 from tuner.config import Hyperparameters, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
-from tuner.job import where
+from tuner.job import CONTEXT_LOST, where
 from tuner.storage import TrialResult
 from tuner.study import StudyDefinition
 from tuner.study.objectives import MISSED, time_to_target, values_of
@@ -95,9 +95,10 @@ def run_trial(
         evaluation = evaluate(result.model, data) if result.stopped_by.completed and result.model is not None else None
         evaluation_s = time.perf_counter() - evaluating
         result = dataclasses.replace(result, model=None)
-        memory = _memory_held() if isinstance(device, Gpu) else {}
+        memory = _memory_held() if isinstance(device, Gpu) and not result.context_lost else {}
     attributes = _attributes(result, observation, device, seed) | _timed(result, carried) | memory
     attributes |= {"wait_s": wait_s, "evaluation_s": evaluation_s, "total_s": result.total_s + evaluation_s}
+    attributes |= {CONTEXT_LOST: True} if result.context_lost else {}
     if definition.target_val_loss is not None:
         curve = [(epoch.val_loss, epoch.elapsed_s) for epoch in result.history]
         attributes["time_to_target_s"] = time_to_target(curve, definition.target_val_loss)

@@ -99,7 +99,8 @@ class CapturedEngine(ABC):
             with torch.cuda.stream(stream):
                 self._run_everything_once()
             torch.cuda.current_stream().wait_stream(stream)
-            self._capture(stream)
+            with torch.cuda.stream(torch.cuda.current_stream()):  # also after a capture whose end failed
+                self._capture(stream)
         before.restore(self.model)
         self._updates.forget()
 

@@ -24,7 +24,7 @@ from tuner.training.clock import Clock, synchronizer
 from tuner.training.early_stopping import EarlyStopping
 from tuner.training.engine import Engine
 from tuner.training.keeper import Keeper
-from tuner.training.out_of_memory import is_out_of_memory
+from tuner.training.out_of_memory import out_of_memory
 from tuner.training.result import EpochRecord, FitResult
 from tuner.training.snapshot import Snapshot
 from tuner.training.surroundings import arithmetic, seeded
@@ -76,10 +76,11 @@ def fit(
     message = ""
     try:
         return run.train(model)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+    except Exception as error:
+        if (reason := out_of_memory(error)) is None:
             raise
-        message = first_line(error)
+        message, run.context_lost = first_line(reason), reason is not error
+        del reason  # it would keep the frames
     # Only out here are the frames of the failed training gone, and with them what it held.
     return run.out_of_memory(message, model)
 
@@ -108,6 +109,7 @@ class _Run:
     n_windows: int = field(default=0, init=False)
     history: list[EpochRecord] = field(default_factory=list, init=False)
     best: EpochRecord | None = field(default=None, init=False)
+    context_lost: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.device = self.data.minimum.device
@@ -150,7 +152,7 @@ class _Run:
         if model is not None:
             model.zero_grad(set_to_none=True)
         gc.collect()
-        if self.device.type == "cuda":
+        if self.device.type == "cuda" and not self.context_lost:
             torch.cuda.empty_cache()
         self.clock.stop()
         if math.isnan(self.setup_s):
@@ -286,6 +288,7 @@ class _Run:
             resumed_from=self.resumed_from,
             timed_from=self.timed[0],
             timed_until=self.timed[1],
+            context_lost=self.context_lost,
         )
 
 

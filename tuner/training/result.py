@@ -67,3 +67,6 @@ class FitResult:
     """When its clock started in this process, in seconds since 1970 on this machine's clock."""
     timed_until: float = math.nan
     """When it stopped."""
+    context_lost: bool = False
+    """Memory ran out, and what was under way (a capture) could not be ended in order: torch takes it to be so still.
+    The result stands, but only a fresh process can go on."""

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial
 from tuner.config import StopReason
 from tuner.devices import CpuCores, Gpu
 from tuner.errors import TunerError
-from tuner.job import TrialJob, TrialRunner, failed
+from tuner.job import CONTEXT_LOST, TrialJob, TrialRunner, failed
 from tuner.space import hyperparameters
 from tuner.storage import Claim, TrialResult
 from tuner.storage.outbox import Outbox
@@ -253,11 +253,12 @@ class Worker:
 def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> tuple[TrialResult | None, bool]:
     """What `run_trial` returns, or the failure that it raised; and whether this process can train no more."""
     try:
-        return run_trial(job), False
+        result = run_trial(job)
     except Exception as error:  # noqa: BLE001 - whatever a model raises is that trial's result, not the worker's end
         _log.error("trial %d failed:\n%s", job.number, traceback.format_exc())
         message = f"{type(error).__name__}: {error}".splitlines()[0]
         return failed(StopReason.ERROR, message, job.device, seed), lost_context(error)
+    return result, result is not None and bool(result.attributes.get(CONTEXT_LOST))
 
 
 def lost_context(error: Exception) -> bool:

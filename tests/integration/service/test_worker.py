@@ -19,7 +19,7 @@ from sqlalchemy.exc import OperationalError
 from tuner.config import StopReason
 from tuner.devices import CpuCores
 from tuner.errors import UsageError
-from tuner.job import TrialJob
+from tuner.job import CONTEXT_LOST, TrialJob
 from tuner.storage import Database, TrialResult, open_database, parse_url
 from tuner.study import OpenStudy, SearchPolicy, create_or_resume
 from tuner.study.launched import change_policy
@@ -268,6 +268,19 @@ def test_a_failure_is_the_trials_result_and_a_lost_context_ends_the_process(
     assert len(trials) == (1 if lost else 2)
     assert trials[0].user_attrs["failure"] == f"{type(error).__name__}: {error}".splitlines()[0]
     assert opened.ledger.counts().running == 0
+
+
+def test_a_result_that_lost_the_context_counts_and_ends_the_process(opened: OpenStudy) -> None:
+    """Memory ran out in the middle of a capture."""
+
+    def run(job: TrialJob) -> TrialResult:
+        ended = {"stopped_by": "out_of_memory", "failure": "out of memory", CONTEXT_LOST: job.number == 1}
+        return TrialResult(TrialState.FAIL, None, ended)
+
+    with pytest.raises(ContextLostError, match="out of memory") as lost:
+        work(opened, run)
+    assert lost.value.results == 1
+    assert [trial.user_attrs["stopped_by"] for trial in opened.optuna.trials] == ["out_of_memory"] * 2
 
 
 # -- a full disk ------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 import torch
 from fitted import losses_of, validation_loss
 
-from tuner.config import RunConfig, StopReason
+from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.training import EpochRecord, fit
 from tuner.training.clock import Clock
@@ -141,4 +141,52 @@ def test_memory_that_runs_out_is_an_outcome_and_the_next_training_is_right(
     assert "\n" not in result.message
     assert result.model is None
     assert result.epochs == 0
+    assert not result.context_lost
     assert losses_of(fit(run_config(max_epochs=1), data)) == expected
+
+
+class Cut:
+    """The end of a capture that was cut short, as CUDA has it."""
+
+    def __enter__(self) -> None:
+        """Nothing is captured."""
+
+    def __exit__(self, *_: object) -> None:
+        raise RuntimeError("CUDA error: operation failed due to a previous error during capture\nCompile with ...")
+
+
+class WithoutMemory:
+    """In the place of an engine: it captures, in which memory runs out, or something else goes wrong."""
+
+    backend, fallback = Backend.GRAPH, ""
+
+    def __init__(self, failure: Exception) -> None:
+        self.failure = failure
+
+    def warm_up(self) -> None:
+        with Cut():
+            raise self.failure
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate\nmore"), RuntimeError("CUDA error: out of memory")],
+)
+def test_memory_that_runs_out_in_a_capture_is_the_outcome_though_the_captures_end_fails_too(
+    data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    monkeypatch.setattr(sys.modules["tuner.training.fit"], "make_engine", lambda *_: WithoutMemory(failure))
+    result = fit(run_config(), data)
+    assert result.stopped_by is StopReason.OUT_OF_MEMORY
+    assert result.message.endswith(f": {str(failure).splitlines()[0]}")
+    assert result.context_lost
+
+
+def test_what_else_goes_wrong_in_a_capture_is_raised(
+    data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        sys.modules["tuner.training.fit"], "make_engine", lambda *_: WithoutMemory(ValueError("another reason"))
+    )
+    with pytest.raises(RuntimeError, match="previous error during capture"):
+        fit(run_config(), data)
