@@ -26,17 +26,20 @@ SUMMED_AT_ONCE = 512
 """Numbers of the gradient whose splits a program adds up."""
 
 
+HOURS_AT_MOST = 64
+"""Features whose hours are mixed at once."""
+
+
 def options(sizes: Sizes, stages: int = 2) -> dict[str, Any]:
     """Warps of a program that holds planes, and how deep its loads run ahead: 1, not at all, where that was faster."""
     return {"num_warps": 8 if sizes.hidden > DIRECT_AT_MOST else 4, "num_stages": stages}
 
 
-def sizes_of_hours(sizes: Sizes, *, backward: bool) -> Sizes:
+def sizes_of_hours(sizes: Sizes) -> Sizes:
     """Time mixing treats every feature alike: a wide plane is mixed some features at a time, or registers spill."""
-    most = 32 if backward and sizes.hidden <= DIRECT_AT_MOST else 64
-    if sizes.hidden <= most or sizes.hidden % most:
+    if sizes.hidden % HOURS_AT_MOST:
         return sizes
-    return sizes._replace(hidden=most, hidden_tile=most)
+    return sizes._replace(hidden=HOURS_AT_MOST, hidden_tile=HOURS_AT_MOST)
 
 
 def draw_masks(plan: Plan, n_samples: int, state: Tensor, n_dropped: int) -> Tensor:
@@ -56,7 +59,7 @@ def forward(
     past, future, static = inputs
     workspace, kept = memory
     sizes, grid, opts = plan.sizes, (len(past),), options(plan.sizes)
-    hours = sizes_of_hours(sizes, backward=False)
+    hours = sizes_of_hours(sizes)
     out = torch.empty(len(past), sizes.horizon, sizes.targets, sizes.levels, dtype=torch.float32, device=past.device)
     entry.enter_forward[grid](
         past,
@@ -83,7 +86,7 @@ def backward(
     """The gradient of `forward`'s result -> that of all parameters, flat, in their order."""
     workspace, kept = memory
     sizes, grid, opts = plan.sizes, (len(of_out),), options(plan.sizes)
-    hours = sizes_of_hours(sizes, backward=True)
+    hours = sizes_of_hours(sizes)
     head.head_backward[grid](of_out, workspace, weights.head, H=plan.head, Z=sizes, **options(sizes, stages=1))
     for fields, block_weights in zip(reversed(plan.blocks), reversed(weights.blocks), strict=True):
         block.block_backward[grid](workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts)

@@ -20,10 +20,7 @@ ALIGNMENT = 16
 """Numbers; 64 bytes."""
 
 DIRECT_AT_MOST = 64
-"""Hidden size up to which a plane is multiplied straight from registers; beyond, the weight fills shared memory."""
-
-KEPT_AT_MOST = 192
-"""Width up to which a block's planes stay in registers."""
+"""Hidden size up to which planes stay in registers, from product to product; beyond, they go through memory."""
 
 CHUNK = 32
 """Of the axis that a product sums over, at once."""
@@ -53,7 +50,7 @@ class Sizes(NamedTuple):
     chunk: int
     """Along the axis that a product sums over."""
     direct: bool
-    """Whether a plane is multiplied from registers; a wide one goes through memory in chunks."""
+    """Whether planes stay in registers; wide ones go through memory, to be multiplied in chunks."""
     record: int
     mask_record: int
 
@@ -106,8 +103,6 @@ class BlockFields(NamedTuple):
     mixed: int
     feature_mixing: MixingFields
     projects: bool
-    kept: bool
-    """Whether its planes stay in registers through the time mixing; wide ones go through memory."""
     out: int
     out_row: int
     of_plane: int
@@ -286,7 +281,6 @@ class _Planner:
             mixed=self._field(horizon * width),
             feature_mixing=self._mixing(projects=projects),
             projects=projects,
-            kept=width <= KEPT_AT_MOST,
             out=planes[1],
             out_row=rows[1],
             of_plane=of_planes[0],

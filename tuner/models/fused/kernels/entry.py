@@ -6,18 +6,21 @@ Reversible norm, projection of the hours, mixing of what came out, and beside it
 import triton
 import triton.language as tl
 
-from tuner.models.fused.kernels.pieces import (
-    EPS,
+from tuner.models.fused.kernels.features import (
     add_enter_bias,
     enter_features,
-    exact_dot,
     finish_mixing,
-    load_vector,
     product,
+    unmix_features,
+)
+from tuner.models.fused.kernels.pieces import (
+    EPS,
+    exact_dot,
+    load_plane,
+    load_vector,
     store_hours,
     store_plane,
     tile_of,
-    unmix_features,
     zeros,
 )
 
@@ -150,14 +153,13 @@ def enter_backward(workspace, masks, of_past, of_future, scale, E: tl.constexpr,
     sample = tl.program_id(0).to(tl.int64)
     record = workspace + sample * Z.record
     mask_record = masks + sample * Z.mask_record
-    of_plane = record + E.of_plane
     if Z.future > 0:
-        of_entered, of_residual = unmix_features(
-            record, mask_record, of_plane + Z.hidden, E.plane_row, of_future, FUTURE, scale, Z
-        )
+        of_plane = load_plane(record + E.of_plane + Z.hidden, E.plane_row, Z)
+        of_entered, of_residual = unmix_features(record, mask_record, of_plane, of_future, FUTURE, scale, Z)
         store_plane(record + FUTURE.of_entered, 2 * Z.hidden, of_entered, Z)
         store_plane(record + FUTURE.of_entered + Z.hidden, 2 * Z.hidden, of_residual, Z)
-    of_entered, of_residual = unmix_features(record, mask_record, of_plane, E.plane_row, of_past, PAST, scale, Z)
+    of_plane = load_plane(record + E.of_plane, E.plane_row, Z)
+    of_entered, of_residual = unmix_features(record, mask_record, of_plane, of_past, PAST, scale, Z)
     store_plane(record + PAST.of_entered, 2 * Z.hidden, of_entered, Z)
     store_plane(record + PAST.of_entered + Z.hidden, 2 * Z.hidden, of_residual, Z)
     tl.debug_barrier()
