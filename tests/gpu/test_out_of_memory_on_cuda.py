@@ -39,7 +39,7 @@ captured.CapturedEngine._capture = short_of_memory
 data = to_device(prepare(load_task("demo")), "cuda:0")
 sizes = Hyperparameters(learning_rate=1e-3, weight_decay=0.0, dropout=0.1, hidden_size=64, batch_size=256)
 config = RunConfig(
-    architecture=Architecture("original"),
+    architecture=Architecture(model="original"),
     hyperparameters=sizes,
     training=TrainingSettings(max_epochs=1, backend=backend),
     seed=0,
