@@ -2,85 +2,22 @@
 
 from __future__ import annotations
 
-import gc
-import itertools
-import weakref
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from jobs import job_of
 from optuna.trial import TrialState
 
-from tuner import objective, runs
-from tuner.config import Architecture, Hyperparameters, TrainingSettings
-from tuner.data.prepare import prepare
-from tuner.data.task import DemoSource, Task
-from tuner.data.windows import DeviceData, to_device
-from tuner.devices import CpuCores, Gpu, Observation
+from tuner import runs
 from tuner.job import TrialJob
 from tuner.runs import cleanest, combined, run_job
 from tuner.storage import TrialResult
-from tuner.study import SearchPolicy, StudyDefinition, load_study_file
 from tuner.study.seeds import seed_of_trial
-from tuner.training import Evaluation, FitResult
 
 Script = Sequence[TrialResult | None]
-
-
-class Unwatched:
-    """A look at a GPU that is not there."""
-
-    def __init__(self, device: object) -> None:
-        del device
-
-    def finish(self) -> Observation:
-        return Observation(contaminated=False, why="")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> DeviceData:
-    task = Task(
-        name="tiny",
-        source=DemoSource(kind="demo", rows=120),
-        target_columns=("a",),
-        frequency="h",
-        input_size=12,
-        horizon=3,
-        quantiles=(0.1, 0.5, 0.9),
-        eval_quantiles=(0.1, 0.5, 0.9),
-    )
-    return to_device(prepare(task, cache_dir=tmp_path_factory.mktemp("prepared")), "cpu")
-
-
-def job_of(*, seeds: int = 1, folder: Path | None = None, reruns: int = 1, **more: Any) -> TrialJob:
-    file = load_study_file("rmsnorm")
-    definition = StudyDefinition.of(
-        file,
-        task={"name": "tiny"},
-        data_hash="0" * 64,
-        training=TrainingSettings(max_epochs=3),
-        seeds_per_trial=seeds,
-    )
-    definition = replace(definition, architecture=Architecture(model="rmsnorm", settings={"n_blocks": 1}))
-    given: dict[str, Any] = {
-        "study": "tiny-rmsnorm",
-        "definition": definition,
-        "policy": SearchPolicy(reruns=reruns),
-        "number": 4,
-        "hyperparameters": Hyperparameters(
-            learning_rate=1e-3, weight_decay=0.0, dropout=0.1, hidden_size=8, batch_size=64
-        ),
-        "device": CpuCores((0,)),
-        "on_epoch": lambda record, repeat: None,
-        "should_stop": lambda: None,
-        "study_key": "tiny-rmsnorm@1.5",
-        "checkpoints": folder,
-    }
-    return TrialJob(**given | more)
 
 
 def result(
@@ -244,84 +181,3 @@ def test_each_run_has_checkpoints_of_its_own(run: Run, tmp_path: Path) -> None:
 
 def test_a_clean_run_beats_a_faster_contaminated_one() -> None:
     assert cleanest([result(1.0, dirty=0.5), result(2.0)]).values == (2.0, 0.5)
-
-
-def test_two_real_seeds_differ_and_each_has_its_own_curve(data: DeviceData) -> None:
-    heard: list[tuple[int, int]] = []
-    job = job_of(seeds=2, reruns=0, on_epoch=lambda record, repeat: heard.append((repeat, record.epoch)))
-    done = run_job(job, {"0" * 64: data})
-    assert done is not None
-    assert heard == [(repeat, epoch) for repeat in (0, 1) for epoch in (1, 2, 3)]
-    first, second = done.attributes["runs"]
-    assert first["test_mql"] != second["test_mql"]
-    assert first["timed_until"] <= second["timed_from"]
-    assert (done.attributes["converged"], done.attributes["stopped_by"]) == (False, "epoch_limit")
-
-
-def test_what_a_trial_took_beside_its_clock_is_recorded_and_its_network_is_gone(
-    data: DeviceData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    networks: list[weakref.ref[torch.nn.Module]] = []
-    trained_s: list[float] = []
-    real_fit, real_evaluate = objective.fit, objective.evaluate
-
-    def timed(*given: Any, **more: Any) -> FitResult:
-        result = real_fit(*given, **more)
-        trained_s.append(result.total_s)
-        return result
-
-    def seen(model: torch.nn.Module, data: DeviceData) -> Evaluation:
-        networks.append(weakref.ref(model))
-        return real_evaluate(model, data)
-
-    def gone() -> dict[str, int]:
-        """Asked when the memory that is still held is read, on a GPU: the network must not be part of it."""
-        return {"networks": sum(network() is not None for network in networks)}
-
-    monkeypatch.setattr(objective, "fit", timed)
-    monkeypatch.setattr(objective, "evaluate", seen)
-    monkeypatch.setattr(objective, "_memory_held", gone)
-    monkeypatch.setattr(objective, "Watch", Unwatched)
-    gc.disable()
-    try:
-        done = run_job(job_of(reruns=0, device=Gpu(0, "GPU-0", "none", 0)), {"0" * 64: data})
-    finally:
-        gc.enable()
-    assert done is not None
-    a = done.attributes
-    assert (len(networks), a["networks"]) == (1, 0)
-    assert a["evaluation_s"] > 0
-    assert a["total_s"] == trained_s[0] + a["evaluation_s"]  # and none of what is only for the records
-    assert a["setup_s"] + a["wall_clock_s"] <= trained_s[0]
-    assert a["wait_s"] >= 0
-
-
-def test_trials_that_share_a_core_take_turns_by_their_records(
-    data: DeviceData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two workers, one with core 0 and one with cores 0 and 1: while one's clock ran, the other's did not."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
-    def work(cores: tuple[int, ...]) -> list[tuple[float, float]]:
-        jobs = [job_of(number=number, reruns=0, device=CpuCores(cores)) for number in range(4)]
-        done = [run_job(job, {"0" * 64: data}) for job in jobs]
-        return [(d.attributes["timed_from"], d.attributes["timed_until"]) for d in done if d is not None]
-
-    with ThreadPoolExecutor() as pool:
-        parts = [part for spent in pool.map(work, [(0,), (0, 1)]) for part in spent]
-    assert len(parts) == 8
-    parts.sort()
-    assert all(ended <= began for (_, ended), (began, _) in itertools.pairwise(parts))
-
-
-@pytest.mark.parametrize("change", [{"number": 5}, {"study_key": "other@2"}, {"device": CpuCores((0, 1))}])
-def test_a_checkpoints_identity_tells_trials_studies_and_device_models_apart(
-    data: DeviceData, change: dict[str, Any]
-) -> None:
-    def identity(job: TrialJob) -> dict[str, Any]:
-        return runs._OfOneSeed(job, data, 0, seed_of_trial(job.number))._identity()
-
-    assert identity(job_of()) == identity(job_of())
-    assert identity(job_of(**change)) != identity(job_of())
-    # Other cores of the same model run on the same clock.
-    assert identity(job_of(device=CpuCores((1,)))) == identity(job_of())

@@ -1,77 +1,26 @@
-"""A worker in this process, with trials that only pretend to train: outages, a full disk, and what is left on disk."""
+"""A worker in this process, with trials that only pretend to train: what it is told, records and leaves behind."""
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import subprocess
-import threading
 import time
 import types
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
 from small_study import definition
-from sqlalchemy.exc import OperationalError
+from working import DEVICE, epoch, result_of, three_epochs, work
 
 from tuner.config import StopReason
-from tuner.devices import CpuCores
 from tuner.errors import UsageError
 from tuner.job import CONTEXT_LOST, TrialJob
-from tuner.storage import Database, TrialResult, open_database, parse_url
-from tuner.study import OpenStudy, SearchPolicy, create_or_resume
+from tuner.storage import TrialResult
+from tuner.study import OpenStudy, create_or_resume
 from tuner.study.launched import change_policy
 from tuner.study.results import read_results
-from tuner.training import EpochRecord
-from tuner.worker import ContextLostError, Places, StopFlag, Worker
+from tuner.worker import ContextLostError, StopFlag, Worker
 from tuner.worker import loop as loop_module
-from tuner.worker import running as running_module
-
-DEVICE = CpuCores((0,))
-RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), {"converged": True})
-
-
-def epoch(number: int, elapsed_s: float | None = None) -> EpochRecord:
-    return EpochRecord(
-        epoch=number,
-        train_loss=1.0 / number,
-        val_loss=2.0 / number,
-        learning_rate=1e-3,
-        elapsed_s=float(number) if elapsed_s is None else elapsed_s,
-    )
-
-
-def three_epochs(job: TrialJob) -> TrialResult:
-    for number in (1, 2, 3):
-        job.on_epoch(epoch(number), 0)
-    return result_of(job)
-
-
-def result_of(job: TrialJob) -> TrialResult:
-    return TrialResult(RESULT.state, RESULT.values, {**RESULT.attributes, "seed": job.number})
-
-
-@pytest.fixture
-def opened(tmp_path: Path) -> Iterator[OpenStudy]:
-    database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
-    yield study_in(database)
-    database.close()
-
-
-def study_in(database: Database, trials: int = 2) -> OpenStudy:
-    study = create_or_resume(database, "small", definition(), trials=trials)
-    study.set_policy(SearchPolicy(sampler="random"))
-    return study
-
-
-def work(study: OpenStudy, run_trial: Callable[[TrialJob], TrialResult | None], places: Path | None = None) -> None:
-    Worker([study], DEVICE, run_trial, places=Places(places) if places else None, name="ann").run()
-
-
-def away(*_: object, **__: object) -> None:
-    raise OperationalError("INSERT", {}, Exception("server closed the connection"))
 
 
 def test_a_trial_is_told_all_it_needs_and_its_curve_is_stored(opened: OpenStudy, tmp_path: Path) -> None:
@@ -181,53 +130,6 @@ def test_a_run_made_again_takes_the_place_of_the_first_ones_curve(opened: OpenSt
     assert [(row.epoch, row.elapsed_s) for row in opened.epochs.of_trial(0)] == [(1, 11.0), (2, 12.0)]
 
 
-def test_training_goes_on_in_an_outage_and_its_epochs_come_later(
-    opened: OpenStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running_module, "BUFFERED_AT_MOST", 4)
-    monkeypatch.setattr("tuner.worker.pace.REPORT_S", 0.0)
-    spilled = []
-
-    def run(job: TrialJob) -> TrialResult:
-        with monkeypatch.context() as outage:
-            outage.setattr(type(opened.epochs), "write", away)
-            for number in range(1, 11):
-                job.on_epoch(epoch(number), 0)
-            spilled.append(len(list((tmp_path / "outbox").iterdir())))
-        job.on_epoch(epoch(11), 0)
-        return result_of(job)
-
-    work(opened, run, tmp_path)
-    assert spilled == [2, 2]
-    assert [row.epoch for row in opened.epochs.of_trial(0)] == list(range(1, 12))
-    assert list((tmp_path / "outbox").iterdir()) == []
-
-
-def test_a_result_outlives_its_worker_and_the_next_one_delivers_it(
-    opened: OpenStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run(job: TrialJob) -> TrialResult:
-        patch.setattr(type(opened.ledger), "finish", killed)
-        return three_epochs(job)
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        work(opened, run, tmp_path)
-    assert opened.ledger.counts().finished == 0
-    ran: list[int] = []
-
-    def note(job: TrialJob) -> TrialResult:
-        ran.append(job.number)
-        return result_of(job)
-
-    work(opened, note, tmp_path)
-    assert ran == [1], "trial 0 was done"
-    assert opened.ledger.counts().finished == 2
-    assert list((tmp_path / "outbox").iterdir()) == []
-
-
 def test_checkpoints_go_when_their_trial_is_finished(opened: OpenStudy, tmp_path: Path) -> None:
     def run(job: TrialJob) -> TrialResult:
         assert job.checkpoints is not None
@@ -281,70 +183,3 @@ def test_a_result_that_lost_the_context_counts_and_ends_the_process(opened: Open
         work(opened, run)
     assert lost.value.results == 1
     assert [trial.user_attrs["stopped_by"] for trial in opened.optuna.trials] == ["out_of_memory"] * 2
-
-
-# -- a full disk ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip("no right to mount a file system; tests/unit/storage/test_durable.py makes its writes fail instead")
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
-class Heard(logging.Handler):
-    """What was logged, to be looked at from any thread."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.lines.append(record.getMessage())
-
-    def __contains__(self, text: str) -> bool:
-        return any(text in line for line in self.lines)
-
-
-def test_a_full_disk_pauses_the_worker_which_names_it_and_goes_on_when_there_is_space(
-    small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tuner.worker.patience.LOOK_AGAIN_S", 0.2)
-    database = open_database(parse_url(f"sqlite:///{small_disk}/tuner.db"))
-    study = study_in(database, trials=1)
-    filler = small_disk / "filler"
-
-    def run(job: TrialJob) -> TrialResult:
-        with contextlib.suppress(OSError), filler.open("wb") as file:
-            while True:
-                file.write(b"\0" * 4096)
-                file.flush()
-        return result_of(job)
-
-    def make_space() -> None:
-        while "disk full" not in heard and not over.wait(0.05):
-            pass
-        filler.unlink()
-
-    heard, over = Heard(), threading.Event()
-    logger = logging.getLogger("tuner.worker")
-    logger.addHandler(heard)
-    monkeypatch.setattr(logger, "level", logging.INFO)
-    janitor = threading.Thread(target=make_space)
-    janitor.start()
-    try:
-        work(study, run, small_disk)
-    finally:
-        over.set()
-        janitor.join()
-        logger.removeHandler(heard)
-    assert f"({small_disk}/tuner.db); waiting for space to store a result" in heard
-    assert "there is space again" in heard
-    assert study.ledger.counts().finished == 1
-    database.close()
