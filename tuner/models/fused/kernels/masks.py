@@ -18,6 +18,7 @@ def draw_masks(masks, state, n, n_dropped, BLOCK: tl.constexpr):
     low = zero + (draw & 0x7FFFFFFF).to(tl.int32)
     high = zero + (draw >> 31).to(tl.int32)
     a, b, c, d = tl.philox(seed, counter, low, high, zero)
+    n = n // 16 * 16  # which it is: records are that wide, and to the compiler this says that bytes go in words
     first = program.to(tl.int64) * (BLOCK * PER_DRAW) + tl.arange(0, BLOCK)
     _keep(masks, first, a & 0xFFFF, n, n_dropped)
     _keep(masks, first + BLOCK, a >> 16, n, n_dropped)
