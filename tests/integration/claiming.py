@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from command import wait_for
 from optuna.trial import FrozenTrial, TrialState
-from sqlalchemy import Update, select, text, update
+from sqlalchemy import Executable, select, text, update
 
 from tuner.storage import Claim, Database, Ledger, TrialResult, schema
 from tuner.study import OpenStudy
@@ -61,7 +61,7 @@ def trial_states(study: OpenStudy) -> list[str]:
     return [trial.state.name for trial in study.optuna.get_trials(deepcopy=False)]
 
 
-def while_locked(database: Database, by: Update, action: Callable[[], T]) -> T:
+def while_locked(database: Database, by: Executable, action: Callable[[], T]) -> T:
     """What `action` returns that begins while another transaction holds the rows of `by`; that ends when it waits."""
     if database.address.dialect != "postgresql":
         pytest.skip("only there it can be seen that somebody waits for a row")

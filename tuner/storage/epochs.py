@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
 from sqlalchemy import Engine, delete, func, insert, select
+from sqlalchemy.exc import IntegrityError
 
 from tuner.storage.schema import epochs
 
@@ -34,6 +35,12 @@ class EpochTable:
         """Add `rows`. Writing them again, after a commit whose answer was lost, changes nothing."""
         if not rows:
             return
+        try:
+            self._write(trial_number, claim_id, rows)
+        except IntegrityError:  # somebody delivered the same at this moment: by now they are there, to be replaced
+            self._write(trial_number, claim_id, rows)
+
+    def _write(self, trial_number: int, claim_id: int, rows: Sequence[EpochRow]) -> None:
         fixed = {"study_id": self._study_id, "trial_number": trial_number, "claim_id": claim_id}
         of_this = (epochs.c.study_id == self._study_id) & (epochs.c.claim_id == claim_id)
         with self._engine.begin() as connection:

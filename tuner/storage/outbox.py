@@ -21,6 +21,7 @@ from tuner.storage.durable import read_regular, write_durably
 from tuner.storage.epochs import EpochRow, EpochTable
 from tuner.storage.ledger import Ledger
 from tuner.storage.records import Claim, RunTicket, TrialResult
+from tuner.storage.retry import DATABASE_FAILURES, cause_of, passes
 from tuner.storage.verifications import Verifications
 
 AT_MOST_BYTES = 64 << 20
@@ -57,20 +58,27 @@ class Outbox:
         """Bring the study's entries (or the epochs of one claim, `only`) to the database; returns how many.
 
         Safe to run by several at once, and again after a failure: what is written twice counts once. An entry that
-        cannot be read stays where it is, with a notice.
+        cannot be read, or that the database refuses, stays where it is, with a notice.
 
         Raises:
-            DBAPIError, StorageInternalError: the database did not take one; it and those after it stay.
+            DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
         """
         delivered = 0
         pattern = "*.json" if only is None else f"epochs-{only.token}-*.json"
         # Epochs first: a trial that is told as finished should have its curve.
         for path in sorted(self.folder.glob(pattern)):
             deliver = self._read(path, ledger, epochs, runs)
-            if deliver is not None:
+            if deliver is None:
+                continue
+            try:
                 deliver()
-                _remove(path)
-                delivered += 1
+            except DATABASE_FAILURES as error:
+                if passes(error):
+                    raise
+                _log.warning("%s is refused by the database: %s", path, cause_of(error))
+                continue
+            _remove(path)
+            delivered += 1
         return delivered
 
     def _read(self, path: Path, ledger: Ledger, epochs: EpochTable, runs: Verifications) -> Callable[[], None] | None:

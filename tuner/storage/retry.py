@@ -40,7 +40,7 @@ def persistently(
         try:
             return action()
         except DATABASE_FAILURES as error:
-            if not _passes(error) or time.monotonic() + pause > deadline or give_up():
+            if not passes(error) or time.monotonic() + pause > deadline or give_up():
                 raise
             _log.warning("the database did not take %s (%s); trying again in %.1f s", what, cause_of(error), pause)
             time.sleep(pause)
@@ -54,7 +54,7 @@ def cause_of(error: Exception) -> str:
     return lines[0].strip().rstrip(".")
 
 
-def _passes(error: Exception) -> bool:
+def passes(error: Exception) -> bool:
     """True for an outage, False for a mistake of ours."""
     cause = error.__cause__ if isinstance(error, StorageInternalError) else error
     if not isinstance(cause, DBAPIError):

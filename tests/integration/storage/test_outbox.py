@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from claiming import while_locked
 from optuna.trial import TrialState
 from small_study import definition
+from sqlalchemy import insert
+from sqlalchemy.exc import DataError, OperationalError
 
-from tuner.storage import Claim, EpochRow, PlannedRun, TrialResult, VerificationRun
+from tuner.storage import Claim, EpochRow, PlannedRun, TrialResult, VerificationRun, schema
 from tuner.storage.outbox import Outbox
 from tuner.study import OpenStudy, create_or_resume
 
@@ -152,3 +155,45 @@ def test_what_cannot_be_taken_away_is_delivered_again_and_stops_nothing(
     monkeypatch.setattr(Path, "unlink", refused)
     assert (deliver(study, outbox), deliver(study, outbox)) == (1, 1)
     assert study.ledger.counts().finished == 1
+
+
+def test_epochs_that_another_delivers_at_this_moment_are_delivered_all_the_same(study: OpenStudy) -> None:
+    """A worker that starts, one that has them, and a supervisor: after an outage all three come at once."""
+    claim = start(study)
+    fixed = {"study_id": study.study_id, "trial_number": 0, "claim_id": claim.claim_id}
+    same = insert(schema.epochs).values([fixed | asdict(row) for row in ROWS])
+    while_locked(study.database, same, lambda: study.epochs.write(0, claim.claim_id, ROWS))
+    assert study.epochs.of_trial(0) == tuple(ROWS)
+
+
+def test_what_the_database_refuses_stays_with_a_notice_and_stops_nothing(
+    study: OpenStudy, outbox: Outbox, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else no worker would start here again."""
+
+    def refused(*_: object) -> None:
+        raise DataError("INSERT", {}, Exception("integer out of range"))
+
+    claim = start(study)
+    outbox.put_epochs(claim, ROWS)
+    outbox.put_result(claim, RESULT)
+    monkeypatch.setattr(type(study.epochs), "write", refused)
+    assert deliver(study, outbox) == 1
+    assert left(outbox) == ["epochs"]
+    assert "integer out of range" in caplog.text
+    assert study.ledger.counts().finished == 1
+
+
+def test_an_outage_in_the_middle_is_told_and_leaves_the_rest(
+    study: OpenStudy, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise OperationalError("UPDATE", {}, Exception("server closed the connection"))
+
+    claim = start(study)
+    outbox.put_epochs(claim, ROWS)
+    outbox.put_result(claim, RESULT)
+    monkeypatch.setattr(type(study.ledger), "finish", away)
+    with pytest.raises(OperationalError):
+        deliver(study, outbox)
+    assert left(outbox) == ["result"]
