@@ -21,7 +21,7 @@ from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
 from tuner.storage.optuna_version import versions_in_plain_sql
 from tuner.storage.retry import persistently
-from tuner.storage.trials import READING, TrialStorage
+from tuner.storage.trials import DURABLE, READING, TrialStorage
 from tuner.storage.url import DatabaseUrl
 
 SQLITE_TIMEOUT_S = 60.0
@@ -174,8 +174,10 @@ def _sqlite_connector(path: Path) -> Callable[[], sqlite3.Connection]:
 
 
 def _begin_immediate(connection: Connection) -> None:
-    reading = connection.get_execution_options().get(READING, False)
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+    options = connection.get_execution_options()
+    if options.get(DURABLE, False):
+        connection.exec_driver_sql("PRAGMA synchronous=FULL")
+    connection.exec_driver_sql("BEGIN" if options.get(READING, False) else "BEGIN IMMEDIATE")
 
 
 def _prepare_sqlite_folder(path: Path, *, create: bool) -> None:

@@ -24,6 +24,7 @@ from tuner.storage.leases import MAX_ATTEMPTS, Leases
 from tuner.storage.records import Attempt, Claim, Counts, TrialResult, set_aside
 from tuner.storage.roster import log_lost
 from tuner.storage.schema import claims, studies
+from tuner.storage.trials import DURABLE
 
 _SET_ASIDE_BY = "tuner"
 
@@ -141,7 +142,8 @@ class Ledger:
         May be called again with the same claim, as after an outage that left open what was stored: it counts once.
         """
         text = result.to_json()
-        if not self._update_running(claim, state="finished", result=text) and not self._has_recorded(claim, text):
+        finished = self._update_running(claim, durable=True, state="finished", result=text)
+        if not finished and not self._has_recorded(claim, text):
             self._keep_late(claim, text)
             return False
         self.settle()
@@ -154,9 +156,9 @@ class Ledger:
             if row is not None:
                 self._release(connection, row, state="returned")
 
-    def _update_running(self, claim: Claim, **values: Any) -> bool:
+    def _update_running(self, claim: Claim, *, durable: bool = False, **values: Any) -> bool:
         mine = _held_by(claim) & (claims.c.state == "running")
-        with self._engine.begin() as connection:
+        with self._engine.execution_options(**{DURABLE: durable}).begin() as connection:
             return connection.execute(update(claims).where(mine).values(**values)).rowcount == 1
 
     def _has_recorded(self, claim: Claim, result: str) -> bool:

@@ -25,6 +25,10 @@ from sqlalchemy.exc import SQLAlchemyError
 READING = "tuner_reading"
 """Execution option of a connection that will write nothing: on SQLite it then holds up nobody who does."""
 
+DURABLE = "tuner_durable"
+"""Execution option of a transaction that is to be on the disk when it is over, whatever becomes of the power. SQLite
+alone leaves that to the system otherwise, which is enough for all that can be done again."""
+
 _FEW = 100
 
 _trials: Table = models.TrialModel.__table__

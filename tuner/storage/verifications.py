@@ -20,6 +20,7 @@ from tuner.storage.leases import MAX_ATTEMPTS, Leases
 from tuner.storage.records import Counts, RunTicket, TrialResult, set_aside
 from tuner.storage.roster import log_lost
 from tuner.storage.schema import verifications
+from tuner.storage.trials import DURABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +167,7 @@ class Verifications:
         May be called again with the same run, as after an outage that left open what was stored: it counts once.
         """
         text = result.to_json()
-        if self._update_running(run, state="finished", result=text, ended_at=database_now()):
+        if self._update_running(run, durable=True, state="finished", result=text, ended_at=database_now()):
             return True
         same = (verifications.c.run_id == run.run_id) & (verifications.c.token == run.token)
         with self._engine.connect() as connection:
@@ -215,21 +216,21 @@ class Verifications:
             return int(done.rowcount)
 
     def _release(self, connection: Connection, run_id: int, *, losses: int) -> None:
-        values: dict[str, Any] = dict(_RELEASED)
+        values = dict(_RELEASED)
         if losses >= MAX_ATTEMPTS:
             values |= {"state": "finished", "result": set_aside(losses).to_json(), "ended_at": database_now()}
         connection.execute(
             update(verifications).where(verifications.c.run_id == run_id).values(losses=losses, **values)
         )
 
-    def _update_running(self, run: VerificationRun | RunTicket, **values: Any) -> bool:
+    def _update_running(self, run: VerificationRun | RunTicket, *, durable: bool = False, **values: Any) -> bool:
         c = verifications.c
         held = (c.run_id == run.run_id) & (c.token == run.token) & (c.state == "running")
-        with self._engine.begin() as connection:
+        with self._engine.execution_options(**{DURABLE: durable}).begin() as connection:
             return connection.execute(update(verifications).where(held).values(**values)).rowcount == 1
 
 
-_RELEASED = {"state": "waiting", "token": None, "worker": None, "leased_until": None}
+_RELEASED: dict[str, Any] = {"state": "waiting", "token": None, "worker": None, "leased_until": None}
 
 
 def _row(run: PlannedRun) -> dict[str, Any]:

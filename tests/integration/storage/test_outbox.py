@@ -9,7 +9,7 @@ import pytest
 from claiming import while_locked
 from optuna.trial import TrialState
 from small_study import definition
-from sqlalchemy import insert
+from sqlalchemy import event, insert
 from sqlalchemy.exc import DataError, OperationalError
 
 from tuner.storage import Claim, EpochRow, PlannedRun, TrialResult, VerificationRun, schema
@@ -17,6 +17,7 @@ from tuner.storage.outbox import Outbox
 from tuner.study import OpenStudy, create_or_resume
 
 RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), {"converged": True, "epochs": 7})
+NORMAL, FULL = 1, 2
 ROWS = [EpochRow(epoch, 0.5, 0.4, 1e-3, 0.1 * epoch, repeat=1) for epoch in (1, 2, 3)]
 
 
@@ -197,3 +198,22 @@ def test_an_outage_in_the_middle_is_told_and_leaves_the_rest(
     with pytest.raises(OperationalError):
         deliver(study, outbox)
     assert left(outbox) == ["result"]
+
+
+def test_what_leaves_the_outbox_is_on_the_databases_disk(study: OpenStudy) -> None:
+    """SQLite hands a commit to the system, which may lose it with the power. A renewal need not wait for the disk."""
+    if not study.database.address.is_sqlite:
+        pytest.skip("other databases write every commit to disk")
+    levels: list[int] = []
+    event.listen(
+        study.database.engine, "commit", lambda c: levels.append(c.exec_driver_sql("PRAGMA synchronous").scalar_one())
+    )
+    claim, run = start(study), planned_run(study)
+    levels.clear()
+    assert study.ledger.renew(claim)
+    assert study.verifications.renew(run)
+    assert levels == [NORMAL, NORMAL]
+    levels.clear()
+    assert study.verifications.finish(run, RESULT)
+    assert study.ledger.finish(claim, RESULT)
+    assert levels[:2] == [FULL, FULL]
