@@ -112,6 +112,7 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -
         INPUTS=TILE,
         FEW=16,
         AT_ONCE=16,
+        FAR=workspace.numel() >= 1 << 31,
         num_warps=2,  # with four, a tile of 64 x 64 takes wgmma, which reads TF32 only along the summed axis
         num_stages=4,
     )

@@ -22,21 +22,22 @@ def sum_products(
     INPUTS: tl.constexpr,
     FEW: tl.constexpr,
     AT_ONCE: tl.constexpr,
+    FAR: tl.constexpr,
 ):
     """Of a layer's weight: the sum over samples and rows of (gradient of its output) x (its input); of its bias too.
 
     The rows of all samples are counted on: a program sums those of SAMPLES samples, AT_ONCE in a product,
     whatever sample they are of. Where a sample has one row only, a few programs have them all. A layer with
-    FEW inputs or less has tiles that are no wider.
+    FEW inputs or less has tiles that are no wider. FAR: places in the workspace do not fit 32 bits.
 
     A row of the table: where the two planes lie in a record and how far their rows are apart, rows a sample, 1 or
     the horizon, outputs, inputs, where weight and bias lie in a row of `partial`, and which tile of the weight this is.
     """
     row = table + tl.program_id(0) * 11
     if tl.load(row + 6) <= FEW:
-        sum_tile(row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, FEW, AT_ONCE)
+        sum_tile(row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, FEW, AT_ONCE, FAR)
     else:
-        sum_tile(row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, INPUTS, AT_ONCE)
+        sum_tile(row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, INPUTS, AT_ONCE, FAR)
 
 
 @triton.jit
@@ -51,10 +52,12 @@ def sum_tile(
     OUTPUTS: tl.constexpr,
     INPUTS: tl.constexpr,
     AT_ONCE: tl.constexpr,
+    FAR: tl.constexpr,
 ):
     """A tile of (OUTPUTS, INPUTS); of the bias where it is the first one of these outputs."""
     RECORD: tl.constexpr = Z.record
     ROWS: tl.constexpr = Z.horizon
+    OFFSET: tl.constexpr = tl.int64 if FAR else tl.int32
     split = tl.program_id(1)
     n_rows = tl.load(row + 4).to(tl.int32)
     n_out = tl.load(row + 5).to(tl.int32)
@@ -73,10 +76,10 @@ def sum_tile(
     x_row = tl.multiple_of(tl.load(row + 3), 16)
     one = n_rows == 1
     record = workspace + tl.where(one, first, split * SAMPLES).to(tl.int64) * RECORD
-    gradient_row = tl.where(one, RECORD, gradient_row)
-    x_row = tl.where(one, RECORD, x_row)
-    gradient_jump = tl.where(one, 0, RECORD - ROWS * gradient_row)
-    x_jump = tl.where(one, 0, RECORD - ROWS * x_row)
+    gradient_row = tl.where(one, RECORD, gradient_row).to(OFFSET)
+    x_row = tl.where(one, RECORD, x_row).to(OFFSET)
+    gradient_jump = tl.where(one, 0, RECORD - ROWS * gradient_row).to(OFFSET)
+    x_jump = tl.where(one, 0, RECORD - ROWS * x_row).to(OFFSET)
     gradients = record + tl.multiple_of(tl.load(row), 16) + o
     xs = record + tl.multiple_of(tl.load(row + 2), 16) + i
     total = tl.zeros([OUTPUTS, INPUTS], tl.float32)
@@ -87,8 +90,8 @@ def sum_tile(
             k = start + tl.arange(0, AT_ONCE)
             there = k < n_here
             sample = k // ROWS
-            gradient_at = k.to(tl.int64) * gradient_row + sample.to(tl.int64) * gradient_jump
-            x_at = k.to(tl.int64) * x_row + sample.to(tl.int64) * x_jump
+            gradient_at = k * gradient_row + sample * gradient_jump
+            x_at = k * x_row + sample * x_jump
             gradient = tl.load(
                 gradients[:, None] + gradient_at[None, :], mask=o_read[:, None] & there[None, :], other=0.0
             )
