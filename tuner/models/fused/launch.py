@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tuner.models.fused.kernels import block, entry, gradients, head, masks
 from tuner.models.fused.layout import ALIGNED
-from tuner.models.fused.plan import DIRECT_AT_MOST, Plan, Sizes
+from tuner.models.fused.plan import Plan, Sizes
 from tuner.models.fused.tables import TILE, DeviceTables, columns_of
 from tuner.models.fused.weights import Weights
 
@@ -31,8 +31,12 @@ HOURS_AT_MOST = 64
 
 
 def options(sizes: Sizes, stages: int = 2) -> dict[str, Any]:
-    """Warps of a program that holds planes, and how deep its loads run ahead: 1, not at all, where that was faster."""
-    return {"num_warps": 8 if sizes.hidden > DIRECT_AT_MOST else 4, "num_stages": stages}
+    """Warps of a program that holds planes, and how deep its loads run ahead: 1, not at all, where that was faster.
+
+    More warps than four keep to 128 registers, so that a multiprocessor runs sixteen; a few are spilled for that.
+    """
+    held = {} if sizes.direct else {"maxnreg": 128}
+    return {"num_warps": min(16, max(4, sizes.hidden_tile // 16)), "num_stages": stages, **held}
 
 
 def sizes_of_hours(sizes: Sizes) -> Sizes:
