@@ -19,7 +19,7 @@ import typer
 from tuner.cli.afresh import go_on_afresh
 from tuner.cli.device import ONE_DEVICE, own_device, own_gpu, seat_at
 from tuner.cli.options import DataDir, Storage, data_folder, note, storage_url, working_folder
-from tuner.errors import TERMINATED, UsageError
+from tuner.errors import TERMINATED, TunerError, UsageError, first_line
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
@@ -139,7 +139,7 @@ def work(
         received = _set_on_signals(stop)
         # Reading the data uses the device too: not beside somebody's timed training.
         with exclusive(device.lock_names, give_up=waiting) as held:
-            runner = make_runner(studies, device) if held else None
+            runner = _made(make_runner, studies, device) if held else None
         if runner is not None:
             kind, places = Verifier if verify else Worker, Places(working_folder(address))
             worker = kind(studies, device, runner, name=name, stop=stop, pulse=beat, places=places)
@@ -156,6 +156,22 @@ def work(
     finally:
         database.close()
     return 128 + received[0] if received else 0
+
+
+def _made(
+    make_runner: Callable[[Sequence[OpenStudy], Gpu | CpuCores], TrialRunner],
+    studies: Sequence[OpenStudy],
+    device: Gpu | CpuCores,
+) -> TrialRunner:
+    """Raises TunerError when the device does not even take the data."""
+    from tuner.worker.loop import lost_context
+
+    try:
+        return make_runner(studies, device)
+    except Exception as error:
+        if not lost_context(error):
+            raise
+        raise TunerError(f"{device.label} cannot be used: {first_line(error)}; see 'tuner doctor'") from error
 
 
 def _set_on_signals(stop: StopFlag) -> list[int]:

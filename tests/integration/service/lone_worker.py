@@ -2,7 +2,7 @@
 
 The file holds a letter for each training to come: `x` loses the CUDA context, `t` does so when the process was told
 to stop, and at any other all is well. Each training is a line in the file `trainings`, each process one in `processes`:
-how many descriptors it found open, and the words that it was started with.
+how many descriptors it found open, and the words that it was started with. Where there is a file `gone`, the GPU is.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def made_up(name: str, what: object) -> ModuleType:
 
 
 def load_data(*_: object, **__: object) -> dict[str, object]:
+    if Path("gone").exists():
+        raise RuntimeError("CUDA error: no CUDA-capable device is detected\nCompile with ...")
     return {}
 
 

@@ -76,3 +76,11 @@ def test_a_device_that_works_in_between_goes_on_and_keeps_open_what_it_needs(ben
 def test_a_worker_that_was_told_to_stop_ends_when_its_device_is_lost(bench: Bench) -> None:
     assert worked(bench, "t" * 10).code == TERMINATED
     assert (len(processes(bench)), bench.trials()) == (1, [(0, "FAIL")])
+
+
+def test_a_device_that_takes_not_even_the_data_is_one_line(bench: Bench) -> None:
+    (bench.folder / "gone").touch()
+    ended = worked(bench, "")
+    assert ended.code == 1
+    said = "tuner: error: Example #0 cannot be used: CUDA error: no CUDA-capable device is detected"
+    assert ended.err.splitlines() == [f"{said}; see 'tuner doctor'"]
