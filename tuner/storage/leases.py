@@ -21,6 +21,8 @@ MAX_ATTEMPTS = 3
 """What lost its worker this many times is set aside as failed: it may be what kills them."""
 CONFIRM_SHARE = 0.5
 """A lease that ran out is watched for this share of a lease before it is taken back, for a sign of life."""
+SET_BACK_LEASES = 3.0
+"""A lease that has more than this many times its length to go is none that the present clock gave."""
 HEARTBEATS_PER_LEASE = 6
 """A worker renews its lease this often before it would run out."""
 
@@ -61,11 +63,16 @@ class Leases:
         return database_now() + self.lease_s
 
     def overdue(self) -> ColumnElement[bool]:
-        """Leases that ran out, but for those that may have done so while the server was down: nobody could renew."""
+        """Leases that ran out, but for those that may have done so while the server was down: nobody could renew.
+
+        One that lasts far longer than any that is given was given before the clock was set back: nobody would live to
+        see its end. Whoever holds it renews it soon, to an end by the clock as it is now.
+        """
         c = self._key.table.c
         now, started = database_now(), database_started()
         fair = (c.claimed_at >= started) | (now - started >= self._restart_grace_s)
-        return self._running & (c.leased_until < now) & fair
+        set_back = c.leased_until > now + SET_BACK_LEASES * max(self.lease_s, LEASE_S)
+        return self._running & ((c.leased_until < now) | set_back) & fair
 
     def confirmed(self) -> list[int]:
         """The keys of leases that have been overdue, and not renewed, for long enough under these eyes.

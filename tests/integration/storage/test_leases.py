@@ -133,6 +133,24 @@ def test_a_worker_with_another_clock_and_time_zone_takes_nobody_for_dead_but_the
         time.tzset()
 
 
+def test_a_database_whose_clock_was_set_back_does_not_keep_a_dead_workers_trial(
+    study: OpenStudy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lease that lasts longer than any that is given now: the living renew theirs soon, the dead never."""
+    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("tuner.storage.leases.time", clock)
+    watching = Ledger(study.database, study.study_id, confirm_s=30.0)
+    living, dead = start(study)[0], start(study, "bob")[0]
+    with study.database.engine.begin() as connection:
+        connection.execute(update(schema.claims).values(leased_until=schema.claims.c.leased_until + 3600.0))
+    assert watching.reap() == 0
+    assert study.ledger.renew(living)
+    clock.now += 30.0
+    assert watching.reap() == 1
+    assert claim_states(study) == ["running", "lost"]
+    assert not study.ledger.renew(dead)
+
+
 def test_a_claim_whose_worker_died_before_asking_does_not_leak(study: OpenStudy) -> None:
     study.ledger.set_budget(1)
     claim = study.ledger.claim("ann")
