@@ -37,7 +37,7 @@ class Plain:
 
 @pytest.fixture(autouse=True)
 def _plain_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.training.fused.step.FusedTSMixer", Plain)
+    monkeypatch.setattr("tuner.training.fused.engine.FusedTSMixer", Plain)
 
 
 @pytest.mark.parametrize(("model", "clip"), [("original", 0.05), ("rmsnorm", 1e9)])

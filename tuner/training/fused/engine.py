@@ -1,30 +1,29 @@
-"""The engine that captures the fused step."""
+"""The engine that captures the fused step, with the network of fused kernels in it or another one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
+from tuner.models.fused import FusedTSMixer
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
 from tuner.training.captured import VALIDATION_BATCH, CapturedEngine
 from tuner.training.fused.loss import Tally
-from tuner.training.fused.step import FusedStep
+from tuner.training.fused.step import FusedStep, Network
 
 
-class TritonEngine(CapturedEngine):
-    """Replays `FusedStep` as CUDA graphs.
+class FusedEngine(CapturedEngine):
+    """Replays `FusedStep` as CUDA graphs. A kind says which network is in it."""
 
-    Triton compiles a kernel when it is first launched, which is in `warm_up`, and keeps it on disk
-    (`TRITON_CACHE_DIR`, by default `~/.triton/cache`), where other trials of these sizes and other workers find it.
-    """
-
-    backend = Backend.TRITON
-
-    def __init__(self, config: RunConfig, data: DeviceData, model: TSMixer) -> None:
-        self._step = FusedStep(config, data, model)
+    def __init__(
+        self, config: RunConfig, data: DeviceData, model: nn.Module, make_network: Callable[[], Network]
+    ) -> None:
+        self._step = FusedStep(config, data, model, make_network)
         super().__init__(config, data, self._step)
         shapes = data.shapes
         self._values_of_window = shapes.horizon * shapes.n_targets
@@ -49,3 +48,16 @@ class TritonEngine(CapturedEngine):
 
     def _validation_loss_sum(self) -> Tensor:
         return self._validated.parts.sum() / self._values_of_window
+
+
+class TritonEngine(FusedEngine):
+    """With the network of fused kernels.
+
+    Triton compiles a kernel when it is first launched, which is in `warm_up`, and keeps it on disk
+    (`TRITON_CACHE_DIR`, by default `~/.triton/cache`), where other trials of these sizes and other workers find it.
+    """
+
+    backend = Backend.TRITON
+
+    def __init__(self, config: RunConfig, data: DeviceData, model: TSMixer) -> None:
+        super().__init__(config, data, model, lambda: FusedTSMixer(model, config.training.precision))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData, DeviceSplit
-from tuner.models.fused import FusedTSMixer
-from tuner.models.tsmixer import TSMixer
 from tuner.training.fused.adamw import FlatAdamW
 from tuner.training.fused.flat import FlatParameters
 from tuner.training.fused.gather import gather
@@ -21,16 +20,39 @@ RANDOM_STATE = "fused/random_state"
 """What the masks of dropout follow from, beside the weights and the moments in a saved state."""
 
 
+class Network(Protocol):
+    """Computes a model's forecast, and gives that model's parameters their gradients."""
+
+    @property
+    def random_state(self) -> Tensor | None:
+        """What its masks of dropout follow from; None where that is torch's own generator."""
+
+    def __call__(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Tensor:
+        """(B, L, C + P + F), (B, T, F), (B, S) -> (B, T, C, Q) of float32."""
+
+
 class FusedStep(Updates):
-    """Trains a network that `why_not` has nothing against. Its parameters lie in one buffer until `release`."""
+    """Trains the float32 parameters of a model. They lie in one buffer until `release`.
+
+    One that the forecast does not depend on has a gradient of zero here, and decays; torch's optimiser passes it over.
+
+    Args:
+        config: of the training.
+        data: on its device, float32.
+        model: on the same device.
+        make_network: gives what computes the model's forecast, once the parameters are where they stay.
+    """
 
     _optimizer: FlatAdamW
 
-    def __init__(self, config: RunConfig, data: DeviceData, model: TSMixer) -> None:
+    def __init__(
+        self, config: RunConfig, data: DeviceData, model: nn.Module, make_network: Callable[[], Network]
+    ) -> None:
         self._flat = FlatParameters([p for p in model.parameters() if p.requires_grad])
         super().__init__(config, data, model, capturable=True)
-        self._network = FusedTSMixer(model, config.training.precision)
-        self._first_random_state = self._network.random_state.clone()
+        self._network = make_network()
+        state = self._network.random_state
+        self._first_random_state = None if state is None else state.clone()
 
     def train(self, split: DeviceSplit, order: Tensor, size: int, tally: Tally) -> None:
         """One update of the weights, by the `size` windows of `order` (N,) that follow those in the tally."""
@@ -38,7 +60,7 @@ class FusedStep(Updates):
         forecast = self._network(batch.past, batch.future, batch.static).contiguous()
         slope = torch.empty_like(forecast)
         score(forecast.detach(), batch.target, self._quantiles, tally, slope=slope)
-        self._optimizer.take(torch.autograd.grad(forecast, self._parameters, slope))
+        self._optimizer.take(torch.autograd.grad(forecast, self._parameters, slope, materialize_grads=True))
         self._optimizer.step()
 
     @torch.no_grad()
@@ -50,21 +72,25 @@ class FusedStep(Updates):
 
     def forget(self) -> None:
         super().forget()
-        self._network.random_state.copy_(self._first_random_state)
+        if self._network.random_state is not None and self._first_random_state is not None:
+            self._network.random_state.copy_(self._first_random_state)
 
     def state(self) -> dict[str, Tensor]:
-        return super().state() | {RANDOM_STATE: self._network.random_state}
+        state = self._network.random_state
+        return super().state() | ({} if state is None else {RANDOM_STATE: state})
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Also a `Step`'s state, which has no random state of these kernels: theirs then stays as it is."""
         steps = [float(tensor) for name, tensor in tensors.items() if name.endswith("/step")]
         if len(set(steps)) > 1 or len(steps) not in (0, len(self._parameters)):
             raise ValueError("its parameters took different numbers of steps")
-        random_state = tensors.get(RANDOM_STATE, self._network.random_state)
-        if random_state.shape != self._network.random_state.shape or random_state.dtype != torch.int64:
+        held = self._network.random_state
+        given = None if held is None else tensors.get(RANDOM_STATE, held)
+        if held is not None and given is not None and (given.shape != held.shape or given.dtype != held.dtype):
             raise ValueError("the random state of the fused kernels does not fit")
         super().load(tensors)
-        self._network.random_state.copy_(random_state)
+        if held is not None and given is not None:
+            held.copy_(given)
 
     def release(self) -> None:
         super().release()
