@@ -13,7 +13,7 @@ Q quantiles, H hidden size, K = C + P + F. A *plane* is (B, T, features) or (B, 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ from tuner.models.layers import (
     feature_rms_norm,
     time_first_plane_norm,
 )
-from tuner.models.revin import ReversibleInstanceNorm
+from tuner.models.revin import ReversibleInstanceNorm, WindowStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class MixerBlock(nn.Module):
         return mixed
 
 
-class _Joins(NamedTuple):
+class Joins(NamedTuple):
     """The mixed covariates, under way: of the future, and of the static ones for each block."""
 
     future: Join | None
@@ -186,26 +186,15 @@ class TSMixer(nn.Module):
         Returns:
             (B, T, C, Q).
         """
-        layout, n_targets, horizon = self.layout, self.shapes.n_targets, self.shapes.horizon
-        joins = self._begin_covariates(future, static)
-        targets, statistics = self.reversible_norm(past[..., :n_targets])
-        history = torch.cat([targets, past[..., n_targets:]], dim=-1)
-        projected = self.reversible_norm.after_projection(self.time_projection(history), self.time_projection)
-        planes = [self.past_mixing(layout.enter(projected))]
-        if joins.future is not None:
-            planes.append(joins.future())
-        for block, join in zip(self.blocks, joins.static, strict=True):
-            if join is not None:
-                planes.append(join())
-            planes = [block(planes)]
-        forecast = layout.leave(self.head(planes[0]))  # (B, T, C * Q)
-        forecast = forecast.reshape(-1, horizon, n_targets, self.shapes.n_quantiles)
-        restored: Tensor = self.reversible_norm.inverse(forecast, statistics)
-        return restored
+        joins = self.begin_covariates(future, static, self.branches)
+        plane, statistics = self.mix_past(past)
+        planes = [plane] if joins.future is None else [plane, joins.future()]
+        # Each static plane is waited for when its block asks, not before.
+        return self.forecast(planes, (None if join is None else join() for join in joins.static), statistics)
 
-    def _begin_covariates(self, future: Tensor | None, static: Tensor | None) -> _Joins:
+    def begin_covariates(self, future: Tensor | None, static: Tensor | None, branches: Branches) -> Joins:
         """Mix the future covariates, and the static ones for each block: none of it waits for the past."""
-        layout, begin, horizon = self.layout, self.branches.begin, self.shapes.horizon
+        layout, begin, horizon = self.layout, branches.begin, self.shapes.horizon
         mixed_future = None
         if self.future_mixing is not None and future is not None:
             mixed_future = begin(self.future_mixing, layout.enter(future))
@@ -217,4 +206,33 @@ class TSMixer(nn.Module):
                 continue
             mix = functools.partial(block.static_mixing, horizon=horizon)
             mixed_static.append(begin(mix, layout.one_hour(static)))
-        return _Joins(mixed_future, tuple(mixed_static))
+        return Joins(mixed_future, tuple(mixed_static))
+
+    def mix_past(self, past: Tensor) -> tuple[Tensor, WindowStatistics]:
+        """The window, (B, L, C + P + F), as a plane of H at the hours of the horizon, and the level that it had."""
+        n_targets = self.shapes.n_targets
+        targets, statistics = self.reversible_norm(past[..., :n_targets])
+        history = torch.cat([targets, past[..., n_targets:]], dim=-1)
+        projected = self.reversible_norm.after_projection(self.time_projection(history), self.time_projection)
+        plane: Tensor = self.past_mixing(self.layout.enter(projected))
+        return plane, statistics
+
+    def forecast(
+        self, planes: Sequence[Tensor], static: Iterable[Tensor | None], statistics: WindowStatistics
+    ) -> Tensor:
+        """The blocks and the head.
+
+        Args:
+            planes: of H each: the mixed past and, where there are any, the mixed future covariates.
+            static: for each block the mixed static covariates, a plane of H, or None where there are none.
+            statistics: what the past had.
+
+        Returns:
+            (B, T, C, Q).
+        """
+        for block, mixed in zip(self.blocks, static, strict=True):
+            planes = [block(planes if mixed is None else [*planes, mixed])]
+        forecast = self.layout.leave(self.head(planes[0]))  # (B, T, C * Q)
+        forecast = forecast.reshape(-1, self.shapes.horizon, self.shapes.n_targets, self.shapes.n_quantiles)
+        restored: Tensor = self.reversible_norm.inverse(forecast, statistics)
+        return restored

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 
@@ -75,6 +76,12 @@ def why_nothing_is_built() -> str | None:
     return "Triton builds the launchers of its kernels with a C compiler, and there is neither gcc nor clang"
 
 
+def step_kernels_serve(model: nn.Module) -> bool:
+    """Whether gather, loss and optimiser can be kernels of our own, whatever the network is."""
+    single = all(parameter.dtype == torch.float32 for parameter in model.parameters() if parameter.requires_grad)
+    return single and importlib.util.find_spec("triton") is not None and why_nothing_is_built() is None
+
+
 def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine:
     """The engine that `choose_backend` says, for a model that is already on the data's device.
 
@@ -85,6 +92,10 @@ def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine
     if backend is Backend.EAGER:
         return EagerEngine(config, data, model)
     if backend is Backend.COMPILE:
+        if step_kernels_serve(model):
+            from tuner.training.fused.compiled import CompiledStepEngine
+
+            return CompiledStepEngine(config, data, model)
         from tuner.training.compiled import CompiledEngine
 
         return CompiledEngine(config, data, model)

@@ -4,6 +4,8 @@ Inductor fuses elementwise work and reductions that the plain step launches one 
 What it made is kept on disk (`TORCHINDUCTOR_CACHE_DIR`, by default in the temporary folder) and found again by other
 trials of the same sizes, other workers and later launches. Its dropout draws from its own stream of random numbers:
 masks differ from the eager ones, the rate does not.
+
+Where the fused kernels around a network serve it, the engine of `tuner.training.fused.compiled` runs in place of this.
 """
 
 from __future__ import annotations
@@ -34,12 +36,12 @@ class CompiledEngine(GraphEngine):
         self._step.loss = torch.compile(self._step.loss, dynamic=False)  # type: ignore[method-assign]
 
     def warm_up(self) -> None:
-        with _no_silent_fall_back():
+        with no_silent_fall_back():
             super().warm_up()
 
 
 @contextlib.contextmanager
-def _no_silent_fall_back() -> Iterator[None]:
+def no_silent_fall_back() -> Iterator[None]:
     """Every shape is compiled, or compiling fails: never eager without a word."""
     dynamo: Any = torch._dynamo.config  # noqa: SLF001 - torch's documented place for this setting
     with dynamo.patch(

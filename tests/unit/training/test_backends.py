@@ -19,7 +19,7 @@ from tuner.models.names import builtin_names
 from tuner.models.tsmixer import DESIGNS, TSMixer
 from tuner.objective import _attributes
 from tuner.training import backends, fit
-from tuner.training.backends import MEASURED_ON, choose_backend, resolve_backend
+from tuner.training.backends import MEASURED_ON, choose_backend, resolve_backend, step_kernels_serve
 from tuner.training.eager import EagerEngine
 from tuner.view.trial import _training
 
@@ -153,6 +153,17 @@ def test_without_a_compiler_captured_graphs_run_with_the_reason(
 def test_only_the_fused_kernels_are_asked_about() -> None:
     for backend in (Backend.EAGER, Backend.GRAPH, Backend.COMPILE):
         assert choose_backend(config_of(backend), network("batchnorm"), CUDA) == (backend, "")
+
+
+def test_the_kernels_around_a_network_serve_any_of_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    frozen = network("original")
+    frozen.head.double().requires_grad_(False)
+    assert all(step_kernels_serve(each) for each in (network("batchnorm"), nn.Linear(2, 2), frozen))
+    assert not step_kernels_serve(network("original").double())
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", "")
+    assert not step_kernels_serve(network("original"))
 
 
 def test_on_a_cpu_there_are_none() -> None:

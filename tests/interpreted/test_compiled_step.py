@@ -1,0 +1,136 @@
+"""Steps on the kernels around a compiled network, beside the eager engine's: whatever computes a model's forecast.
+
+The networks are compiled as far as graphs, which run operation by operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from epochs import assert_near, eager_epoch, fused_epoch, network, order_of, weights
+from torch import Tensor, nn
+
+from tuner.config import Backend, ModelShapes, Precision, RunConfig
+from tuner.data.windows import DeviceData
+from tuner.models.branches import InPlace
+from tuner.models.compiled import CompiledPieces, CompiledWhole
+from tuner.training.eager import EagerEngine
+from tuner.training.fused.engine import FusedEngine
+from tuner.training.fused.step import RANDOM_STATE
+
+Configure = Callable[..., RunConfig]
+TRACED = "aot_eager"
+
+
+class Compiled(FusedEngine):
+    """As `CompiledStepEngine` is on a CUDA device."""
+
+    backend = Backend.COMPILE
+
+
+def in_pieces(config: RunConfig, data: DeviceData) -> Compiled:
+    model = network(config, data)
+    return Compiled(config, data, model, lambda: CompiledPieces(model, Precision.FP32, InPlace(), TRACED))
+
+
+def at_once(config: RunConfig, data: DeviceData, model: nn.Module) -> Compiled:
+    return Compiled(config, data, model, lambda: CompiledWhole(model, Precision.FP32, TRACED))
+
+
+@pytest.mark.parametrize("model", ["original", "rmsnorm", "batchnorm"])
+@pytest.mark.parametrize("covariates", [True, False])
+def test_epochs_are_the_eager_ones(
+    data: DeviceData, bare_data: DeviceData, run_config: Configure, model: str, covariates: bool
+) -> None:
+    here = data if covariates else bare_data
+    config = run_config(model, weight_decay=0.1, gradient_clip=0.05)
+    ours, theirs = in_pieces(config, here), EagerEngine(config, here, network(config, here))
+    for seed in (1, 2):
+        order = order_of(here, seed)
+        assert fused_epoch(ours, order, 1e-3) == pytest.approx(eager_epoch(theirs, order, 1e-3), rel=1e-4)
+    if model != "batchnorm":  # where a gradient that is nothing but rounding is a whole step for Adam
+        assert_near(weights(ours.model), weights(theirs.model), 1e-3)
+    for one, other in zip(ours.model.buffers(), theirs.model.buffers(), strict=True):
+        assert torch.allclose(one.double(), other.double(), rtol=1e-3, atol=1e-4)
+
+
+class Own(nn.Module):
+    """A network of somebody's own: one parameter is never used, another does not learn."""
+
+    def __init__(self, shapes: ModelShapes) -> None:
+        super().__init__()
+        self.shapes = shapes
+        n_out = shapes.horizon * shapes.n_targets * shapes.n_quantiles
+        columns = shapes.n_targets + shapes.n_past + shapes.n_future
+        self.unused = nn.Parameter(torch.ones(3))
+        self.fixed = nn.Parameter(torch.full((n_out,), 0.5), requires_grad=False)
+        self.layer = nn.Linear(shapes.input_size * columns, n_out)
+
+    def forward(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Tensor:
+        s = self.shapes
+        return (self.layer(past.flatten(1)) + self.fixed).view(-1, s.horizon, s.n_targets, s.n_quantiles)
+
+
+def own(data: DeviceData) -> Own:
+    torch.manual_seed(4)
+    return Own(data.shapes)
+
+
+def test_a_network_of_ones_own_is_trained_and_what_it_does_not_use_only_decays(
+    data: DeviceData, run_config: Configure
+) -> None:
+    config = run_config(weight_decay=0.1, gradient_clip=0.5)
+    ours, theirs = at_once(config, data, own(data)), EagerEngine(config, data, own(data))
+    order = order_of(data, 1)
+    assert fused_epoch(ours, order, 1e-3) == pytest.approx(eager_epoch(theirs, order, 1e-3), rel=1e-5)
+    trained, expected = dict(ours.model.named_parameters()), dict(theirs.model.named_parameters())
+    names = ["layer.weight", "layer.bias", "fixed"]
+    assert_near([trained[n].detach() for n in names], [expected[n].detach() for n in names], 1e-3)
+    assert bool((trained["fixed"] == 0.5).all())
+    steps = -(-len(order) // 8)
+    assert torch.allclose(trained["unused"], torch.full((3,), (1 - 1e-3 * 0.1) ** steps))
+
+
+def test_its_state_is_continued_bit_for_bit_and_knows_no_other_random_state(
+    data: DeviceData, run_config: Configure
+) -> None:
+    config = run_config(dropout=0.3)
+    whole = in_pieces(config, data)
+    fused_epoch(whole, order_of(data, 1), 1e-3)
+    saved = {name: tensor.clone() for name, tensor in whole.state().items()}
+    assert RANDOM_STATE not in saved
+    masks = torch.get_rng_state()
+    expected = fused_epoch(whole, order_of(data, 2), 1e-3)
+
+    resumed = in_pieces(config, data)
+    resumed.load(saved | {RANDOM_STATE: torch.tensor([1, 2])})  # of a training on fused kernels
+    torch.set_rng_state(masks)
+    assert fused_epoch(resumed, order_of(data, 2), 1e-3) == expected
+    assert all(torch.equal(a, b) for a, b in zip(weights(whole.model), weights(resumed.model), strict=True))
+
+
+def test_what_warm_up_did_is_forgotten(data: DeviceData, run_config: Configure) -> None:
+    config = run_config()
+    engine = in_pieces(config, data)
+    before = {name: tensor.clone() for name, tensor in engine.state().items() if not name.startswith("model/")}
+    fused_epoch(engine, order_of(data, 1), 1e-3)
+    assert not torch.equal(engine.state()["optimizer/0/exp_avg"], before["optimizer/0/exp_avg"])
+    engine._updates.forget()
+    assert all(torch.equal(engine.state()[name], tensor) for name, tensor in before.items())
+
+
+def test_windows_that_do_not_come_out_even_are_a_graph_of_their_own(data: DeviceData, run_config: Configure) -> None:
+    """14 windows in batches of 8. The compiler is told to take no size for a variable."""
+    few = replace(
+        data, train=replace(data.train, starts=data.train.starts[:14], series_index=data.train.series_index[:14])
+    )
+    config = run_config()
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    fused_epoch(in_pieces(config, few), order_of(few, 1), 1e-3)
+    assert (
+        torch._dynamo.utils.counters["stats"]["unique_graphs"] == 3 * 4
+    )  # full, short and validation, four pieces each

@@ -1,0 +1,171 @@
+"""Compiled networks compute what the model computes, and leave it as it is. No machine code is made of them here."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tuner.config import ModelShapes, Precision
+from tuner.models.branches import InPlace, Join
+from tuner.models.compiled import CompiledPieces, CompiledWhole
+from tuner.models.names import builtin_names
+from tuner.models.tsmixer import DESIGNS, TSMixer
+
+BATCH = 5
+COVARIATES = [(2, 1), (0, 1), (2, 0), (0, 0)]
+TRACED = "aot_eager"
+"""Graphs as Inductor would get them, forward and backward, run operation by operation."""
+
+
+@pytest.fixture(autouse=True)
+def _compiled_afresh() -> Iterator[None]:
+    torch.compiler.reset()
+    torch._dynamo.utils.counters.clear()
+    yield
+    torch.compiler.reset()
+
+
+def network(name: str, n_future: int = 2, n_static: int = 1, dropout: float = 0.0) -> TSMixer:
+    shapes = ModelShapes(
+        input_size=20, horizon=6, n_targets=3, n_past=1, n_future=n_future, n_static=n_static, n_quantiles=5
+    )
+    torch.manual_seed(7)
+    return TSMixer(shapes, DESIGNS[name], hidden_size=8, dropout=dropout)
+
+
+def inputs(model: TSMixer, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    shapes = model.shapes
+    torch.manual_seed(1)
+    past = torch.randn(BATCH, shapes.input_size, shapes.n_targets + shapes.n_past + shapes.n_future, dtype=dtype)
+    future = torch.randn(BATCH, shapes.horizon, shapes.n_future, dtype=dtype) if shapes.n_future else None
+    static = torch.randn(BATCH, shapes.n_static, dtype=dtype) if shapes.n_static else None
+    return past, future, static
+
+
+def pieces(model: TSMixer, precision: Precision = Precision.FP32) -> CompiledPieces:
+    return CompiledPieces(model, precision, InPlace(), TRACED)
+
+
+def whole(model: nn.Module, precision: Precision = Precision.FP32) -> CompiledWhole:
+    return CompiledWhole(model, precision, TRACED)
+
+
+def of_every_parameter(forecast: Tensor, model: nn.Module) -> Tensor:
+    """The gradients in one, along some slope. None may be missing."""
+    torch.manual_seed(2)
+    slope = torch.randn(forecast.shape, dtype=forecast.dtype)
+    return torch.cat([g.flatten() for g in torch.autograd.grad(forecast, list(model.parameters()), slope)])
+
+
+def n_graphs() -> int:
+    found: int = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    return found
+
+
+@pytest.mark.parametrize("name", builtin_names())
+@pytest.mark.parametrize("covariates", COVARIATES)
+def test_pieces_have_the_models_forecast_and_gradients(name: str, covariates: tuple[int, int]) -> None:
+    """In float64, but for the forecast's own type."""
+    model = network(name, *covariates).double()
+    given = inputs(model, torch.float64)
+    compiled = pieces(model)(*given)
+    plain = model(*given).float()
+    assert torch.allclose(compiled, plain, rtol=1e-6, atol=1e-6)
+    ours, theirs = of_every_parameter(compiled, model), of_every_parameter(plain, model)
+    assert float((ours - theirs).norm() / theirs.norm()) < 1e-12
+    assert not torch._dynamo.utils.counters["graph_break"]
+
+
+@pytest.mark.parametrize("name", ["original", "rmsnorm"])
+@pytest.mark.parametrize("compile_", [pieces, whole])
+def test_a_forecast_is_written_as_the_loss_reads_it(name: str, compile_: Callable[..., Any]) -> None:
+    model = network(name)
+    forecast = compile_(model, Precision.BF16)(*inputs(model))
+    assert forecast.dtype == torch.float32
+    assert forecast.is_contiguous()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = model(*inputs(model)).float()
+    assert torch.allclose(forecast, half, atol=0.03)  # bfloat16 has three digits
+    assert not torch.allclose(forecast, model(*inputs(model)), atol=1e-4)
+    ours, theirs = of_every_parameter(forecast, model), of_every_parameter(half, model)
+    assert float((ours - theirs).norm() / theirs.norm()) < 3e-2
+
+
+def test_evaluation_is_compiled_too_and_drops_nothing() -> None:
+    model = network("original", dropout=0.5).eval()
+    with torch.no_grad():
+        expected = model(*inputs(model))
+        assert torch.allclose(pieces(model)(*inputs(model)), expected, atol=1e-6)
+        assert torch.allclose(whole(model)(*inputs(model)), expected, atol=1e-6)
+    assert n_graphs() > 0
+
+
+def test_running_statistics_move_on_as_in_the_model() -> None:
+    plain, compiled = network("batchnorm"), network("batchnorm")
+    plain(*inputs(plain))
+    pieces(compiled)(*inputs(compiled))
+    moved = [buffer for buffer in plain.buffers() if buffer.dim() and float(buffer.abs().max()) not in (0.0, 1.0)]
+    assert len(moved) >= 7
+    assert all(torch.allclose(a, b) for a, b in zip(plain.buffers(), compiled.buffers(), strict=True))
+
+
+def test_a_network_of_the_same_sizes_finds_everything_compiled() -> None:
+    model = network("original")
+    pieces(model)(*inputs(model))
+    first = n_graphs()
+    assert first == 4  # past, future, static for both blocks, and the rest
+    other = network("original")
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.add_(0.1)
+    found = pieces(other)(*inputs(other))
+    assert n_graphs() == first
+    assert torch.allclose(found, other(*inputs(other)), rtol=1e-5, atol=1e-5)
+
+
+class Recorded(InPlace):
+    """Which steps came in which order."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def begin(self, function: Callable[[Tensor], Tensor], argument: Tensor) -> Join:
+        self.seen.append("begin")
+        join = super().begin(function, argument)
+
+        def joined() -> Tensor:
+            self.seen.append("join")
+            return join()
+
+        return joined
+
+
+def test_covariates_are_begun_before_any_is_waited_for() -> None:
+    model = network("original")
+    branches = Recorded()
+    CompiledPieces(model, Precision.FP32, branches, TRACED)(*inputs(model))
+    assert branches.seen == ["begin"] * 3 + ["join"] * 3
+
+
+def test_nothing_of_it_stays_with_the_model() -> None:
+    model = network("original")
+    names, held = list(model.state_dict()), {key: dict(vars(module)) for key, module in model.named_modules()}
+    gc.collect()
+    gc.disable()
+    try:
+        compiled = pieces(model)
+        compiled(*inputs(model)).sum().backward()
+        seen = weakref.ref(compiled)
+        del compiled
+        assert seen() is None
+    finally:
+        gc.enable()
+    assert list(model.state_dict()) == names
+    assert {key: set(vars(module)) for key, module in model.named_modules()} == {k: set(v) for k, v in held.items()}
+    assert type(model.branches) is InPlace
