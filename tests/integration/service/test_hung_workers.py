@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import time
@@ -12,11 +13,13 @@ import pytest
 from command import CORES, Bench, kill, wait_for, workers_of
 from small_study import definition
 
+from tuner.cli.options import working_folder
 from tuner.cli.worker import ORPHAN_GRACE_S, ORPHAN_LOOK_S, ORPHAN_WILL_S
 from tuner.devices import CpuCores
 from tuner.launch import Outcome, Supervisor, watchdog
 from tuner.storage import open_database, parse_url
 from tuner.study import SearchPolicy, create_or_resume
+from tuner.worker import Places, deliver
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_worker.py")))
 START = """
@@ -77,6 +80,29 @@ def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
     assert trials[1].user_attrs["failure"].startswith("RuntimeError: CUDA error: an illegal memory access")
     workers = (bench.folder / "logs").glob("worker-*.log")
     assert "this process can use its device no more" in "".join(path.read_text() for path in workers)
+
+
+def test_what_a_worker_had_computed_when_it_was_killed_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(bench.folder)
+    for name in ("dies", "attempt-0", "attempt-1"):  # with these, no trial hangs
+        (bench.folder / name).touch()
+    database = open_database(parse_url(bench.url))
+    study = create_or_resume(database, "tiny-small", definition(), trials=2)
+    study.set_policy(SearchPolicy(sampler="random"))
+    outcome = Supervisor(
+        studies=[study],
+        devices=[CpuCores((CORES[0],))],
+        worker_options=[],
+        environment=bench.environment,
+        log_folder=bench.folder / "logs",
+        worker_command=STUB,
+        deliver=functools.partial(deliver, [study], Places(working_folder(database.address))),
+    ).run(lambda: None)
+    database.close()
+    assert outcome is Outcome.FILLED
+    assert not (bench.folder / "dies").exists()
+    assert bench.claims() == [("finished", 0), ("finished", 1)]
+    assert bench.trials() == [(0, "COMPLETE"), (1, "COMPLETE")]
 
 
 def test_a_worker_in_the_middle_of_something_long_ends_with_its_supervisor_all_the_same(bench: Bench) -> None:
