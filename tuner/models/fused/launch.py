@@ -26,6 +26,9 @@ SUMMED_AT_ONCE = 512
 """Numbers of the gradient whose splits a program adds up."""
 
 
+LARGEST_PLANE = 32 * 128
+"""Of a program of four warps: 32 numbers a thread."""
+
 HOURS_AT_MOST = 64
 """Features whose hours are mixed at once."""
 
@@ -33,10 +36,9 @@ HOURS_AT_MOST = 64
 def options(sizes: Sizes, stages: int = 2) -> dict[str, Any]:
     """Warps of a program that holds planes, and how deep its loads run ahead: 1, not at all, where that was faster.
 
-    More warps than four keep to 128 registers, so that a multiprocessor runs sixteen; a few are spilled for that.
+    With four warps two programs share a multiprocessor, however many registers they take.
     """
-    held = {} if sizes.direct else {"maxnreg": 128}
-    return {"num_warps": min(16, max(4, sizes.hidden_tile // 16)), "num_stages": stages, **held}
+    return {"num_warps": 8 if sizes.hidden_tile * sizes.horizon_tile > LARGEST_PLANE else 4, "num_stages": stages}
 
 
 def sizes_of_hours(sizes: Sizes) -> Sizes:

@@ -19,9 +19,6 @@ from tuner.models.tsmixer import TSMixer
 ALIGNMENT = 16
 """Numbers; 64 bytes."""
 
-DIRECT_AT_MOST = 64
-"""Hidden size up to which planes stay in registers, from product to product; beyond, they go through memory."""
-
 CHUNK = 32
 """Of the axis that a product sums over, at once."""
 
@@ -49,8 +46,6 @@ class Sizes(NamedTuple):
     dropout: bool
     chunk: int
     """Along the axis that a product sums over."""
-    direct: bool
-    """Whether planes stay in registers; wide ones go through memory, to be multiplied in chunks."""
     record: int
     mask_record: int
 
@@ -234,7 +229,6 @@ class _Planner:
             products=products,
             dropout=dropout,
             chunk=min(CHUNK, power_of_two(hidden)),
-            direct=hidden <= DIRECT_AT_MOST,
             record=self._used,
             mask_record=self._mask_used,
         )

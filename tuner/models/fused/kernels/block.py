@@ -14,8 +14,6 @@ from tuner.models.fused.kernels.features import (
 )
 from tuner.models.fused.kernels.hours import (
     mix_hours,
-    mix_hours_and_enter,
-    unenter_and_unmix_hours,
     unmix_hours,
 )
 from tuner.models.fused.kernels.pieces import (
@@ -49,7 +47,7 @@ def mix_static(record, masks, values, out, mixing, F: tl.constexpr, OUT_ROW: tl.
     residual = enter_static(values, lower, mixing.enter_bias + Z.hidden, Z)
     entered = hours + entered[None, :]
     residual = hours + residual[None, :]
-    return finish_mixing(record, masks, entered, residual, out, mixing, F, OUT_ROW, scale, Z)
+    finish_mixing(record, masks, entered, residual, out, mixing, F, OUT_ROW, scale, Z)
 
 
 @triton.jit
@@ -66,18 +64,12 @@ def block_forward(
         values = load_static(static + sample * Z.static, Z)
         s = tl.arange(0, Z.static_tile)
         tl.store(record + B.static + s, values, mask=s < Z.static)
-        joined_at = record + B.plane + (B.width - Z.hidden)
-        joined = mix_static(record, mask_record, values, joined_at, of_static, G, B.width, scale, Z)
-        if not Z.direct:
-            tl.debug_barrier()
-    else:
-        joined = zeros(Z.horizon_tile, Z.hidden_tile)
-    if Z.direct:
-        entered, residual = mix_hours_and_enter(record, mask_record, joined, time, features, B, scale, Z)
-    else:
-        mix_hours(record, mask_record, time, B, scale, Y)
+        joined = record + B.plane + (B.width - Z.hidden)
+        mix_static(record, mask_record, values, joined, of_static, G, B.width, scale, Z)
         tl.debug_barrier()
-        entered, residual = enter_stored(record + B.mixed, B.width, B.width, B.projects, features, Z)
+    mix_hours(record, mask_record, time, B, scale, Y)
+    tl.debug_barrier()
+    entered, residual = enter_stored(record + B.mixed, B.width, B.width, B.projects, features, Z)
     finish_mixing(record, mask_record, entered, residual, record + B.out, features, F, B.out_row, scale, Z)
 
 
@@ -99,28 +91,25 @@ def block_backward(
     store_plane(record + F.of_entered, entered_row, of_entered, Z)
     if B.projects:
         store_plane(record + F.of_entered + Z.hidden, entered_row, of_residual, Z)
-    if Z.direct:
-        unenter_and_unmix_hours(record, mask_record, of_entered, of_residual, time, features, B, scale, Z, Y)
-    else:
-        tl.debug_barrier()
-        for first in range(0, WIDTH, HIDDEN):
-            of_mixed = product(
-                record + F.of_entered,
-                entered_row,
-                features.enter + first,
-                entered_row,
-                Z.hidden,
-                B.width,
-                1,
-                Z.hidden_tile,
-                Z.chunk,
-                Z,
-            )
-            if not B.projects:
-                of_mixed += of_residual
-            store_plane(record + B.of_mixed + first, B.width, of_mixed, Z)
-        tl.debug_barrier()
-        unmix_hours(record, mask_record, time, B, scale, Y)
+    tl.debug_barrier()
+    for first in range(0, WIDTH, HIDDEN):
+        of_mixed = product(
+            record + F.of_entered,
+            entered_row,
+            features.enter + first,
+            entered_row,
+            Z.hidden,
+            B.width,
+            1,
+            Z.hidden_tile,
+            Z.chunk,
+            Z,
+        )
+        if not B.projects:
+            of_mixed += of_residual
+        store_plane(record + B.of_mixed + first, B.width, of_mixed, Z)
+    tl.debug_barrier()
+    unmix_hours(record, mask_record, time, B, scale, Y)
     if Z.static > 0:
         tl.debug_barrier()
         of_joined = load_plane(record + B.of_plane + (B.width - Z.hidden), B.width, Z)

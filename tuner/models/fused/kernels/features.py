@@ -1,4 +1,4 @@
-"""Feature mixing and its gradient: products over the features of planes, from registers or, where wide, from memory."""
+"""Feature mixing and its gradient: products over the features of planes, in chunks, from memory."""
 
 import triton
 import triton.language as tl
@@ -50,37 +50,26 @@ def product(
 
 
 @triton.jit
-def hidden_product(plane, stored, weight, ALONG_K: tl.constexpr, ALONG_N: tl.constexpr, Z: tl.constexpr):
-    """A plane of `hidden` features times a square weight: from registers, or, where wide, as it was just stored."""
-    if Z.direct:
-        n = tl.arange(0, Z.hidden_tile)
-        right = weight_tile(weight, n, n, Z.hidden, Z.hidden, ALONG_K, ALONG_N)
-        result = exact_dot(plane, right, zeros(Z.horizon_tile, Z.hidden_tile), Z)
-    else:
-        tl.debug_barrier()
-        result = product(stored, Z.hidden, weight, Z.hidden, Z.hidden, ALONG_K, ALONG_N, Z.hidden_tile, Z.chunk, Z)
-    return result
+def hidden_product(stored, weight, ALONG_K: tl.constexpr, ALONG_N: tl.constexpr, Z: tl.constexpr):
+    """A plane of `hidden` features, as it was just stored, times a square weight."""
+    tl.debug_barrier()
+    return product(stored, Z.hidden, weight, Z.hidden, Z.hidden, ALONG_K, ALONG_N, Z.hidden_tile, Z.chunk, Z)
 
 
 @triton.jit
 def finish_mixing(
     record, masks, entered, residual, out, mixing, F: tl.constexpr, OUT_ROW: tl.constexpr, scale, Z: tl.constexpr
 ):
-    """A feature mixing from its first product on: ReLU, dropout, second product, dropout, residual, norm.
-
-    The result goes to `out`, and is returned: rubbish or zeros beyond the plane.
-    """
+    """A feature mixing from its first product on: ReLU, dropout, second product, dropout, residual, norm."""
     hidden = drop(relu(entered), masks + F.mask_hidden, Z.hidden, scale, Z)
     store_plane(record + F.hidden, Z.hidden, hidden, Z)
-    contracted = hidden_product(hidden, record + F.hidden, mixing.contract, 1, Z.hidden, Z)
+    contracted = hidden_product(record + F.hidden, mixing.contract, 1, Z.hidden, Z)
     contracted += load_vector(mixing.contract_bias, Z.hidden, Z.hidden_tile)[None, :]
     mixed = residual + drop(contracted, masks + F.mask_mixed, Z.hidden, scale, Z)
     normed, inverse = normalise(mixed, Z)
     store_plane(record + F.normed, Z.hidden, normed, Z)
     store_hours(record + F.inverse, inverse, Z)
-    result = apply_affine(normed, mixing, 0, Z.hidden, Z)
-    store_plane(out, OUT_ROW, result, Z)
-    return result
+    store_plane(out, OUT_ROW, apply_affine(normed, mixing, 0, Z.hidden, Z), Z)
 
 
 @triton.jit
@@ -106,19 +95,6 @@ def enter_features(
         lower = tl.load(weight_at + Z.hidden * N_IN, mask=inside, other=0.0)
         residual = exact_dot(x, lower, residual, Z)
     return exact_dot(x, right, entered, Z), residual
-
-
-@triton.jit
-def unenter_features(
-    of_entered, of_residual, first, mixing, K, TILE: tl.constexpr, N_IN: tl.constexpr, Z: tl.constexpr
-):
-    """Back through the first product and its residual: the gradient of K of the inputs, (horizon, TILE)."""
-    n = tl.arange(0, Z.hidden_tile)
-    k = tl.arange(0, TILE)
-    weight = weight_tile(mixing.enter + first, n, k, Z.hidden, K, N_IN, 1)
-    total = exact_dot(of_entered, weight, zeros(Z.horizon_tile, TILE), Z)
-    lower = weight_tile(mixing.enter + (Z.hidden * N_IN + first), n, k, Z.hidden, K, N_IN, 1)
-    return exact_dot(of_residual, lower, total, Z)
 
 
 @triton.jit
@@ -162,7 +138,7 @@ def unmix_features(record, masks, of_out, mixing, F: tl.constexpr, scale, Z: tl.
     of_mixed = tl.where(inside, of_mixed, 0.0)
     of_contracted = drop(of_mixed, masks + F.mask_mixed, Z.hidden, scale, Z)
     store_plane(record + F.of_contracted, Z.hidden, of_contracted, Z)
-    of_hidden = hidden_product(of_contracted, record + F.of_contracted, mixing.contract, Z.hidden, 1, Z)
+    of_hidden = hidden_product(record + F.of_contracted, mixing.contract, Z.hidden, 1, Z)
     if Z.dropout:
         of_hidden = of_hidden * scale
     # What ReLU cut and what was dropped are both 0 in the hidden plane.
