@@ -19,7 +19,7 @@ DRAWN_AT_ONCE = 512
 MOST_SPLITS = 32
 """Of a batch, when gradients are summed."""
 
-PROGRAMS = 1024
+PROGRAMS = 1536
 """About as many sum the gradients of weights."""
 
 SUMMED_AT_ONCE = 512
@@ -120,7 +120,8 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -
         AT_ONCE=16,
         FAR=workspace.numel() >= 1 << 31,
         num_warps=2,  # with four, a tile of 64 x 64 takes wgmma, which reads TF32 only along the summed axis
-        num_stages=4,
+        maxnreg=168,  # six programs a multiprocessor, and no spills
+        num_stages=3,
     )
     for n_rows, table in tables.columns.items():
         gradients.sum_columns[len(table), n_splits](

@@ -96,11 +96,18 @@ def sum_tile(
                 gradients[:, None] + gradient_at[None, :], mask=o_read[:, None] & there[None, :], other=0.0
             )
             x = tl.load(xs[None, :] + x_at[:, None], mask=there[:, None] & i_read[None, :], other=0.0)
-            total = exact_dot(gradient, x, total, Z)
             # The sums of rows as a product too: read from shared memory twice, in two ways, rows would lie there badly.
             big = big_part(gradient)
-            bias = tl.dot(gradient - big, ones, bias, input_precision="tf32")
-            bias = tl.dot(big, ones, bias, input_precision="tf32")
+            sums = tl.dot(gradient - big, ones, input_precision="tf32")
+            bias += tl.dot(big, ones, sums, input_precision="tf32")
+            # Tensor cores cut off what they add up, which over many rows is a loss of its own: their sums are short.
+            total += exact_dot(gradient, x, tl.zeros([OUTPUTS, INPUTS], tl.float32), Z)
+    # Read again, as registers are short in the loop.
+    n_out = tl.load(row + 5, volatile=True).to(tl.int32)
+    n_in = tl.load(row + 6, volatile=True).to(tl.int32)
+    o = tl.load(row + 9, volatile=True).to(tl.int32) * OUTPUTS + tl.arange(0, OUTPUTS)
+    first_in = tl.load(row + 10, volatile=True).to(tl.int32) * INPUTS
+    i = first_in + tl.arange(0, INPUTS)
     out = partial + split.to(tl.int64) * n_numbers
     inside = (o < n_out)[:, None] & (i < n_in)[None, :]
     tl.store(out + tl.load(row + 7) + o[:, None] * n_in + i[None, :], total, mask=inside)
