@@ -22,6 +22,9 @@ MOST_SPLITS = 32
 PROGRAMS = 1536
 """About as many sum the gradients of weights."""
 
+COLUMN_SAMPLES = 16
+"""At least so many are summed by a program that reads one row of each, where the batch has them."""
+
 SUMMED_AT_ONCE = 512
 """Numbers of the gradient whose splits a program adds up."""
 
@@ -124,16 +127,19 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -
         num_stages=3,
     )
     for n_rows, table in tables.columns.items():
-        gradients.sum_columns[len(table), n_splits](
+        together = max(1, COLUMN_SAMPLES // per_split) if n_rows == 1 else 1
+        gradients.sum_columns[len(table), -(-n_splits // together)](
             table,
             workspace,
             partial,
             n_samples,
             n,
+            n_splits,
             RECORD=sizes.record,
             ROWS=n_rows,
             SAMPLES=per_split,
-            AT_ONCE=8 if n_rows == 1 else 32,
+            SPLITS=together,
+            AT_ONCE=4 if n_rows == 1 else 32,
             BLOCK=columns_of(n_rows),
             num_warps=4,
         )

@@ -114,16 +114,18 @@ def sum_tile(
     tl.store(out + tl.load(row + 8) + o, tl.sum(bias, axis=1) * 0.125, mask=(o < n_out) & (first_in == 0))
 
 
-@triton.jit(do_not_specialize=["n_samples"])
+@triton.jit(do_not_specialize=["n_samples", "n_splits"])
 def sum_columns(
     table,
     workspace,
     partial,
     n_samples,
     n_numbers,
+    n_splits,
     RECORD: tl.constexpr,
     ROWS: tl.constexpr,
     SAMPLES: tl.constexpr,
+    SPLITS: tl.constexpr,
     AT_ONCE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
@@ -132,6 +134,8 @@ def sum_columns(
     A row of the table: where the gradient lies in a record and how far its rows are apart, the same of the normalised
     plane (-1: there is none), columns, columns in an hour, where weight and bias lie in a row of `partial` (-1:
     nowhere), how far apart hours and features are there, and the first column of this tile.
+
+    A program sums SPLITS splits at once, SAMPLES each, and leaves zeros for all but the first.
 
     Four columns from a multiple of four on lie side by side: hours are multiples of 16 wide, or follow without a gap.
     """
@@ -155,10 +159,10 @@ def sum_columns(
     read_along = read & (normed >= 0)
     weight = tl.zeros([AT_ONCE, BLOCK], tl.float32)
     bias = tl.zeros([AT_ONCE, BLOCK], tl.float32)
-    for start in range(0, SAMPLES * ROWS, AT_ONCE):
+    for start in range(0, SPLITS * SAMPLES * ROWS, AT_ONCE):
         r = start + tl.arange(0, AT_ONCE)
-        sample = split * SAMPLES + r // ROWS
-        there = (r < SAMPLES * ROWS) & (sample < n_samples)
+        sample = split * (SPLITS * SAMPLES) + r // ROWS
+        there = (r < SPLITS * SAMPLES * ROWS) & (sample < n_samples)
         gradient_at = sample.to(tl.int64) * RECORD
         along_at = gradient_at
         if ROWS > 1:
@@ -170,10 +174,17 @@ def sum_columns(
         along = tl.load(alongs[None, :] + along_at[:, None], mask=inside, other=0.0)
         weight += gradient * along
         bias += gradient
-    out = partial + split.to(tl.int64) * n_numbers
+    out = partial + split.to(tl.int64) * (SPLITS * n_numbers)
     at = hour.to(tl.int64) * tl.load(row + 8) + (column % width).to(tl.int64) * tl.load(row + 9)
-    tl.store(out + of_weight + at, tl.sum(weight, axis=0), mask=(column < n_columns) & (of_weight >= 0))
-    tl.store(out + of_bias + at, tl.sum(bias, axis=0), mask=(column < n_columns) & (of_bias >= 0))
+    has_weight = (column < n_columns) & (of_weight >= 0)
+    has_bias = (column < n_columns) & (of_bias >= 0)
+    tl.store(out + of_weight + at, tl.sum(weight, axis=0), mask=has_weight)
+    tl.store(out + of_bias + at, tl.sum(bias, axis=0), mask=has_bias)
+    for more in tl.static_range(1, SPLITS):
+        out += n_numbers
+        here = split * SPLITS + more < n_splits
+        tl.store(out + of_weight + at, tl.zeros([BLOCK], tl.float32), mask=has_weight & here)
+        tl.store(out + of_bias + at, tl.zeros([BLOCK], tl.float32), mask=has_bias & here)
 
 
 @triton.jit(do_not_specialize=["n_splits"])
