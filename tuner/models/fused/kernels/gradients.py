@@ -6,7 +6,7 @@ What to sum is told by tables, one row a tile, so that a network of any shape ta
 import triton
 import triton.language as tl
 
-from tuner.models.fused.kernels.pieces import big_part, exact_dot
+from tuner.models.fused.kernels.pieces import big_part, three_dots
 
 
 @triton.jit(do_not_specialize=["n_samples"])
@@ -96,12 +96,12 @@ def sum_tile(
                 gradients[:, None] + gradient_at[None, :], mask=o_read[:, None] & there[None, :], other=0.0
             )
             x = tl.load(xs[None, :] + x_at[:, None], mask=there[:, None] & i_read[None, :], other=0.0)
-            # The sums of rows as a product too: read from shared memory twice, in two ways, rows would lie there badly.
-            big = big_part(gradient)
-            sums = tl.dot(gradient - big, ones, input_precision="tf32")
-            bias += tl.dot(big, ones, sums, input_precision="tf32")
             # Tensor cores cut off what they add up, which over many rows is a loss of its own: their sums are short.
-            total += exact_dot(gradient, x, tl.zeros([OUTPUTS, INPUTS], tl.float32), Z)
+            bias += sums_of_rows(gradient, ones)
+            if Z.products == "tf32x3":
+                total += three_dots(gradient, x)
+            else:
+                total = tl.dot(gradient, x, total, input_precision=Z.products)
     # Read again, as registers are short in the loop.
     n_out = tl.load(row + 5, volatile=True).to(tl.int32)
     n_in = tl.load(row + 6, volatile=True).to(tl.int32)
@@ -112,6 +112,14 @@ def sum_tile(
     inside = (o < n_out)[:, None] & (i < n_in)[None, :]
     tl.store(out + tl.load(row + 7) + o[:, None] * n_in + i[None, :], total, mask=inside)
     tl.store(out + tl.load(row + 8) + o, tl.sum(bias, axis=1) * 0.125, mask=(o < n_out) & (first_in == 0))
+
+
+@triton.jit
+def sums_of_rows(values, ones):
+    """As a product: were shared memory read in another way too, rows would lie there badly for both."""
+    big = big_part(values)
+    sums = tl.dot(values - big, ones, input_precision="tf32")
+    return tl.dot(big, ones, sums, input_precision="tf32")
 
 
 @triton.jit(do_not_specialize=["n_samples", "n_splits"])

@@ -31,6 +31,16 @@ def big_part(values):
 
 
 @triton.jit
+def three_dots(left, right):
+    """left x right as three TF32 products, without small x small."""
+    left_big = big_part(left)
+    right_big = big_part(right)
+    total = tl.dot(left - left_big, right_big, input_precision="tf32")
+    total = tl.dot(left_big, right - right_big, total, input_precision="tf32")
+    return tl.dot(left_big, right_big, total, input_precision="tf32")
+
+
+@triton.jit
 def exact_dot(left, right, total, Z: tl.constexpr):
     """total + left x right, by `Z.products`: `ieee`, `tf32`, or `tf32x3`, three TF32 products without small x small.
 
@@ -39,11 +49,7 @@ def exact_dot(left, right, total, Z: tl.constexpr):
     and more are left to Triton, since they take wgmma. Z is handed on as a whole: Triton 3.6 takes no text alone.
     """
     if (Z.products == "tf32x3") and (Z.horizon_tile < WGMMA_FROM):
-        left_big = big_part(left)
-        right_big = big_part(right)
-        here = tl.dot(left - left_big, right_big, input_precision="tf32")
-        here = tl.dot(left_big, right - right_big, here, input_precision="tf32")
-        total += tl.dot(left_big, right_big, here, input_precision="tf32")
+        total += three_dots(left, right)
     else:
         total = tl.dot(left, right, total, input_precision=Z.products)
     return total
