@@ -29,6 +29,9 @@ SUMMED_AT_ONCE = 512
 """Numbers of the gradient whose splits a program adds up."""
 
 
+HEAD_CHUNK = 64
+"""Features that the head sums over at once: it holds one product only."""
+
 LARGEST_PLANE = 32 * 128
 """Of a program of four warps: 32 numbers a thread."""
 
@@ -85,7 +88,8 @@ def forward(
     )
     for fields, block_weights in zip(plan.blocks, weights.blocks, strict=True):
         block.block_forward[grid](static, workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts)
-    head.head_forward[grid](out, workspace, weights.head, H=plan.head, Z=sizes, **opts)
+    once = sizes._replace(chunk=min(HEAD_CHUNK, sizes.hidden_tile))
+    head.head_forward[grid](out, workspace, weights.head, H=plan.head, Z=once, **opts)
     return out
 
 
