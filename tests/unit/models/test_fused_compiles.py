@@ -57,7 +57,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 @pytest.mark.slow
 def test_every_kernel_compiles_for_hopper_without_spilling(compiled: dict[str, Any], tmp_path: Path) -> None:
     model = TSMixer(SHAPES, DESIGNS["original"], hidden_size=64, dropout=0.1)
-    batch = torch.zeros(2, 168, 13), torch.zeros(2, 24, 6), torch.zeros(2, 1)
+    batch = torch.zeros(256, 168, 13), torch.zeros(256, 24, 6), torch.zeros(256, 1)
     FusedTSMixer(model)(*batch).sum().backward()
     assert set(compiled) == {
         *("draw_masks", "enter_forward", "block_forward_192", "block_forward_128", "head_forward"),
