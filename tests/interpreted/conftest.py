@@ -7,7 +7,7 @@ Whether it does is settled when a kernel's module is imported, for good: hence t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -46,6 +46,15 @@ def few_windows(task: Task) -> DeviceData:
         data.train, starts=data.train.starts[::4].clone(), series_index=data.train.series_index[::4].clone()
     )
     return replace(data, train=train)
+
+
+@pytest.fixture(autouse=True)
+def within_bounds() -> Iterator[None]:
+    """Every launch of every test keeps to what it was given, and finds nothing useful in new memory."""
+    from bounds import bounds_checked, poisoned
+
+    with bounds_checked(), poisoned():
+        yield
 
 
 @pytest.fixture(scope="session")
