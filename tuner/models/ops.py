@@ -72,8 +72,16 @@ class _RowsLinear(RowsFunction):
         return of_x, gradient.t() @ x.reshape(len(gradient), -1), of_bias
 
 
-@functools.lru_cache(maxsize=64)
+LEAST_ONES = 1 << 15
+"""Rows of a batch of the reference job at most: one block of memory serves every size of its search."""
+
+
 def _ones(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    return _kept_ones(max(LEAST_ONES, 1 << (length - 1).bit_length()), device, dtype)[:length]
+
+
+@functools.lru_cache(maxsize=64)
+def _kept_ones(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Kept, since filling it would cost as much as the product it serves."""
     return torch.ones(length, device=device, dtype=dtype)
 

@@ -17,11 +17,12 @@ from tuner.models.tsmixer import TSMixer
 from tuner.training.eager import EagerEngine
 from tuner.training.engine import Engine
 
-FASTER_FUSED: tuple[tuple[int, int], ...] = ((64, 1024),)
+FASTER_FUSED: tuple[tuple[int, int], ...] = ((128, 1024), (256, 256))
 """Hidden size and batch size: up to both of any such pair a step on the fused kernels is shorter than a captured one.
 
-So far measured at 64 and 256 only, in the reference job's shapes (benchmarks/captured-step-h200.md); the rest is
-presumed.
+In the reference job's shapes: both measured at batch 256 and hidden 64, 128 and 256 (benchmarks/bench-h200,
+benchmarks/kernels-h200.md); the fused epochs at all batch sizes up to 128 (benchmarks/study-overhead-h200.md). Of the
+captured ones at other batch sizes it is presumed. At hidden 256 and batch 1024 both are about as long.
 """
 
 MEASURED_ON = (9, 0)

@@ -12,8 +12,9 @@ from torch import nn
 
 from tuner.config import ModelShapes, Precision
 from tuner.models.fused import FusedTSMixer, why_not
+from tuner.models.fused.layout import layout_of
 from tuner.models.fused.plan import make_plan
-from tuner.models.fused.tables import make_tables
+from tuner.models.fused.tables import TILE, columns_of, make_tables
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 SHAPES = ModelShapes(input_size=20, horizon=6, n_targets=3, n_past=1, n_future=2, n_static=2, n_quantiles=5)
@@ -75,19 +76,24 @@ def test_it_reads_the_models_own_parameters() -> None:
 
 @pytest.mark.parametrize("name", ["original", "rmsnorm", "layernorm", "simple"])
 def test_every_element_of_the_flat_gradient_is_summed_exactly_once(name: str) -> None:
+    """And nothing of the gaps between parameters."""
     model = network(name)
     products, columns = make_tables(model, make_plan(model, "ieee", dropout=True))
-    seen = torch.zeros(sum(parameter.numel() for parameter in model.parameters()), dtype=torch.int64)
+    parameters = list(model.parameters())
+    layout = layout_of(parameters)
+    seen = torch.zeros(layout.size, dtype=torch.int64)
     for *_, n_out, n_in, weight, bias, tile_out, tile_in in products:
-        for o in range(64 * tile_out, min(n_out, 64 * tile_out + 64)):
-            first, last = 64 * tile_in, min(n_in, 64 * tile_in + 64)
+        for o in range(TILE * tile_out, min(n_out, TILE * tile_out + TILE)):
+            first, last = TILE * tile_in, min(n_in, TILE * tile_in + TILE)
             seen[weight + o * n_in + first : weight + o * n_in + last] += 1
             if tile_in == 0:
                 seen[bias + o] += 1
-    for rows in columns.values():
+    for n_rows, rows in columns.items():
         for *_, n_columns, width, weight, bias, hours, features, first in rows:
-            for column in range(first, min(n_columns, first + 128)):
+            for column in range(first, min(n_columns, first + columns_of(n_rows))):
                 for at in (weight, bias):
                     if at >= 0:
                         seen[at + column // width * hours + column % width * features] += 1
-    assert bool((seen == 1).all())
+    for view in layout.views(seen, parameters):
+        assert bool((view == 1).all())
+    assert int(seen.sum()) == sum(parameter.numel() for parameter in parameters)
