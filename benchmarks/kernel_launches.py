@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import triton
 
+from tuner.models.fused.launch import without_warp_groups
+
 
 class Launch(NamedTuple):
     """A kernel as the network started it."""
@@ -26,7 +28,8 @@ class Launch(NamedTuple):
         self.kernel.run(*self.arguments, grid=self.grid, warmup=False, **self.options)
 
     def compiled(self) -> Any:
-        return self.kernel.run(*self.arguments, grid=self.grid, warmup=True, **self.options)
+        with without_warp_groups():
+            return self.kernel.run(*self.arguments, grid=self.grid, warmup=True, **self.options)
 
 
 class Hopper:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,21 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     return kernels
 
 
+def said_by(tool: str, *arguments: object) -> str:
+    """What one of the programs that Triton brings along prints."""
+    path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool
+    return subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, check=True).stdout
+
+
+def strange_uses_of_the_stack(code: str) -> list[str]:
+    """Instructions that take R1, the stack's pointer, for something else than to find or make room on the stack."""
+    uses = [line.strip() for line in re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S.*\bR1\b.*?);", code)]
+    fair = re.compile(
+        r"(@\S+ )?((LDC|MOV|IMAD\.MOV\.U32) R1, .*|(VIADD|IADD3) R1, R1, .*|(LDL|STL)\S* .*\[R1(\+\S+)?\].*)"
+    )
+    return [use for use in uses if not fair.fullmatch(use)]
+
+
 @pytest.mark.slow
 def test_every_kernel_compiles_for_hopper_without_spilling(compiled: dict[str, Any], tmp_path: Path) -> None:
     model = TSMixer(SHAPES, DESIGNS["original"], hidden_size=64, dropout=0.1)
@@ -64,14 +80,32 @@ def test_every_kernel_compiles_for_hopper_without_spilling(compiled: dict[str, A
         *("head_backward", "block_backward_192", "block_backward_128", "enter_backward"),
         *("sum_products", "sum_columns", "sum_splits"),
     }
-    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     for name, kernel in compiled.items():
         cubin = tmp_path / f"{name}.cubin"
         cubin.write_bytes(kernel.asm["cubin"])
-        usage = subprocess.run([tool, "-res-usage", cubin], capture_output=True, text=True, check=True).stdout
+        usage = said_by("cuobjdump", "-res-usage", cubin)
         stack = re.search(r"STACK:(\d+)", usage)
         assert stack is not None, usage
         assert stack[1] == "0", f"{name} spills: {usage}"
         assert kernel.metadata.shared <= SHARED, name
         # A maximum that prefers numbers would hide a broken weight behind a ReLU; the interpreter knows no such one.
         assert "max.f32" not in kernel.asm["ptx"], name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "hidden", "horizon"), [("layernorm", 80, 48), ("original", 64, 64)])
+def test_planes_of_64_hours_are_where_the_kernels_look_for_them(
+    compiled: dict[str, Any], tmp_path: Path, name: str, hidden: int, horizon: int
+) -> None:
+    """With wgmma ptxas 12.8 took the stack's pointer for the place of an operand: an illegal memory access on a GPU."""
+    shapes = replace(SHAPES, horizon=horizon)
+    model = TSMixer(shapes, DESIGNS[name], hidden_size=hidden, dropout=0.1, n_blocks=1)
+    with torch.no_grad():
+        FusedTSMixer(model)(torch.zeros(2, 168, 13), torch.zeros(2, horizon, 6), torch.zeros(2, 1))
+    assert "enter_forward" in compiled
+    for kernel_name, kernel in compiled.items():
+        assert "wgmma" not in kernel.asm["ptx"], kernel_name
+        assert kernel.metadata.shared <= SHARED, kernel_name
+        cubin = tmp_path / f"{kernel_name}.cubin"
+        cubin.write_bytes(kernel.asm["cubin"])
+        assert not strange_uses_of_the_stack(said_by("nvdisasm", "-c", cubin)), kernel_name

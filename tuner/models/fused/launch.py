@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -39,6 +42,29 @@ HOURS_AT_MOST = 64
 """Features whose hours are mixed at once."""
 
 
+NO_WARP_GROUPS = "DISABLE_MMA_V3"
+"""Of the environment, read by Triton's compiler, which looks for it in what it has cached, too."""
+
+
+@contextlib.contextmanager
+def without_warp_groups() -> Iterator[None]:
+    """What is compiled in here multiplies by mma.sync, whatever its sizes.
+
+    From 64 rows on Triton would take wgmma, which finds an operand by a descriptor. Of a kernel with two kinds of them
+    ptxas 12.8, which Triton 3.6 and 3.7 bring along, adds some to the stack's pointer instead of to where they belong:
+    an illegal memory access. No option of a kernel says so.
+    """
+    before = os.environ.get(NO_WARP_GROUPS)
+    os.environ[NO_WARP_GROUPS] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[NO_WARP_GROUPS]
+        else:
+            os.environ[NO_WARP_GROUPS] = before
+
+
 def options(sizes: Sizes, stages: int = 2) -> dict[str, Any]:
     """Warps of a program that holds planes, and how deep its loads run ahead: 1, not at all, where that was faster.
 
@@ -64,6 +90,7 @@ def draw_masks(plan: Plan, n_samples: int, state: Tensor, n_dropped: int) -> Ten
     return drawn
 
 
+@without_warp_groups()
 def forward(
     plan: Plan, weights: Weights, inputs: tuple[Tensor, Tensor, Tensor], memory: tuple[Tensor, Tensor], scale: float
 ) -> Tensor:
@@ -93,6 +120,7 @@ def forward(
     return out
 
 
+@without_warp_groups()
 def backward(
     plan: Plan, weights: Weights, tables: DeviceTables, of_out: Tensor, memory: tuple[Tensor, Tensor], scale: float
 ) -> Tensor:

@@ -9,9 +9,6 @@ import triton.language as tl
 
 EPS = tl.constexpr(1e-5)
 
-WGMMA_FROM = tl.constexpr(64)
-"""Rows of a product that Triton takes by warp groups."""
-
 
 @triton.jit
 def zeros(ROWS: tl.constexpr, COLUMNS: tl.constexpr):
@@ -45,10 +42,10 @@ def exact_dot(left, right, total, Z: tl.constexpr):
     """total + left x right, by `Z.products`: `ieee`, `tf32`, or `tf32x3`, three TF32 products without small x small.
 
     By hand, because Triton's own way also replaces what is no number by 0. Tensor cores cut off what does not fit a sum
-    instead of rounding it, so a long one drifts: this product is added to `total` outside of them. Planes of 64 hours
-    and more are left to Triton, since they take wgmma. Z is handed on as a whole: Triton 3.6 takes no text alone.
+    instead of rounding it, so a long one drifts: this product is added to `total` outside of them. Z is handed on as
+    a whole: Triton 3.6 takes no text alone.
     """
-    if (Z.products == "tf32x3") and (Z.horizon_tile < WGMMA_FROM):
+    if Z.products == "tf32x3":
         total += three_dots(left, right)
     else:
         total = tl.dot(left, right, total, input_precision=Z.products)
