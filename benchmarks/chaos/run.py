@@ -205,6 +205,7 @@ def main() -> int:
     parser.add_argument("--mariadb", metavar="URL", default=os.environ.get("TUNER_CHAOS_MARIADB"))
     parser.add_argument("--output", type=Path, default=Path(__file__).parents[1], help="folder for the figures")
     options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)  # before anything is measured that could not be written then
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up
     failed = []
     for name in options.scenarios or SCENARIOS:
