@@ -29,6 +29,10 @@ MEASURED_ON = (9, 0)
 """Compute capability of the GPUs that this was measured on (Hopper); on others nobody knows."""
 
 
+MEASURED_HOURS = 32
+"""Longest horizon that `auto` leaves to the fused kernels: longer planes have other tiles, which nobody has timed."""
+
+
 def resolve_backend(config: RunConfig, device: torch.device) -> Backend:
     """What `auto` means for this configuration on this device. Any other choice stands.
 
@@ -60,6 +64,8 @@ def choose_backend(config: RunConfig, model: nn.Module, device: torch.device) ->
     if backend is not Backend.TRITON:
         return backend, ""
     reason = why_not(model, config.training.precision, device) or why_nothing_is_built()
+    if reason is None and config.training.backend is Backend.AUTO:
+        reason = _why_not_measured(model)
     return (backend, "") if reason is None else (Backend.GRAPH, reason)
 
 
@@ -68,6 +74,13 @@ def _faster_fused(config: RunConfig, device: torch.device) -> bool:
     if config.training.precision is Precision.BF16 or torch.cuda.get_device_capability(device) != MEASURED_ON:
         return False
     return any(sizes.hidden_size <= hidden and sizes.batch_size <= batch for hidden, batch in FASTER_FUSED)
+
+
+def _why_not_measured(model: nn.Module) -> str | None:
+    assert isinstance(model, TSMixer), "why_not refuses others"
+    if model.shapes.horizon <= MEASURED_HOURS:
+        return None
+    return f"a horizon of {model.shapes.horizon} has not been measured, only ones up to {MEASURED_HOURS}"
 
 
 def why_nothing_is_built() -> str | None:

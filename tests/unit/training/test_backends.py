@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -85,6 +86,16 @@ def test_what_was_measured_so_far_is_in_the_table(monkeypatch: pytest.MonkeyPatc
 def test_auto_means_captured_graphs_on_a_gpu_that_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
     assert choose_backend(config_of(Backend.AUTO), network("original"), CUDA) == (Backend.GRAPH, "")
+
+
+@pytest.mark.usefixtures("measured")
+def test_auto_means_captured_graphs_for_horizons_that_nobody_measured() -> None:
+    pytest.importorskip("triton")
+    long = TSMixer(replace(SHAPES, horizon=48), DESIGNS["original"], hidden_size=32, dropout=0.1)
+    backend, reason = choose_backend(config_of(Backend.AUTO), long, CUDA)
+    assert backend is Backend.GRAPH
+    assert "a horizon of 48" in reason
+    assert choose_backend(triton(), long, CUDA) == (Backend.TRITON, "")
 
 
 @pytest.mark.usefixtures("measured")
