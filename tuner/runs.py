@@ -27,7 +27,7 @@ from tuner.objective import run_config, run_trial
 from tuner.storage import TrialResult
 from tuner.storage.durable import read_regular, write_durably
 from tuner.study.seeds import seed_of_trial
-from tuner.training.backends import resolve_backend
+from tuner.training.backends import identifying_backend
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.version import __version__
 
@@ -122,7 +122,7 @@ class _OfOneSeed:
             "seed": self.seed,
             "configuration": hashlib.sha256(text.encode()).hexdigest(),
             "device": self.job.device.model,
-            "backend": resolve_backend(config, self.data.minimum.device).value,
+            "backend": identifying_backend(config, self.data.minimum.device).value,
             "torch": torch.__version__,
             "tuner": __version__,
         }

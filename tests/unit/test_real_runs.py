@@ -15,7 +15,7 @@ import torch
 from jobs import job_of
 
 from tuner import objective, runs
-from tuner.config import StopReason
+from tuner.config import Backend, StopReason, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import DemoSource, Task
 from tuner.data.windows import DeviceData, to_device
@@ -23,7 +23,7 @@ from tuner.devices import CpuCores, Gpu, Observation
 from tuner.job import CONTEXT_LOST, TrialJob
 from tuner.runs import run_job
 from tuner.study.seeds import seed_of_trial
-from tuner.training import Evaluation, FitResult
+from tuner.training import Evaluation, FitResult, backends
 
 
 class Unwatched:
@@ -130,6 +130,20 @@ def test_a_checkpoints_identity_tells_trials_studies_and_device_models_apart(
     assert identity(job_of(**change)) != identity(job_of())
     # Other cores of the same model run on the same clock.
     assert identity(job_of(device=CpuCores((1,)))) == identity(job_of())
+
+
+def test_a_checkpoint_of_captured_graphs_that_ran_for_want_of_a_compiler_is_not_continued_by_fused_kernels(
+    data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def identity(backend: Backend, reason: str | None) -> dict[str, Any]:
+        monkeypatch.setattr(backends, "why_nothing_is_built", lambda: reason)
+        definition = replace(job_of().definition, training=TrainingSettings(max_epochs=3, backend=backend))
+        return runs._OfOneSeed(job_of(definition=definition), data, 0, 7)._identity()
+
+    assert identity(Backend.TRITON, None)["backend"] == "triton"
+    assert identity(Backend.TRITON, "no compiler")["backend"] == "graph"
+    for backend in (Backend.EAGER, Backend.COMPILE):
+        assert identity(backend, "no compiler") == identity(backend, None)
 
 
 @pytest.mark.parametrize("lost", [False, True])

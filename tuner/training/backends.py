@@ -50,6 +50,16 @@ def resolve_backend(config: RunConfig, device: torch.device) -> Backend:
     return Backend.TRITON if _faster_fused(config, device) else Backend.GRAPH
 
 
+def identifying_backend(config: RunConfig, device: torch.device) -> Backend:
+    """What a checkpoint on this machine belongs to: as `resolve_backend`, but for fused kernels that cannot be built.
+
+    Of all that `choose_backend` falls back for, only this does not follow from the configuration: another machine at
+    the same folder, or this one tomorrow, may have a compiler, and would go on with times of captured graphs.
+    """
+    backend = resolve_backend(config, device)
+    return Backend.GRAPH if backend is Backend.TRITON and why_nothing_is_built() is not None else backend
+
+
 def choose_backend(config: RunConfig, model: nn.Module, device: torch.device) -> tuple[Backend, str]:
     """The backend that trains this model here, and why it is not what `resolve_backend` says: empty where it is.
 
