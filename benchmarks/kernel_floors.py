@@ -7,7 +7,6 @@ from tuner.config import ModelShapes
 SHAPES = ModelShapes(input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17)
 BYTES_PER_S = 4.3e12
 FLOP_PER_S = {"ieee": 67e12, "tf32x3": 400e12 / 3, "tf32": 400e12}
-SPLITS = 32
 
 PREDICTED_US = {
     "draw_masks": 6, "enter_forward": 16, "block_forward 192": 22, "block_forward 128": 18, "head_forward": 5,
@@ -17,8 +16,13 @@ PREDICTED_US = {
 """At hidden 64, batch 256, before this version was measured; how, is in docs/log.md."""
 
 
-def floors(hidden: int, batch: int, products: str, n_parameters: int) -> dict[str, tuple[float, float, float]]:
-    """Of each kernel: megabytes it must read and write, millions of operations, microseconds of the larger of both."""
+def floors(
+    hidden: int, batch: int, products: str, n_parameters: int, n_splits: int
+) -> dict[str, tuple[float, float, float]]:
+    """Of each kernel: megabytes it must read and write, millions of operations, microseconds of the larger of both.
+
+    Gradients of `n_parameters` numbers are summed in `n_splits` of the batch.
+    """
     t, length, columns, future = SHAPES.horizon, SHAPES.input_size, 13, SHAPES.n_future
     plane, outputs = t * hidden, t * SHAPES.n_targets * SHAPES.n_quantiles
     square = 2 * plane * hidden
@@ -51,7 +55,7 @@ def floors(hidden: int, batch: int, products: str, n_parameters: int) -> dict[st
         sums += 6 * plane + width
         flop += 2 * square + enter(slots * hidden)
         columns_read += 4 * plane + 2 * width
-    partial = SPLITS * n_parameters / batch
+    partial = n_splits * n_parameters / batch
     numbers["sum_products"] = (sums + partial, flop)
     numbers["sum_columns"] = (columns_read + partial / 4, 0)
     numbers["sum_splits"] = (partial + n_parameters / batch, 0)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from tuner.config import Precision
 from tuner.models.fused import FusedTSMixer
+from tuner.models.fused.launch import samples_per_split
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 IN_A_GRAPH = 10
@@ -135,6 +136,12 @@ def error_of(model: TSMixer, products: str, batch: tuple[Tensor, Tensor, Tensor]
     return off[0] / size, off[1] / size
 
 
+def floors_of(arguments: argparse.Namespace, fused: FusedTSMixer) -> dict[str, tuple[float, float, float]]:
+    """Of the kernels of this network, with as many splits of the batch as its gradients are summed in."""
+    n_splits = -(-arguments.batch // samples_per_split(len(fused.tables.products), arguments.batch))
+    return floors(arguments.hidden, arguments.batch, fused.plan.sizes.products, fused.tables.layout.size, n_splits)
+
+
 def row(name: str, arguments: argparse.Namespace, found: dict[str, tuple[float, float, float]]) -> str:
     """A kernel's floor and what was predicted of it; a kernel that nobody has counted through has neither."""
     told = (arguments.hidden, arguments.batch) == (64, 256)
@@ -150,8 +157,7 @@ def dry_run(arguments: argparse.Namespace) -> None:
     _, fused, batch = networks(arguments, "cpu")
     with recorded(started=False) as launches:
         fused(*batch).sum().backward()
-    products, n = fused.plan.sizes.products, fused.tables.layout.size
-    found = floors(arguments.hidden, arguments.batch, products, n)
+    products, found = fused.plan.sizes.products, floors_of(arguments, fused)
     print(
         f"hidden {arguments.hidden}, batch {arguments.batch}, {products}; compiled for sm_90 by triton {triton.__version__}\n"
     )
@@ -195,7 +201,7 @@ def measure_kernels(arguments: argparse.Namespace, fused: FusedTSMixer, run: Cal
     run()
     with recorded(started=True) as launches:
         run()
-    found = floors(arguments.hidden, arguments.batch, fused.plan.sizes.products, fused.tables.layout.size)
+    found = floors_of(arguments, fused)
     print("| kernel | MB | MFLOP | floor, us | predicted, us | measured, us |\n|---|---|---|---|---|---|")
     total = 0.0
     # Forward launches come before those of the backward pass, whose inputs stay as they are: each can run again.

@@ -27,17 +27,26 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_what_the_network_launches_is_recorded_in_order_and_not_started(kernels: Any) -> None:
-    model, fused, batch = kernels.networks(SMALL, "cpu")
+    _, fused, batch = kernels.networks(SMALL, "cpu")
     with kernels.recorded(started=False) as launches:
         fused(*batch).sum().backward()
     names = [launch.name for launch in launches]
     assert names.index("enter_forward") < names.index("head_forward") < names.index("enter_backward")
-    n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    found = kernels.floors(SMALL.hidden, SMALL.batch, "tf32x3", n_parameters)
+    found = kernels.floors_of(SMALL, fused)
     for name in ("enter_forward", "block_forward 48", "nothing known"):
         line = kernels.row(name, SMALL, found)
         assert line.startswith(f"| {name} |")
         assert line.count("|") == 6
+
+
+def test_sums_of_gradients_are_counted_with_the_splits_that_are_launched(kernels: Any) -> None:
+    _, fused, batch = kernels.networks(SMALL, "cpu")
+    with kernels.recorded(started=False) as launches:
+        fused(*batch).sum().backward()
+    (summed,) = (launch for launch in launches if launch.name == "sum_products")
+    n_splits = summed.grid[1]
+    megabytes = kernels.floors_of(SMALL, fused)["sum_splits"][0]
+    assert megabytes == pytest.approx(4e-6 * (n_splits + 1) * fused.tables.layout.size)
 
 
 def test_the_plain_networks_parts_run_with_their_backward_passes(kernels: Any) -> None:
