@@ -3,7 +3,7 @@
     python benchmarks/equivalence.py --data-dir DIR --minutes 9 --output benchmarks/equivalence
     python benchmarks/equivalence.py --data-dir DIR --minutes 9 --earlier FILE.runs.jsonl --output benchmarks/equivalence
 
-`original` on the reference job at the team's hyperparameters, by `--backends graph,compile,eager`. Accuracy only: the
+`original` on the reference job at the team's hyperparameters, by `--backends eager,graph,compile`. Accuracy only: the
 runs share the GPU, several at a time, so that their times mean nothing. Alone on a large GPU a training takes 4 s captured,
 4 s compiled after some 15 s of compiling, 25 s eagerly: together 3 to 5 minutes for ten seeds of each.
 

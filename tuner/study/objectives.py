@@ -16,8 +16,6 @@ from tuner.pareto import Point
 if TYPE_CHECKING:
     from tuner.study.policy import SearchPolicy
 
-TIME_OBJECTIVES = ("wall_clock_s", "total_s", "time_to_best_s", "time_to_target_s")
-MQL_SPLITS = ("test", "val")
 MISSED = "target_missed"
 """The attribute that says a trial never reached the registered validation loss: it has no time, and so no values."""
 CONSTRAINTS = "constraints"
