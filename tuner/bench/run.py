@@ -13,8 +13,8 @@ import torch
 from tuner.bench.contender import Contender, Entry, Round
 from tuner.bench.utilisation import UtilisationSampler
 from tuner.devices import Gpu
-from tuner.errors import UsageError
-from tuner.training.out_of_memory import is_out_of_memory
+from tuner.errors import UsageError, first_line
+from tuner.training.out_of_memory import out_of_memory
 
 WATCHED_S = 3.0
 """How long a contender trains while the GPU's utilisation is read."""
@@ -98,9 +98,9 @@ def _attempt(measured: Measurement, work: Callable[[], None]) -> None:
 
 def reason_of(error: Exception) -> str:
     """One line: `out of memory: …`, or the kind of error and the first line of what it says."""
+    if (reason := out_of_memory(error)) is not None:
+        return f"out of memory: {first_line(reason)}"
     first = (str(error).strip().splitlines() or ["no message"])[0]
-    if is_out_of_memory(error):
-        return f"out of memory: {first}"
     return f"{type(error).__name__}: {first}"
 
 

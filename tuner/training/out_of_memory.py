@@ -15,13 +15,9 @@ _WORDS = (
 """How the CPU's allocator, CUDA's libraries and Triton say it, which do not raise `torch.OutOfMemoryError`."""
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device's or the host's memory ran out; see `out_of_memory`."""
-    return out_of_memory(error) is not None
-
-
 def out_of_memory(error: BaseException) -> BaseException | None:
-    """The exception that says so: `error`, or the one that was being handled when it was raised.
+    """The exception that says that the device's or the host's memory ran out: `error`, or one that was being handled
+    when it was raised. None where none does.
 
     What is cleaned up when memory ran out may fail in turn, and hide the reason: the end of a CUDA graph's capture that
     was cut short raises an error of its own.

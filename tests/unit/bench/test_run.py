@@ -52,9 +52,17 @@ def test_everyone_has_a_turn_in_every_round_after_one_that_does_not_count(turn: 
     assert [len(measured.rounds) for measured in measurements] == [2, 2, 2]
 
 
+def in_a_capture() -> RuntimeError:
+    """As the end of a CUDA graph's capture that memory cut short."""
+    error = RuntimeError("CUDA error: operation failed due to a previous error during capture")
+    error.__context__ = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3 GiB")
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
+        (in_a_capture(), "out of memory: CUDA out of memory. Tried to allocate 3 GiB"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore"), "out of memory: CUDA out of"),
         (RuntimeError("CUDA error: out of memory\n"), "out of memory: CUDA error: out of memory"),
         (RuntimeError("Triton Error [CUDA]: out of memory"), "out of memory: Triton Error [CUDA]"),
