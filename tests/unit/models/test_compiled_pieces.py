@@ -18,7 +18,10 @@ from tuner.models.names import builtin_names
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 BATCH = 5
-COVARIATES = [(2, 1), (0, 1), (2, 0), (0, 0)]
+ALL = (2, 1)
+"""Future and static covariates."""
+
+CASES = [(name, ALL) for name in builtin_names()] + [("original", some) for some in ((0, 1), (2, 0), (0, 0))]
 TRACED = "aot_eager"
 """Graphs as Inductor would get them, forward and backward, run operation by operation."""
 
@@ -68,8 +71,7 @@ def n_graphs() -> int:
     return found
 
 
-@pytest.mark.parametrize("name", builtin_names())
-@pytest.mark.parametrize("covariates", COVARIATES)
+@pytest.mark.parametrize(("name", "covariates"), CASES)
 def test_pieces_have_the_models_forecast_and_gradients(name: str, covariates: tuple[int, int]) -> None:
     """In float64, but for the forecast's own type."""
     model = network(name, *covariates).double()
