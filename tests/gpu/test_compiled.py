@@ -14,7 +14,6 @@ from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training import fit
 from tuner.training.backends import make_engine
-from tuner.training.surroundings import exact_fp32, seeded
 
 
 @pytest.mark.parametrize("model", ["original", "rmsnorm"])
@@ -42,19 +41,6 @@ def test_half_precision_is_compiled_as_well(cuda_data: DeviceData) -> None:
     compiled = half(Backend.COMPILE)
     assert compiled == pytest.approx(half(Backend.EAGER), rel=3e-2)
     assert compiled != pytest.approx(losses(config_of("original", Backend.COMPILE), cuda_data), rel=1e-6)
-
-
-def test_replays_of_a_compiled_step_draw_fresh_dropout(cuda_data: DeviceData) -> None:
-    """Epochs at a learning rate of nothing differ in nothing but their masks."""
-    config = config_of("original", Backend.COMPILE, dropout=0.4, learning_rate=1e-30)
-    with exact_fp32(), seeded(0, torch.device("cuda")):
-        model = build_model(config.architecture, cuda_data.shapes, config.hyperparameters).cuda()
-        engine = make_engine(config, cuda_data, model)
-        engine.warm_up()
-        order = torch.arange(len(cuda_data.train), device="cuda")
-        sums = [float(engine.train_epoch(order, 1e-30, lambda: None).loss_sum) for _ in range(4)]
-        engine.close()
-    assert len(set(sums)) == 4
 
 
 def test_a_double_precision_network_runs_without_the_kernels_around_it(cuda_data: DeviceData) -> None:

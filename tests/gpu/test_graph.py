@@ -58,7 +58,7 @@ def test_the_same_seed_gives_the_same_captured_training_with_dropout(cuda_data: 
     assert losses(config, cuda_data) != losses(replace(config, seed=4), cuda_data)
 
 
-@pytest.mark.parametrize("backend", CAPTURED)
+@pytest.mark.parametrize("backend", [*CAPTURED, Backend.COMPILE])
 def test_replays_draw_fresh_dropout(cuda_data: DeviceData, backend: Backend) -> None:
     """Epochs at a learning rate of nothing differ in nothing but their masks."""
     config = config_of("original", backend, dropout=0.4, learning_rate=1e-30)

@@ -95,7 +95,8 @@ def _run(
     work = VerificationWork.of(opened)
     address = database.address
     folder = working_folder(address)
-    deliver(opened, Places(folder))
+    bring_results = functools.partial(deliver, opened, Places(folder))
+    bring_results()
     work.ledger.reap()
     if work.ledger.counts().left == 0:
         counts = work.ledger.counts()
@@ -108,7 +109,7 @@ def _run(
         worker_options=options,
         environment={**os.environ, "TUNER_STORAGE": address.full()},
         log_folder=folder / "logs",
-        deliver=functools.partial(deliver, opened, Places(folder)),
+        deliver=bring_results,
     )
     with progress_view(work.ledger) as view:
         return supervisor.run(view.refresh, timeout_s=timeout_s)

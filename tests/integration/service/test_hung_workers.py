@@ -6,6 +6,7 @@ import functools
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,27 @@ class Hurried:
         return time.monotonic() + self.ahead
 
 
+def supervised(
+    bench: Bench, *, trials: int, look: Callable[[], None] = lambda: None, hang_limit_s: float | None = None
+) -> Outcome:
+    """A study of so many trials, worked off by one worker that pretends, with the outbox delivered as a launch does."""
+    database = open_database(parse_url(bench.url))
+    study = create_or_resume(database, "tiny-small", definition(), trials=trials)
+    study.set_policy(SearchPolicy(sampler="random"))
+    outcome = Supervisor(
+        studies=[study],
+        devices=[CpuCores((CORES[0],))],
+        worker_options=[],
+        environment=bench.environment,
+        log_folder=bench.folder / "logs",
+        worker_command=STUB,
+        hang_limit_s=hang_limit_s,
+        deliver=functools.partial(deliver, [study], Places(working_folder(database.address))),
+    ).run(look)
+    database.close()
+    return outcome
+
+
 def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,19 +79,7 @@ def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
         if (bench.folder / "attempt-0").exists() and not killed:
             clock.ahead = min(clock.ahead + 30.0, 600.0)
 
-    database = open_database(parse_url(bench.url))
-    study = create_or_resume(database, "tiny-small", definition(), trials=3)
-    study.set_policy(SearchPolicy(sampler="random"))
-    outcome = Supervisor(
-        studies=[study],
-        devices=[CpuCores((CORES[0],))],
-        worker_options=[],
-        environment=bench.environment,
-        log_folder=bench.folder / "logs",
-        worker_command=STUB,
-        hang_limit_s=120.0,
-    ).run(hurry)
-    database.close()
+    outcome = supervised(bench, trials=3, look=hurry, hang_limit_s=120.0)
     assert len(killed) == 1
     assert outcome is Outcome.FILLED
     assert bench.claims() == [("lost", 0), ("finished", 0), ("finished", 1), ("finished", 2)]
@@ -86,19 +96,7 @@ def test_what_a_worker_had_computed_when_it_was_killed_counts(bench: Bench, monk
     monkeypatch.chdir(bench.folder)
     for name in ("dies", "attempt-0", "attempt-1"):  # with these, no trial hangs
         (bench.folder / name).touch()
-    database = open_database(parse_url(bench.url))
-    study = create_or_resume(database, "tiny-small", definition(), trials=2)
-    study.set_policy(SearchPolicy(sampler="random"))
-    outcome = Supervisor(
-        studies=[study],
-        devices=[CpuCores((CORES[0],))],
-        worker_options=[],
-        environment=bench.environment,
-        log_folder=bench.folder / "logs",
-        worker_command=STUB,
-        deliver=functools.partial(deliver, [study], Places(working_folder(database.address))),
-    ).run(lambda: None)
-    database.close()
+    outcome = supervised(bench, trials=2)
     assert outcome is Outcome.FILLED
     assert not (bench.folder / "dies").exists()
     assert bench.claims() == [("finished", 0), ("finished", 1)]

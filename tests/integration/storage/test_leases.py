@@ -84,13 +84,18 @@ def test_leases_that_ran_out_while_the_server_was_down_are_not_taken_back_before
     assert patient.reap(worker="ann") == 1  # known to be dead: nobody will renew
 
 
+def watched(study: OpenStudy, monkeypatch: pytest.MonkeyPatch) -> tuple[SimpleNamespace, Ledger]:
+    """A ledger that looks on for 30 s before it takes a lease back, and the clock by which it does: set its `now`."""
+    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("tuner.storage.leases.time", clock)
+    return clock, Ledger(study.database, study.study_id, confirm_s=30.0)
+
+
 def test_leases_that_ran_out_all_at_once_can_be_renewed_before_they_are_taken_back(
     study: OpenStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The network was away, or the machine asleep: whoever looks first must not take the others for dead."""
-    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr("tuner.storage.leases.time", clock)
-    watching = Ledger(study.database, study.study_id, confirm_s=30.0)
+    clock, watching = watched(study, monkeypatch)
     living, dead = start(study)[0], start(study, "bob")[0]
     expire(study, living)
     expire(study, dead)
@@ -137,9 +142,7 @@ def test_a_database_whose_clock_was_set_back_does_not_keep_a_dead_workers_trial(
     study: OpenStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A lease that lasts longer than any that is given now: the living renew theirs soon, the dead never."""
-    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr("tuner.storage.leases.time", clock)
-    watching = Ledger(study.database, study.study_id, confirm_s=30.0)
+    clock, watching = watched(study, monkeypatch)
     living, dead = start(study)[0], start(study, "bob")[0]
     with study.database.engine.begin() as connection:
         connection.execute(update(schema.claims).values(leased_until=schema.claims.c.leased_until + 3600.0))
