@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
 from tuner.data.etth import find_etth
-from tuner.devices import list_gpus
+from tuner.devices import Gpu, list_gpus
 from tuner.devices.cpu import available_cores, processor_name
 from tuner.devices.lock import lock_folder
 from tuner.errors import TunerError
@@ -33,12 +33,12 @@ class Check:
 
 def examine(*, storage: str, data_dir: Path | None, environment: Mapping[str, str]) -> list[Check]:
     """Look at packages, devices, data and database. Writes nothing."""
-    compilers = [_compiler()] if list_gpus(environment) else []
+    gpus = list_gpus(environment)
     return [
         _packages(),
-        _gpus(environment),
+        _gpus(gpus),
         _torch(),
-        *compilers,
+        *([_compiler()] if gpus else []),
         _cpu(),
         _locks(),
         _etth(data_dir),
@@ -58,8 +58,7 @@ def _packages() -> Check:
     return Check("packages", "ok", ", ".join(found))
 
 
-def _gpus(environment: Mapping[str, str]) -> Check:
-    gpus = list_gpus(environment)
+def _gpus(gpus: Sequence[Gpu]) -> Check:
     if not gpus:
         return Check("GPUs", "notice", "none visible; launches run on the CPU")
     return Check("GPUs", "ok", ", ".join(f"{gpu.index}: {gpu.name}" for gpu in gpus))

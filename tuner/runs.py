@@ -122,7 +122,7 @@ class _OfOneSeed:
             "seed": self.seed,
             "configuration": hashlib.sha256(text.encode()).hexdigest(),
             "device": self.job.device.model,
-            "backend": identifying_backend(config, self.data.minimum.device).value,
+            "backend": identifying_backend(config, self.data.shapes, self.data.minimum.device).value,
             "torch": torch.__version__,
             "tuner": __version__,
         }

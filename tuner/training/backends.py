@@ -9,7 +9,7 @@ import shutil
 import torch
 from torch import nn
 
-from tuner.config import Backend, Precision, RunConfig
+from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.fused import why_not
@@ -25,16 +25,15 @@ benchmarks/kernels-h200.md); the fused epochs at all batch sizes up to 128 (benc
 captured ones at other batch sizes it is presumed. At hidden 256 and batch 1024 both are about as long.
 """
 
+LONGEST_FUSED = 32
+"""Longest horizon that `auto` leaves to them: longer planes have other tiles, which nobody has timed."""
+
 MEASURED_ON = (9, 0)
 """Compute capability of the GPUs that this was measured on (Hopper); on others nobody knows."""
 
 
-MEASURED_HOURS = 32
-"""Longest horizon that `auto` leaves to the fused kernels: longer planes have other tiles, which nobody has timed."""
-
-
-def resolve_backend(config: RunConfig, device: torch.device) -> Backend:
-    """What `auto` means for this configuration on this device. Any other choice stands.
+def resolve_backend(config: RunConfig, shapes: ModelShapes, device: torch.device) -> Backend:
+    """What `auto` means for this configuration and these data on this device. Any other choice stands.
 
     On CUDA the fused kernels of `triton` where they are known to be faster, else captured graphs; elsewhere eager. It
     follows from sizes, precision and device alone, never from what ran before: a configuration always gets the same.
@@ -47,20 +46,22 @@ def resolve_backend(config: RunConfig, device: torch.device) -> Backend:
         return config.training.backend
     if device.type != "cuda":
         return Backend.EAGER
-    return Backend.TRITON if _faster_fused(config, device) else Backend.GRAPH
+    return Backend.TRITON if _faster_fused(config, shapes, device) else Backend.GRAPH
 
 
-def identifying_backend(config: RunConfig, device: torch.device) -> Backend:
+def identifying_backend(config: RunConfig, shapes: ModelShapes, device: torch.device) -> Backend:
     """What a checkpoint on this machine belongs to: as `resolve_backend`, but for fused kernels that cannot be built.
 
     Of all that `choose_backend` falls back for, only this does not follow from the configuration: another machine at
     the same folder, or this one tomorrow, may have a compiler, and would go on with times of captured graphs.
     """
-    backend = resolve_backend(config, device)
+    backend = resolve_backend(config, shapes, device)
     return Backend.GRAPH if backend is Backend.TRITON and why_nothing_is_built() is not None else backend
 
 
-def choose_backend(config: RunConfig, model: nn.Module, device: torch.device) -> tuple[Backend, str]:
+def choose_backend(
+    config: RunConfig, shapes: ModelShapes, model: nn.Module, device: torch.device
+) -> tuple[Backend, str]:
     """The backend that trains this model here, and why it is not what `resolve_backend` says: empty where it is.
 
     Where the fused kernels of `triton` do not serve a model, captured graphs do.
@@ -68,29 +69,22 @@ def choose_backend(config: RunConfig, model: nn.Module, device: torch.device) ->
     Raises:
         UsageError: a backend this device does not have.
     """
-    backend = resolve_backend(config, device)
+    backend = resolve_backend(config, shapes, device)
     if backend is not Backend.EAGER and device.type != "cuda":
         raise UsageError(f"backend {backend.value!r} needs a CUDA device, this one is {device.type}; use eager or auto")
     if backend is not Backend.TRITON:
         return backend, ""
     reason = why_not(model, config.training.precision, device) or why_nothing_is_built()
-    if reason is None and config.training.backend is Backend.AUTO:
-        reason = _why_not_measured(model)
     return (backend, "") if reason is None else (Backend.GRAPH, reason)
 
 
-def _faster_fused(config: RunConfig, device: torch.device) -> bool:
+def _faster_fused(config: RunConfig, shapes: ModelShapes, device: torch.device) -> bool:
     sizes = config.hyperparameters
-    if config.training.precision is Precision.BF16 or torch.cuda.get_device_capability(device) != MEASURED_ON:
+    if config.training.precision is Precision.BF16 or shapes.horizon > LONGEST_FUSED:
+        return False
+    if torch.cuda.get_device_capability(device) != MEASURED_ON:
         return False
     return any(sizes.hidden_size <= hidden and sizes.batch_size <= batch for hidden, batch in FASTER_FUSED)
-
-
-def _why_not_measured(model: nn.Module) -> str | None:
-    assert isinstance(model, TSMixer), "why_not refuses others"
-    if model.shapes.horizon <= MEASURED_HOURS:
-        return None
-    return f"a horizon of {model.shapes.horizon} has not been measured, only ones up to {MEASURED_HOURS}"
 
 
 def why_nothing_is_built() -> str | None:
@@ -112,7 +106,7 @@ def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine
     Raises:
         UsageError: a backend this device does not have.
     """
-    backend, fallback = choose_backend(config, model, data.minimum.device)
+    backend, fallback = choose_backend(config, data.shapes, model, data.minimum.device)
     if backend is Backend.EAGER:
         return EagerEngine(config, data, model)
     if backend is Backend.COMPILE:

@@ -113,7 +113,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         self.device = self.data.minimum.device
-        self.ran = resolve_backend(self.config, self.device), ""
+        self.ran = resolve_backend(self.config, self.data.shapes, self.device), ""
         self.clock = Clock(synchronizer(self.device))
         self.early_stopping = EarlyStopping(self.config.training.patience, self.config.training.min_delta)
         self.learning_rate = self.config.hyperparameters.learning_rate
@@ -124,7 +124,7 @@ class _Run:
         with arithmetic(self.config.training.precision), seeded(self.config.seed, self.device) as shuffles:
             if model is None:
                 model = build_model(self.config.architecture, self.data.shapes, self.config.hyperparameters)
-            self.ran = choose_backend(self.config, model, self.device)
+            self.ran = choose_backend(self.config, self.data.shapes, model, self.device)
             model.to(self.device)
             self.n_parameters = sum(p.numel() for p in model.parameters())
             engine = make_engine(self.config, self.data, model)

@@ -20,7 +20,14 @@ from tuner.models.names import builtin_names
 from tuner.models.tsmixer import DESIGNS, TSMixer
 from tuner.objective import _attributes
 from tuner.training import backends, fit
-from tuner.training.backends import MEASURED_ON, choose_backend, resolve_backend, step_kernels_serve
+from tuner.training.backends import (
+    LONGEST_FUSED,
+    MEASURED_ON,
+    choose_backend,
+    identifying_backend,
+    resolve_backend,
+    step_kernels_serve,
+)
 from tuner.training.eager import EagerEngine
 from tuner.view.trial import _training
 
@@ -73,41 +80,46 @@ def test_auto_means_the_fused_kernels_up_to_the_sizes_of_the_table(
 ) -> None:
     pytest.importorskip("triton")
     config = config_of(Backend.AUTO, precision, hidden_size, batch_size)
-    assert resolve_backend(config, CUDA) is expected
-    assert choose_backend(config, network("original", hidden_size), CUDA) == (expected, "")
-    assert resolve_backend(config, CPU) is Backend.EAGER
+    assert resolve_backend(config, SHAPES, CUDA) is expected
+    assert choose_backend(config, SHAPES, network("original", hidden_size), CUDA) == (expected, "")
+    assert resolve_backend(config, SHAPES, CPU) is Backend.EAGER
 
 
 def test_what_was_measured_so_far_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: MEASURED_ON)
-    assert resolve_backend(config_of(Backend.AUTO, hidden_size=64, batch_size=256), CUDA) is Backend.TRITON
+    assert resolve_backend(config_of(Backend.AUTO, hidden_size=64, batch_size=256), SHAPES, CUDA) is Backend.TRITON
 
 
 def test_auto_means_captured_graphs_on_a_gpu_that_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
-    assert choose_backend(config_of(Backend.AUTO), network("original"), CUDA) == (Backend.GRAPH, "")
+    assert choose_backend(config_of(Backend.AUTO), SHAPES, network("original"), CUDA) == (Backend.GRAPH, "")
 
 
 @pytest.mark.usefixtures("measured")
 def test_auto_means_captured_graphs_for_horizons_that_nobody_measured() -> None:
     pytest.importorskip("triton")
-    long = TSMixer(replace(SHAPES, horizon=48), DESIGNS["original"], hidden_size=32, dropout=0.1)
-    backend, reason = choose_backend(config_of(Backend.AUTO), long, CUDA)
-    assert backend is Backend.GRAPH
-    assert "a horizon of 48" in reason
-    assert choose_backend(triton(), long, CUDA) == (Backend.TRITON, "")
+    for horizon, expected in ((LONGEST_FUSED, Backend.TRITON), (LONGEST_FUSED + 1, Backend.GRAPH)):
+        shapes = replace(SHAPES, horizon=horizon)
+        model = TSMixer(shapes, DESIGNS["original"], hidden_size=32, dropout=0.1)
+        config = config_of(Backend.AUTO)
+        assert choose_backend(config, shapes, model, CUDA) == (expected, "")
+        assert identifying_backend(config, shapes, CUDA) is expected
+        assert choose_backend(triton(), shapes, model, CUDA) == (Backend.TRITON, "")
 
 
 @pytest.mark.usefixtures("measured")
 def test_auto_in_bf16_means_captured_graphs() -> None:
-    assert choose_backend(config_of(Backend.AUTO, Precision.BF16), network("original"), CUDA) == (Backend.GRAPH, "")
+    assert choose_backend(config_of(Backend.AUTO, Precision.BF16), SHAPES, network("original"), CUDA) == (
+        Backend.GRAPH,
+        "",
+    )
 
 
 @pytest.mark.usefixtures("measured")
 def test_a_choice_stands_whatever_the_sizes() -> None:
     for backend in (Backend.EAGER, Backend.GRAPH, Backend.COMPILE, Backend.TRITON):
         for hidden_size in (8, 4096):
-            assert resolve_backend(config_of(backend, hidden_size=hidden_size), CUDA) is backend
+            assert resolve_backend(config_of(backend, hidden_size=hidden_size), SHAPES, CUDA) is backend
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +131,7 @@ def _a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("precision", [Precision.FP32, Precision.TF32])
 def test_the_fused_kernels_serve_a_built_in_network(name: str, precision: Precision) -> None:
     pytest.importorskip("triton")
-    assert choose_backend(triton(precision), network(name), CUDA) == (Backend.TRITON, "")
+    assert choose_backend(triton(precision), SHAPES, network(name), CUDA) == (Backend.TRITON, "")
 
 
 @pytest.mark.usefixtures("measured")
@@ -136,14 +148,14 @@ def test_the_fused_kernels_serve_a_built_in_network(name: str, precision: Precis
 def test_what_they_do_not_serve_runs_as_captured_graphs_with_the_reason(
     asked: Backend, model: nn.Module, precision: Precision, says: str
 ) -> None:
-    backend, reason = choose_backend(config_of(asked, precision), model, CUDA)
+    backend, reason = choose_backend(config_of(asked, precision), SHAPES, model, CUDA)
     assert backend is Backend.GRAPH
     assert says in reason
     assert "\n" not in reason
 
 
 def test_bf16_that_was_asked_of_them_runs_as_captured_graphs_too() -> None:
-    backend, reason = choose_backend(triton(Precision.BF16), network("original"), CUDA)
+    backend, reason = choose_backend(triton(Precision.BF16), SHAPES, network("original"), CUDA)
     assert backend is Backend.GRAPH
     assert "bf16" in reason
 
@@ -156,14 +168,14 @@ def test_without_a_compiler_captured_graphs_run_with_the_reason(
     pytest.importorskip("triton")
     monkeypatch.delenv("CC")
     monkeypatch.setenv("PATH", "")
-    backend, reason = choose_backend(config_of(asked), network("original"), CUDA)
+    backend, reason = choose_backend(config_of(asked), SHAPES, network("original"), CUDA)
     assert backend is Backend.GRAPH
     assert "neither gcc nor clang" in reason
 
 
 def test_only_the_fused_kernels_are_asked_about() -> None:
     for backend in (Backend.EAGER, Backend.GRAPH, Backend.COMPILE):
-        assert choose_backend(config_of(backend), network("batchnorm"), CUDA) == (backend, "")
+        assert choose_backend(config_of(backend), SHAPES, network("batchnorm"), CUDA) == (backend, "")
 
 
 def test_the_kernels_around_a_network_serve_any_of_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +191,7 @@ def test_the_kernels_around_a_network_serve_any_of_single_precision(monkeypatch:
 
 def test_on_a_cpu_there_are_none() -> None:
     with pytest.raises(UsageError, match="'triton' needs a CUDA device, this one is cpu; use eager or auto"):
-        choose_backend(triton(), network("original"), CPU)
+        choose_backend(triton(), SHAPES, network("original"), CPU)
 
 
 class _FellBack(EagerEngine):
