@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from command_line import contents, refused, run
+from command_line import REPOSITORY, contents, refused, run
+
+LOSING = str(REPOSITORY / "tests" / "integration" / "losing_bench.py")
 
 pytestmark = pytest.mark.usefixtures("one_core")
 
@@ -49,6 +54,25 @@ def test_a_bench_measures_everyone_and_writes_its_results(tmp_path: Path) -> Non
     assert "| tuner rmsnorm eager |" in (here / "results" / "results.md").read_text(encoding="utf-8")
 
 
+def test_after_a_lost_context_the_others_are_measured_in_a_fresh_process(tmp_path: Path) -> None:
+    interpreter = tmp_path / "python-of-tests"
+    interpreter.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {LOSING} "$@"\n')  # without `-m tuner`
+    interpreter.chmod(0o755)
+    words = "bench --task demo --cpu --variants rmsnorm,original --against none --hidden 8 --rounds 1 --epochs 1 --json"
+    locks = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, LOSING, *words.split()], cwd=tmp_path, env=locks, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = (tmp_path / "processes").read_text().splitlines()
+    assert first == words
+    assert second.startswith(f"{words} --carried ")
+    lost, other = json.loads(done.stdout)["results"]
+    assert lost["failure"].startswith("RuntimeError: CUDA error: an illegal memory access was encountered; it left")
+    assert (other["failure"], other["rounds"], other["incomplete"]) == ("", 1, "")
+    assert other["command"] == f"tuner {words}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -57,6 +81,7 @@ def test_a_bench_measures_everyone_and_writes_its_results(tmp_path: Path) -> Non
         (("--cpu", "--backends", "graph"), ("--backends", "graph needs a CUDA device")),
         (("--cpu", "--against", "gluonts"), ("unknown library 'gluonts'", "darts, neuralforecast")),
         (("--cpu", "--rounds", "0"), ("--rounds",)),
+        (("--cpu", "--carried", "0"), ("--carried is for the fresh process of a bench",)),
     ],
     ids=" ".join,
 )

@@ -3,10 +3,11 @@
 from tuner.bench.figures import Row, summarise
 from tuner.bench.plan import Plan, make_plan
 from tuner.bench.report import Circumstances, as_documents, print_table, write_results
-from tuner.bench.run import run_bench
+from tuner.bench.run import FreshProcessError, run_bench
 
 __all__ = [
     "Circumstances",
+    "FreshProcessError",
     "Plan",
     "Row",
     "as_documents",

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tuner.bench.run import Measurement
+from tuner.bench.measurement import Measurement
 
 REFERENCE = "darts"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -30,6 +31,8 @@ class Circumstances:
     git_revision: str
     contamination: str
     """Why the timings are not to be trusted; empty when nothing was seen."""
+    incomplete: str = ""
+    """How far the run had come when this was written; empty when it was over."""
 
 
 def as_documents(rows: Sequence[Row], circumstances: Circumstances) -> list[dict[str, Any]]:
@@ -38,16 +41,29 @@ def as_documents(rows: Sequence[Row], circumstances: Circumstances) -> list[dict
 
 
 def write_results(rows: Sequence[Row], circumstances: Circumstances, folder: Path) -> tuple[Path, Path]:
-    """Write results.csv (everything) and results.md (the table) into `folder`, which is made if need be."""
+    """Write results.csv (everything) and results.md (the table) into `folder`, which is made if need be.
+
+    Each file is at any time the earlier one or the new one, whole.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     table, document = folder / "results.csv", folder / "results.md"
     columns = [each.name for each in (*fields(Row), *fields(Circumstances))]
-    with table.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(as_documents(rows, circumstances))
-    document.write_text(markdown(rows, circumstances), encoding="utf-8")
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows(as_documents(rows, circumstances))
+    _replace(table, text.getvalue())
+    _replace(document, markdown(rows, circumstances))
     return table, document
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(f"{path.name}.part")
+    try:
+        partial.write_bytes(text.encode())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def markdown(rows: Sequence[Row], circumstances: Circumstances) -> str:
@@ -82,7 +98,8 @@ def print_table(rows: Sequence[Row], circumstances: Circumstances) -> None:
 
 
 def _footnotes(rows: Sequence[Row], circumstances: Circumstances) -> list[str]:
-    notes = [
+    notes = [f"Incomplete: {circumstances.incomplete}."] if circumstances.incomplete else []
+    notes += [
         "x: darts' time divided by this one's at the same sizes; x warm and x cold: of 48 epochs with that set-up."
     ]
     steps_only = {row.contender: row for row in rows if "without" in row.scope}

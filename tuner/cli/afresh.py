@@ -1,4 +1,4 @@
-"""A worker without a supervisor whose device's context is lost: the same command once more, in a fresh process."""
+"""A command whose device's context is lost, with no supervisor to help: the same once more, in a fresh process."""
 
 from __future__ import annotations
 
@@ -41,8 +41,16 @@ def go_on_afresh(lost: ContextLostError, device: Gpu | CpuCores, seat: Seat | No
         if seat.descriptor is not None:
             seat.keep()
             more += ["--seat", str(seat.descriptor)]
-    os.execv(sys.executable, [sys.executable, "-m", "tuner", *_as_given(sys.argv[1:]), *more])  # noqa: S606 - this very command again
+    become(as_given(sys.argv[1:], MARK), more)
 
 
-def _as_given(words: Sequence[str]) -> Sequence[str]:
-    return words[: words.index(MARK)] if MARK in words else words
+def become(words: Sequence[str], more: Sequence[str]) -> NoReturn:
+    """Be this program anew, with these words on its command line and `more` of our own behind them."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, "-m", "tuner", *words, *more])  # noqa: S606 - this very command again
+
+
+def as_given(words: Sequence[str], mark: str) -> Sequence[str]:
+    """A command line as the person gave it: without what was added from the word `mark` on."""
+    return words[: words.index(mark)] if mark in words else words

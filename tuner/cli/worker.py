@@ -164,7 +164,7 @@ def _made(
     device: Gpu | CpuCores,
 ) -> TrialRunner:
     """Raises TunerError when the device does not even take the data."""
-    from tuner.worker.loop import lost_context
+    from tuner.worker import lost_context
 
     try:
         return make_runner(studies, device)

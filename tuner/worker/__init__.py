@@ -1,6 +1,6 @@
 """A worker: a process that owns one device and pulls trials from its studies until their budgets are filled."""
 
-from tuner.worker.afresh import ContextLostError
+from tuner.worker.afresh import ContextLostError, lost_context
 from tuner.worker.loop import Worker
 from tuner.worker.places import Places, deliver, tidy_up
 from tuner.worker.pulse import FRESH_PROCESS, Beat, Pulse
@@ -17,5 +17,6 @@ __all__ = [
     "StopFlag",
     "Worker",
     "deliver",
+    "lost_context",
     "tidy_up",
 ]

@@ -15,7 +15,6 @@ from optuna.trial import FrozenTrial
 
 from tuner.config import StopReason
 from tuner.devices import CpuCores, Gpu
-from tuner.errors import TunerError
 from tuner.job import CONTEXT_LOST, TrialJob, TrialRunner, failed
 from tuner.space import hyperparameters
 from tuner.storage import Claim, TrialResult
@@ -26,7 +25,7 @@ from tuner.study.objectives import violations
 from tuner.study.sampler import sampler_for
 from tuner.study.seeds import seed_of_trial
 from tuner.study.suggest import UnfitConfigurationError
-from tuner.worker.afresh import ContextLostError
+from tuner.worker.afresh import ContextLostError, lost_context
 from tuner.worker.delivery import delivered
 from tuner.worker.lease import KeptLease, lease_on
 from tuner.worker.patience import Patience
@@ -38,16 +37,6 @@ from tuner.worker.running import RunningTrial
 from tuner.worker.stop import StopFlag
 
 IDLE_S = 1.0
-LOST_CONTEXT_WORDS = (
-    "CUDA error",
-    "Triton Error [CUDA]",
-    "CUBLAS_STATUS",
-    "CUDNN_STATUS",
-    "CUSPARSE_STATUS",
-    "device-side assert",
-)
-"""How a failure says that the process's CUDA context is not to be used again."""
-
 _log = logging.getLogger(__name__)
 
 
@@ -259,11 +248,3 @@ def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> tuple[Trial
         message = f"{type(error).__name__}: {error}".splitlines()[0]
         return failed(StopReason.ERROR, message, job.device, seed), lost_context(error)
     return result, result is not None and bool(result.attributes.get(CONTEXT_LOST))
-
-
-def lost_context(error: Exception) -> bool:
-    """True when the failure leaves a CUDA context behind in which every later call fails too."""
-    if isinstance(error, TunerError):
-        return False
-    named = any(cls.__name__ == "AcceleratorError" for cls in type(error).__mro__)
-    return named or any(words in str(error) for words in LOST_CONTEXT_WORDS)

@@ -6,7 +6,7 @@ import pytest
 
 from tuner.bench.contender import Round, Scope
 from tuner.bench.figures import summarise
-from tuner.bench.run import Measurement
+from tuner.bench.measurement import Measurement
 
 Turn = Callable[..., Round]
 Measured = Callable[..., Measurement]

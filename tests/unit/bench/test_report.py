@@ -2,14 +2,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tuner.bench.contender import Round, Scope
 from tuner.bench.figures import summarise
+from tuner.bench.measurement import Measurement
 from tuner.bench.report import Circumstances, print_table, write_results
-from tuner.bench.run import Measurement
 
 Turn = Callable[..., Round]
 Measured = Callable[..., Measurement]
@@ -56,6 +57,20 @@ def test_the_csv_reads_back_and_the_table_has_a_line_for_each_row(
     assert "neuralforecast *" in text
     assert "* neuralforecast: training steps only, without validation; a note." in text
     assert 'tuner, hidden 64, batch 256: out of memory: "all" of it, gone' in text
+
+
+def test_an_unfinished_run_says_how_far_it_came_until_the_whole_one_takes_its_place(
+    turn: Turn, measured: Measured, circumstances: Circumstances, tmp_path: Path
+) -> None:
+    rows = summarise([measured("tuner", 1.0, turn(1.0, (1.0, 0.1)))])
+    far = "1 of 3 rounds done"
+    table, document = write_results(rows, replace(circumstances, incomplete=far), tmp_path)
+    assert f"Incomplete: {far}." in document.read_text()
+    assert far in table.read_text()
+    assert write_results(rows, circumstances, tmp_path) == (table, document)
+    assert "ncomplete: " not in document.read_text()
+    assert far not in table.read_text()
+    assert set(tmp_path.iterdir()) == {table, document}
 
 
 def test_the_screen_shows_ratios_and_failures(
