@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tuner.config import Backend
 
-CAPTURED = """
-import json, sys
+SHORT_OF_MEMORY = """
+import sys
 import torch
-from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
-from tuner.data.prepare import prepare
-from tuner.data.task import load_task
-from tuner.data.windows import to_device
-from tuner.training import captured, fit
+from tuner.training import captured
 
-backend = Backend(sys.argv[1])
-branch = captured.capture_streams(torch.device("cuda", 0))[-1]
 capture = captured.CapturedEngine._capture
 
 def short_of_memory(engine, stream):
     train_batch = engine._train_batch
+    branch = captured.capture_streams(torch.device("cuda", 0))[-1]
 
     def forked(size):
         train_batch(size)
@@ -36,6 +33,17 @@ def short_of_memory(engine, stream):
     capture(engine, stream)
 
 captured.CapturedEngine._capture = short_of_memory
+"""
+
+CAPTURED = """
+import json
+from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
+from tuner.data.prepare import prepare
+from tuner.data.task import load_task
+from tuner.data.windows import to_device
+from tuner.training import fit
+
+backend = Backend(sys.argv[1])
 data = to_device(prepare(load_task("demo")), "cuda:0")
 sizes = Hyperparameters(learning_rate=1e-3, weight_decay=0.0, dropout=0.1, hidden_size=64, batch_size=256)
 config = RunConfig(
@@ -52,9 +60,37 @@ print(json.dumps([result.stopped_by, result.message, torch.cuda.current_stream()
 
 @pytest.mark.parametrize("backend", [Backend.GRAPH, Backend.TRITON])
 def test_memory_that_runs_out_in_a_capture_is_the_reason_of_the_trials_end(backend: Backend) -> None:
-    ended = subprocess.run([sys.executable, "-c", CAPTURED, backend.value], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", SHORT_OF_MEMORY + CAPTURED, backend.value], capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     stopped_by, message, same_stream = json.loads(ended.stdout.splitlines()[-1])
     assert stopped_by == "out_of_memory"
     assert "out of memory" in message
     assert same_stream
+
+
+BENCH = """
+from pathlib import Path
+from tuner.cli import main
+sys.executable = str(Path("python-of-tests").absolute())
+main()
+"""
+
+
+def test_a_bench_measures_in_a_fresh_process_who_comes_after_such_a_capture(tmp_path: Path) -> None:
+    script, interpreter = tmp_path / "short.py", tmp_path / "python-of-tests"
+    script.write_text(SHORT_OF_MEMORY + BENCH)
+    interpreter.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {script} "$@"\n')  # without `-m tuner`
+    interpreter.chmod(0o755)
+    words = "bench --task demo --gpu 0 --backends graph,eager --against none --hidden 16 --rounds 1 --epochs 1 --json"
+    here = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run(
+        [sys.executable, script, *words.split()], cwd=tmp_path, env=here, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    graph, eager = json.loads(ended.stdout)["results"]
+    assert graph["failure"].startswith("out of memory: ")
+    assert graph["failure"].endswith("the others went on in a fresh process")
+    assert (eager["failure"], eager["rounds"], eager["incomplete"]) == ("", 1, "")
+    assert eager["kernels_per_step"] > 20
