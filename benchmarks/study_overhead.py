@@ -1,22 +1,31 @@
 """What a study costs beside its trainings: N trials through the real worker, read off the trials' own records.
 
     python benchmarks/study_overhead.py --data-dir DIR --gpu 0 --output benchmarks/study-overhead
+    python benchmarks/study_overhead.py --study OUT/etth-original.json.gz --output benchmarks/study-1000-h200
 
 200 trials of `original` on the reference job, proposed by TPE, none pruned, each at most 5 epochs long: a study of real
-trials would take ten times as long, and what is measured here happens once a trial however long that is. At 1 to 2 s a
-trial on a large GPU this is 4 to 6 minutes; `--timeout` ends it in any case, and the table says how many there were.
+trials would take longer, and what is measured here happens once a trial however long that is. On an H200 that was a minute
+and a half; `--timeout` ends it in any case, and the table says how many there were. `--trials 1000` makes it longer,
+`--max-epochs 200 --prune` makes the trials real ones, as a search has them.
+
+With `--study` nothing is run: an exported study is analysed, such as one of 1,000 real trials that was made in several
+calls of `benchmarks/campaign/run.py --plan thousand`. It answers how many trials one GPU does in an hour, and what the
+time went to. Each call begins with a trial of its own set-up, which is left out.
 
 Every second of the worker is in one of the parts (docs/the-clock.md says what each is): from one return of a training
 to the next, `cycle_s`. What is not training, validation or asking the sampler is to stay under 0.25 s a trial. How much
 of an epoch is validation is measured apart, at the default sizes: a trial's own clock does not stop between the two.
 
 Memory that the process holds on its GPU when a trial's network is gone must be the same after trial 10 and after the
-last. Writes OUTPUT.md, OUTPUT.json and the study itself, OUTPUT.study.json.gz. `--quick` is a dry run with tiny trials.
+last. What a trial costs must not grow with the study: medians of the first and of the last tenth of the trials stand
+beside each other. Writes OUTPUT.md, OUTPUT.json and the study itself without its learning curves, OUTPUT.study.json.gz.
+`--quick` is a dry run with tiny trials.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import os
 import statistics
@@ -29,7 +38,7 @@ from circumstances import QUICK, circumstances, heading, tuner, write
 
 from tuner.storage import open_database, parse_url
 from tuner.study import open_study
-from tuner.study.archive import archive_of, write_archive
+from tuner.study.archive import Archive, archive_of, read_archive, write_archive
 from tuner.study.results import TrialRecord
 
 TARGET_S = 0.25
@@ -80,7 +89,10 @@ def analyse(records: Sequence[TrialRecord]) -> dict[str, Any]:
         "overhead_s": spread(overhead),
         "target_s": TARGET_S,
         "target_met": statistics.median(overhead) <= TARGET_S,
-        "parts": {part: spread(values) | {"share": sum(values) / sum(cycles)} for part, values in columns.items()},
+        "parts": {
+            part: spread(values) | {"share": sum(values) / sum(cycles)} | tenths(values)
+            for part, values in columns.items()
+        },
         "ended": {end: sum(r.attributes.get("stopped_by") == end for r in finished) for end in ends(finished)},
         "memory": memory([record.attributes for record in finished]),
     }
@@ -98,6 +110,12 @@ def spread(values: Sequence[float]) -> dict[str, float]:
         "p95": ordered[math.ceil(0.95 * len(ordered)) - 1],
         "max": ordered[-1],
     }
+
+
+def tenths(values: Sequence[float]) -> dict[str, float]:
+    """Medians of the first and of the last tenth, of at least one."""
+    count = max(1, len(values) // 10)
+    return {"first_tenth": statistics.median(values[:count]), "last_tenth": statistics.median(values[-count:])}
 
 
 def memory(attributes: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -150,24 +168,29 @@ def validation_share(variant: str, task: str, data_dir: Path | None, device: str
 
 def table(found: dict[str, Any]) -> list[str]:
     """The result in Markdown."""
-    rows = [(part, figures, f"{figures['share']:.1%}") for part, figures in found["parts"].items()]
-    rows.append(("**all but training, validation and suggesting**", found["overhead_s"], ""))
-    rows.append(("a trial's cycle", found["cycle_s"], "100 %"))
-    cell = "| {} | {:.4f} | {:.4f} | {:.4f} | {} |"
+    rows = [
+        (part, f, f"{f['share']:.1%}", f"{f['first_tenth']:.4f}, {f['last_tenth']:.4f}")
+        for part, f in found["parts"].items()
+    ]
+    rows.append(("**all but training, validation and suggesting**", found["overhead_s"], "", ""))
+    rows.append(("a trial's cycle", found["cycle_s"], "100 %", ""))
+    cell = "| {} | {:.4f} | {:.4f} | {:.4f} | {} | {} |"
     verdict = "met" if found["target_met"] else "missed"
     lines = [
         f"{found['trials']} trials, {found['counted']} with a whole cycle; {found['trials_per_hour']:.0f} trials an hour"
-        f" of at most {found['max_epochs']} epochs. How they ended: "
+        f" of at most {found['max_epochs']} epochs, sampler {found['sampler']}, "
+        f"{'with' if found['prune'] else 'without'} pruning. How they ended: "
         + ", ".join(f"{end} {count}" for end, count in found["ended"].items())
         + ".",
         "",
-        "| part of a trial | median s | p95 s | max s | share |",
-        "|---|---|---|---|---|",
-        *(cell.format(part, f["median"], f["p95"], f["max"], share) for part, f, share in rows),
+        "| part of a trial | median s | p95 s | max s | share | median s of the first and the last tenth |",
+        "|---|---|---|---|---|---|",
+        *(cell.format(part, f["median"], f["p95"], f["max"], share, drift) for part, f, share, drift in rows),
         "",
         f"Target: at most {TARGET_S} s a trial in the median beside training, validation and suggesting: **{verdict}**.",
-        f"Validation is {found['validation_share']:.1%} of an epoch at the default sizes, measured apart.",
     ]
+    if (share := found.get("validation_share")) is not None:
+        lines.append(f"Validation is {share:.1%} of an epoch at the default sizes, measured apart.")
     if (held := found["memory"]) is not None:
         (first, last), same = held["after"], "equal" if held["equal"] else "**not equal**"
         pairs = ", ".join(
@@ -188,7 +211,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--task", default="etth")
     parser.add_argument("--trials", type=int, default=200)
     parser.add_argument("--max-epochs", type=int, default=5)
+    parser.add_argument("--sampler", default="tpe")
+    parser.add_argument("--prune", action="store_true", help="end hopeless trials early, as a search does")
     parser.add_argument("--timeout", default="8m")
+    parser.add_argument("--study", type=Path, help="analyse this exported study; nothing is run")
     parser.add_argument("--quick", action="store_true", help="a dry run: tiny trials on the CPU")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
@@ -198,32 +224,41 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    options = parse(arguments)
-    if not options.cpu:
-        from tuner.cli.device import own_device
-
-        own_device(gpu=options.gpu, cpu=False, cores=None)  # from here on it is GPU 0, for the launch and for us
-    options.output.parent.mkdir(parents=True, exist_ok=True)
+def search(options: argparse.Namespace) -> Archive:
+    """The study that these options ask for."""
     with tempfile.TemporaryDirectory() as folder:
         storage = f"sqlite:///{folder}/study.db"
         tuner(
             "launch", "--variant", options.variant, "--task", options.task, "--study", "overhead",
             *(("--cpu", "--workers", "1") if options.cpu else ("--gpus", "0")),
             *(("--data-dir", str(options.data_dir)) if options.data_dir else ()),
-            "--trials", str(options.trials), "--max-epochs", str(options.max_epochs), "--sampler", "tpe", "--no-prune",
+            "--trials", str(options.trials), "--max-epochs", str(options.max_epochs), "--sampler", options.sampler,
+            "--prune" if options.prune else "--no-prune",
             "--timeout", options.timeout, "--storage", storage, *(("--reruns", "0") if options.quick else ()),
         )  # fmt: skip
         database = open_database(parse_url(storage), create=False)
         archive = archive_of(open_study(database, "overhead"))
         database.close()
-    write_archive(archive, Path(f"{options.output}.study.json.gz"))
-    records = archive.records
-    found = analyse(records) | {"max_epochs": options.max_epochs}
-    place = "cpu" if options.cpu else "cuda:0"
-    data_dir = options.data_dir or (Path(os.environ["TUNER_DATA_DIR"]) if "TUNER_DATA_DIR" in os.environ else None)
-    found["validation_share"] = validation_share(options.variant, options.task, data_dir, place)
-    where = circumstances(next(r.attributes["device"] for r in records if "device" in r.attributes))
+    return archive
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    if options.study is not None:
+        archive, share = read_archive(options.study), None
+    else:
+        if not options.cpu:
+            from tuner.cli.device import own_device
+
+            own_device(gpu=options.gpu, cpu=False, cores=None)  # from here on it is GPU 0, for the launch and for us
+        archive = search(options)
+        given = options.data_dir or (Path(os.environ["TUNER_DATA_DIR"]) if "TUNER_DATA_DIR" in os.environ else None)
+        share = validation_share(options.variant, options.task, given, "cpu" if options.cpu else "cuda:0")
+    write_archive(dataclasses.replace(archive, curves={}), Path(f"{options.output}.study.json.gz"))
+    found = analyse(archive.records) | {"max_epochs": archive.definition.training.max_epochs, "validation_share": share}
+    found |= {"sampler": archive.policy.sampler, "prune": archive.policy.prune}
+    where = circumstances(archive.device_model or "no device")
     lines = [*heading(where), *table(found)]
     write(options.output, where | found, lines)
     print("\n".join(lines))

@@ -66,6 +66,25 @@ TABLE = Campaign(
 )
 """Trials that cover the space, each trained to its own end: for the samplers' table and for the replay of pruning."""
 
+PRUNED = Campaign(
+    task="etth",
+    searches=(Search(variants=("original",), trials=200),),
+    top=0,
+    seeds=0,
+    options=("--sampler", "qmc", "--prune"),
+)
+"""The first trials of `TABLE` again, with pruning: the same configurations and seeds, since the study's name fixes the
+sequence. benchmarks/pruning_live.py compares the two."""
+
+THOUSAND = Campaign(
+    task="etth",
+    searches=(Search(variants=("original",), trials=1000),),
+    top=0,
+    seeds=0,
+    options=("--sampler", "tpe", "--prune"),
+)
+"""A long search: trials an hour on one GPU, and what the time goes to. benchmarks/study_overhead.py --study says it."""
+
 QUICK = Campaign(
     task=str(QUICK_DATA / "quick.toml"),
     searches=(Search(variants=(str(Path(__file__).parent / "quick-original.toml"),), trials=2),),
@@ -76,7 +95,7 @@ QUICK = Campaign(
 """A dry run: everything that the campaign does, on generated data, in seconds on a CPU."""
 
 
-PLANS = {"campaign": FULL, "table": TABLE, "quick": QUICK}
+PLANS = {"campaign": FULL, "table": TABLE, "pruned": PRUNED, "thousand": THOUSAND, "quick": QUICK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@
 For each study an exported file; of all together `table.md` (the README's table), `results.csv`, `report.html` and
 `compare.json` as `tuner compare` writes them, `explain.json`, and the figures front, hypervolume and importances.
 Pictures (`--figures png` or `svg`) need a Chromium, `html` needs nothing. With `--notebooks` the studies of original and
-rmsnorm also replace those that the notebooks read. A state that is not finished yet gives what there is, and says so.
+rmsnorm also replace those that the notebooks read. Of a plan without verification the studies are exported, no more. A state that is not finished yet gives what there is, and says so.
 """
 
 from __future__ import annotations
@@ -101,6 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         paths = export(Path(name, DATABASE), campaign, output)
         calls = calls_in(Path(name))
     (output / CALLS).write_text(calls, encoding="utf-8")
+    if not campaign.seeds:
+        print("\n".join(str(path) for path in paths))
+        return
     files = [str(path) for path in paths]
     subjects = read_subjects(files, task=campaign.task, storage="sqlite:///none.db")
     report = compare(subjects, pick="knee")

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from command_lines import parse
 
 CAMPAIGN = Path(__file__).parents[3] / "benchmarks" / "campaign"
 MODULES = ("circumstances", "plan", "state", "run", "report")
@@ -175,6 +176,11 @@ def test_a_plan_without_seeds_ends_with_its_searches(modules: Any) -> None:
     assert over.commands == []
     plan = modules["plan"]
     assert [item.name for item in plan.progress(plan.TABLE, None).items] == ["etth-original"]
+
+
+def test_the_options_of_every_plan_are_options_of_a_launch(modules: Any) -> None:
+    for plan in modules["plan"].PLANS.values():
+        parse(["launch", "--variant", ",".join(plan.variants), "--task", plan.task, *plan.options])
 
 
 def test_what_is_left_is_told_in_minutes_and_calls(modules: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from tuner.study.archive import read_archive
 from tuner.study.results import TrialRecord
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -62,6 +63,23 @@ def test_memory_is_compared_after_the_tenth_and_after_the_last(overhead: Any) ->
     assert steady["after"] == [10, 29]
     assert not overhead.memory([trial(n, held=n).attributes for n in range(30)])["equal"]
     assert overhead.memory([{}]) is None
+
+
+def test_an_exported_study_is_analysed_without_a_device(overhead: Any, tmp_path: Path) -> None:
+    recorded = BENCHMARKS / "study-overhead-h200"
+    overhead.main(["--study", f"{recorded}.study.json.gz", "--output", str(tmp_path / "again")])
+    found, then = (json.loads(Path(f"{path}.json").read_text()) for path in (tmp_path / "again", recorded))
+    assert (found["trials"], found["counted"]) == (200, 199)
+    assert found["trials_per_hour"] == pytest.approx(then["trials_per_hour"])
+    assert found["validation_share"] is None
+    assert (found["sampler"], found["prune"]) == ("tpe", False)
+    assert read_archive(tmp_path / "again.study.json.gz").curves == {}
+
+
+def test_what_grows_with_a_study_shows_in_its_last_tenth(overhead: Any) -> None:
+    found = overhead.analyse([trial(n, suggest_s=0.1 + 0.01 * n, cycle_s=3.0) for n in range(20)])
+    suggesting = found["parts"]["suggesting"]
+    assert (suggesting["first_tenth"], suggesting["last_tenth"]) == pytest.approx((0.105, 0.285))
 
 
 @pytest.mark.usefixtures("one_core")
