@@ -7,8 +7,9 @@
 runs share the GPU, several at a time, so that their times mean nothing. Alone on a large GPU a training takes 4 s captured,
 4 s compiled after some 15 s of compiling, 25 s eagerly: together 3 to 5 minutes for ten seeds of each.
 
-Each finished training is a line of OUTPUT.runs.jsonl at once. Nothing is begun that would not end within the minutes; the
-second form goes on with what is missing. OUTPUT.md and OUTPUT.json say what there is: means and their standard errors, and
+Each finished training is a line of OUTPUT.runs.jsonl at once, with the device, torch and revision that it was trained with.
+Nothing is begun that would not end within the minutes; the second form goes on with what is missing, on the same model of
+device and with the same torch, and the table says which revisions its runs are of. OUTPUT.md and OUTPUT.json say what there is: means and their standard errors, and
 how far each backend's mean is from the first one's with a 95 % interval (Welch). Masks of dropout differ between
 backends, so a training differs as it does between seeds; the means must not. `--quick` is a dry run on the CPU.
 """
@@ -23,11 +24,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from circumstances import QUICK, circumstances, heading, write
+
+from tuner.objective import versions
 
 FIGURES = ("val_loss", "test_mql", "epochs")
 MARGIN = 0.012
@@ -39,16 +43,19 @@ Run = dict[str, Any]
 
 def child(options: argparse.Namespace) -> None:
     """Train these seeds with one backend and print a line each, as long as there is time."""
+    import torch
     from protocol import run
 
     from tuner.config import Backend
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.data.windows import to_device
+    from tuner.objective import git_revision
 
     backend, seeds = options.child
     data = to_device(prepare(load_task(options.task), data_dir=options.data_dir), options.device)
     usual = 0.0 if options.quick else USUAL_S
+    origin = {"device": device_model(options.device), "torch": torch.__version__, "git_revision": git_revision()}
     for number, seed in enumerate(map(int, seeds.split(","))):
         began = time.time()
         if began + usual > options.deadline:
@@ -57,8 +64,39 @@ def child(options: argparse.Namespace) -> None:
         if done["backend"] != backend:
             raise SystemExit(f"{backend} does not serve this network here: it ran as {done['backend']}")
         done["test_mql"] = next(iter(done["test_mql"].values()))  # of the first series: ETTh1's
-        print(json.dumps(done), flush=True)
+        print(json.dumps(done | origin), flush=True)
         usual = max(time.time() - began, usual if number else 0.0)
+
+
+def earlier_runs(file: Path, now: Mapping[str, str]) -> list[Run]:
+    """The runs of an earlier call; none where there was none. `now` is what must not differ: device and torch.
+
+    Lines that do not say so themselves are of what the result beside them says.
+
+    Raises:
+        SystemExit: they are of another device or torch, or nobody knows of which.
+    """
+    if not file.exists():
+        return []
+    beside = Path(str(file).removesuffix(".runs.jsonl") + ".json")
+    result = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
+    told = {"device": result.get("device"), "torch": result.get("versions", {}).get("torch")}
+    runs = [told | json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    for name, here in now.items():
+        if others := {run[name] or "an unknown one" for run in runs} - {here}:
+            raise SystemExit(
+                f"{file}: the {name} of its runs is {' and '.join(sorted(others))}, here it is {here}; such runs do not "
+                "stand in one table: go on where these were made, or begin anew with another --output"
+            )
+    return runs
+
+
+def revisions(runs: Sequence[Run]) -> dict[str, dict[str, int]]:
+    """How many runs of each backend are of each revision."""
+    found: dict[str, Counter[str]] = {}
+    for run in runs:
+        found.setdefault(run.get("git_revision") or "not recorded", Counter())[run["backend"]] += 1
+    return {revision: dict(counted) for revision, counted in found.items()}
 
 
 def left(runs: Sequence[Run], backends: Sequence[str], seeds: int) -> dict[str, list[int]]:
@@ -218,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.output.parent.mkdir(parents=True, exist_ok=True)
     file = Path(f"{options.output}.runs.jsonl")
     earlier = options.earlier or file
-    runs = [json.loads(line) for line in earlier.read_text().splitlines()] if earlier.exists() else []
+    runs = earlier_runs(earlier, {"device": device_model(options.device), "torch": versions()["torch"]})
     file.write_text("".join(json.dumps(run) + "\n" for run in runs), encoding="utf-8")
     runs += train_all(options, left(runs, backends, options.seeds), file)
     missing = {backend: len(seeds) for backend, seeds in left(runs, backends, options.seeds).items() if seeds}
@@ -227,8 +265,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unfinished = (
         [f"Still missing: {', '.join(f'{n} of {backend}' for backend, n in missing.items())}."] if missing else []
     )
-    lines = [*heading(where), *table(found), *(("", *unfinished) if unfinished else ())]
-    write(options.output, where | {"backends": found, "missing": missing, "runs": runs}, lines)
+    of = revisions(runs)
+    told = [f"Revision {name}: {', '.join(f'{n} of {each}' for each, n in by.items())}." for name, by in of.items()]
+    lines = [*heading(where), *table(found), "", *told, *unfinished]
+    write(options.output, where | {"backends": found, "missing": missing, "revisions": of, "runs": runs}, lines)
     print("\n".join(lines))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 
@@ -19,6 +20,10 @@ def equivalence() -> Iterator[Any]:
     sys.path.insert(0, str(BENCHMARKS))
     yield importlib.import_module("equivalence")
     sys.path.remove(str(BENCHMARKS))
+
+
+def here(equivalence: Any) -> dict[str, str]:
+    return {"device": equivalence.device_model("cpu"), "torch": torch.__version__}
 
 
 def run(backend: str, seed: int, mql: float, val_loss: float = 0.226) -> dict[str, Any]:
@@ -49,14 +54,35 @@ def test_a_backend_that_trains_another_model_is_told_from_one_that_does_not(equi
 
 def test_a_dry_run_goes_on_with_the_runs_of_an_earlier_one(equivalence: Any, tmp_path: Path) -> None:
     earlier = tmp_path / "earlier.runs.jsonl"
-    earlier.write_text(json.dumps(run("eager", 0, 0.5)) + "\n")
+    earlier.write_text(json.dumps(run("eager", 0, 0.5) | here(equivalence) | {"git_revision": "abc"}) + "\n")
     output = tmp_path / "out" / "equivalence"
     equivalence.main(["--quick", "--earlier", str(earlier), "--output", str(output)])
     lines = [json.loads(line) for line in Path(f"{output}.runs.jsonl").read_text().splitlines()]
     assert [(line["backend"], line["seed"]) for line in lines] == [("eager", 0), ("eager", 1)]
     found = json.loads(Path(f"{output}.json").read_text())
     assert (found["missing"], found["backends"]["eager"]["runs"]) == ({}, 2)
+    assert lines[1]["torch"] == torch.__version__
+    assert found["revisions"] == {"abc": {"eager": 1}, lines[1]["git_revision"] or "not recorded": {"eager": 1}}
     assert "| eager | 2 |" in Path(f"{output}.md").read_text()
+    assert "\nRevision abc: 1 of eager.\n" in Path(f"{output}.md").read_text()
     over = tmp_path / "over"
     equivalence.main(["--quick", "--minutes", "0", "--earlier", str(earlier), "--output", str(over)])
     assert "Still missing: 1 of eager." in Path(f"{over}.md").read_text()
+
+
+@pytest.mark.parametrize("other", [{"device": "Example 9000"}, {"torch": "1.0"}, {"torch": None}])
+def test_runs_of_another_device_or_torch_are_refused(
+    equivalence: Any, tmp_path: Path, other: dict[str, str | None]
+) -> None:
+    now = here(equivalence)
+    file = tmp_path / "earlier.runs.jsonl"
+    file.write_text(json.dumps(run("eager", 0, 0.5)) + "\n")
+    beside = {"device": now["device"], "versions": {"torch": now["torch"]}}
+    (tmp_path / "earlier.json").write_text(json.dumps(beside))
+    assert equivalence.earlier_runs(file, now) == [run("eager", 0, 0.5) | now]
+    assert equivalence.earlier_runs(tmp_path / "none", now) == []
+    with file.open("a") as more:
+        more.write(json.dumps(run("eager", 1, 0.5) | other) + "\n")
+    (name, value), *_ = other.items()
+    with pytest.raises(SystemExit, match=f"the {name} of its runs is {value or 'an unknown one'}, here it is"):
+        equivalence.earlier_runs(file, now)
