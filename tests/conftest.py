@@ -42,6 +42,13 @@ hypothesis.settings.register_profile("repeat", **_UNHURRIED, derandomize=True, d
 hypothesis.settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first: a long one that is begun last keeps one process busy and all others waiting."""
+    slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A user cache and a folder of device locks of our own; no proxy between this machine and itself."""

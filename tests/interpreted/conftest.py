@@ -52,8 +52,9 @@ def few_windows(task: Task) -> DeviceData:
 def within_bounds() -> Iterator[None]:
     """Every launch of every test keeps to what it was given, and finds nothing useful in new memory."""
     from bounds import bounds_checked, poisoned
+    from leaner import leaner
 
-    with bounds_checked(), poisoned():
+    with leaner(), bounds_checked(), poisoned():
         yield
 
 

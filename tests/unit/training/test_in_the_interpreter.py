@@ -1,4 +1,4 @@
-"""Runs the tests of Triton kernels, `tests/interpreted`, in processes in which Triton interprets them on a CPU."""
+"""Runs the tests of Triton kernels, `tests/interpreted`, in a process in which Triton interprets them on a CPU."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "interpreted"
 
 
-@pytest.mark.parametrize("file", sorted(FOLDER.glob("test_*.py")), ids=lambda file: file.stem)
-def test_what_kernels_compute_is_right(file: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_what_kernels_compute_is_right() -> None:
+    """All in one process: seconds go into starting it."""
     pytest.importorskip("triton", reason="Triton is not installed")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER)]
     done = subprocess.run(
         command, env=environment | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
     )
