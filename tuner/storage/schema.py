@@ -31,7 +31,7 @@ from sqlalchemy import (
 
 from tuner.errors import StorageError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _UPGRADE = "stop all workers and run: tuner db upgrade"
 
 metadata = MetaData()
@@ -119,6 +119,7 @@ verifications = Table(
     Column("claimed_at", Double),
     Column("ended_at", Double),
     Column("result", Text),  # JSON, written under the token
+    Column("late", Text),  # JSON, by token: results of workers that had lost their lease; they never count
     UniqueConstraint("study_id", "trial_number", "seed", name="tuner_verifications_once"),
     Index("tuner_verifications_by_study", "study_id", "state"),
 )

@@ -2,7 +2,8 @@
 
 A row is a run: its place in the plan, its lease while a worker has it, and at last its result. So there is no budget to
 keep exact, and a plan can be made again: what is there stays. Leases and tokens mean what they mean in the ledger of
-trials: a lease expires on the database's clock, and only the holder of the running token can write the result.
+trials: a lease expires on the database's clock, and only the holder of the running token can write the result. What a
+worker writes after it lost its lease is kept beside it, and never counted.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ class VerificationRun(PlannedRun):
     token: str | None
     worker: str | None
     result: TrialResult | None
+    late: tuple[TrialResult, ...] = ()
+    """Of workers that had lost their lease by then: for the record."""
 
     @property
     def ticket(self) -> RunTicket:
@@ -162,17 +165,26 @@ class Verifications:
         return self._update_running(run, leased_until=self._leases.renewed())
 
     def finish(self, run: VerificationRun | RunTicket, result: TrialResult) -> bool:
-        """Record the result; False when the lease was lost meanwhile.
+        """Record the result; False when the lease was lost meanwhile: then it is kept as `late`.
 
         May be called again with the same run, as after an outage that left open what was stored: it counts once.
         """
         text = result.to_json()
         if self._update_running(run, durable=True, state="finished", result=text, ended_at=database_now()):
             return True
-        same = (verifications.c.run_id == run.run_id) & (verifications.c.token == run.token)
-        with self._engine.connect() as connection:
-            stored = connection.execute(select(verifications.c.state, verifications.c.result).where(same)).first()
-        return stored is not None and (stored.state, stored.result) == ("finished", text)
+        c = verifications.c
+        with self._engine.begin() as connection:
+            query = select(c.token, c.state, c.result, c.late).where(c.run_id == run.run_id)
+            stored = connection.execute(query.with_for_update()).first()
+            if stored is None:
+                return False
+            if stored.token == run.token:
+                return (stored.state, stored.result) == ("finished", text)
+            late = {run.token: json.loads(text)} | json.loads(
+                stored.late or "{}"
+            )  # the first one said of a token stays
+            connection.execute(update(verifications).where(c.run_id == run.run_id).values(late=json.dumps(late)))
+        return False
 
     def give_back(self, run: VerificationRun) -> None:
         """Put the run back into the queue, as after an interruption: the next claim gets it, at its old place."""
@@ -264,6 +276,7 @@ def _run(row: Row[Any]) -> VerificationRun:
         token=row.token,
         worker=row.worker,
         result=TrialResult.from_json(row.result) if row.result else None,
+        late=tuple(TrialResult.from_json(json.dumps(each)) for each in json.loads(row.late or "{}").values()),
     )
 
 

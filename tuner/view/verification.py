@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -83,6 +84,7 @@ def _study_document(opened: OpenStudy) -> dict[str, Any]:
                 "params": dict(each.params),
                 "runs": {"planned": each.planned, "finished": len(each.runs), "converged": len(each.converged)},
                 "misses": each.misses,
+                "late": [json.loads(result.to_json()) for run in each.runs for result in run.late],
                 "verified": each.as_dict(),
             }
             for each in read_verified(opened)
@@ -140,6 +142,8 @@ def _notes(console: Console, verified: Sequence[Verified]) -> None:
                 f"  {each.name}: {count} of {len(each.runs)} runs missed ({how.replace('_', ' ')}), not in its figures",
                 highlight=False,
             )
+        if late := sum(len(run.late) for run in each.runs):
+            console.print(f"  {each.name}: results that came too late to count, kept: {late}", highlight=False)
     disturbed = sum(len(each.converged) - len(each.clean) for each in verified)
     if disturbed:
         console.print(f"  [yellow]{disturbed} timings were contaminated and are not in the times[/]", highlight=False)

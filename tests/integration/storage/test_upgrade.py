@@ -114,7 +114,7 @@ def test_nothing_upgrades_on_the_way(old_url: str) -> None:
         before = (rows(engine), shape(engine))
     for create in (True, False):
         with pytest.raises(
-            StorageError, match=r"version 1, this tuner works with 2: they are older.* tuner db upgrade"
+            StorageError, match=r"version 1, this tuner works with 3: they are older.* tuner db upgrade"
         ):
             open_database(parse_url(old_url), create=create)
     (finding,) = check_database(parse_url(old_url)).findings

@@ -122,9 +122,31 @@ def test_a_worker_whose_lease_ran_out_cannot_count(
     fresh = queue.claim("fresh")
     assert fresh is not None
     assert fresh.losses == 1
-    assert not queue.finish(slow, RESULT)
+    late = TrialResult(TrialState.COMPLETE, (9.9, 0.9), {"host": "slow"})
+    assert not queue.finish(slow, late)
+    assert not queue.finish(slow.ticket, late)  # as from its disk, after an outage that hid the first answer
+    assert states(queue) == ["running"]
     assert queue.finish(fresh, RESULT)
+    assert not queue.finish(slow, late)
     assert queue.reap() == 0
+    (run,) = queue.runs()
+    assert (run.result, run.late, queue.results("slow")) == (RESULT, (late,), 0)
+
+
+def test_every_result_that_came_too_late_is_kept(queue: Verifications) -> None:
+    queue.add(planned(seeds=1, trials=1))
+    results = [TrialResult(TrialState.COMPLETE, (float(n), 0.9), {}) for n in range(3)]
+    lost = []
+    for state in ("lost", "returned", "lost"):
+        lost.append(queue.claim("w"))
+        queue.reap(worker="w", state=state)
+    for run, result in zip(lost, results, strict=True):
+        assert run is not None
+        assert not queue.finish(run, result)
+    (run,) = queue.runs()
+    assert run.state == "waiting"
+    assert sorted(run.late, key=str) == sorted(results, key=str)
+    assert queue.counts().finished == 0
 
 
 def test_leases_that_ran_out_all_at_once_can_be_renewed_before_the_runs_are_taken_back(

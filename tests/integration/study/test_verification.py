@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
+from optuna.trial import TrialState
 from recorded import record_study
 from sqlalchemy import delete
 from verifying import DEVICE, drawn_result, missed, verify_all
@@ -24,6 +26,7 @@ from tuner.study.status import status_of
 from tuner.study.verification import configurations, fresh_seeds, picks, plan_verification, spread, verifications_of
 from tuner.study.verified import read_verified, verified_of
 from tuner.verifier import Verifier
+from tuner.view.verification import print_verified, verification_document
 
 TOP = 3
 
@@ -271,3 +274,24 @@ def test_without_being_asked_a_verification_never_stops_early(studies: list[Open
     verify_all(studies[:1], lambda job: drawn_result(job, seconds=10.0 ** (1 + (job.number > 0)), mql=job.number))
     assert {run.state for run in verifications_of(studies[:1]).runs()} == {"finished"}
     assert DEVICE.model == studies[0].device_model()
+
+
+def test_a_result_that_came_too_late_is_shown_and_changes_no_figure(
+    studies: list[OpenStudy], capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan_verification(studies[:1], top=1, seeds=6)
+    queue = verifications_of(studies[:1])
+    run = queue.claim("frozen")
+    assert run is not None
+    queue.reap(worker="frozen")
+    verify_all(studies[:1])
+    before = [each.as_dict() for each in read_verified(studies[0])]
+    late = TrialResult(TrialState.COMPLETE, (99.0, 9.0), {"converged": True})
+    assert not queue.finish(run, late)
+    assert [each.as_dict() for each in read_verified(studies[0])] == before
+    (document,) = verification_document(studies[:1])["studies"]
+    shown = {each["trial"]: each["late"] for each in document["configurations"]}
+    assert shown.pop(run.trial_number) == [json.loads(late.to_json())]
+    assert set(map(len, shown.values())) <= {0}
+    print_verified(studies[:1], ended="filled")
+    assert f"trial {run.trial_number}: results that came too late to count, kept: 1" in capsys.readouterr().out
