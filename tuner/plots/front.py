@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tuner.pareto import Point, front_indices
-from tuner.plots.style import Style, finish, new_figure, say_nothing_yet, style_of
+from tuner.plots.style import GREY, MANY, Style, finish, key, logarithmic, new_figure, say_nothing_yet, style_of
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -51,13 +51,13 @@ def pareto_figure(
     *,
     title: str = "",
     censored: bool = False,
-    log_time: bool = False,
     clock: str = "time to convergence (s)",
     error: str = "test MQL",
 ) -> go.Figure:
     """Time to convergence against MQL: all trials faint, each study's front as steps, the default as a star.
 
-    Verified points are drawn in the middle of their intervals, with bars to both ends.
+    Verified points are drawn in the middle of their intervals, with bars to both ends. Times that span a decade have a
+    logarithmic axis. The figure looks at fronts, defaults and verified points: it says how many trials are above it.
     """
     figure = new_figure()
     for index, each in enumerate(series):
@@ -78,11 +78,62 @@ def pareto_figure(
         x="time to a limit, not to convergence (s)" if censored else clock,
         y=error,
     )
-    if log_time:
-        figure.update_xaxes(type="log")
+    if len(series) > MANY:
+        intervals = next((each.interval for each in series if each.verified), "")
+        key(
+            figure,
+            [
+                (": trials", "faint: trials", {"opacity": 0.4, "size": 6}),
+                (": default", "star: default hyperparameters", {"symbol": "star", "size": 13}),
+                (": verified", f"hollow: verified, {intervals}", {"symbol": "circle-open", "size": 11}),
+            ],
+        )
+    _frame(figure, series)
     return figure
 
 
+def _frame(figure: go.Figure, series: Sequence[FrontSeries]) -> None:
+    """Choose the axes' ranges: a few slow or bad trials would press the fronts into a corner."""
+    everything = [point for each in series for point in each.points]
+    looked_at = [point for each in series for point in _looked_at(each)]
+    if not looked_at:
+        return
+    times = [time for time, _ in (*everything, *looked_at)]
+    if min(times) > 0 and max(times) / min(times) > WIDE:
+        figure.update_xaxes(logarithmic(min(times), max(times)))
+    low, high = (pick(error for _, error in looked_at) for pick in (min, max))
+    top = high + ROOM * (high - low)
+    above = sum(error > top for _, error in everything)
+    if high > low and above:
+        margin = 0.05 * (top - low)
+        figure.update_yaxes(range=[min(low, *(error for _, error in everything)) - margin, top])
+        figure.add_annotation(
+            text=f"{above} trial{'s' if above > 1 else ''} above",
+            showarrow=False,
+            x=1,
+            y=1,
+            xref="paper",
+            yref="paper",
+            xanchor="right",
+            yanchor="top",
+            font={"color": GREY, "size": 12},
+        )
+
+
+def _looked_at(series: FrontSeries) -> list[Point]:
+    """Front, default and verified points, with the ends of their intervals."""
+    found = [series.points[i] for i in front_indices(series.points)]
+    found += [series.points[series.default]] if series.default is not None else []
+    found += [series.cut_default] if series.cut_default is not None else []
+    for point in series.verified:
+        found += [(point.time.low, point.mql.low), (point.time.high, point.mql.high)]
+    return found
+
+
+WIDE = 10.0
+"""Times that differ by more have a logarithmic axis."""
+ROOM = 0.5
+"""Above what is looked at, as a share of its height."""
 HOVER = "%{text}<br>%{x:.3f} s<br>MQL %{y:.4f}"
 
 

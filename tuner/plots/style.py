@@ -14,6 +14,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette: told apart by colour-blind readers."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MANY = 2
+"""Beyond so many series with several kinds of marks each, the legend explains the marks once for all: see `key`."""
 GREY = "#8A8A8A"
 INK = "#222222"
 
@@ -54,6 +56,19 @@ def finish(figure: go.Figure, *, title: str, x: str, y: str, **layout: Any) -> g
     figure.update_xaxes(title=x, zeroline=False, **axis)
     figure.update_yaxes(title=y, zeroline=False, **axis)
     return figure
+
+
+def key(figure: go.Figure, marks: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
+    """A legend that says once, in grey, what each kind of mark means; of each series only its front is named.
+
+    `marks`: the end of the names of traces of a kind, what the legend says of it, and how its mark looks. Five series
+    with an entry for each kind would leave more room to the legend than to the figure.
+    """
+    for trace in figure.data:
+        trace.showlegend = bool(trace.name) and trace.name.endswith(": front")
+    for ending, meaning, marker in marks:
+        if any(trace.name and ending in trace.name for trace in figure.data):
+            figure.add_scatter(x=[None], y=[None], mode="markers", marker={"color": GREY} | marker, name=meaning)
 
 
 def logarithmic(low: float, high: float) -> dict[str, Any]:

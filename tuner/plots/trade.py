@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tuner.plots.style import GREY, finish, logarithmic, marks_for, new_figure, round_numbers, say_nothing_yet, style_of
+from tuner.plots.style import (
+    GREY,
+    MANY,
+    finish,
+    key,
+    logarithmic,
+    marks_for,
+    new_figure,
+    round_numbers,
+    say_nothing_yet,
+    style_of,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -66,6 +77,9 @@ def trade_figure(series: Sequence[TradeSeries], *, title: str = "") -> go.Figure
     if not any(each.epochs for each in series):
         say_nothing_yet(figure, "no trial has finished yet")
     finish(figure, title=title, x="epochs to convergence", y="seconds an epoch")
+    if len(series) > MANY:
+        faint, star = {"opacity": 0.4, "size": 7}, {"symbol": "star", "size": 13}
+        key(figure, [(": trials", "faint: trials", faint), (": default", "star: default hyperparameters", star)])
     pairs = _pairs(series)
     if pairs:
         epochs, paces = zip(*pairs, strict=True)

@@ -73,6 +73,32 @@ def test_overlaid_variants_differ_in_more_than_their_colour() -> None:
     assert first.marker.symbol != second.marker.symbol
 
 
+def test_of_many_variants_the_legend_names_each_once_and_explains_the_marks() -> None:
+    point = VerifiedPoint(label="t", time=Interval(middle=2, low=1, high=3), mql=Interval(middle=1, low=0.9, high=1.1))
+    many = [
+        FrontSeries(name=name, points=POINTS, labels=LABELS, default=3, verified=[point], interval="95 % intervals")
+        for name in "abc"
+    ]
+    legend = [trace.name for trace in pareto_figure(many).data if trace.showlegend is not False]
+    explained = ["faint: trials", "star: default hyperparameters", "hollow: verified, 95 % intervals"]
+    assert legend == ["a: front", "b: front", "c: front", *explained]
+    trades = [TradeSeries(name=n, epochs=[10, 40], s_per_epoch=[0.3, 0.5], labels=["", ""], front=[0]) for n in "abc"]
+    legend = [trace.name for trace in trade_figure(trades).data if trace.showlegend is not False]
+    assert legend == ["a: front", "b: front", "c: front", "faint: trials"]
+
+
+def test_slow_and_bad_trials_do_not_press_the_front_into_a_corner() -> None:
+    points = [*POINTS, (80.0, 1.0), (2.0, 30.0), (90.0, 40.0)]
+    layout = pareto_figure([FrontSeries(name="a", points=points, labels=["" for _ in points])]).layout
+    assert layout.xaxis.type == "log"
+    low, high = layout.yaxis.range
+    assert low < 0.9
+    assert 1.2 < high < 2
+    assert [note.text for note in layout.annotations] == ["2 trials above"]
+    near = pareto_figure([FrontSeries(name="a", points=POINTS, labels=LABELS)]).layout
+    assert (near.xaxis.type, near.yaxis.range, near.annotations) == (None, None, ())
+
+
 def test_axes_say_what_they_measure_and_in_which_unit() -> None:
     series = FrontSeries(name="a", points=POINTS, labels=LABELS)
     layout = pareto_figure([series]).layout
