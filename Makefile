@@ -1,5 +1,5 @@
 # make demo   the main job end to end on generated data (SQLite; GPUs if there are any, else the CPU)
-# make notebooks   run the notebooks, each from the exported studies in notebooks/data: no database, no GPU
+# make notebooks   run the notebooks, each from exported studies: no database, no GPU
 # make demo-study  make those exported studies again: small networks on a CPU, some minutes
 # make test   linters, types, layers, and the whole test suite
 # make chaos  workers killed, frozen and cut off, databases restarted, every result accounted for (a quarter of an hour)

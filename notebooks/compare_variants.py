@@ -19,8 +19,9 @@
 # them share, in random order. This notebook reads those runs interval by interval. The command for the same is
 # `tuner compare`; what each figure means is in [docs/reading-a-verdict.md](../docs/reading-a-verdict.md).
 #
-# As it stands it compares the studies in [data/](data/README.md): two small networks on generated series, from a CPU, for
-# demonstration. They say nothing about the architectures themselves.
+# It compares exported studies: those of the reference job in [benchmarks/campaign](../benchmarks/campaign/README.md) where
+# they are there, else those in [data/](data/README.md), two small networks on generated series, from a CPU, for
+# demonstration. The small ones say nothing about the architectures themselves.
 
 # %%
 import os
@@ -38,8 +39,11 @@ from tuner.plots import importances_figure
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
 
+CAMPAIGN = [HERE.parent / "benchmarks" / "campaign" / f"etth-{name}.json.gz" for name in ("original", "rmsnorm")]
+SMALL = [HERE / "data" / f"{name}.json.gz" for name in ("original", "rmsnorm")]
+
 # Exported studies; or variants, with STORAGE a database and TASK their task.
-STUDIES = [str(HERE / "data" / f"{name}.json.gz") for name in ("original", "rmsnorm")]
+STUDIES = [str(path) for path in (CAMPAIGN if all(path.exists() for path in CAMPAIGN) else SMALL)]
 STORAGE = os.environ.get("TUNER_STORAGE") or "sqlite:///storage/tuner.db"
 TASK = "etth"
 

@@ -17,8 +17,9 @@
 # Which configurations reach convergence fast *and* forecast well? This notebook pulls one study or several, draws their
 # front and what is behind it, and takes a configuration.
 #
-# As it stands it reads the exported studies in [data/](data/README.md): two small networks on generated series, from a
-# CPU, for demonstration. No database and no GPU are needed.
+# It reads exported studies, so no database and no GPU are needed: those of the reference job in
+# [benchmarks/campaign](../benchmarks/campaign/README.md) where they are there, else those in [data/](data/README.md), two
+# small networks on generated series, from a CPU, for demonstration.
 
 # %%
 import os
@@ -35,8 +36,12 @@ from tuner.figures import draw
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
 
+CAMPAIGN = [HERE.parent / "benchmarks" / "campaign" / f"etth-{name}.json.gz" for name in ("rmsnorm", "original")]
+SMALL = [HERE / "data" / f"{name}.json.gz" for name in ("rmsnorm", "original")]
+EXPORTED = [str(path) for path in (CAMPAIGN if all(path.exists() for path in CAMPAIGN) else SMALL)]
+
 # Where the studies are: files that `tuner study export` wrote, or a database (sqlite:///…, postgresql://…).
-STORAGE = os.environ.get("TUNER_STORAGE") or [str(HERE / "data" / f"{name}.json.gz") for name in ("rmsnorm", "original")]
+STORAGE = os.environ.get("TUNER_STORAGE") or EXPORTED
 # One study of a database, by its name; empty takes all of them.
 STUDY = os.environ.get("TUNER_STUDY", "")
 

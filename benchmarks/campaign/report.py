@@ -1,40 +1,37 @@
 """From the campaign's state to what is kept of it: exported studies, tables and figures. No GPU, no database server.
 
-    python benchmarks/campaign/report.py --state STATE --output benchmarks/campaign
-    python benchmarks/campaign/report.py --state STATE --output benchmarks/campaign --figures png --notebooks notebooks/data
+    python benchmarks/campaign/report.py --state STATE --output benchmarks/campaign --figures png --readme
 
-For each study an exported file; of all together `table.md` (the README's table), `results.csv`, `report.html` and
-`compare.json` as `tuner compare` writes them, `explain.json`, and the figures front, hypervolume and importances.
-Pictures (`--figures png` or `svg`) need a Chromium, `html` needs nothing. With `--notebooks` the studies of original and
-rmsnorm also replace those that the notebooks read. Of a plan without verification the studies are exported, no more. A state that is not finished yet gives what there is, and says so.
+For each study an exported file; of all together `table.md`, `results.csv`, `report.html` and `compare.json` as `tuner
+compare` writes them, `explain.json`, and the figures front, hypervolume and importances of all, and the learning curves
+of the first two. Pictures (`--figures png` or `svg`) need a Chromium, `html` needs nothing. With `--readme` the README's
+report is made of the exports, too, as readme.py beside this file does. Of a plan without verification the studies are
+exported, no more. A state that is not finished yet gives what there is, and says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+import readme
 from plan import PLANS, Campaign
 from state import CALLS, DATABASE, NAME, calls_in, restore
 
 from tuner.compare import Report, compare, read_subjects
 from tuner.compare.files import HEADINGS, cell, write_csv, write_html
-from tuner.compare.understanding import understand
+from tuner.compare.understanding import Understanding, understand
 from tuner.figures import draw, of_archive
 from tuner.plots import importances_figure
 from tuner.plots.files import save
 from tuner.storage import open_database, parse_url
 from tuner.study import list_studies, open_study
 from tuner.study.archive import archive_of, read_archive, write_archive
-
-FIGURES = ("front", "hypervolume", "curves")
-TAKEN = ("original", "rmsnorm")
 
 
 def export(database_file: Path, campaign: Campaign, output: Path) -> list[Path]:
@@ -77,10 +74,22 @@ def table(report: Report, calls: int) -> list[str]:
     ]
 
 
-def draw_all(paths: Sequence[Path], output: Path, kind: str) -> None:
+def draw_all(paths: Sequence[Path], understood: Sequence[Understanding], output: Path, kind: str) -> None:
     subjects = [of_archive(read_archive(path)) for path in paths]
-    for name in FIGURES:
+    for name in ("front", "hypervolume"):
         save(draw(name, subjects), output / f"{name}.{kind}")
+    save(draw("curves", subjects[:2]), output / f"curves.{kind}")  # ten curves or more could not be told apart
+    for objective in dict.fromkeys(name for each in understood for name in each.importances):
+        shares = {each.study: each.importances[objective] for each in understood if each.importances}
+        save(
+            importances_figure(shares, title=f"What {objective} depends on"), output / f"importances-{objective}.{kind}"
+        )
+
+
+def without_command(calls: str) -> str:
+    """The list of the calls without their command lines: folders of another machine mean nothing here."""
+    kept = ({k: v for k, v in json.loads(line).items() if k != "command"} for line in calls.splitlines())
+    return "".join(f"{json.dumps(call)}\n" for call in kept)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -88,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--figures", choices=("html", "png", "svg", "none"), default="html")
-    parser.add_argument("--notebooks", type=Path, help="folder of the notebooks' studies, to be replaced")
+    parser.add_argument("--readme", action="store_true", help="write the README's report of these exports, too")
     parser.add_argument("--plan", choices=PLANS, default="campaign", help="as given to run.py")
     parser.add_argument("--quick", action="store_const", dest="plan", const="quick", help="of a dry run")
     options = parser.parse_args(arguments)
@@ -99,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if not restore(options.state / NAME, Path(name)):
             raise SystemExit(f"there is no {options.state / NAME}; run.py writes it")
         paths = export(Path(name, DATABASE), campaign, output)
-        calls = calls_in(Path(name))
+        calls = without_command(calls_in(Path(name)))
     (output / CALLS).write_text(calls, encoding="utf-8")
     if not campaign.seeds:
         print("\n".join(str(path) for path in paths))
@@ -116,13 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     lines = table(report, len(calls.splitlines()))
     (output / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     if options.figures != "none":
-        draw_all(paths, output, options.figures)
-        shares = {f"{u.study}: {objective}": s for u in understood for objective, s in u.importances.items()}
-        if shares:
-            save(importances_figure(shares, title=""), output / f"importances.{options.figures}")
-    if options.notebooks is not None:
-        for variant, path in ((v, p) for v in TAKEN for p in paths if p.name.endswith(f"-{v}.json.gz")):
-            shutil.copy(path, options.notebooks / f"{variant}.json.gz")
+        draw_all(paths, understood, output, options.figures)
+    if options.readme:
+        readme.main(["--exports", str(output), *(("--no-picture",) if options.figures != "png" else ())])
     print("\n".join(lines))
 
 

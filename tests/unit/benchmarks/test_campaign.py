@@ -18,7 +18,8 @@ import pytest
 from command_lines import parse
 
 CAMPAIGN = Path(__file__).parents[3] / "benchmarks" / "campaign"
-MODULES = ("circumstances", "plan", "state", "run", "report")
+REPOSITORY = CAMPAIGN.parents[1]
+MODULES = ("circumstances", "plan", "state", "readme", "run", "report")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -208,10 +209,44 @@ def test_the_whole_campaign_in_dry_run_goes_on_where_it_stopped(modules: Any, tm
     run.main(["--quick", "--state", str(first), "--output", str(second)])
     again = json.loads((second / "campaign.json").read_text())
     assert again["before"] == again["after"] == found["after"]
-    report.main(["--quick", "--state", str(second), "--output", str(kept), "--notebooks", str(second)])
+    report.main(["--quick", "--state", str(second), "--output", str(kept)])
     names = {path.name for path in kept.iterdir()}
     assert {"table.md", "results.csv", "report.html", "compare.json", "explain.json", "front.html"} <= names
     table = (kept / "table.md").read_text()
     assert "| quick-original | default, trial 0 |" in table
     assert "in 2 calls" in table
-    assert (second / "original.json.gz").read_bytes() == (kept / "quick-quick-original.json.gz").read_bytes()
+    calls = [json.loads(line) for line in (kept / "calls.jsonl").read_text().splitlines()]
+    assert [("took_s" in call, "command" in call) for call in calls] == [(True, False)] * 2
+
+
+def test_the_readme_s_report_is_what_its_command_makes_of_the_exports_beside_it(modules: Any) -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert modules["readme"].written(text, CAMPAIGN) == text
+
+
+def test_the_report_answers_the_question_first(modules: Any) -> None:
+    """Of the small studies: what a report holds, whether the campaign's own studies are there or not."""
+    readme, data = modules["readme"], REPOSITORY / "notebooks" / "data"
+    paths = [data / "original.json.gz", data / "rmsnorm.json.gz"]
+    call = {"date": "2026-11-22T01:00:00+00:00", "took_s": 90.0, "workers": 2}
+    lines = readme.campaign_lines(paths, f"{json.dumps(call)}\n" * 2)
+    text = "\n".join(lines)
+    told = [line for line in lines if line.startswith("- ")]
+    assert told[0].startswith("- **retuned small-rmsnorm against retuned small-original: ")
+    assert len(told) == 3  # the pair, and each against its own default
+    assert sum(line.startswith("| small-original |") for line in lines) == 3  # default, retuned, its hyperparameters
+    assert "up to 2 of each front again, on 6 seeds" in text
+    assert "6 GPU minutes in 2 calls" in text
+    assert max(len(line) for line in lines if line[:1] not in ("|", "-")) <= 120
+    assert "14 trials of small-original and 14 trials of small-rmsnorm" in " ".join(readme.front_lines(paths))
+
+
+def test_a_report_is_written_between_its_markers_and_nowhere_else(modules: Any, tmp_path: Path) -> None:
+    readme = modules["readme"]
+    text = "a\n<!-- front -->\nold\n<!-- /front -->\nb\n"
+    once = readme.replaced(text, "front", ["x", r"\1"])
+    assert once == "a\n<!-- front -->\nx\n\\1\n<!-- /front -->\nb\n"
+    assert readme.replaced(once, "front", ["old"]) == text
+    with pytest.raises(SystemExit, match="<!-- campaign -->"):
+        readme.replaced(text, "campaign", [])
+    assert readme.written(text, tmp_path) == text  # no exports, no report

@@ -1,0 +1,239 @@
+"""The README's report of the campaign, made from the committed exports: no database, no GPU, under a minute.
+
+    python benchmarks/campaign/readme.py
+
+Writes what stands in README.md between `<!-- front -->` and `<!-- /front -->`, and between `<!-- campaign -->` and
+`<!-- /campaign -->`, and the picture docs/front.png (which needs a Chromium; not with `--no-picture`). The campaign's
+question is one pair, asked alone; the other variants are held against the reference in one comparison of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+from plan import FULL
+from state import CALLS
+
+from tuner.compare import Report, Subject, compare, read_subjects
+from tuner.compare.answers import Answer
+from tuner.compare.files import HEADINGS, cell
+from tuner.compare.table import Row
+from tuner.figures import draw, of_archive
+from tuner.plots.files import save
+from tuner.study.archive import read_archive
+from tuner.study.verification import BETWEEN
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+PICTURE = "docs/front.png"
+PARAMETERS = {
+    "learning_rate": ("learning rate", ".2e"),
+    "weight_decay": ("weight decay", ".1e"),
+    "dropout": ("dropout", ".3f"),
+    "hidden_size": ("hidden size", "d"),
+    "batch_size": ("batch size", "d"),
+}
+
+
+def exports(folder: Path) -> list[Path]:
+    """The campaign's exported studies in `folder`, the reference first; those that there are."""
+    return [path for name in FULL.studies() if (path := folder / f"{name}.json.gz").exists()]
+
+
+def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
+    """The report: the answer to the question, the table, what retuning found, the other pairs, how it was done.
+
+    `calls` is the list of the calls of run.py, a line of JSON each; empty where it is not known.
+    """
+    subjects = _subjects(paths)
+    whole, pair = compare(subjects, pick="knee"), compare(subjects[:2], pick="knee")
+    reference, asked = subjects[0].variant, subjects[1].variant
+    lines = [
+        "## What retuning gave",
+        "",
+        *_prose(
+            f"The question, put before any run: is {asked}, retuned, faster to converge than {reference}, retuned, at the "
+            "same forecast quality? Asked alone, on runs with fresh seeds, the answer is:"
+        ),
+        "",
+        *_sentences(pair),
+        "",
+        *_table(whole),
+        "",
+        *_parameters(whole),
+    ]
+    return [*lines, *_others(subjects, whole), "", *_how(subjects, whole, calls)]
+
+
+def front_lines(paths: Sequence[Path]) -> list[str]:
+    """The picture at the top, and its caption."""
+    subjects = _subjects(paths[:2])
+    held = " and ".join(f"{subject.finished} trials of {subject.variant}" for subject in subjects)
+    return [
+        f"![Pareto fronts of two variants: time to convergence against test MQL]({PICTURE})",
+        "",
+        *_prose(
+            f"*{held} on the reference job, on {_device(subjects)}. Hollow marks ran again on fresh seeds. Drawn from "
+            "[exported studies](benchmarks/campaign/README.md) by `python benchmarks/campaign/readme.py`.*"
+        ),
+    ]
+
+
+def _subjects(paths: Sequence[Path]) -> list[Subject]:
+    return read_subjects([str(path) for path in paths], task=FULL.task, storage="sqlite:///none.db")
+
+
+def _sentences(report: Report) -> list[str]:
+    between, own = _by_family(report.answers)
+    told = [f"- **{answer.sentence}.**" for answer in between] + [f"- {answer.sentence}." for answer in own]
+    return [*told, *(f"- Missing: {what}." for what in report.missing)]
+
+
+def _others(subjects: Sequence[Subject], report: Report) -> list[str]:
+    """All variants against the reference in one comparison; what retuning gave those that are not of the question."""
+    first = f"{subjects[0].name} trial "
+    between, own = _by_family(report.answers)
+    against = [answer for answer in between if answer.comparison.question.b.startswith(first)]
+    told = [f"{subject.name} trial " for subject in subjects[:2]]
+    own = [answer for answer in own if not answer.comparison.question.a.startswith(tuple(told))]
+    if len(subjects) == len(told) or not against:
+        return []
+    pairs = len(subjects) * (len(subjects) - 1) // 2
+    return [
+        "",
+        f"All {len(subjects)} at once are {pairs} pairs, of which less can be claimed each. Against {subjects[0].variant}:",
+        "",
+        *(f"- {answer.sentence}." for answer in against),
+        "",
+        "Against their own default hyperparameters:",
+        "",
+        *(f"- {answer.sentence}." for answer in own),
+    ]
+
+
+def _by_family(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:
+    """Variants against each other; retuned ones against their own defaults."""
+    between = [answer for answer in answers if answer.comparison.question.family == BETWEEN]
+    return between, [answer for answer in answers if answer not in between]
+
+
+def _prose(text: str) -> list[str]:
+    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def _table(report: Report) -> list[str]:
+    rows = [
+        f"| {row.variant} | {row.hyperparameters} | {_runs(row)} | {' | '.join(cell(row, name) for name in HEADINGS)} |"
+        for row in report.rows
+    ]
+    return [
+        f"| variant | hyperparameters | runs | {' | '.join(HEADINGS.values())} |",
+        f"|{'---|' * (len(HEADINGS) + 3)}",
+        *rows,
+        "",
+        *_prose(
+            f"{report.task} on {_device(report.subjects)}: medians over fresh seeds, with 95 % intervals; the knee is the "
+            "point of a search's front that gives most of both objectives."
+        ),
+    ]
+
+
+def _runs(row: Row) -> str:
+    """How many runs converged, of how many; that there were none."""
+    missed = sum(row.misses.values())
+    if not row.verified:
+        return "not verified"
+    return f"{row.runs - missed} of {row.runs}" if missed else str(row.runs)
+
+
+def _parameters(report: Report) -> list[str]:
+    lines = [
+        f"| retuned | {' | '.join(heading for heading, _ in PARAMETERS.values())} |",
+        f"|{'---|' * (len(PARAMETERS) + 1)}",
+    ]
+    for row in (each for each in report.rows if each.hyperparameters.startswith("retuned")):
+        cells = (_number(row.params[name], form) for name, (_, form) in PARAMETERS.items())
+        lines.append(f"| {row.variant} | {' | '.join(cells)} |")
+    return lines
+
+
+def _number(value: float, form: str) -> str:
+    return "0" if value == 0 else f"{value:{form}}"
+
+
+def _how(subjects: Sequence[Subject], report: Report, calls: str) -> list[str]:
+    """Where the figures come from, and what is not equal."""
+    held = ", ".join(f"{subject.variant} {subject.finished}" for subject in subjects)
+    plans = [run.plan for subject in subjects for run in subject.runs]
+    told = [f"How: first the searches (trials: {held}; `tuner launch`)."]
+    if plans:
+        top, seeds = (max(plan[name] for plan in plans) for name in ("top", "seeds"))
+        told.append(
+            f"Then the default configuration and up to {top} of each front again, on {seeds} seeds that no search had used, "
+            "all variants interleaved (`tuner verify`)."
+        )
+    if made := [json.loads(line) for line in calls.splitlines()]:
+        days = " to ".join(dict.fromkeys((made[0]["date"][:10], made[-1]["date"][:10])))
+        minutes = sum(call["took_s"] * call["workers"] for call in made) / 60
+        told.append(f"That took {minutes:.0f} GPU minutes in {len(made)} calls of one command, {days}.")
+    told.append(
+        "[benchmarks/campaign](benchmarks/campaign/README.md) has the commands, the studies and every pair; this section is "
+        "made of them by `python benchmarks/campaign/readme.py`, without a GPU and in under a minute."
+    )
+    told += [f"Not equal: {what}" for what in report.fairness if not what.startswith("Search budgets")]  # told above
+    return _prose(" ".join(told))
+
+
+def _device(subjects: Sequence[Subject]) -> str:
+    return ", ".join(sorted({subject.device_model or "no device" for subject in subjects}))
+
+
+def replaced(text: str, name: str, lines: Sequence[str]) -> str:
+    """`text` with `lines` between its markers `<!-- NAME -->` and `<!-- /NAME -->`.
+
+    Raises:
+        SystemExit: it has no such markers.
+    """
+    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", flags=re.DOTALL)
+    if not pattern.search(text):
+        raise SystemExit(f"README.md has no <!-- {name} --> and <!-- /{name} -->; put them where the section belongs")
+    return pattern.sub(lambda found: found[1] + "".join(f"{line}\n" for line in lines) + found[2], text)
+
+
+def written(text: str, folder: Path) -> str:
+    """The README's text with the sections that the exports in `folder` give; as it is where there are none.
+
+    Both studies of the question must be there: a campaign that is under way has no report yet.
+    """
+    paths = exports(folder)
+    if [path.name for path in paths[:2]] != [f"{name}.json.gz" for name in FULL.studies()[:2]]:
+        return text
+    calls = (folder / CALLS).read_text(encoding="utf-8") if (folder / CALLS).exists() else ""
+    return replaced(replaced(text, "front", front_lines(paths)), "campaign", campaign_lines(paths, calls))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--exports", type=Path, default=HERE, help="folder of the exported studies")
+    parser.add_argument("--readme", type=Path, default=REPOSITORY / "README.md")
+    parser.add_argument("--no-picture", action="store_true", help=f"leave {PICTURE} as it is")
+    options = parser.parse_args(arguments)
+    before = options.readme.read_text(encoding="utf-8")
+    after = written(before, options.exports)
+    if not (paths := exports(options.exports)[:2]):
+        raise SystemExit(f"{options.exports} holds no exported study of the campaign; report.py writes them")
+    options.readme.write_text(after, encoding="utf-8")
+    if not options.no_picture:
+        save(draw("front", [of_archive(read_archive(path)) for path in paths]), options.readme.parent / PICTURE)
+    print(f"{options.readme}: {'as it was' if after == before else 'written'}")
+
+
+if __name__ == "__main__":
+    main()
