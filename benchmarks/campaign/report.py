@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 import readme
 from plan import PLANS, Campaign
-from state import CALLS, DATABASE, NAME, calls_in, restore
+from state import CALLS, DATABASE, NAME, calls_in, modernise, restore
 
 from tuner.compare import Report, compare, read_subjects
 from tuner.compare.files import HEADINGS, cell, write_csv, write_html
@@ -107,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="campaign-") as name:
         if not restore(options.state / NAME, Path(name)):
             raise SystemExit(f"there is no {options.state / NAME}; run.py writes it")
+        modernise(Path(name))
         paths = export(Path(name, DATABASE), campaign, output)
         calls = without_command(calls_in(Path(name)))
     (output / CALLS).write_text(calls, encoding="utf-8")

@@ -29,7 +29,7 @@ import psutil
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 from circumstances import circumstances, heading, tuner, write
 from plan import PLANS, VERIFICATION, Campaign, Progress, progress
-from state import CALLS, DATABASE, NAME, refuse_to_lose, restore, saved_regularly
+from state import CALLS, DATABASE, NAME, modernise, refuse_to_lose, restore, saved_regularly
 
 from tuner.launch import choose_devices
 from tuner.storage import open_database, parse_url
@@ -141,7 +141,8 @@ def main(arguments: Sequence[str] | None = None, *, age_s: float = 0.0) -> None:
     refuse_to_lose(archive, given)
     with tempfile.TemporaryDirectory(prefix="campaign-") as name:
         folder = Path(name)
-        went_on = restore(given, folder)
+        if went_on := restore(given, folder):
+            modernise(folder)
         call = Call(PLANS[options.plan], folder, place, began + 60 * options.minutes)
         print("going on where the last call stopped" if went_on else "beginning", file=sys.stderr)
         where = circumstances(devices[0].model) | {"workers": len(devices), "before": dones(call.progress())}

@@ -16,6 +16,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tuner.errors import StorageError
+from tuner.storage import parse_url, schema
+from tuner.storage.upgrade import upgrade
+
 NAME = "campaign.tar.gz"
 DATABASE = "tuner.db"
 CALLS = "calls.jsonl"
@@ -42,6 +46,24 @@ def restore(archive: Path, folder: Path) -> bool:
     if not (folder / DATABASE).exists():
         raise SystemExit(f"{archive} holds no {DATABASE}; give the file that an earlier call wrote")
     return True
+
+
+def modernise(folder: Path) -> None:
+    """Move the restored database in `folder` to this tuner's tables: an older revision of it may have made them.
+
+    Raises:
+        SystemExit: a newer one did.
+    """
+    with contextlib.closing(sqlite3.connect(folder / DATABASE)) as database:
+        # A copy has no workers; those of a call that was killed a moment ago would seem to be at work.
+        database.execute(f"UPDATE {schema.workers.name} SET stopped = 1")
+        database.commit()
+    try:
+        found = upgrade(parse_url(f"sqlite:///{folder / DATABASE}"))
+    except StorageError as error:
+        raise SystemExit(f"the state cannot be used with this revision: {error}") from None
+    if found != schema.SCHEMA_VERSION:
+        print(f"the state's tables were moved from version {found} to {schema.SCHEMA_VERSION}", file=sys.stderr)
 
 
 def refuse_to_lose(archive: Path, given: Path) -> None:

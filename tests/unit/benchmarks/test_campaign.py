@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from command_lines import parse
 
+from tuner.storage.schema import SCHEMA_VERSION
+
 CAMPAIGN = Path(__file__).parents[3] / "benchmarks" / "campaign"
 REPOSITORY = CAMPAIGN.parents[1]
 MODULES = ("circumstances", "plan", "state", "readme", "run", "report")
@@ -71,6 +73,24 @@ def test_no_state_is_a_beginning_and_a_damaged_one_an_error(modules: Any, tmp_pa
     (tmp_path / state.NAME).write_bytes(b"\x1f\x8bno such thing")
     with pytest.raises(SystemExit, match="cannot be read"):
         state.restore(tmp_path / state.NAME, tmp_path)
+
+
+def test_a_state_of_an_older_revision_goes_on_with_this_one_s_tables(modules: Any, tmp_path: Path) -> None:
+    state = modules["state"]
+    old = REPOSITORY / "tests" / "integration" / "storage" / "version-1" / "sqlite.sql"
+    with contextlib.closing(sqlite3.connect(tmp_path / state.DATABASE)) as database:
+        database.executescript(old.read_text(encoding="utf-8"))
+        seen = {"seen_at": time.time(), "stopped": 0}  # of a call that was killed a moment ago
+        database.execute("UPDATE tuner_workers SET seen_at = :seen_at, stopped = :stopped", seen)
+        database.commit()
+        assert database.execute("SELECT count(*) FROM tuner_workers").fetchone()[0] > 0
+    state.modernise(tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / state.DATABASE)) as database:
+        assert database.execute("SELECT version FROM tuner_schema").fetchone()[0] == SCHEMA_VERSION
+        database.execute("UPDATE tuner_schema SET version = 1000")
+        database.commit()
+    with pytest.raises(SystemExit, match="cannot be used with this revision"):
+        state.modernise(tmp_path)
 
 
 @pytest.mark.parametrize("at", [0.2, 0.5, 0.9])
