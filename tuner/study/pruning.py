@@ -41,15 +41,15 @@ STANDSTILL = 1e-3
 class Caution:
     """How optimistic the bounds are, and when pruning begins. The values were found in benchmarks/pruning.py."""
 
-    min_finished: int = 15
+    min_finished: int = 30
     """Finished trials that must be there first."""
     min_curves: int = 10
     """Finished curves that must go beyond an epoch for it to be judged by them."""
     min_epochs: int = 3
     """Epochs of the trial itself: the first may take longer than the others."""
-    gain_quantile: float = 0.93
+    gain_quantile: float = 0.9
     """Of what finished curves still gained from an epoch on, by what they gained before; 1 is the most one did."""
-    link_quantile: float = 0.05
+    link_quantile: float = 0.0
     """Of the residuals of the error around what its validation loss leads to expect; 0 is the lowest one seen."""
 
 

@@ -25,8 +25,8 @@ from tuner.study.status import status_of
 from tuner.worker import RunningTrial, Worker
 from tuner.worker.pruning import StudyPruning, Watched
 
-PRUNED_OF = 28
-TRAINED_OF = 36
+PRUNED_OF = 48
+TRAINED_OF = 56
 STOPPING = Stopping(patience=10, min_delta=1e-5, max_epochs=60)
 
 
