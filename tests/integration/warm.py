@@ -1,8 +1,9 @@
 """Commands without the wait: each is a fork of a process that has imported everything already.
 
 Starting Python and importing torch, pandas and Optuna takes about three seconds, the command itself a tenth of one.
-A fork has its own arguments, environment, folder, affinity and output, and nothing else has run in it. A few tests
-start `python -m tuner` itself, as people do: `real`.
+A fork has its own arguments, environment, folder, affinity and output, and nothing else has run in it; the workers of a
+launch are forks as well (`nursery.py`). Other tests start `python -m tuner` itself, as people do: `real`, and all that
+interrupt a launch or look at its processes.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import nursery
+from nursery import Nursery
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_S = 240.0
 IMPORTED = (
@@ -32,6 +36,7 @@ IMPORTED = (
     "psycopg",
     "rich.live",
     "torch",
+    "torch._dynamo",  # which the first optimiser asks for
     "tuner.cli.app",
     "tuner.export",
     "tuner.launch",
@@ -182,20 +187,32 @@ def _exit_code(pid: int) -> int:
 
 def _become(command: Mapping[str, Any]) -> None:
     """Turn this fork into the command; never returns."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    for target, source in enumerate([nothing, os.open(command["out"], flags), os.open(command["err"], flags)]):
+        os.dup2(source, target)
+    os.sched_setaffinity(0, command["cores"])
+    words = command["arguments"]
+    _end_as(words, command["folder"], command["environment"], Nursery(_end_as) if _has_children(words) else None)
+
+
+def _has_children(words: Sequence[str]) -> bool:
+    return words[:1] in (["launch"], ["verify"]) and nursery.available()
+
+
+def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str], children: Nursery | None = None) -> None:
+    """Run `tuner WORDS` in this process, and end it with the exit code."""
     code = 70
     try:
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        for target, source in enumerate([nothing, os.open(command["out"], flags), os.open(command["err"], flags)]):
-            os.dup2(source, target)
-        os.chdir(command["folder"])
+        os.chdir(folder)
         os.environ.clear()
-        os.environ.update(command["environment"])
+        os.environ.update(environment)
         time.tzset()
         tempfile.tempdir = None  # it remembers the TMPDIR of before
-        os.sched_setaffinity(0, command["cores"])
-        sys.argv = ["tuner", *command["arguments"]]
+        sys.argv = ["tuner", *words]
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
+        if children is not None:
+            children.adopt()
         from tuner.cli import main
 
         main()
@@ -207,6 +224,8 @@ def _become(command: Mapping[str, Any]) -> None:
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+        if children is not None:
+            children.close()
         os._exit(code)
 
 

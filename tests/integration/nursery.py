@@ -1,0 +1,130 @@
+"""Children of a forked command as forks: the workers of a launch, and the process that looks at its networks.
+
+Started as a Python of their own, each imports torch for two seconds. Yet a command that has connections and threads is
+no good parent of a fork. So it has a process forked before it does anything, the nursery, which does nothing but fork
+again when it is asked to. What it makes is the command's own child (`CLONE_PARENT`): it has the command's process as
+its parent, which waits for it, and hears of its death.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import inspect
+import json
+import os
+import platform
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+_CLONE = {"x86_64": 56, "aarch64": 220}
+_CLONE_PARENT = 0x8000
+_MOST_BYTES = 1 << 20
+_ABOVE = 512
+"""Descriptors from here on are nobody's."""
+
+Become = Callable[[Sequence[str], str, Mapping[str, str]], None]
+"""Runs `tuner` with these words in a folder and an environment, and ends the process."""
+
+
+class Nursery:
+    """Forks children of the process that made it, until that closes it."""
+
+    def __init__(self, become: Become) -> None:
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._socket.close()
+            _serve(theirs, become)
+        theirs.close()
+
+    def child(self, command: Mapping[str, Any], descriptors: Mapping[int, int]) -> int:
+        """Start `command`, which finds each of `descriptors` under its key; its process id."""
+        message = json.dumps({**command, "descriptors": list(descriptors)}).encode()
+        socket.send_fds(self._socket, [message], list(descriptors.values()))
+        return int(self._socket.recv(64))
+
+    def close(self) -> None:
+        self._socket.close()
+        os.waitpid(self._pid, 0)
+
+    def adopt(self) -> None:
+        """From now on this process starts `python -m tuner` as a fork."""
+        subprocess.Popen = _popen_of(self)  # type: ignore[misc]
+
+
+def available() -> bool:
+    return platform.machine() in _CLONE
+
+
+def _serve(requests: socket.socket, become: Become) -> None:
+    """Never returns."""
+    while True:
+        message, given, _, _ = socket.recv_fds(requests, _MOST_BYTES, 16)
+        if not message:
+            os._exit(0)
+        command = json.loads(message)
+        pid = _fork_a_sibling()
+        if pid == 0:
+            _place(dict(zip(command["descriptors"], given, strict=True)))
+            if command["group"] is not None:
+                os.setpgid(0, command["group"])
+            become(command["words"], command["folder"], command["environment"])
+        for descriptor in given:
+            os.close(descriptor)
+        requests.send(str(pid).encode())
+
+
+def _fork_a_sibling() -> int:
+    """As `os.fork`, but the new process has this one's parent."""
+    python = ctypes.pythonapi
+    python.PyOS_BeforeFork()
+    pid: int = ctypes.PyDLL(None).syscall(_CLONE[platform.machine()], _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+    if pid == 0:
+        python.PyOS_AfterFork_Child()
+    else:
+        python.PyOS_AfterFork_Parent()
+    return pid
+
+
+def _place(descriptors: Mapping[int, int]) -> None:
+    """Have exactly these descriptors open, each under its key."""
+    high = {target: fcntl.fcntl(source, fcntl.F_DUPFD, _ABOVE) for target, source in descriptors.items()}
+    os.closerange(0, _ABOVE)
+    for target, source in high.items():
+        os.dup2(source, target)
+    os.closerange(_ABOVE, max(high.values()) + 1)
+
+
+def _popen_of(nursery: Nursery) -> type[subprocess.Popen[Any]]:
+    plain = subprocess.Popen
+    named = inspect.signature(plain._execute_child)  # type: ignore[attr-defined]
+
+    class Popen(plain):  # type: ignore[misc, valid-type]
+        """Starts `python -m tuner` in the nursery, and everything else as ever."""
+
+        def _execute_child(self, words: Any, *more: Any) -> None:
+            given = named.bind(self, words, *more).arguments
+            if list(words[:3]) != [sys.executable, "-m", "tuner"]:
+                super()._execute_child(words, *more)
+                return
+            pipes = [given[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
+            standard = {0: given["p2cread"], 1: given["c2pwrite"], 2: given["errwrite"]}
+            descriptors = {number: pipe if pipe != -1 else number for number, pipe in standard.items()}
+            descriptors |= {number: number for number in given["pass_fds"]}
+            environment = dict(os.environ if given["env"] is None else given["env"])
+            command = {
+                "words": list(words[3:]),
+                "folder": given["cwd"] or os.getcwd(),  # noqa: PTH109 - a path among strings
+                "environment": environment,
+                "group": given["process_group"] if given["process_group"] != -1 else None,
+            }
+            self.pid = nursery.child(command, descriptors)
+            self._child_created = True
+            self._close_pipe_fds(*pipes)
+
+    return Popen
