@@ -55,7 +55,10 @@ FULL = Campaign(
     ),
     top=5,
     seeds=10,
+    options=("--sampler", "tpe"),
 )
+"""TPE: on the first half of the table it found what Gaussian processes find, at a tenth of the time a suggestion; a trial
+of the reference job takes a second."""
 
 TABLE = Campaign(
     task="etth",
