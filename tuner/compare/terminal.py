@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from rich.console import Console
 from rich.table import Table
 
@@ -9,25 +11,16 @@ from tuner.compare.files import HEADINGS, cell, volume_line
 from tuner.compare.report import Report
 from tuner.compare.table import FIGURES
 
+GAP = 1
+DISPENSABLE = ("core change", "verdict", "val loss", "s/epoch")
+"""What a narrow terminal does without, the first ones first: `tuner variants` and the sentences say two of them."""
+
 
 def print_report(report: Report) -> None:
     """Table, sentences, hypervolumes, then what is unequal and what is missing."""
     console = Console()
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    for heading in ("variant", "core change", "hyperparameters", *(HEADINGS[name] for name in FIGURES), "verdict"):
-        table.add_column(heading, overflow="fold")
-    for row in report.rows:
-        mark = "" if row.verified else " ?"
-        table.add_row(
-            row.variant,
-            row.core_change,
-            row.hyperparameters + mark,
-            *(cell(row, name) for name in FIGURES),
-            row.verdict,
-            style="" if row.verified else "dim",
-        )
     if report.rows:
-        console.print(table)
+        _print_table(report, console)
     if any(not row.verified for row in report.rows):
         console.print("?  one run of the search, not verified: no ground for a verdict", highlight=False)
     for line in _misses(report):
@@ -44,6 +37,46 @@ def print_report(report: Report) -> None:
                 console.print(title)
         for line in lines:
             console.print(("  " if title else "") + line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _print_table(report: Report, console: Console) -> None:
+    """The rows. Where the console is too narrow, intervals go below their figures, then columns are left out."""
+    rows = [
+        {
+            "variant": row.variant,
+            "core change": row.core_change,
+            "hyperparameters": row.hyperparameters + ("" if row.verified else " ?"),
+            **{HEADINGS[name]: cell(row, name) for name in FIGURES},
+            "verdict": row.verdict,
+        }
+        for row in report.rows
+    ]
+    left_out: list[str] = []
+    if _width(rows) > console.width:
+        figures = set(HEADINGS.values())
+        rows = [{k: v.replace(" [", "\n[") if k in figures else v for k, v in row.items()} for row in rows]
+        for name in DISPENSABLE:
+            if _width(rows) <= console.width:
+                break
+            left_out.append(name)
+            rows = [{k: v for k, v in row.items() if k != name} for row in rows]
+    table = Table(box=None, padding=(0, GAP, 0, 0))
+    for heading in rows[0]:
+        table.add_column(heading, overflow="fold", no_wrap=_width(rows) <= console.width)
+    for each, row in zip(rows, report.rows, strict=True):
+        table.add_row(*each.values(), style="" if row.verified else "dim")
+    console.print(table)
+    if left_out:
+        where = "a wider terminal, --csv and --html have them"
+        console.print(f"Left out for want of width: {', '.join(left_out)}; {where}.", highlight=False, soft_wrap=True)
+
+
+def _width(rows: Sequence[Mapping[str, str]]) -> int:
+    """Of a table of these rows, in characters."""
+    return sum(
+        GAP + max(len(line) for text in (heading, *(row[heading] for row in rows)) for line in text.split("\n"))
+        for heading in rows[0]
+    )
 
 
 def _misses(report: Report) -> list[str]:

@@ -189,9 +189,9 @@ def print_understanding(found: Sequence[Understanding]) -> None:
         if each.ranking is not None:
             for line in _ranking_lines(each.ranking):
                 console.print(f"  {line}", highlight=False, soft_wrap=True)
-        table = Table(box=None, padding=(0, 2, 0, 2))
+        table = Table(box=None, padding=(0, 1, 0, 2))
         for heading in ("learning rate", "trials", "converged", f"under {each.epochs} epochs", "median epochs"):
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", no_wrap=heading == "learning rate")
         for rate in each.learning_rates:
             median = "-" if rate.median_epochs is None else f"{rate.median_epochs:.0f}"
             span = f"{rate.low:.1e} to {rate.high:.1e}"
