@@ -212,11 +212,14 @@ def written(text: str, folder: Path) -> str:
 
     Both studies of the question must be there: a campaign that is under way has no report yet.
     """
-    paths = exports(folder)
-    if [path.name for path in paths[:2]] != [f"{name}.json.gz" for name in FULL.studies()[:2]]:
+    if not _has_the_pair(paths := exports(folder)):
         return text
     calls = (folder / CALLS).read_text(encoding="utf-8") if (folder / CALLS).exists() else ""
     return replaced(replaced(text, "front", front_lines(paths)), "campaign", campaign_lines(paths, calls))
+
+
+def _has_the_pair(paths: Sequence[Path]) -> bool:
+    return [path.name for path in paths[:2]] == [f"{name}.json.gz" for name in FULL.studies()[:2]]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -225,13 +228,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--readme", type=Path, default=REPOSITORY / "README.md")
     parser.add_argument("--no-picture", action="store_true", help=f"leave {PICTURE} as it is")
     options = parser.parse_args(arguments)
+    if not _has_the_pair(paths := exports(options.exports)):
+        pair = " and ".join(f"{name}.json.gz" for name in FULL.studies()[:2])
+        raise SystemExit(f"{options.exports} does not hold {pair}; report.py writes them once both searches have begun")
     before = options.readme.read_text(encoding="utf-8")
     after = written(before, options.exports)
-    if not (paths := exports(options.exports)[:2]):
-        raise SystemExit(f"{options.exports} holds no exported study of the campaign; report.py writes them")
     options.readme.write_text(after, encoding="utf-8")
     if not options.no_picture:
-        save(draw("front", [of_archive(read_archive(path)) for path in paths]), options.readme.parent / PICTURE)
+        save(draw("front", [of_archive(read_archive(path)) for path in paths[:2]]), options.readme.parent / PICTURE)
     print(f"{options.readme}: {'as it was' if after == before else 'written'}")
 
 
