@@ -62,13 +62,16 @@ class Bench:
         slow.touch()
         return slow
 
-    def start(self, *arguments: str, cores: int | None = None, **environment: str | None) -> subprocess.Popen[str]:
-        """Start a command, on the first `cores` cores (all); `NAME=None` takes a variable away."""
-        merged = {key: value for key, value in {**self.environment, **environment}.items() if value is not None}
+    def start(self, *arguments: str, cores: int | None = None) -> subprocess.Popen[str]:
+        """Start a command on the first `cores` cores (all)."""
+        return warm.start(*arguments, folder=self.folder, environment=self.environment, cores=CORES[:cores])
+
+    def start_afresh(self, *arguments: str, cores: int | None = None) -> subprocess.Popen[str]:
+        """The same with a Python of its own, from the start: it and its workers show what they are."""
         return subprocess.Popen(
             [sys.executable, "-m", "tuner", *arguments],
             cwd=self.folder,
-            env=merged,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -90,9 +93,12 @@ class Bench:
         return self.run(*self.launch_arguments(trials, workers=workers, epochs=epochs), *more, cores=workers)
 
     @contextmanager
-    def launched(self, trials: int, *more: str, workers: int = 1, epochs: int = 2) -> Iterator[subprocess.Popen[str]]:
+    def launched(
+        self, trials: int, *more: str, workers: int = 1, epochs: int = 2, afresh: bool = False
+    ) -> Iterator[subprocess.Popen[str]]:
         """A launch that runs meanwhile; whatever is left of it at the end is killed."""
-        process = self.start(*self.launch_arguments(trials, workers=workers, epochs=epochs), *more, cores=workers)
+        start = self.start_afresh if afresh else self.start
+        process = start(*self.launch_arguments(trials, workers=workers, epochs=epochs), *more, cores=workers)
         try:
             yield process
         finally:
@@ -162,12 +168,13 @@ def wait_for(condition: Callable[[], T], what: str, *, patience_s: float = PATIE
 
 def workers_of(supervisor: int) -> list[psutil.Process]:
     """The living workers that this launch started, also when it is dead itself."""
-    mark = ["--supervised-by", str(supervisor)]
+    mark = [warm.SUPERVISED, str(supervisor)]
     found = []
     for process in psutil.process_iter():
         try:
             line = process.cmdline()
-            if any(line[i : i + 2] == mark for i in range(len(line))) and process.status() != psutil.STATUS_ZOMBIE:
+            its_own = process.name() == f"of-{supervisor}" or any(line[i : i + 2] == mark for i in range(len(line)))
+            if its_own and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except psutil.Error:
             continue

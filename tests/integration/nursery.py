@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 _CLONE = {"x86_64": 56, "aarch64": 220}
@@ -32,15 +33,10 @@ Become = Callable[[Sequence[str], str, Mapping[str, str]], None]
 
 
 class Nursery:
-    """Forks children of the process that made it, until that closes it."""
+    """Forks children of the process at the other end of a socket, until that closes it."""
 
-    def __init__(self, become: Become) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._pid = os.fork()
-        if self._pid == 0:
-            self._socket.close()
-            _serve(theirs, become)
-        theirs.close()
+    def __init__(self, requests: socket.socket) -> None:
+        self._socket = requests
 
     def child(self, command: Mapping[str, Any], descriptors: Mapping[int, int]) -> int:
         """Start `command`, which finds each of `descriptors` under its key; its process id."""
@@ -48,35 +44,55 @@ class Nursery:
         socket.send_fds(self._socket, [message], list(descriptors.values()))
         return int(self._socket.recv(64))
 
+
+class OwnNursery(Nursery):
+    """A fork of this process."""
+
+    def __init__(self, become: Become) -> None:
+        ours, theirs = ends()
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.dup2(theirs.fileno(), _ABOVE)
+            os.closerange(0, _ABOVE)  # whoever waits for the end of what the parent writes
+            requests = socket.socket(fileno=_ABOVE)
+            while True:
+                serve(requests, become)
+        theirs.close()
+        super().__init__(ours)
+
     def close(self) -> None:
         self._socket.close()
         os.waitpid(self._pid, 0)
 
     def adopt(self) -> None:
         """From now on this process starts `python -m tuner` as a fork."""
-        subprocess.Popen = _popen_of(self)  # type: ignore[misc]
+        subprocess.Popen = popen_of(self)  # type: ignore[misc]
+
+
+def ends() -> tuple[socket.socket, socket.socket]:
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
 def available() -> bool:
     return platform.machine() in _CLONE
 
 
-def _serve(requests: socket.socket, become: Become) -> None:
-    """Never returns."""
-    while True:
-        message, given, _, _ = socket.recv_fds(requests, _MOST_BYTES, 16)
-        if not message:
-            os._exit(0)
-        command = json.loads(message)
-        pid = _fork_a_sibling()
-        if pid == 0:
-            _place(dict(zip(command["descriptors"], given, strict=True)))
-            if command["group"] is not None:
-                os.setpgid(0, command["group"])
-            become(command["words"], command["folder"], command["environment"])
-        for descriptor in given:
-            os.close(descriptor)
-        requests.send(str(pid).encode())
+def serve(requests: socket.socket, become: Become) -> None:
+    """Wait for one request and fork; ends this process when there will be none."""
+    message, given, _, _ = socket.recv_fds(requests, _MOST_BYTES, 16)
+    if not message:
+        os._exit(0)
+    command = json.loads(message)
+    pid = _fork_a_sibling()
+    if pid == 0:
+        _place(dict(zip(command["descriptors"], given, strict=True)))
+        if command["group"] is not None:
+            os.setpgid(0, command["group"])
+        os.sched_setaffinity(0, command["cores"])
+        become(command["words"], command["folder"], command["environment"])
+    for descriptor in given:
+        os.close(descriptor)
+    requests.send(str(pid).encode())
 
 
 def _fork_a_sibling() -> int:
@@ -100,7 +116,7 @@ def _place(descriptors: Mapping[int, int]) -> None:
     os.closerange(_ABOVE, max(high.values()) + 1)
 
 
-def _popen_of(nursery: Nursery) -> type[subprocess.Popen[Any]]:
+def popen_of(nursery: Nursery) -> type[subprocess.Popen[Any]]:
     plain = subprocess.Popen
     named = inspect.signature(plain._execute_child)  # type: ignore[attr-defined]
 
@@ -119,8 +135,9 @@ def _popen_of(nursery: Nursery) -> type[subprocess.Popen[Any]]:
             environment = dict(os.environ if given["env"] is None else given["env"])
             command = {
                 "words": list(words[3:]),
-                "folder": given["cwd"] or os.getcwd(),  # noqa: PTH109 - a path among strings
+                "folder": os.fspath(given["cwd"] or Path.cwd()),
                 "environment": environment,
+                "cores": sorted(os.sched_getaffinity(0)),
                 "group": given["process_group"] if given["process_group"] != -1 else None,
             }
             self.pid = nursery.child(command, descriptors)

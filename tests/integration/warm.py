@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import json
 import os
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import nursery
-from nursery import Nursery
+from nursery import Nursery, OwnNursery
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_S = 240.0
@@ -44,6 +47,8 @@ IMPORTED = (
     "tuner.view",
     "tuner.worker",
 )
+SUPERVISED = "--supervised-by"
+_PR_SET_NAME = 15
 _NOT_INHERITED = ("TUNER_", "PG", "CUDA_VISIBLE_DEVICES")
 
 
@@ -113,6 +118,24 @@ def run(
         return Done(code, out.read_text(), err.read_text())
 
 
+def start(*arguments: str, folder: Path, environment: Mapping[str, str], cores: Sequence[int]) -> subprocess.Popen[str]:
+    """Start `tuner ARGUMENTS` in `folder` on `cores`, a child of this process with its output in pipes."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        return _warm_process().popen(
+            [sys.executable, "-m", "tuner", *arguments],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def real(*arguments: str, folder: Path, environment: Mapping[str, str | None] | None = None) -> Done:
     """The same with a Python of its own, from the start."""
     done = subprocess.run(
@@ -133,9 +156,17 @@ class _WarmProcess:
 
     def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+        ours, theirs = nursery.ends()
         self._process = subprocess.Popen(
-            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, __file__, str(theirs.fileno())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            pass_fds=(theirs.fileno(),),
         )
+        theirs.close()
+        self.popen: type[subprocess.Popen[str]] = nursery.popen_of(Nursery(ours))
         atexit.register(self.close)
 
     def run(self, command: Mapping[str, Any]) -> int:
@@ -160,18 +191,33 @@ def _warm_process() -> _WarmProcess:
     return _WarmProcess()
 
 
-def _serve() -> None:
-    """Fork once for each line on standard input, and answer with the exit code."""
+def _serve(requests: socket.socket) -> None:
+    """Fork for each line on standard input, answering with the exit code, and for each request of a child."""
     import importlib
 
     for module in IMPORTED:
         importlib.import_module(module)
-    for line in sys.stdin:
-        command = json.loads(line)
-        pid = os.fork()
-        if pid == 0:
-            _become(command)
-        print(_exit_code(pid), flush=True)
+    while True:
+        ready, _, _ = select.select([0, requests], [], [])
+        if requests in ready:
+            nursery.serve(requests, _end_as)
+        if 0 in ready:
+            line = _line()
+            if not line:
+                return
+            command = json.loads(line)
+            pid = os.fork()
+            if pid == 0:
+                _become(command)
+            print(_exit_code(pid), flush=True)
+
+
+def _line() -> bytes:
+    """The next one, and nothing of what comes after it."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(0, 1)):
+        line += byte
+    return line
 
 
 def _exit_code(pid: int) -> int:
@@ -192,16 +238,15 @@ def _become(command: Mapping[str, Any]) -> None:
     for target, source in enumerate([nothing, os.open(command["out"], flags), os.open(command["err"], flags)]):
         os.dup2(source, target)
     os.sched_setaffinity(0, command["cores"])
-    words = command["arguments"]
-    _end_as(words, command["folder"], command["environment"], Nursery(_end_as) if _has_children(words) else None)
+    _end_as(command["arguments"], command["folder"], command["environment"])
 
 
-def _has_children(words: Sequence[str]) -> bool:
-    return words[:1] in (["launch"], ["verify"]) and nursery.available()
-
-
-def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str], children: Nursery | None = None) -> None:
+def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:
     """Run `tuner WORDS` in this process, and end it with the exit code."""
+    has_children = words[:1] in (["launch"], ["verify"]) and nursery.available()
+    children = OwnNursery(_end_as) if has_children else None
+    if SUPERVISED in words:
+        _call_itself(f"of-{words[words.index(SUPERVISED) + 1]}")
     code = 70
     try:
         os.chdir(folder)
@@ -229,5 +274,10 @@ def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str], c
         os._exit(code)
 
 
+def _call_itself(name: str) -> None:
+    """What a list of processes shows, for its command line is still that of the process it was forked from."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
 if __name__ == "__main__":
-    _serve()
+    _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -61,7 +61,7 @@ def test_ctrl_c_hands_back_and_the_next_launch_finishes_exactly(bench: Bench) ->
 
 
 def test_sigterm_hands_back_and_says_so_by_its_exit_code(bench: Bench) -> None:
-    with bench.launched(2, epochs=ENDLESS) as launch:
+    with bench.launched(2, epochs=ENDLESS, afresh=True) as launch:
         bench.wait_until_training(launch)
         ended = interrupt(launch, signal.SIGTERM)
         assert ended.code == 143, ended.err

@@ -36,7 +36,7 @@ class Launched:
         self.database = database
         self.command_lines: set[str] = set()
         self._slow = bench.slowed()
-        process = bench.start(*bench.launch_arguments(4, workers=WORKERS, epochs=EPOCHS))
+        process = bench.start_afresh(*bench.launch_arguments(4, workers=WORKERS, epochs=EPOCHS))
         over = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(process, over))
         watcher.start()
