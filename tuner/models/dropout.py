@@ -79,8 +79,7 @@ def draw_mask(like: Tensor, p: float) -> Mask:
         p: what share to drop, at least 0 and below 1; realised as the nearest multiple of 2^-16.
     """
     n_words = -(-like.numel() // 4)
-    generator = np.random.Generator(np.random.SFC64(cast("Any", _SeedFromTorch())))
-    words = generator.integers(0, 2**64 - 1, size=n_words, dtype=np.uint64, endpoint=True)
+    words = np.random.SFC64(cast("Any", _SeedFromTorch())).random_raw(n_words)
     bits = torch.from_numpy(words.view(np.int16)[: like.numel()]).view(like.shape).to(like.dtype)
     n_dropped = min(round(p * _LEVELS), _LEVELS - 1)
     return Mask(bits, n_dropped - _LEVELS // 2 - 1, _LEVELS / (_LEVELS - n_dropped))

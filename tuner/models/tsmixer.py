@@ -96,16 +96,22 @@ class FeatureMixing(nn.Module):
         self.norm = design.norm(n_out, sizes.horizon)
 
     def forward(self, plane: Tensor, horizon: int | None = None) -> Tensor:
-        """With `horizon`, `plane` is a single hour that stands for all: what dropout does not tell apart runs once."""
+        """With `horizon`, `plane` is a single hour that stands for all: what dropout does not tell apart runs once.
+
+        That is the first layer in training, and all but the norm in evaluation.
+        """
         entered = self.enter(plane)
         expanded, *projected = entered.split(self.widths, dim=self.layout.feature_axis)
         residual = projected[0] if projected else plane
-        if horizon is None:
-            hidden = relu_dropout(expanded, self.dropout, training=self.training)
-        else:
+        if horizon is not None and self.training:
             stretched = self.layout.stretch(torch.relu(expanded), horizon)
-            hidden = dropout(stretched, self.dropout, training=self.training)
-        mixed: Tensor = self.norm(add_dropout(residual, self.contract(hidden), self.dropout, training=self.training))
+            hidden = dropout(stretched, self.dropout, training=True)
+        else:
+            hidden = relu_dropout(expanded, self.dropout, training=self.training)
+        added = add_dropout(residual, self.contract(hidden), self.dropout, training=self.training)
+        if horizon is not None and not self.training:
+            added = self.layout.stretch(added, horizon)
+        mixed: Tensor = self.norm(added)
         return mixed
 
 

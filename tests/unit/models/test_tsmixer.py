@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,6 +118,19 @@ def test_dropout_is_drawn_in_training_and_absent_in_evaluation(name: str) -> Non
     assert not torch.equal(model(*inputs), model(*inputs))
     model.eval()
     assert torch.equal(model(*inputs), model(*inputs))
+
+
+@pytest.mark.parametrize("name", ["original", "rmsnorm", "layernorm", "simple"])
+@pytest.mark.parametrize("n_static", [1, 8])
+def test_evaluation_is_training_without_dropout(name: str, n_static: int) -> None:
+    """Where it mixes static covariates for one hour, training does for every one; 8 is the hidden size."""
+    shapes = replace(SHAPES, n_static=n_static)
+    model, inputs = _model(name, shapes), _inputs(shapes)
+    evaluated = model.eval()(*inputs)
+    for module in model.modules():
+        if hasattr(module, "dropout"):
+            module.dropout = 0.0
+    torch.testing.assert_close(model.train()(*inputs), evaluated)
 
 
 @pytest.mark.parametrize("name", ["original", "rmsnorm", "layernorm", "simple"])
