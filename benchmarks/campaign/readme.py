@@ -184,6 +184,10 @@ def _how(subjects: Sequence[Subject], report: Report, calls: str) -> list[str]:
         minutes = sum(call["took_s"] * call["workers"] for call in made) / 60
         told.append(f"That took {minutes:.0f} GPU minutes in {len(made)} calls of one command, {days}.")
     told.append(
+        "A difference is claimed where a paired permutation test finds one after Holm's correction; the interval beside it is "
+        "that of medians, and decides nothing ([docs/reading-a-verdict.md](docs/reading-a-verdict.md))."
+    )
+    told.append(
         "[benchmarks/campaign](benchmarks/campaign/README.md) has the commands, the studies and every pair; this section is "
         "made of them by `python benchmarks/campaign/readme.py`, without a GPU and in under a minute."
     )
