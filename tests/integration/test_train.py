@@ -142,6 +142,11 @@ def test_a_configuration_file_trains_the_same_model(folder: Path, card: dict[str
 
 
 MISTAKES: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
+    "a backend of GPUs": (
+        ("--config", "best.toml", "--backend", "graph", "--output", "m.safetensors"),
+        2,
+        ("backend 'graph' needs a CUDA device", "use eager or auto"),
+    ),
     "nothing to train": (("--output", "m.safetensors"), 2, ("--config FILE.toml", "--variant NAME")),
     "two things to train": (
         ("--config", "best.toml", "--variant", "rmsnorm", "--output", "m.safetensors"),

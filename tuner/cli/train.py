@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ from tuner.cli.best import Pick
 from tuner.cli.device import chosen_device, waiting_for
 from tuner.cli.options import DataDir, Json, Storage, Study, data_folder, note, storage_url
 from tuner.cli.output import print_json
+from tuner.config import Backend
 from tuner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def train(
         int | None, typer.Option(min=0, metavar="INDEX", help="The GPU to run on (0 if there is one).")
     ] = None,
     cpu: Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")] = False,
+    backend: Annotated[Backend, typer.Option(help="How the mathematics is executed.")] = Backend.AUTO,
     json: Json = False,
 ) -> int:
     """Train a configuration from a study, or from a file, and save the model with a card that says all about it."""
@@ -66,6 +69,7 @@ def train(
         if config is None
         else _from_file(config)
     )
+    recipe = replace(recipe, training=replace(recipe.training, backend=backend))
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.data.windows import to_device
