@@ -18,6 +18,7 @@ from tuner.errors import TunerError, UsageError
 from tuner.space import SearchSpace
 from tuner.storage import Database, TrialResult, initialisation_lock
 from tuner.storage.constraints import PREFIX
+from tuner.storage.optuna_rows import write_all_attributes
 from tuner.storage.schema import claims, epochs, studies, verifications
 from tuner.storage.verifications import recorded_row
 from tuner.study.archive import Archive, archive_of, is_archive_name, read_archive
@@ -42,10 +43,16 @@ def restore(database: Database, archive: Archive, name: str) -> OpenStudy:
             raise UsageError(f"there is a study {name!r} already; choose another name")
         study = create_bare(database, name, archive.definition)
         study.set_user_attr(UNFINISHED, value=True)
+        ids: dict[int, int] = {}
+        attributes: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         for template in _templates(archive):
-            database.optuna.create_new_trial(study._study_id, template)  # noqa: SLF001 - add_trial checks each value anew
-        ids = {trial.number: trial._trial_id for trial in study.get_trials(deepcopy=False)}  # noqa: SLF001
+            told = template.user_attrs, template.system_attrs
+            template.user_attrs, template.system_attrs = {}, {}
+            # Not add_trial, which checks each value anew.
+            ids[template.number] = database.optuna.create_new_trial(study._study_id, template)  # noqa: SLF001
+            attributes[ids[template.number]] = told
         with database.engine.begin() as connection:
+            write_all_attributes(connection, attributes)
             register(connection, study, archive.definition, trials=archive.budget)
             _write_ours(connection, study._study_id, ids, archive)  # noqa: SLF001
         study.set_user_attr(UNFINISHED, value=False)
