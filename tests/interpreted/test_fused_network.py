@@ -15,6 +15,7 @@ from torch import Tensor
 from tuner.config import ModelShapes
 from tuner.models import tsmixer
 from tuner.models.fused import FusedTSMixer
+from tuner.models.fused.launching import Launching
 from tuner.models.fused.layout import layout_of, whole_of
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
@@ -166,8 +167,12 @@ def test_masks_have_the_rate_and_know_nothing_of_each_other() -> None:
     fused = FusedTSMixer(network(p=p))
     from tuner.models.fused import launch
 
-    plan = fused.plan
-    drawn = [launch.draw_masks(plan, 40, fused.random_state, fused.n_dropped).float() for _ in range(2)]
+    plan, drawn = fused.plan, []
+    for number in range(2):
+        masks = torch.empty(40, plan.sizes.mask_record, dtype=torch.uint8)
+        state = torch.tensor([fused.random_state[0].item(), number])
+        launch.draw_masks(launch.Drawing(masks, state, fused.n_dropped), Launching())
+        drawn.append(masks.float())
     n = drawn[0].numel()
     for mask in drawn:
         assert set(mask.unique().tolist()) == {0.0, 1.0}

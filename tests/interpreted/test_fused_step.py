@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import DeviceData
+from tuner.models.fused.launching import Launching
 from tuner.models.tsmixer import TSMixer
 from tuner.training.eager import EagerEngine
 from tuner.training.fused.engine import TritonEngine
@@ -26,7 +27,7 @@ Configure = Callable[..., RunConfig]
 class Plain:
     """What stands for `FusedTSMixer`."""
 
-    def __init__(self, model: TSMixer, precision: Precision) -> None:
+    def __init__(self, model: TSMixer, precision: Precision, launching: Launching) -> None:
         self.model = model
         self.random_state = torch.tensor([torch.initial_seed(), 0])
 

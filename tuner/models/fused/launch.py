@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tuner.models.fused.kernels import block, entry, gradients, head, masks
+from tuner.models.fused.launching import Launching
 from tuner.models.fused.layout import ALIGNED
 from tuner.models.fused.plan import Plan, Sizes
 from tuner.models.fused.tables import TILE, DeviceTables, columns_of
@@ -80,62 +81,131 @@ def sizes_of_hours(sizes: Sizes) -> Sizes:
     return sizes._replace(hidden=HOURS_AT_MOST, hidden_tile=HOURS_AT_MOST)
 
 
-def draw_masks(plan: Plan, n_samples: int, state: Tensor, n_dropped: int) -> Tensor:
-    """(B, mask record), bytes: 1 where an element is kept; `state` moves on by one draw."""
-    n = n_samples * plan.sizes.mask_record
-    drawn = torch.empty(n_samples, plan.sizes.mask_record, dtype=torch.uint8, device=state.device)
-    grid = (-(-n // (DRAWN_AT_ONCE * masks.PER_DRAW.value)),)
-    masks.draw_masks[grid](drawn, state, n, n_dropped, BLOCK=DRAWN_AT_ONCE)
-    state[1:].add_(1)
-    return drawn
+class Memory(NamedTuple):
+    """What a pass works in: (B, record) of float32, (B, mask record) of bytes, 1 where an element is kept."""
+
+    workspace: Tensor
+    masks: Tensor
+
+
+class Drawing(NamedTuple):
+    """A draw of masks: where they go, the seed and how many draws were before it, and how many of 2^16 drop."""
+
+    masks: Tensor
+    state: Tensor
+    n_dropped: int
+
+    @property
+    def n_programs(self) -> int:
+        return -(-self.masks.numel() // (DRAWN_AT_ONCE * masks.PER_DRAW.value))
+
+
+def draw_masks(drawing: Drawing, launching: Launching) -> None:
+    """Fill the masks. Their draw is counted by `enter`: while they are drawn all programs read the count."""
+    masks.draw_masks[(drawing.n_programs,)](
+        drawing.masks,
+        drawing.state,
+        drawing.masks.numel(),
+        drawing.n_dropped,
+        BLOCK=DRAWN_AT_ONCE,
+        **launching.first(),
+    )
 
 
 @without_warp_groups()
 def forward(
-    plan: Plan, weights: Weights, inputs: tuple[Tensor, Tensor, Tensor], memory: tuple[Tensor, Tensor], scale: float
+    plan: Plan,
+    weights: Weights,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    memory: Memory,
+    scale: float,
+    drawn: Drawing | None,
+    launching: Launching,
 ) -> Tensor:
-    """(B, L, K), (B, T, F), (B, S), a workspace and masks for as many samples -> (B, T, C, Q)."""
+    """(B, L, K), (B, T, F), (B, S), memory for as many samples, and what drew its masks -> (B, T, C, Q)."""
+    mix(plan, weights, inputs, memory, scale, drawn, launching)
+    sizes, n = plan.sizes, len(memory.workspace)
+    shape = n, sizes.horizon, sizes.targets, sizes.levels
+    out = torch.empty(shape, dtype=torch.float32, device=memory.workspace.device)
+    once = sizes._replace(chunk=min(HEAD_CHUNK, sizes.hidden_tile))
+    head.head_forward[(n,)](
+        out, memory.workspace, weights.head, H=plan.head, Z=once, **options(sizes), **launching.next()
+    )
+    return out
+
+
+def mix(
+    plan: Plan,
+    weights: Weights,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    memory: Memory,
+    scale: float,
+    drawn: Drawing | None,
+    launching: Launching,
+) -> None:
+    """From the windows to the last plane, in the workspace."""
     past, future, static = inputs
     workspace, kept = memory
     sizes, grid, opts = plan.sizes, (len(past),), options(plan.sizes)
     hours = sizes_of_hours(sizes)
-    out = torch.empty(len(past), sizes.horizon, sizes.targets, sizes.levels, dtype=torch.float32, device=past.device)
     entry.enter_forward[grid](
         past,
         future,
         workspace,
         kept,
+        kept if drawn is None else drawn.state,
         weights.entry,
         weights.past,
         weights.future,
         scale,
         E=plan.entry,
         Z=sizes,
+        DRAWN=drawn is not None,
         **options(sizes, stages=1),
+        **(launching.first() if drawn is None else launching.next()),
     )
     for fields, block_weights in zip(plan.blocks, weights.blocks, strict=True):
-        block.block_forward[grid](static, workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts)
-    once = sizes._replace(chunk=min(HEAD_CHUNK, sizes.hidden_tile))
-    head.head_forward[grid](out, workspace, weights.head, H=plan.head, Z=once, **opts)
-    return out
+        block.block_forward[grid](
+            static, workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts, **launching.next()
+        )
 
 
 @without_warp_groups()
 def backward(
-    plan: Plan, weights: Weights, tables: DeviceTables, of_out: Tensor, memory: tuple[Tensor, Tensor], scale: float
+    plan: Plan,
+    weights: Weights,
+    tables: DeviceTables,
+    of_out: Tensor,
+    memory: Memory,
+    scale: float,
+    launching: Launching,
 ) -> Tensor:
     """The gradient of `forward`'s result -> that of all parameters, flat, in their order."""
+    head.head_backward[(len(of_out),)](
+        of_out,
+        memory.workspace,
+        weights.head,
+        H=plan.head,
+        Z=plan.sizes,
+        **options(plan.sizes, stages=1),
+        **launching.first(),
+    )
+    unmix(plan, weights, memory, scale, launching)
+    return parameter_gradients(plan.sizes, tables, memory.workspace, launching)
+
+
+def unmix(plan: Plan, weights: Weights, memory: Memory, scale: float, launching: Launching) -> None:
+    """From the gradient of the last plane, in the workspace, to what those of the parameters are summed from."""
     workspace, kept = memory
-    sizes, grid, opts = plan.sizes, (len(of_out),), options(plan.sizes)
+    sizes, grid = plan.sizes, (len(workspace),)
+    opts = options(sizes) | launching.next()
     hours = sizes_of_hours(sizes)
-    head.head_backward[grid](of_out, workspace, weights.head, H=plan.head, Z=sizes, **options(sizes, stages=1))
     for fields, block_weights in zip(reversed(plan.blocks), reversed(weights.blocks), strict=True):
         block.block_backward[grid](workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts)
     entry.enter_backward[grid](workspace, kept, weights.past, weights.future, scale, E=plan.entry, Z=sizes, **opts)
-    return parameter_gradients(sizes, tables, workspace)
 
 
-def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -> Tensor:
+def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor, launching: Launching) -> Tensor:
     """What the records hold, summed over the samples."""
     n_samples, n = len(workspace), tables.layout.size
     per_split = samples_per_split(len(tables.products), n_samples)
@@ -157,6 +227,7 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -
         num_warps=2,  # with four, a tile of 64 x 64 takes wgmma, which reads TF32 only along the summed axis
         maxnreg=168,  # six programs a multiprocessor, and no spills
         num_stages=3,
+        **launching.next(),
     )
     for n_rows, table in tables.columns.items():
         together = max(1, COLUMN_SAMPLES // per_split) if n_rows == 1 else 1
@@ -174,6 +245,7 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -
             AT_ONCE=4 if n_rows == 1 else 32,
             BLOCK=columns_of(n_rows),
             num_warps=4,
+            **launching.next(),
         )
     gradient = torch.empty(n, device=workspace.device)
     gradients.sum_splits[(-(-n // SUMMED_AT_ONCE),)](
@@ -186,6 +258,7 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor) -
         SPLITS=MOST_SPLITS,
         BLOCK=SUMMED_AT_ONCE,
         num_warps=4,
+        **launching.next(),
     )
     return gradient
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from tuner.config import Precision
+from tuner.models.fused.launching import PLAIN, Launching
 from tuner.models.fused.plan import Plan, make_plan
 from tuner.models.fused.tables import tables_on
 from tuner.models.fused.weights import weights_of
 from tuner.models.tsmixer import TSMixer
+
+if TYPE_CHECKING:
+    from tuner.models.fused.launch import Drawing, Memory
 
 PRODUCTS = {Precision.FP32: "tf32x3", Precision.TF32: "tf32"}
 """How Triton multiplies: three products of TF32 parts come close to fp32's own accuracy, on tensor cores."""
@@ -37,13 +41,21 @@ class FusedTSMixer:
         model: one that `why_not` has nothing against, on its device.
         precision: of the matrix products; FP32 or TF32.
         products: Triton's own name for it, instead: `ieee`, `tf32x3` or `tf32`.
+        launching: how its kernels follow each other.
 
     Attributes:
         masks: (B, mask record) of bytes to use instead of fresh ones, for tests; `masks_by_use` gives those of a call.
     """
 
-    def __init__(self, model: TSMixer, precision: Precision = Precision.FP32, products: str | None = None) -> None:
+    def __init__(
+        self,
+        model: TSMixer,
+        precision: Precision = Precision.FP32,
+        products: str | None = None,
+        launching: Launching = PLAIN,
+    ) -> None:
         self.model = model
+        self.launching = launching
         device = next(model.parameters()).device
         self.random_state = torch.tensor([torch.initial_seed() % 2**63, 0], dtype=torch.int64, device=device)
         self.masks: Tensor | None = None
@@ -96,25 +108,32 @@ class FusedTSMixer:
     def _forward(self, inputs: Inputs) -> tuple[Tensor, Pass]:
         from tuner.models.fused import launch
 
+        plan, memory, drawing = self._begin(len(inputs.past))
+        if drawing is not None:
+            launch.draw_masks(drawing, self.launching)
+        forecast = launch.forward(plan, self.weights, inputs, memory, self.scale, drawing, self.launching)
+        return forecast, Pass(plan, memory, self.scale)
+
+    def _begin(self, n: int) -> tuple[Plan, Memory, Drawing | None]:
+        """What a pass over n samples works with, and the draw that its masks still want."""
+        from tuner.models.fused.launch import Drawing, Memory
+
         dropping = self.model.training and self.n_dropped > 0
-        plan = self._dropping_plan if dropping else self.plan
-        n, device = len(inputs.past), inputs.past.device
-        if not dropping:
-            masks = torch.empty(n, plan.sizes.mask_record, dtype=torch.uint8, device=device)
-        elif self.masks is not None:
-            masks = self.masks.clone()
-        else:
-            masks = launch.draw_masks(plan, n, self.random_state, self.n_dropped)
+        plan, device = self._dropping_plan if dropping else self.plan, self.random_state.device
+        given = self.masks if dropping else None
+        masks = (
+            torch.empty(n, plan.sizes.mask_record, dtype=torch.uint8, device=device) if given is None else given.clone()
+        )
         self.last_masks = masks if dropping else None
-        workspace = torch.empty(n, plan.sizes.record, device=device)
-        this = Pass(plan, workspace, masks, self.scale)
-        return launch.forward(plan, self.weights, inputs, (workspace, masks), self.scale), this
+        memory = Memory(torch.empty(n, plan.sizes.record, device=device), masks)
+        drawing = Drawing(masks, self.random_state, self.n_dropped) if dropping and given is None else None
+        return plan, memory, drawing
 
     def _backward(self, this: Pass, of_out: Tensor) -> list[Tensor]:
         from tuner.models.fused import launch
 
-        memory = (this.workspace, this.masks)
-        flat = launch.backward(this.plan, self.weights, self.tables, of_out.contiguous(), memory, this.scale)
+        slope = of_out.contiguous()
+        flat = launch.backward(this.plan, self.weights, self.tables, slope, this.memory, this.scale, self.launching)
         return self.tables.layout.views(flat, self._parameters)
 
 
@@ -130,8 +149,7 @@ class Pass(NamedTuple):
     """What a forward pass leaves for the backward pass."""
 
     plan: Plan
-    workspace: Tensor
-    masks: Tensor
+    memory: Memory
     scale: float
 
 

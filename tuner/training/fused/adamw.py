@@ -17,6 +17,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.models.fused.kernels.chain import follow
+from tuner.models.fused.launching import PLAIN, Launching
 from tuner.models.fused.layout import whole_of
 from tuner.training.fused.flat import FlatParameters
 from tuner.training.step import CLIP_EPS
@@ -27,7 +29,15 @@ EPS = 1e-8
 
 
 @triton.jit
-def _sum_squares(gradients: tl.tensor, sums: tl.tensor, step: tl.tensor, n: tl.tensor, block: tl.constexpr) -> None:
+def _sum_squares(
+    gradients: tl.tensor,
+    sums: tl.tensor,
+    step: tl.tensor,
+    n: tl.tensor,
+    block: tl.constexpr,
+    early: tl.constexpr,
+) -> None:
+    follow(early)
     program = tl.program_id(0)
     at = program * block + tl.arange(0, block)
     gradient = tl.load(gradients + at, mask=at < n, other=0.0)
@@ -56,25 +66,29 @@ def _update(
     clip_eps: tl.constexpr,
     n_sums: tl.constexpr,
     block: tl.constexpr,
+    early: tl.constexpr,
 ) -> None:
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    inside = at < n
+    # What this kernel alone writes is read while the one before still runs.
+    average = tl.load(averages + at, mask=inside, other=0.0)
+    square = tl.load(squares + at, mask=inside, other=0.0)
+    value = tl.load(values + at, mask=inside, other=0.0)
+    rate = tl.load(learning_rate)
+    follow(early)
+    gradient = tl.load(gradients + at, mask=inside, other=0.0)
+    steps = tl.load(step).to(tl.float64)
     norm = tl.sqrt_rn(tl.sum(tl.load(sums + tl.arange(0, n_sums))))
     clip = tl.div_rn(limit, norm + clip_eps)
     clip = tl.where(clip > 1, 1.0, clip)  # in this order a norm that is no number stays none
 
     # In double precision: 1 - 0.999 has but four digits left in single precision.
-    steps = tl.load(step).to(tl.float64)
-    rate = tl.load(learning_rate)
     size = (rate.to(tl.float64) / (1 - tl.exp(steps * log_beta_1))).to(tl.float32)
     spread = tl.sqrt(1 - tl.exp(steps * log_beta_2)).to(tl.float32)
 
-    at = tl.program_id(0) * block + tl.arange(0, block)
-    inside = at < n
-    gradient = tl.load(gradients + at, mask=inside, other=0.0) * clip
-    average = tl.load(averages + at, mask=inside, other=0.0)
+    gradient *= clip
     average += (1 - beta_1) * (gradient - average)
-    square = tl.load(squares + at, mask=inside, other=0.0)
     square = beta_2 * square + (1 - beta_2) * gradient * gradient
-    value = tl.load(values + at, mask=inside, other=0.0)
     value -= rate * weight_decay * value
     value -= size * tl.div_rn(average, tl.div_rn(tl.sqrt_rn(square), spread) + eps)
     tl.store(averages + at, average, mask=inside)
@@ -90,11 +104,21 @@ class FlatAdamW(torch.optim.Optimizer):
         learning_rate: (), float32, on their device; may be changed in place between two steps.
         weight_decay: decoupled.
         limit: what the norm of all gradients is clipped to.
+        launching: how its kernels follow others.
     """
 
-    def __init__(self, flat: FlatParameters, learning_rate: Tensor, *, weight_decay: float, limit: float) -> None:
+    def __init__(
+        self,
+        flat: FlatParameters,
+        learning_rate: Tensor,
+        *,
+        weight_decay: float,
+        limit: float,
+        launching: Launching = PLAIN,
+    ) -> None:
         super().__init__(flat.parameters, {"lr": learning_rate, "weight_decay": weight_decay})
         self._flat = flat
+        self._launching = launching
         self._learning_rate = learning_rate
         self._weight_decay = float(weight_decay)
         self._limit = float(limit)
@@ -125,7 +149,7 @@ class FlatAdamW(torch.optim.Optimizer):
         """One update by the gradients taken. Nothing waits for the host: it can be captured in a CUDA graph."""
         assert closure is None, "losses are not evaluated here"
         n = self._flat.values.numel()
-        _sum_squares[(self._programs,)](self._gradients, self._sums, self._step, n, BLOCK)
+        _sum_squares[(self._programs,)](self._gradients, self._sums, self._step, n, BLOCK, **self._launching.first())
         _update[(self._programs,)](
             self._flat.values,
             self._gradients,
@@ -145,4 +169,5 @@ class FlatAdamW(torch.optim.Optimizer):
             CLIP_EPS,
             len(self._sums),
             BLOCK,
+            **self._launching.next(),
         )

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.fused import FusedTSMixer
+from tuner.models.fused.launching import PLAIN, Launching, why_not_early
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
 from tuner.training.captured import VALIDATION_BATCH, CapturedEngine
@@ -21,9 +22,14 @@ class FusedEngine(CapturedEngine):
     """Replays `FusedStep` as CUDA graphs. A kind says which network is in it."""
 
     def __init__(
-        self, config: RunConfig, data: DeviceData, model: nn.Module, make_network: Callable[[], Network]
+        self,
+        config: RunConfig,
+        data: DeviceData,
+        model: nn.Module,
+        make_network: Callable[[], Network],
+        launching: Launching = PLAIN,
     ) -> None:
-        self._step = FusedStep(config, data, model, make_network)
+        self._step = FusedStep(config, data, model, make_network, launching)
         super().__init__(config, data, self._step)
         shapes = data.shapes
         self._values_of_window = shapes.horizon * shapes.n_targets
@@ -59,5 +65,22 @@ class TritonEngine(FusedEngine):
 
     backend = Backend.TRITON
 
-    def __init__(self, config: RunConfig, data: DeviceData, model: TSMixer) -> None:
-        super().__init__(config, data, model, lambda: FusedTSMixer(model, config.training.precision))
+    def __init__(self, config: RunConfig, data: DeviceData, model: TSMixer, launching: Launching | None = None) -> None:
+        chosen = launching_on(data.minimum.device) if launching is None else launching
+        super().__init__(
+            config, data, model, lambda: FusedTSMixer(model, config.training.precision, launching=chosen), chosen
+        )
+        self._launching = chosen
+
+    def warm_up(self) -> None:
+        try:
+            super().warm_up()
+        except Exception as error:
+            if self._launching.early:
+                error.add_note("the kernels were launched early, by programmatic dependent launch")
+            raise
+
+
+def launching_on(device: torch.device) -> Launching:
+    """What is fastest on a device."""
+    return Launching(early=why_not_early(device) is None)

@@ -7,6 +7,8 @@ import triton.language as tl
 from torch import Tensor
 
 from tuner.data.windows import Batch, DeviceSplit
+from tuner.models.fused.kernels.chain import follow
+from tuner.models.fused.launching import PLAIN, Launching
 
 BLOCK = 1024
 
@@ -40,8 +42,10 @@ def _gather(
     n_future: tl.constexpr,
     n_static: tl.constexpr,
     block: tl.constexpr,
+    early: tl.constexpr,
 ) -> None:
     """One program a window. Its hours are rows one after the other: each part of it is one run of memory."""
+    follow(early)
     row = tl.program_id(0).to(tl.int64)
     window = tl.load(order + tl.load(done) + row)
     first = tl.load(starts + window)
@@ -54,7 +58,7 @@ def _gather(
         _copy(static + tl.load(series + window) * n_static, to_static + row * n_static, n_static, block)
 
 
-def gather(split: DeviceSplit, order: Tensor, done: Tensor, size: int) -> Batch:
+def gather(split: DeviceSplit, order: Tensor, done: Tensor, size: int, launching: Launching = PLAIN) -> Batch:
     """What `split.gather(order[done : done + size])` gives, with `done` read on the device.
 
     Args:
@@ -62,6 +66,7 @@ def gather(split: DeviceSplit, order: Tensor, done: Tensor, size: int) -> Batch:
         order: (N,) int64, numbers of windows.
         done: (), int64.
         size: windows in the batch, at least 1 and at most what is left of `order`.
+        launching: how kernels follow it: it is the first of a step.
     """
     n_columns, n_targets = split.history.shape[1], split.targets.shape[1]
     input_size, horizon = split.past_steps.shape[1], split.future_steps.shape[1]
@@ -90,5 +95,6 @@ def gather(split: DeviceSplit, order: Tensor, done: Tensor, size: int) -> Batch:
         0 if future is None else future.shape[2],
         0 if static is None else static.shape[1],
         BLOCK,
+        **launching.first(),
     )
     return Batch(past=past, future=future, static=static, target=target)

@@ -7,6 +7,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from tuner.models.fused.kernels.chain import follow
+from tuner.models.fused.launching import PLAIN, Launching
+
 BLOCK = 1024
 
 
@@ -24,7 +27,9 @@ def _loss(
     n_quantiles: tl.constexpr,
     with_slope: tl.constexpr,
     block: tl.constexpr,
+    early: tl.constexpr,
 ) -> None:
+    follow(early)
     program = tl.program_id(0)
     at = program * block + tl.arange(0, block)
     inside = at < n_values
@@ -57,7 +62,15 @@ class Tally:
         self.parts.zero_()
 
 
-def score(prediction: Tensor, target: Tensor, quantiles: Tensor, tally: Tally, *, slope: Tensor | None = None) -> None:
+def score(
+    prediction: Tensor,
+    target: Tensor,
+    quantiles: Tensor,
+    tally: Tally,
+    *,
+    slope: Tensor | None = None,
+    launching: Launching = PLAIN,
+) -> None:
     """Add a batch's `quantile_loss`, times its windows and the values of one, to the tally.
 
     Args:
@@ -66,6 +79,7 @@ def score(prediction: Tensor, target: Tensor, quantiles: Tensor, tally: Tally, *
         quantiles: (Q,) float32.
         tally: gets B windows more.
         slope: (B, T, C, Q), filled with the gradient of the batch's loss along the prediction.
+        launching: how it follows other kernels.
     """
     if not prediction.is_contiguous():
         raise ValueError("a forecast is scored as it lies in memory: contiguous")
@@ -82,4 +96,5 @@ def score(prediction: Tensor, target: Tensor, quantiles: Tensor, tally: Tally, *
         len(quantiles),
         slope is not None,
         BLOCK,
+        **launching.first(),
     )

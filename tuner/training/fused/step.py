@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData, DeviceSplit
+from tuner.models.fused.launching import PLAIN, Launching
 from tuner.training.fused.adamw import FlatAdamW
 from tuner.training.fused.flat import FlatParameters
 from tuner.training.fused.gather import gather
@@ -41,13 +42,20 @@ class FusedStep(Updates):
         data: on its device, float32.
         model: on the same device.
         make_network: gives what computes the model's forecast, once the parameters are where they stay.
+        launching: how its kernels follow each other.
     """
 
     _optimizer: FlatAdamW
 
     def __init__(
-        self, config: RunConfig, data: DeviceData, model: nn.Module, make_network: Callable[[], Network]
+        self,
+        config: RunConfig,
+        data: DeviceData,
+        model: nn.Module,
+        make_network: Callable[[], Network],
+        launching: Launching = PLAIN,
     ) -> None:
+        self._launching = launching
         self._flat = FlatParameters([p for p in model.parameters() if p.requires_grad])
         super().__init__(config, data, model, capturable=True)
         self._network = make_network()
@@ -56,19 +64,19 @@ class FusedStep(Updates):
 
     def train(self, split: DeviceSplit, order: Tensor, size: int, tally: Tally) -> None:
         """One update of the weights, by the `size` windows of `order` (N,) that follow those in the tally."""
-        batch = gather(split, order, tally.done, size)
+        batch = gather(split, order, tally.done, size, self._launching)
         forecast = self._network(batch.past, batch.future, batch.static).contiguous()
         slope = torch.empty_like(forecast)
-        score(forecast.detach(), batch.target, self._quantiles, tally, slope=slope)
+        score(forecast.detach(), batch.target, self._quantiles, tally, slope=slope, launching=self._launching)
         self._optimizer.take(torch.autograd.grad(forecast, self._parameters, slope, materialize_grads=True))
         self._optimizer.step()
 
     @torch.no_grad()
     def validate(self, split: DeviceSplit, order: Tensor, size: int, tally: Tally) -> None:
         """Only adds the losses of the next `size` windows to the tally."""
-        batch = gather(split, order, tally.done, size)
+        batch = gather(split, order, tally.done, size, self._launching)
         forecast = self._network(batch.past, batch.future, batch.static).contiguous()
-        score(forecast, batch.target, self._quantiles, tally)
+        score(forecast, batch.target, self._quantiles, tally, launching=self._launching)
 
     def forget(self) -> None:
         super().forget()
@@ -104,4 +112,5 @@ class FusedStep(Updates):
             self._learning_rate,
             weight_decay=self._config.hyperparameters.weight_decay,
             limit=self._config.training.gradient_clip,
+            launching=self._launching,
         )

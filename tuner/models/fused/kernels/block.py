@@ -6,6 +6,7 @@ The mixed static covariates join the plane as its last features; then its hours 
 import triton
 import triton.language as tl
 
+from tuner.models.fused.kernels.chain import follow
 from tuner.models.fused.kernels.features import (
     enter_stored,
     finish_mixing,
@@ -52,9 +53,20 @@ def mix_static(record, masks, values, out, mixing, F: tl.constexpr, OUT_ROW: tl.
 
 @triton.jit
 def block_forward(
-    static, workspace, masks, of_static, time, features, scale, B: tl.constexpr, Z: tl.constexpr, Y: tl.constexpr
+    static,
+    workspace,
+    masks,
+    of_static,
+    time,
+    features,
+    scale,
+    B: tl.constexpr,
+    Z: tl.constexpr,
+    Y: tl.constexpr,
+    early: tl.constexpr,
 ):
     """static (B, static); the plane in the record, but for what static covariates add -> the next plane."""
+    follow(early)
     F: tl.constexpr = B.feature_mixing
     G: tl.constexpr = B.static_mixing
     sample = tl.program_id(0).to(tl.int64)
@@ -75,9 +87,19 @@ def block_forward(
 
 @triton.jit
 def block_backward(
-    workspace, masks, of_static, time, features, scale, B: tl.constexpr, Z: tl.constexpr, Y: tl.constexpr
+    workspace,
+    masks,
+    of_static,
+    time,
+    features,
+    scale,
+    B: tl.constexpr,
+    Z: tl.constexpr,
+    Y: tl.constexpr,
+    early: tl.constexpr,
 ):
     """From the gradient of the block's result to that of its plane; the static covariates themselves need none."""
+    follow(early)
     WIDTH: tl.constexpr = B.width
     HIDDEN: tl.constexpr = Z.hidden
     F: tl.constexpr = B.feature_mixing

@@ -6,6 +6,7 @@ Reversible norm, projection of the hours, mixing of what came out, and beside it
 import triton
 import triton.language as tl
 
+from tuner.models.fused.kernels.chain import follow
 from tuner.models.fused.kernels.features import (
     add_enter_bias,
     enter_features,
@@ -123,10 +124,36 @@ def mix_entry(
 
 
 @triton.jit
-def enter_forward(past, future, workspace, masks, weights, of_past, of_future, scale, E: tl.constexpr, Z: tl.constexpr):
-    """past (B, length, columns), future (B, horizon, future) -> the first plane, past features first."""
+def count_draw(state):
+    if tl.program_id(0) == 0:
+        tl.store(state + 1, tl.load(state + 1) + 1)
+
+
+@triton.jit
+def enter_forward(
+    past,
+    future,
+    workspace,
+    masks,
+    state,
+    weights,
+    of_past,
+    of_future,
+    scale,
+    E: tl.constexpr,
+    Z: tl.constexpr,
+    DRAWN: tl.constexpr,
+    early: tl.constexpr,
+):
+    """past (B, length, columns), future (B, horizon, future) -> the first plane, past features first.
+
+    DRAWN: the masks are fresh, and their draw is counted here in `state`: while they were drawn every program read it.
+    """
     PAST: tl.constexpr = E.past
     FUTURE: tl.constexpr = E.of_future
+    follow(early)
+    if DRAWN:
+        count_draw(state)
     sample = tl.program_id(0).to(tl.int64)
     record = workspace + sample * Z.record
     mask_record = masks + sample * Z.mask_record
@@ -146,8 +173,9 @@ def enter_forward(past, future, workspace, masks, weights, of_past, of_future, s
 
 
 @triton.jit
-def enter_backward(workspace, masks, of_past, of_future, scale, E: tl.constexpr, Z: tl.constexpr):
+def enter_backward(workspace, masks, of_past, of_future, scale, E: tl.constexpr, Z: tl.constexpr, early: tl.constexpr):
     """Leaves what the gradients of the parameters are summed from; the window itself needs none."""
+    follow(early)
     PAST: tl.constexpr = E.past
     FUTURE: tl.constexpr = E.of_future
     sample = tl.program_id(0).to(tl.int64)

@@ -6,6 +6,7 @@ What to sum is told by tables, one row a tile, so that a network of any shape ta
 import triton
 import triton.language as tl
 
+from tuner.models.fused.kernels.chain import follow
 from tuner.models.fused.kernels.pieces import big_part, three_dots
 
 
@@ -23,6 +24,7 @@ def sum_products(
     FEW: tl.constexpr,
     AT_ONCE: tl.constexpr,
     FAR: tl.constexpr,
+    early: tl.constexpr,
 ):
     """Of a layer's weight: the sum over samples and rows of (gradient of its output) x (its input); of its bias too.
 
@@ -35,13 +37,13 @@ def sum_products(
     """
     row = table + tl.program_id(0) * 11
     if tl.load(row + 6) <= FEW:
-        sum_tile(row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, FEW, AT_ONCE, FAR)
+        sum_tile(row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, FEW, AT_ONCE, FAR, early)
     else:
-        sum_tile(row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, INPUTS, AT_ONCE, FAR)
+        sum_tile(row, workspace, partial, n_samples, n_numbers, Z, SAMPLES, OUTPUTS, INPUTS, AT_ONCE, FAR, early)
 
 
 @triton.jit
-def sum_tile(
+def sum_tile(  # noqa: PLR0915 (one tile, from its table's row to its place)
     row,
     workspace,
     partial,
@@ -53,6 +55,7 @@ def sum_tile(
     INPUTS: tl.constexpr,
     AT_ONCE: tl.constexpr,
     FAR: tl.constexpr,
+    early: tl.constexpr,
 ):
     """A tile of (OUTPUTS, INPUTS); of the bias where it is the first one of these outputs."""
     RECORD: tl.constexpr = Z.record
@@ -85,6 +88,7 @@ def sum_tile(
     total = tl.zeros([OUTPUTS, INPUTS], tl.float32)
     bias = tl.zeros([OUTPUTS, 8], tl.float32)
     ones = tl.full([AT_ONCE, 8], 1.0, tl.float32)
+    follow(early)
     if n_here > 0:
         for start in range(0, SAMPLES * ROWS, AT_ONCE):
             k = start + tl.arange(0, AT_ONCE)
@@ -136,6 +140,7 @@ def sum_columns(
     SPLITS: tl.constexpr,
     AT_ONCE: tl.constexpr,
     BLOCK: tl.constexpr,
+    early: tl.constexpr,
 ):
     """Of a norm's weight and bias, or of what each sample already has its share of: sums over samples and ROWS of each.
 
@@ -167,6 +172,7 @@ def sum_columns(
     read_along = read & (normed >= 0)
     weight = tl.zeros([AT_ONCE, BLOCK], tl.float32)
     bias = tl.zeros([AT_ONCE, BLOCK], tl.float32)
+    follow(early)
     for start in range(0, SPLITS * SAMPLES * ROWS, AT_ONCE):
         r = start + tl.arange(0, AT_ONCE)
         sample = split * (SPLITS * SAMPLES) + r // ROWS
@@ -205,6 +211,7 @@ def sum_splits(
     ALIGNED: tl.constexpr,
     SPLITS: tl.constexpr,
     BLOCK: tl.constexpr,
+    early: tl.constexpr,
 ):
     """(splits, numbers) -> (numbers,), for at most SPLITS, and zeros in the gaps between parameters.
 
@@ -214,6 +221,7 @@ def sum_splits(
     inside = n < n_numbers
     n_used = tl.load(used + n // ALIGNED, mask=inside, other=0)
     total = tl.zeros([BLOCK], tl.float32)
+    follow(early)
     for split in tl.static_range(SPLITS):
         total += tl.load(partial + n, mask=inside & (split < n_splits), other=0.0)
         partial += n_numbers

@@ -3,6 +3,7 @@
 import triton
 import triton.language as tl
 
+from tuner.models.fused.kernels.chain import follow
 from tuner.models.fused.kernels.pieces import exact_dot, store_plane, zeros
 
 NORM_EPS = tl.constexpr(1e-10)
@@ -23,8 +24,9 @@ def slope_and_level(record, weights, n, H: tl.constexpr, Z: tl.constexpr):
 
 
 @triton.jit
-def head_forward(out, workspace, weights, H: tl.constexpr, Z: tl.constexpr):
+def head_forward(out, workspace, weights, H: tl.constexpr, Z: tl.constexpr, early: tl.constexpr):
     """The last plane -> out (B, horizon, outputs)."""
+    follow(early)
     HIDDEN: tl.constexpr = Z.hidden
     OUTPUTS: tl.constexpr = Z.outputs
     CHUNK: tl.constexpr = Z.chunk
@@ -58,8 +60,9 @@ def head_forward(out, workspace, weights, H: tl.constexpr, Z: tl.constexpr):
 
 
 @triton.jit
-def head_backward(of_out, workspace, weights, H: tl.constexpr, Z: tl.constexpr):
+def head_backward(of_out, workspace, weights, H: tl.constexpr, Z: tl.constexpr, early: tl.constexpr):
     """The gradient of `out` -> of the last plane, and each sample's share of the reversible norm's."""
+    follow(early)
     OUTPUTS: tl.constexpr = Z.outputs
     CHUNK: tl.constexpr = Z.chunk
     sample = tl.program_id(0).to(tl.int64)

@@ -3,14 +3,22 @@
 import triton
 import triton.language as tl
 
+from tuner.models.fused.kernels.chain import follow
+
 PER_DRAW = tl.constexpr(8)
 """A draw of Philox gives four words of 32 bits, and an element takes 16 of them."""
 
 
 @triton.jit(do_not_specialize=["n", "n_dropped"])
-def draw_masks(masks, state, n, n_dropped, BLOCK: tl.constexpr):
+def draw_masks(masks, state, n, n_dropped, BLOCK: tl.constexpr, early: tl.constexpr):
     """Keep an element where its 16 bits are at least `n_dropped`; `state` holds the seed and the number of the draw."""
-    program = tl.program_id(0)
+    follow(early)
+    draw_some(masks, state, tl.program_id(0), n, n_dropped, BLOCK)
+
+
+@triton.jit
+def draw_some(masks, state, program, n, n_dropped, BLOCK: tl.constexpr):
+    """One program's share."""
     counter = program * BLOCK + tl.arange(0, BLOCK)
     seed = tl.load(state)
     draw = tl.load(state + 1)
