@@ -13,8 +13,10 @@ from epochs import assert_near, eager_epoch, fused_epoch, network, order_of, wei
 
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData, DeviceSplit
+from tuner.models.fused.launching import Launching
 from tuner.training.eager import EagerEngine
 from tuner.training.fused.engine import TritonEngine
+from tuner.training.fused.step import RANDOM_STATE
 
 
 def first_and_last(split: DeviceSplit, n_each: int) -> DeviceSplit:
@@ -32,6 +34,29 @@ def test_steps_with_the_fused_network_are_the_eager_ones(
     order = order_of(few, 1)
     assert fused_epoch(fused, order, 1e-3) == pytest.approx(eager_epoch(eager, order, 1e-3), rel=1e-5)
     assert_near(weights(fused.model), weights(eager.model), 1e-3)
+
+
+def test_joined_kernels_do_what_the_single_ones_do(data: DeviceData, run_config: Callable[..., RunConfig]) -> None:
+    """Windows and masks in one, the head and the loss in one, squares with the gradient; with dropout, clipped."""
+    few = replace(data, train=first_and_last(data.train, 1))
+    config = run_config("original", dropout=0.3, gradient_clip=0.5, batch_size=2)
+    found = []
+    for joined in (False, True):
+        torch.manual_seed(5)
+        engine = TritonEngine(config, few, network(config, few), Launching(joined=joined))
+        engine.model.train()
+        engine._updates.set_learning_rate(1e-3)
+        engine._order.copy_(torch.tensor([1, 0]))
+        for _ in range(2):
+            engine._begin_epoch()
+            engine._train_batch(2)
+        found.append(engine)
+    single, whole = found
+    assert torch.equal(single._step._network.last_masks, whole._step._network.last_masks)
+    assert single.state()[RANDOM_STATE].tolist() == whole.state()[RANDOM_STATE].tolist() == [5, 2]
+    assert int(single._trained.done) == int(whole._trained.done) == 2
+    assert float(single._train_loss_sum()) == pytest.approx(float(whole._train_loss_sum()), rel=1e-6)
+    assert_near(weights(single.model), weights(whole.model), 1e-6)
 
 
 def test_a_closed_engine_leaves_nothing_to_the_garbage_collector(

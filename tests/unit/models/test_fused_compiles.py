@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from tuner.config import ModelShapes
 from tuner.models.fused import FusedTSMixer
+from tuner.models.fused.launching import Launching
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 triton = pytest.importorskip("triton")
@@ -74,11 +76,13 @@ def strange_uses_of_the_stack(code: str) -> list[str]:
 def test_every_kernel_compiles_for_hopper_without_spilling(compiled: dict[str, Any], tmp_path: Path) -> None:
     model = TSMixer(SHAPES, DESIGNS["original"], hidden_size=64, dropout=0.1)
     batch = torch.zeros(256, 168, 13), torch.zeros(256, 24, 6), torch.zeros(256, 1)
-    FusedTSMixer(model)(*batch).sum().backward()
+    fused = FusedTSMixer(model, launching=Launching(early=True))
+    fused(*batch).sum().backward()
+    train(fused, batch)
     assert set(compiled) == {
         *("draw_masks", "enter_forward", "block_forward_192", "block_forward_128", "head_forward"),
         *("head_backward", "block_backward_192", "block_backward_128", "enter_backward"),
-        *("sum_products", "sum_columns", "sum_splits"),
+        *("sum_products", "sum_columns", "sum_splits", "head_train"),
     }
     for name, kernel in compiled.items():
         cubin = tmp_path / f"{name}.cubin"
@@ -90,6 +94,26 @@ def test_every_kernel_compiles_for_hopper_without_spilling(compiled: dict[str, A
         assert kernel.metadata.shared <= SHARED, name
         # A maximum that prefers numbers would hide a broken weight behind a ReLU; the interpreter knows no such one.
         assert "max.f32" not in kernel.asm["ptx"], name
+        assert_follows(name, kernel.asm["ptx"])
+
+
+def train(fused: FusedTSMixer, batch: tuple[Tensor, Tensor, Tensor]) -> None:
+    from tuner.models.fused.launch import Scoring, Squares
+
+    losses, done = torch.zeros(256, dtype=torch.float64), torch.zeros((), dtype=torch.int64)
+    scoring = Scoring(torch.zeros(256, 24, 7), torch.zeros(17), losses, done)
+    fused.gradient(fused.begin(256), batch, scoring, Squares(torch.zeros(256), torch.zeros(())))
+
+
+def assert_follows(name: str, ptx: str) -> None:
+    """Before it waits for the kernel before, a kernel writes nothing, and reads tables at most; then it lets go."""
+    before, *ways = ptx.split("griddepcontrol.wait")
+    assert len(ways) == (2 if name == "sum_products" else 1), name
+    assert "st.global" not in before, name
+    assert "cp.async" not in before, name
+    assert "ld.global" not in before or name in ("sum_products", "sum_columns", "sum_splits"), name
+    assert "griddepcontrol.launch_dependents" not in before, name
+    assert all(way.count("griddepcontrol.launch_dependents") == 1 for way in ways), name
 
 
 @pytest.mark.slow

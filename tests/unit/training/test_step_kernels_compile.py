@@ -23,16 +23,24 @@ SIZES = {
     "input_size": 168, "horizon": 24, "n_columns": 13, "n_targets": 7, "n_future": 6, "n_static": 1, "n_quantiles": 17,
     "with_slope": True, "block": 1024, "n_sums": 2048, "beta_1": adamw.BETA_1, "beta_2": adamw.BETA_2,
     "log_beta_1": math.log(adamw.BETA_1), "log_beta_2": math.log(adamw.BETA_2), "eps": adamw.EPS, "clip_eps": 1e-6,
+    "draws": 512, "early": True,
 }  # fmt: skip
 SCALARS = {"n": "i32", "n_windows": "i32", "n_values": "i32", "share": "fp32", "weight_decay": "fp32", "limit": "fp32"}
-WHOLE = {"order": I64, "done": I64, "starts": I64, "series": I64, "tally": F64}
+SCALARS |= {"n_masks": "i32", "n_dropped": "i32"}
+WHOLE = {"masks": "*u8", "state": I64, "order": I64, "done": I64, "starts": I64, "series": I64, "tally": F64}
 
 
 @pytest.mark.parametrize("kernel", [gather._gather, loss._loss, adamw._sum_squares, adamw._update])
 def test_a_kernel_compiles_without_spilling(kernel: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     cubin = tmp_path / "kernel.cubin"
-    cubin.write_bytes(compiled(kernel).asm["cubin"])
+    made = compiled(kernel)
+    cubin.write_bytes(made.asm["cubin"])
+    before, waits, after = made.asm["ptx"].partition("griddepcontrol.wait")
+    assert waits, "it would not wait for the kernel before"
+    assert "st.global" not in before, "it would write what the kernel before may still read"
+    assert ("ld.global" in before) == (kernel is adamw._update), "only what the update alone writes is read before"
+    assert "griddepcontrol.launch_dependents" in after
     tool = triton.knobs.nvidia.cuobjdump.path
     report = subprocess.run([tool, "--dump-resource-usage", cubin], capture_output=True, text=True, check=True).stdout
     print(kernel.__name__, re.findall(r"REG:\d+|STACK:\d+|LOCAL:\d+", report))

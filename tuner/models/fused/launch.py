@@ -97,7 +97,31 @@ class Drawing(NamedTuple):
 
     @property
     def n_programs(self) -> int:
-        return -(-self.masks.numel() // (DRAWN_AT_ONCE * masks.PER_DRAW.value))
+        per_program: int = DRAWN_AT_ONCE * masks.PER_DRAW.value
+        return -(-self.masks.numel() // per_program)
+
+
+class Scoring(NamedTuple):
+    """What a forecast is held against, and where its losses go.
+
+    Attributes:
+        target: (B, T, C).
+        quantiles: (Q,).
+        losses: at least (B,), float64: gets the sum of each sample's.
+        done: (), int64: gets B more.
+    """
+
+    target: Tensor
+    quantiles: Tensor
+    losses: Tensor
+    done: Tensor
+
+
+class Squares(NamedTuple):
+    """Where the sums of the gradient's squares go, one a program of `sum_splits`, and the step that it counts."""
+
+    sums: Tensor
+    step: Tensor
 
 
 def draw_masks(drawing: Drawing, launching: Launching) -> None:
@@ -194,6 +218,38 @@ def backward(
     return parameter_gradients(plan.sizes, tables, memory.workspace, launching)
 
 
+@without_warp_groups()
+def train(
+    plan: Plan,
+    weights: Weights,
+    tables: DeviceTables,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    memory: Memory,
+    scale: float,
+    drawn: Drawing | None,
+    scoring: Scoring,
+    squares: Squares,
+    launching: Launching,
+) -> Tensor:
+    """Forward, the mean quantile loss, backward: the gradient of all parameters, flat, in their order."""
+    mix(plan, weights, inputs, memory, scale, drawn, launching)
+    sizes, n = plan.sizes, len(memory.workspace)
+    head.head_train[(n,)](
+        *scoring,
+        n,
+        1 / scoring.target.numel(),
+        memory.workspace,
+        weights.head,
+        H=plan.head,
+        Z=sizes,
+        FEATURES=min(HEAD_CHUNK, sizes.hidden_tile),
+        **options(sizes, stages=1),
+        **launching.next(),
+    )
+    unmix(plan, weights, memory, scale, launching)
+    return parameter_gradients(sizes, tables, memory.workspace, launching, squares)
+
+
 def unmix(plan: Plan, weights: Weights, memory: Memory, scale: float, launching: Launching) -> None:
     """From the gradient of the last plane, in the workspace, to what those of the parameters are summed from."""
     workspace, kept = memory
@@ -205,12 +261,17 @@ def unmix(plan: Plan, weights: Weights, memory: Memory, scale: float, launching:
     entry.enter_backward[grid](workspace, kept, weights.past, weights.future, scale, E=plan.entry, Z=sizes, **opts)
 
 
-def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor, launching: Launching) -> Tensor:
-    """What the records hold, summed over the samples."""
+def parameter_gradients(
+    sizes: Sizes, tables: DeviceTables, workspace: Tensor, launching: Launching, squares: Squares | None = None
+) -> Tensor:
+    """What the records hold, summed over the samples; the sums of its squares too where they are wanted."""
     n_samples, n = len(workspace), tables.layout.size
     per_split = samples_per_split(len(tables.products), n_samples)
     n_splits = -(-n_samples // per_split)
     partial = torch.empty(n_splits, n, device=workspace.device)
+    side = launching.side
+    if side is not None:
+        side.wait_stream(torch.cuda.current_stream())
     gradients.sum_products[len(tables.products), n_splits](
         tables.products,
         workspace,
@@ -229,6 +290,34 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor, l
         num_stages=3,
         **launching.next(),
     )
+    with torch.cuda.stream(side):  # of None: where everything else runs
+        sum_columns(sizes, tables, workspace, partial, per_split, launching)
+    if side is not None:
+        torch.cuda.current_stream().wait_stream(side)
+    gradient = torch.empty(n, device=workspace.device)
+    gradients.sum_splits[(-(-n // SUMMED_AT_ONCE),)](
+        partial,
+        gradient,
+        tables.used,
+        *((gradient, gradient) if squares is None else squares),
+        n,
+        n_splits,
+        ALIGNED=ALIGNED,
+        SPLITS=MOST_SPLITS,
+        BLOCK=SUMMED_AT_ONCE,
+        SQUARED=squares is not None,
+        num_warps=4,
+        **(launching.next() if side is None else launching.first()),
+    )
+    return gradient
+
+
+def sum_columns(
+    sizes: Sizes, tables: DeviceTables, workspace: Tensor, partial: Tensor, per_split: int, launching: Launching
+) -> None:
+    """The share of `partial` (splits, numbers) that norms have, and what every sample has its own share of."""
+    n_samples, (n_splits, n) = len(workspace), partial.shape
+    follows = launching.next() if launching.side is None else launching.first()
     for n_rows, table in tables.columns.items():
         together = max(1, COLUMN_SAMPLES // per_split) if n_rows == 1 else 1
         gradients.sum_columns[len(table), -(-n_splits // together)](
@@ -245,22 +334,8 @@ def parameter_gradients(sizes: Sizes, tables: DeviceTables, workspace: Tensor, l
             AT_ONCE=4 if n_rows == 1 else 32,
             BLOCK=columns_of(n_rows),
             num_warps=4,
-            **launching.next(),
+            **follows,
         )
-    gradient = torch.empty(n, device=workspace.device)
-    gradients.sum_splits[(-(-n // SUMMED_AT_ONCE),)](
-        partial,
-        gradient,
-        tables.used,
-        n,
-        n_splits,
-        ALIGNED=ALIGNED,
-        SPLITS=MOST_SPLITS,
-        BLOCK=SUMMED_AT_ONCE,
-        num_warps=4,
-        **launching.next(),
-    )
-    return gradient
 
 
 def samples_per_split(n_tiles: int, n_samples: int) -> int:

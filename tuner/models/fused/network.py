@@ -9,13 +9,14 @@ from torch import Tensor
 
 from tuner.config import Precision
 from tuner.models.fused.launching import PLAIN, Launching
+from tuner.models.fused.layout import Layout
 from tuner.models.fused.plan import Plan, make_plan
 from tuner.models.fused.tables import tables_on
 from tuner.models.fused.weights import weights_of
 from tuner.models.tsmixer import TSMixer
 
 if TYPE_CHECKING:
-    from tuner.models.fused.launch import Drawing, Memory
+    from tuner.models.fused.launch import Drawing, Memory, Scoring, Squares
 
 PRODUCTS = {Precision.FP32: "tf32x3", Precision.TF32: "tf32"}
 """How Triton multiplies: three products of TF32 parts come close to fp32's own accuracy, on tensor cores."""
@@ -82,6 +83,50 @@ class FusedTSMixer:
         chunks = zip(*(torch.split(tensor, WITHOUT_GRADIENT) for tensor in inputs), strict=True)
         return torch.cat([self._forward(Inputs(*chunk))[0] for chunk in chunks])
 
+    @property
+    def layout(self) -> Layout:
+        """Of a flat gradient."""
+        return self.tables.layout
+
+    def begin(self, n: int) -> Begun:
+        """A pass over n samples, whose masks are still to be drawn."""
+        from tuner.models.fused.launch import Drawing, Memory
+
+        dropping = self.model.training and self.n_dropped > 0
+        plan, device = self._dropping_plan if dropping else self.plan, self.random_state.device
+        given = self.masks if dropping else None
+        masks = torch.empty(n, plan.sizes.mask_record, dtype=torch.uint8, device=device)
+        if given is not None:
+            masks.copy_(given)
+        self.last_masks = masks if dropping else None
+        memory = Memory(torch.empty(n, plan.sizes.record, device=device), masks)
+        drawing = Drawing(masks, self.random_state, self.n_dropped) if dropping and given is None else None
+        return Begun(plan, memory, drawing)
+
+    @torch.no_grad()
+    def gradient(
+        self, begun: Begun, inputs: tuple[Tensor, Tensor | None, Tensor | None], scoring: Scoring, squares: Squares
+    ) -> Tensor:
+        """Of a batch's mean quantile loss by all parameters: flat, as `layout_of` has them, zeros in its gaps.
+
+        Adds the losses up in `scoring`, and leaves in `squares` what the norm is the root of; no autograd.
+        """
+        from tuner.models.fused import launch
+
+        given = self._checked(*inputs)
+        return launch.train(
+            begun.plan,
+            self.weights,
+            self.tables,
+            given,
+            begun.memory,
+            self.scale,
+            begun.drawing,
+            scoring,
+            squares,
+            self.launching,
+        )
+
     def masks_by_use(self) -> list[Tensor]:
         """The masks of the last call, each (B, T, features), in the order in which the plain network draws them."""
         masks = self.last_masks
@@ -108,26 +153,11 @@ class FusedTSMixer:
     def _forward(self, inputs: Inputs) -> tuple[Tensor, Pass]:
         from tuner.models.fused import launch
 
-        plan, memory, drawing = self._begin(len(inputs.past))
+        plan, memory, drawing = self.begin(len(inputs.past))
         if drawing is not None:
             launch.draw_masks(drawing, self.launching)
         forecast = launch.forward(plan, self.weights, inputs, memory, self.scale, drawing, self.launching)
         return forecast, Pass(plan, memory, self.scale)
-
-    def _begin(self, n: int) -> tuple[Plan, Memory, Drawing | None]:
-        """What a pass over n samples works with, and the draw that its masks still want."""
-        from tuner.models.fused.launch import Drawing, Memory
-
-        dropping = self.model.training and self.n_dropped > 0
-        plan, device = self._dropping_plan if dropping else self.plan, self.random_state.device
-        given = self.masks if dropping else None
-        masks = (
-            torch.empty(n, plan.sizes.mask_record, dtype=torch.uint8, device=device) if given is None else given.clone()
-        )
-        self.last_masks = masks if dropping else None
-        memory = Memory(torch.empty(n, plan.sizes.record, device=device), masks)
-        drawing = Drawing(masks, self.random_state, self.n_dropped) if dropping and given is None else None
-        return plan, memory, drawing
 
     def _backward(self, this: Pass, of_out: Tensor) -> list[Tensor]:
         from tuner.models.fused import launch
@@ -143,6 +173,14 @@ class Inputs(NamedTuple):
     past: Tensor
     future: Tensor
     static: Tensor
+
+
+class Begun(NamedTuple):
+    """What a pass works with, and the draw that its masks still want."""
+
+    plan: Plan
+    memory: Memory
+    drawing: Drawing | None
 
 
 class Pass(NamedTuple):

@@ -18,6 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 from tuner.models.fused.kernels.chain import follow
+from tuner.models.fused.launch import SUMMED_AT_ONCE, Squares
 from tuner.models.fused.launching import PLAIN, Launching
 from tuner.models.fused.layout import whole_of
 from tuner.training.fused.flat import FlatParameters
@@ -129,7 +130,8 @@ class FlatAdamW(torch.optim.Optimizer):
         self._squares, squares = flat.another()
         self._programs = triton.cdiv(flat.values.numel(), BLOCK)
         # As many as a program can add up at once; those beyond the programs stay 0.
-        self._sums = torch.zeros(triton.next_power_of_2(self._programs), device=device)
+        n_sums = triton.cdiv(flat.values.numel(), SUMMED_AT_ONCE) if launching.joined else self._programs
+        self._sums = torch.zeros(triton.next_power_of_2(n_sums), device=device)
         self._step = torch.zeros((), device=device)
         for parameter, average, square in zip(flat.parameters, averages, squares, strict=True):
             self.state[parameter] = {"step": self._step, "exp_avg": average, "exp_avg_sq": square}
@@ -144,21 +146,31 @@ class FlatAdamW(torch.optim.Optimizer):
             torch._foreach_copy_(self._copy_views, list(gradients))
         self._gradients = self._copies if whole is None else whole
 
+    @property
+    def squares(self) -> Squares:
+        """Where `update` has the gradient's squares from, and the number of the step; for a joined launch."""
+        return Squares(self._sums, self._step)
+
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """One update by the gradients taken. Nothing waits for the host: it can be captured in a CUDA graph."""
         assert closure is None, "losses are not evaluated here"
         n = self._flat.values.numel()
         _sum_squares[(self._programs,)](self._gradients, self._sums, self._step, n, BLOCK, **self._launching.first())
+        self.update(self._gradients)
+
+    @torch.no_grad()
+    def update(self, gradient: Tensor) -> None:
+        """The rest of a step whose squares are summed and which is counted; `gradient` lies as the parameters do."""
         _update[(self._programs,)](
             self._flat.values,
-            self._gradients,
+            gradient,
             self._averages,
             self._squares,
             self._sums,
             self._step,
             self._learning_rate,
-            n,
+            self._flat.values.numel(),
             self._weight_decay,
             self._limit,
             math.log(BETA_1),

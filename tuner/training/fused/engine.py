@@ -13,7 +13,7 @@ from tuner.models.fused import FusedTSMixer
 from tuner.models.fused.launching import PLAIN, Launching, why_not_early
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
-from tuner.training.captured import VALIDATION_BATCH, CapturedEngine
+from tuner.training.captured import VALIDATION_BATCH, CapturedEngine, capture_streams
 from tuner.training.fused.loss import Tally
 from tuner.training.fused.step import FusedStep, Network
 
@@ -34,7 +34,7 @@ class FusedEngine(CapturedEngine):
         shapes = data.shapes
         self._values_of_window = shapes.horizon * shapes.n_targets
         n_values = self._values_of_window * shapes.n_quantiles
-        self._trained = Tally(self._device, self._batch_size * n_values)
+        self._trained = Tally(self._device, self._batch_size * n_values, self._batch_size)
         self._val_order = torch.arange(len(data.val), device=self._device)
         self._validated = Tally(self._device, min(VALIDATION_BATCH, len(data.val)) * n_values)
 
@@ -83,4 +83,5 @@ class TritonEngine(FusedEngine):
 
 def launching_on(device: torch.device) -> Launching:
     """What is fastest on a device."""
-    return Launching(early=why_not_early(device) is None)
+    side = capture_streams(device)[1] if device.type == "cuda" else None
+    return Launching(early=why_not_early(device) is None, joined=True, side=side)

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from tuner.data.windows import Batch, DeviceSplit
 from tuner.models.fused.kernels.chain import follow
+from tuner.models.fused.kernels.masks import draw_some
+from tuner.models.fused.launch import DRAWN_AT_ONCE, Drawing
 from tuner.models.fused.launching import PLAIN, Launching
 
 BLOCK = 1024
@@ -21,8 +23,68 @@ def _copy(source: tl.tensor, target: tl.tensor, length: tl.constexpr, block: tl.
         tl.store(target + at, tl.load(source + at, mask=inside), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n_masks", "n_dropped"])
 def _gather(
+    order: tl.tensor,
+    done: tl.tensor,
+    starts: tl.tensor,
+    series: tl.tensor,
+    history: tl.tensor,
+    targets: tl.tensor,
+    future: tl.tensor,
+    static: tl.tensor,
+    to_past: tl.tensor,
+    to_target: tl.tensor,
+    to_future: tl.tensor,
+    to_static: tl.tensor,
+    masks: tl.tensor,
+    state: tl.tensor,
+    n_windows: tl.tensor,
+    n_masks: tl.tensor,
+    n_dropped: tl.tensor,
+    input_size: tl.constexpr,
+    horizon: tl.constexpr,
+    n_columns: tl.constexpr,
+    n_targets: tl.constexpr,
+    n_future: tl.constexpr,
+    n_static: tl.constexpr,
+    block: tl.constexpr,
+    draws: tl.constexpr,
+    early: tl.constexpr,
+) -> None:
+    """One program a window, and where there are masks to draw the programs of that after them."""
+    follow(early)
+    program = tl.program_id(0)
+    if draws > 0 and program >= n_windows:
+        draw_some(masks, state, program - n_windows, n_masks, n_dropped, draws)
+    else:
+        _gather_one(
+            program.to(tl.int64),
+            order,
+            done,
+            starts,
+            series,
+            history,
+            targets,
+            future,
+            static,
+            to_past,
+            to_target,
+            to_future,
+            to_static,
+            input_size,
+            horizon,
+            n_columns,
+            n_targets,
+            n_future,
+            n_static,
+            block,
+        )
+
+
+@triton.jit
+def _gather_one(
+    row: tl.tensor,
     order: tl.tensor,
     done: tl.tensor,
     starts: tl.tensor,
@@ -42,11 +104,8 @@ def _gather(
     n_future: tl.constexpr,
     n_static: tl.constexpr,
     block: tl.constexpr,
-    early: tl.constexpr,
 ) -> None:
-    """One program a window. Its hours are rows one after the other: each part of it is one run of memory."""
-    follow(early)
-    row = tl.program_id(0).to(tl.int64)
+    """Its hours are rows one after the other: each part of it is one run of memory."""
     window = tl.load(order + tl.load(done) + row)
     first = tl.load(starts + window)
     ahead = first + input_size
@@ -58,7 +117,14 @@ def _gather(
         _copy(static + tl.load(series + window) * n_static, to_static + row * n_static, n_static, block)
 
 
-def gather(split: DeviceSplit, order: Tensor, done: Tensor, size: int, launching: Launching = PLAIN) -> Batch:
+def gather(
+    split: DeviceSplit,
+    order: Tensor,
+    done: Tensor,
+    size: int,
+    launching: Launching = PLAIN,
+    drawing: Drawing | None = None,
+) -> Batch:
     """What `split.gather(order[done : done + size])` gives, with `done` read on the device.
 
     Args:
@@ -67,6 +133,7 @@ def gather(split: DeviceSplit, order: Tensor, done: Tensor, size: int, launching
         done: (), int64.
         size: windows in the batch, at least 1 and at most what is left of `order`.
         launching: how kernels follow it: it is the first of a step.
+        drawing: masks to draw in the same launch.
     """
     n_columns, n_targets = split.history.shape[1], split.targets.shape[1]
     input_size, horizon = split.past_steps.shape[1], split.future_steps.shape[1]
@@ -75,7 +142,7 @@ def gather(split: DeviceSplit, order: Tensor, done: Tensor, size: int, launching
     future = None if split.future is None else new(size, horizon, split.future.shape[1])
     static = None if split.static is None else new(size, split.static.shape[1])
     # Where the task lacks a part, any pointer stands for it: the kernel is compiled without that part.
-    _gather[(size,)](
+    _gather[(size + (0 if drawing is None else drawing.n_programs),)](
         order,
         done,
         split.starts,
@@ -88,6 +155,11 @@ def gather(split: DeviceSplit, order: Tensor, done: Tensor, size: int, launching
         target,
         past if future is None else future,
         past if static is None else static,
+        past if drawing is None else drawing.masks,
+        order if drawing is None else drawing.state,
+        size,
+        0 if drawing is None else drawing.masks.numel(),
+        0 if drawing is None else drawing.n_dropped,
         input_size,
         horizon,
         n_columns,
@@ -95,6 +167,7 @@ def gather(split: DeviceSplit, order: Tensor, done: Tensor, size: int, launching
         0 if future is None else future.shape[2],
         0 if static is None else static.shape[1],
         BLOCK,
+        0 if drawing is None else DRAWN_AT_ONCE,
         **launching.first(),
     )
     return Batch(past=past, future=future, static=static, target=target)

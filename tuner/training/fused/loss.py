@@ -50,12 +50,13 @@ class Tally:
     Args:
         device: of the forecasts.
         n_values: the most that one batch's forecast holds.
+        n_windows: the most in a batch, where each of them has a place of its own.
     """
 
-    def __init__(self, device: torch.device, n_values: int) -> None:
+    def __init__(self, device: torch.device, n_values: int, n_windows: int = 0) -> None:
         self.done = torch.zeros((), dtype=torch.int64, device=device)
         # A place for each program: sums that never depend on who comes first.
-        self.parts = torch.zeros(triton.cdiv(n_values, BLOCK), dtype=torch.float64, device=device)
+        self.parts = torch.zeros(max(triton.cdiv(n_values, BLOCK), n_windows), dtype=torch.float64, device=device)
 
     def reset(self) -> None:
         self.done.zero_()

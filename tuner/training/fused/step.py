@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData, DeviceSplit
+from tuner.models.fused import FusedTSMixer
+from tuner.models.fused.launch import Scoring
 from tuner.models.fused.launching import PLAIN, Launching
 from tuner.training.fused.adamw import FlatAdamW
 from tuner.training.fused.flat import FlatParameters
@@ -64,12 +66,24 @@ class FusedStep(Updates):
 
     def train(self, split: DeviceSplit, order: Tensor, size: int, tally: Tally) -> None:
         """One update of the weights, by the `size` windows of `order` (N,) that follow those in the tally."""
+        network = self._network
+        if self._launching.joined and isinstance(network, FusedTSMixer) and network.layout == self._flat.layout:
+            self._train_joined(network, split, order, size, tally)
+            return
         batch = gather(split, order, tally.done, size, self._launching)
-        forecast = self._network(batch.past, batch.future, batch.static).contiguous()
+        forecast = network(batch.past, batch.future, batch.static).contiguous()
         slope = torch.empty_like(forecast)
         score(forecast.detach(), batch.target, self._quantiles, tally, slope=slope, launching=self._launching)
         self._optimizer.take(torch.autograd.grad(forecast, self._parameters, slope, materialize_grads=True))
         self._optimizer.step()
+
+    def _train_joined(self, network: FusedTSMixer, split: DeviceSplit, order: Tensor, size: int, tally: Tally) -> None:
+        """The same where no autograd is wanted between loss and network."""
+        begun = network.begin(size)
+        batch = gather(split, order, tally.done, size, self._launching, begun.drawing)
+        scoring = Scoring(batch.target, self._quantiles, tally.parts, tally.done)
+        inputs = (batch.past, batch.future, batch.static)
+        self._optimizer.update(network.gradient(begun, inputs, scoring, self._optimizer.squares))
 
     @torch.no_grad()
     def validate(self, split: DeviceSplit, order: Tensor, size: int, tally: Tally) -> None:

@@ -206,14 +206,19 @@ def sum_splits(
     partial,
     gradient,
     used,
+    squares,
+    step,
     n_numbers,
     n_splits,
     ALIGNED: tl.constexpr,
     SPLITS: tl.constexpr,
     BLOCK: tl.constexpr,
+    SQUARED: tl.constexpr,
     early: tl.constexpr,
 ):
     """(splits, numbers) -> (numbers,), for at most SPLITS, and zeros in the gaps between parameters.
+
+    SQUARED: each program leaves the sum of its numbers' squares in `squares`, and `step` is one more.
 
     `used` tells of each ALIGNED numbers how many, from the first on, are a parameter's.
     """
@@ -225,4 +230,9 @@ def sum_splits(
     for split in tl.static_range(SPLITS):
         total += tl.load(partial + n, mask=inside & (split < n_splits), other=0.0)
         partial += n_numbers
-    tl.store(gradient + n, tl.where(n % ALIGNED < n_used, total, 0.0), mask=inside)
+    total = tl.where(n % ALIGNED < n_used, total, 0.0)
+    tl.store(gradient + n, total, mask=inside)
+    if SQUARED:
+        tl.store(squares + tl.program_id(0), tl.sum(total * total))
+        if tl.program_id(0) == 0:
+            tl.store(step, tl.load(step) + 1)
