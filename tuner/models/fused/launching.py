@@ -22,11 +22,13 @@ class Launching(NamedTuple):
         early: a kernel is set up while the one before still runs: programmatic dependent launch.
         joined: windows and masks in one kernel; the output layer, both ways, with the loss in one; the sum of squares
             with the gradient.
+        whole: with `joined`, all that a sample's step needs no other sample for in one kernel.
         side: where a norm's gradients are summed beside those of products; the same stream captures and runs.
     """
 
     early: bool = False
     joined: bool = False
+    whole: bool = False
     side: torch.cuda.Stream | None = None
 
     def first(self) -> dict[str, Any]:

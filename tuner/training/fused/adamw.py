@@ -77,7 +77,6 @@ def _update(
     value = tl.load(values + at, mask=inside, other=0.0)
     rate = tl.load(learning_rate)
     follow(early)
-    gradient = tl.load(gradients + at, mask=inside, other=0.0)
     steps = tl.load(step).to(tl.float64)
     norm = tl.sqrt_rn(tl.sum(tl.load(sums + tl.arange(0, n_sums))))
     clip = tl.div_rn(limit, norm + clip_eps)
@@ -87,7 +86,7 @@ def _update(
     size = (rate.to(tl.float64) / (1 - tl.exp(steps * log_beta_1))).to(tl.float32)
     spread = tl.sqrt(1 - tl.exp(steps * log_beta_2)).to(tl.float32)
 
-    gradient *= clip
+    gradient = tl.load(gradients + at, mask=inside, other=0.0) * clip
     average += (1 - beta_1) * (gradient - average)
     square = beta_2 * square + (1 - beta_2) * gradient * gradient
     value -= rate * weight_decay * value

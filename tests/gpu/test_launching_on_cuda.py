@@ -1,0 +1,61 @@
+"""Kernels that begin early, that are one, or that run beside others compute what they do one after the other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
+from tuner.data.windows import DeviceData
+from tuner.models.fused.launching import PLAIN, Launching, why_not_early
+from tuner.models.registry import build_model
+from tuner.models.tsmixer import TSMixer
+from tuner.training.captured import capture_streams
+from tuner.training.surroundings import exact_fp32, seeded
+
+pytest.importorskip("triton")
+
+CONFIG = RunConfig(
+    architecture=Architecture(model="original"),
+    hyperparameters=Hyperparameters(learning_rate=1e-4, weight_decay=1e-3, dropout=0.1, hidden_size=64, batch_size=256),
+    training=TrainingSettings(backend=Backend.TRITON),
+    seed=3,
+)
+
+
+def losses(data: DeviceData, launching: Launching) -> list[float]:
+    from tuner.training.fused.engine import TritonEngine
+
+    device = torch.device("cuda")
+    with exact_fp32(), seeded(CONFIG.seed, device):
+        model = build_model(CONFIG.architecture, data.shapes, CONFIG.hyperparameters).cuda()
+        assert isinstance(model, TSMixer)
+        engine = TritonEngine(CONFIG, data, model, launching)
+        engine.warm_up()
+        order = torch.arange(len(data.train), device="cuda")
+        found = []
+        for _ in range(5):
+            trained = engine.train_epoch(order, 1e-4, lambda: None)
+            found += [float(trained.loss_sum), float(engine.validation_loss())]
+        engine.close()
+    return found
+
+
+@pytest.mark.parametrize("way", ["early", "side", "joined", "all", "whole"])
+def test_a_training_is_the_same_however_its_kernels_follow_each_other(cuda_data: DeviceData, way: str) -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    early, side = why_not_early(device) is None, capture_streams(device)[1]
+    if way == "early" and not early:
+        pytest.skip(str(why_not_early(device)))
+    ways = {
+        "early": Launching(early=early),
+        "side": Launching(side=side),
+        "joined": Launching(joined=True),
+        "all": Launching(early=early, joined=True, side=side),
+        "whole": Launching(early=early, joined=True, whole=True, side=side),
+    }
+    plain, found = losses(cuda_data, PLAIN), losses(cuda_data, ways[way])
+    assert found == pytest.approx(plain, rel=1e-5)
+    if not ways[way].joined:
+        assert found == plain, "the same kernels, in the same order"
+    assert losses(cuda_data, ways[way]) == found, "the same bits a second time"
