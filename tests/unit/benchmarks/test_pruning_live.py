@@ -66,6 +66,9 @@ def test_pruning_dominated_trials_saves_their_seconds_and_loses_nothing(live: An
     assert (found["configurations"], found["pruned"]) == (len(unpruned.records), len(ends))
     saved = 0.75 * sum(seconds[number] for number in ends) / sum(seconds.values())
     assert found["saved"]["share"] == pytest.approx(saved)
+    epochs = {record.number: record.attributes["epochs"] for record in unpruned.records}
+    left_out = sum(seconds[number] * (1 - (epochs[number] // 4) / epochs[number]) for number in ends)
+    assert found["saved_on_one_clock"] == pytest.approx(left_out / sum(seconds.values()))
     assert (found["lost"], found["lost_as_measured"], found["front_pruned"]) == (0, 0, 0)
     assert found["others"] == found["same_mql_of_the_others"] == len(unpruned.records) - len(ends)
 
