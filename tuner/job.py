@@ -35,7 +35,8 @@ class TrialJob:
     should_stop: Callable[[], StopReason | None]
     """Asked between steps, so cheap; a reason it returns ends the training at once."""
     on_curve: Callable[[Sequence[EpochRecord], int], None] = lambda _records, _repeat: None
-    """Told the epochs, and the seed, of an earlier attempt that is continued: `on_epoch` hears of later ones only."""
+    """Told the epochs, and the seed, of an earlier attempt that is continued (`on_epoch` hears of later ones only),
+    and of the run that counts where that was not the last one."""
     on_phase: Callable[[str], None] = lambda _phase: None
     """Told what is begun beside training (set-up, evaluation, a checkpoint), and each second of a wait."""
     seed: int | None = None

@@ -21,12 +21,14 @@ from typing import Any
 import torch
 from optuna.trial import TrialState
 
+from tuner.config import StopReason
 from tuner.data.windows import DeviceData
 from tuner.job import TrialJob
 from tuner.objective import run_config, run_trial
 from tuner.storage import TrialResult
 from tuner.storage.durable import read_regular, write_durably
 from tuner.study.seeds import seed_of_trial
+from tuner.training import EpochRecord
 from tuner.training.backends import identifying_backend
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.version import __version__
@@ -66,20 +68,31 @@ class _OfOneSeed:
         """The cleanest run's; None when it was interrupted. Runs that an earlier attempt finished are not repeated."""
         journal = _Journal(self.job.checkpoints, self._stem, self._identity())
         runs = journal.read()
+        curves: dict[int, list[EpochRecord]] = {}
         while not runs or (_spoiled(runs[-1]) and len(runs) <= self.job.policy.reruns):
             if runs:
                 _log.warning("trial %d is run again: %s", self.job.number, runs[-1].attributes.get("contamination"))
-            result = self._run(len(runs))
+            result = self._run(len(runs), curves.setdefault(len(runs), []))
             if result is None:
                 return None
             runs.append(result)
             if _spoiled(result) or self.job.definition.seeds_per_trial > 1:
                 journal.write(runs)
+        counts = _number_of_cleanest(runs)
+        if counts < len(runs) - 1 and counts in curves:  # what was told last was another run's times
+            self.job.on_curve(curves[counts], self.repeat)
         return cleanest(runs)
 
-    def _run(self, attempt: int) -> TrialResult | None:
+    def _run(self, attempt: int, curve: list[EpochRecord]) -> TrialResult | None:
+        """One run; its epochs are added to `curve`."""
+
         def resumed(checkpoint: Checkpoint) -> None:
+            curve.extend(checkpoint.progress.history)
             self.job.on_curve(checkpoint.progress.history, self.repeat)
+
+        def epoch_ended(record: EpochRecord) -> StopReason | None:
+            curve.append(record)
+            return self.job.on_epoch(record, self.repeat)
 
         return run_trial(
             self.job.definition,
@@ -87,7 +100,7 @@ class _OfOneSeed:
             self.seed,
             self.data,
             self.job.device,
-            on_epoch=lambda record: self.job.on_epoch(record, self.repeat),
+            on_epoch=epoch_ended,
             should_stop=self.job.should_stop,
             on_phase=self.job.on_phase,
             checkpoints=self._files(attempt),
@@ -184,10 +197,14 @@ def cleanest(runs: Sequence[TrialResult]) -> TrialResult:
     """
     if len(runs) == 1:
         return runs[0]
-    best = min(runs, key=_suspicion)
+    best = runs[_number_of_cleanest(runs)]
     keys = ("wall_clock_s", "stopped_by", "contaminated", "contamination", "timed_from", "timed_until")
     timings = [{key: run.attributes.get(key) for key in keys} for run in runs]
     return dataclasses.replace(best, attributes=best.attributes | {"timings": timings})
+
+
+def _number_of_cleanest(runs: Sequence[TrialResult]) -> int:
+    return min(range(len(runs)), key=lambda number: _suspicion(runs[number]))
 
 
 def _suspicion(run: TrialResult) -> tuple[bool, float, float]:

@@ -79,10 +79,11 @@ def test_every_attempt_at_a_trial_is_remembered_on_both_databases(database: Data
     ]
     assert all(each.began <= each.ended for each in history)
     assert stints(database.engine, study.study_id, trial_number=1) == ()
-    result = TrialResult(TrialState.COMPLETE, (2.0, 1.0), {"stopped_by": "converged", "converged": True})
-    assert study.ledger.finish(claim, result)
+    ended = {"stopped_by": "converged", "converged": True, "total_s": 9.0, "attempt_s": 0.0}  # several runs, or seeds
+    assert study.ledger.finish(claim, TrialResult(TrialState.COMPLETE, (2.0, 1.0), ended))
     (*_, last) = stints(database.engine, study.study_id)
     assert (last.state, last.stopped_by) == ("finished", "converged")
+    assert last.ended == last.began
 
 
 def test_the_curves_of_several_trials_are_those_of_their_latest_attempts(study: OpenStudy) -> None:

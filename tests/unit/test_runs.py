@@ -16,6 +16,7 @@ from tuner.job import TrialJob
 from tuner.runs import cleanest, combined, run_job
 from tuner.storage import TrialResult
 from tuner.study.seeds import seed_of_trial
+from tuner.training import EpochRecord
 
 Script = Sequence[TrialResult | None]
 
@@ -52,6 +53,9 @@ class Trainings:
         self.seeds.append(seed)
         self.stems.append(more["checkpoints"].stem if more["checkpoints"] else "")
         made = next(self._script)
+        if made is not None and made.attributes["epochs"]:
+            seconds = made.attributes["wall_clock_s"]
+            more["on_epoch"](EpochRecord(epoch=1, train_loss=0.5, val_loss=0.5, learning_rate=1e-3, elapsed_s=seconds))
         return made and replace(made, attributes=made.attributes | {"seed": seed})
 
 
@@ -92,6 +96,25 @@ def test_where_every_run_was_contaminated_the_cleanest_counts_and_says_so(run: R
     assert len(trainings.seeds) == 3
     assert (done.values, done.attributes["contaminated"]) == ((3.0, 0.5), True)
     assert len(done.attributes["timings"]) == 3
+
+
+def test_the_curve_that_stays_is_that_of_the_run_that_counts(run: Run) -> None:
+    told: list[float] = []
+
+    def on_epoch(record: EpochRecord, repeat: int) -> None:
+        del repeat
+        told.append(record.elapsed_s)
+
+    def on_curve(records: Sequence[EpochRecord], repeat: int) -> None:
+        assert repeat == 0
+        told.extend(record.elapsed_s for record in records)
+
+    job = job_of(reruns=1, on_epoch=on_epoch, on_curve=on_curve)
+    run(job, [result(3.0, dirty=0.2), result(4.0, dirty=0.4)])
+    assert told == [3.0, 4.0, 3.0]
+    told.clear()
+    run(job, [result(3.0, dirty=0.4), result(4.0, dirty=0.2)])
+    assert told == [3.0, 4.0]
 
 
 def test_no_run_is_made_again_where_that_was_not_asked_for_or_no_time_counts(run: Run) -> None:

@@ -212,8 +212,10 @@ def initialisation_lock(address: DatabaseUrl) -> Iterator[None]:
     """One process at a time creates tables or a study: two that do it at once both fail."""
     if address.is_sqlite:
         path = address.sqlite_path
+        beside = path.with_name(path.name + ".lock")
         try:
-            with filelock.FileLock(path.with_name(path.name + ".lock"), timeout=SQLITE_TIMEOUT_S):
+            beside.touch()  # filelock takes a file that cannot be made for one that somebody just deletes, and waits
+            with filelock.FileLock(beside, timeout=SQLITE_TIMEOUT_S):
                 yield
         except filelock.Timeout:
             raise StorageError(f"another process has held {path}.lock for {SQLITE_TIMEOUT_S:.0f} s") from None

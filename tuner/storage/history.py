@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Engine, select
 
@@ -27,6 +29,14 @@ class Stint:
     stopped_by: str | None
 
 
+def _took_s(attributes: Mapping[str, Any]) -> float | None:
+    """How long a worker had a trial: with all its seeds and repeated runs, where that was recorded."""
+    if (recorded := attributes.get("attempt_s")) is not None:
+        return float(recorded)
+    total = attributes.get("total_s")
+    return None if total is None else float(total) + float(attributes.get("suggest_s") or 0.0)
+
+
 def stints(engine: Engine, study_id: int, *, trial_number: int | None = None) -> tuple[Stint, ...]:
     """Who was at the trials of a study, or at one of them, in order.
 
@@ -46,11 +56,11 @@ def stints(engine: Engine, study_id: int, *, trial_number: int | None = None) ->
     found = []
     for row in reversed(rows):
         attributes = json.loads(row.result)["attributes"] if row.result else {}
-        took = attributes.get("total_s")
+        took = _took_s(attributes)
         if row.state == "running":
             ended = now
         else:
-            known = row.leased_until if took is None else row.claimed_at + took + (attributes.get("suggest_s") or 0.0)
+            known = row.leased_until if took is None else row.claimed_at + took
             ended = min(known, next_claim.get(row.worker, now), now)
         if attributes.get("set_aside"):
             continue  # the ledger's own word on a trial whose workers were lost, not a worker's time

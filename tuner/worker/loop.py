@@ -159,6 +159,7 @@ class Worker:
             _log.info("trial %d handed back", trial.number)
             return
         result.attributes.update({"attempts": attempts, "suggest_s": suggest_s, **self._cycle(began, suggest_s)})
+        result.attributes["attempt_s"] = time.perf_counter() - asked
         if result.values is not None:
             values = (result.values[0], result.values[1])
             result.constraints.update(violations(policy, values, result.attributes))

@@ -51,7 +51,7 @@ class RunningTrial:
         return None
 
     def on_curve(self, records: Sequence[EpochRecord], repeat: int) -> None:
-        """The epochs before the checkpoint that the trial goes on from: this attempt's curve is to be complete."""
+        """Epochs that `on_epoch` did not hear of, or not last: this attempt's curve is to be that of what counts."""
         for record in records:
             self._keep(record, repeat)
         self.pulse.clock_at(records[-1].elapsed_s if records else 0.0)

@@ -135,6 +135,10 @@ def test_a_folder_and_a_place_beneath_a_file_are_refused(tmp_path: Path) -> None
     assert "cannot create the folder" in refusal(f"sqlite:///{tmp_path}/file/deeper/a.db")
 
 
+def test_a_folder_that_takes_no_file_is_named_at_once() -> None:
+    assert "cannot write beside the database /proc/a.db" in refusal("sqlite:////proc/a.db")
+
+
 def test_a_new_sqlite_file_makes_its_folders(tmp_path: Path) -> None:
     path = tmp_path / "new" / "deeper" / "{a} b.db"
     open_and_look(f"sqlite:///{path}")
