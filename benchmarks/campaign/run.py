@@ -2,10 +2,10 @@
 
     python benchmarks/campaign/run.py --data-dir DIR --gpus all --minutes 9 --state STATE --output OUT
 
-Restores what an earlier call left in STATE/campaign.tar.gz (nothing there: begins), searches and verifies, stops cleanly
-before the minutes are over, and writes OUT/campaign.tar.gz (OUT is STATE unless given) with the database, the ends of the
-workers' logs and a list of all calls, OUT/campaign.md and OUT/campaign.json with how far it is and how long the rest
-takes. Give the same command again, with the new file in STATE, until it says that nothing is left. All calls must run on
+Restores what an earlier call left in STATE/campaign.tar.gz, or else the exported studies in STATE (nothing there: begins),
+searches and verifies, stops cleanly before the minutes are over, and writes OUT/campaign.tar.gz (OUT is STATE unless
+given) with the database, the ends of the workers' logs and a list of all calls, OUT/campaign.md and OUT/campaign.json
+with how far it is and how long the rest takes. Give the same command again, with the new file in STATE, until it says that nothing is left. All calls must run on
 GPUs of one model; how many there are may change.
 
 The file is also written every two minutes meanwhile, so that a call that is killed loses little. `--quick` is a dry run
@@ -29,7 +29,7 @@ import psutil
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 from circumstances import circumstances, heading, tuner, write
 from plan import PLANS, VERIFICATION, Campaign, Progress, progress
-from state import CALLS, DATABASE, NAME, modernise, refuse_to_lose, restore, saved_regularly
+from state import CALLS, DATABASE, NAME, modernise, refuse_to_lose, restore, restore_exports, saved_regularly
 
 from tuner.launch import choose_devices
 from tuner.storage import open_database, parse_url
@@ -143,6 +143,8 @@ def main(arguments: Sequence[str] | None = None, *, age_s: float = 0.0) -> None:
         folder = Path(name)
         if went_on := restore(given, folder):
             modernise(folder)
+        else:
+            went_on = restore_exports(options.state, folder, PLANS[options.plan].studies())
         call = Call(PLANS[options.plan], folder, place, began + 60 * options.minutes)
         print("going on where the last call stopped" if went_on else "beginning", file=sys.stderr)
         where = circumstances(devices[0].model) | {"workers": len(devices), "before": dones(call.progress())}

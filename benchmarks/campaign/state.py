@@ -12,13 +12,15 @@ import tarfile
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tuner.errors import StorageError
-from tuner.storage import parse_url, schema
+from tuner.errors import StorageError, UsageError
+from tuner.storage import open_database, parse_url, schema
 from tuner.storage.upgrade import upgrade
+from tuner.study.archive import read_archive
+from tuner.study.transfer import restore as restore_study
 
 NAME = "campaign.tar.gz"
 DATABASE = "tuner.db"
@@ -45,6 +47,28 @@ def restore(archive: Path, folder: Path) -> bool:
         raise SystemExit(f"{archive} cannot be read ({error}); give the file that an earlier call wrote") from None
     if not (folder / DATABASE).exists():
         raise SystemExit(f"{archive} holds no {DATABASE}; give the file that an earlier call wrote")
+    return True
+
+
+def restore_exports(state: Path, folder: Path, studies: Sequence[str]) -> bool:
+    """Make the state in the empty `folder` of those of the `studies` that lie exported in `state`. False where none does.
+
+    Raises:
+        SystemExit: a file is damaged.
+    """
+    paths = [path for name in studies if (path := state / f"{name}.json.gz").exists()]
+    if not paths:
+        return False
+    database = open_database(parse_url(f"sqlite:///{folder / DATABASE}"))
+    try:
+        for path in paths:
+            archive = read_archive(path)
+            restore_study(database, archive, archive.name)
+    except UsageError as error:
+        raise SystemExit(str(error)) from None
+    finally:
+        database.close()
+    (folder / CALLS).write_text(calls_in(state), encoding="utf-8")
     return True
 
 

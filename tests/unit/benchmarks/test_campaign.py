@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import json
+import shutil
 import sqlite3
 import sys
 import time
@@ -17,7 +18,10 @@ from typing import Any
 import pytest
 from command_lines import parse
 
+from tuner.storage import open_database, parse_url
 from tuner.storage.schema import SCHEMA_VERSION
+from tuner.study import open_study
+from tuner.study.verification import verifications_of
 
 CAMPAIGN = Path(__file__).parents[3] / "benchmarks" / "campaign"
 REPOSITORY = CAMPAIGN.parents[1]
@@ -73,6 +77,27 @@ def test_no_state_is_a_beginning_and_a_damaged_one_an_error(modules: Any, tmp_pa
     (tmp_path / state.NAME).write_bytes(b"\x1f\x8bno such thing")
     with pytest.raises(SystemExit, match="cannot be read"):
         state.restore(tmp_path / state.NAME, tmp_path)
+
+
+def test_exported_studies_are_a_state_to_go_on_from(modules: Any, tmp_path: Path) -> None:
+    state, again = modules["state"], tmp_path / "again"
+    again.mkdir()
+    assert not state.restore_exports(tmp_path, again, ["quick-small-original"])
+    assert not list(again.iterdir())
+    shutil.copy(REPOSITORY / "notebooks" / "data" / "original.json.gz", tmp_path / "quick-small-original.json.gz")
+    (tmp_path / state.CALLS).write_text("{}\n")
+    assert state.restore_exports(tmp_path, again, ["quick-small-original", "quick-small-rmsnorm"])
+    database = open_database(parse_url(f"sqlite:///{again / state.DATABASE}"), create=False)
+    try:
+        study = open_study(database, "quick-small-original")
+        assert study.ledger.counts().finished == study.ledger.counts().budget == 14
+        assert len(verifications_of([study]).runs()) > 0
+    finally:
+        database.close()
+    assert state.calls_in(again) == "{}\n"
+    (tmp_path / "quick-small-original.json.gz").write_bytes(b"\x1f\x8bno such thing")
+    with pytest.raises(SystemExit, match=r"quick-small-original\.json\.gz"):
+        state.restore_exports(tmp_path, tmp_path / "third", ["quick-small-original"])
 
 
 def test_a_state_of_an_older_revision_goes_on_with_this_one_s_tables(modules: Any, tmp_path: Path) -> None:
