@@ -19,8 +19,8 @@
 # them share, in random order. This notebook reads those runs interval by interval. The command for the same is
 # `tuner compare`; what each figure means is in [docs/reading-a-verdict.md](../docs/reading-a-verdict.md).
 #
-# It compares exported studies: those of the reference job in [benchmarks/campaign](../benchmarks/campaign/README.md) where
-# they are there, else those in [data/](data/README.md), two small networks on generated series, from a CPU, for
+# It compares exported studies: those of the reference job in [benchmarks/campaign](../benchmarks/campaign/README.md) once
+# they are verified, else those in [data/](data/README.md), two small networks on generated series, from a CPU, for
 # demonstration. The small ones say nothing about the architectures themselves.
 
 # %%
@@ -36,6 +36,7 @@ from tuner.compare import compare, read_subjects
 from tuner.compare.files import HEADINGS, cell, figure_of, volume_line
 from tuner.compare.understanding import understand
 from tuner.plots import importances_figure
+from tuner.study.archive import read_archive
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
 
@@ -43,7 +44,8 @@ CAMPAIGN = [HERE.parent / "benchmarks" / "campaign" / f"etth-{name}.json.gz" for
 SMALL = [HERE / "data" / f"{name}.json.gz" for name in ("original", "rmsnorm")]
 
 # Exported studies; or variants, with STORAGE a database and TASK their task.
-STUDIES = [str(path) for path in (CAMPAIGN if all(path.exists() for path in CAMPAIGN) else SMALL)]
+VERIFIED = all(path.exists() and read_archive(path).verifications for path in CAMPAIGN)
+STUDIES = [str(path) for path in (CAMPAIGN if VERIFIED else SMALL)]
 STORAGE = os.environ.get("TUNER_STORAGE") or "sqlite:///storage/tuner.db"
 TASK = "etth"
 

@@ -43,8 +43,14 @@ PARAMETERS = {
 
 
 def exports(folder: Path) -> list[Path]:
-    """The campaign's exported studies in `folder`, the reference first; those that there are."""
-    return [path for name in FULL.studies() if (path := folder / f"{name}.json.gz").exists()]
+    """The campaign's exported studies in `folder` whose search has ended, the reference first."""
+    wanted = {name: search.trials for search in FULL.searches for name in FULL.studies(search)}
+    there = ((path, trials) for name, trials in wanted.items() if (path := folder / f"{name}.json.gz").exists())
+    return [path for path, trials in there if _finished(path) >= trials]
+
+
+def _finished(path: Path) -> int:
+    return sum(record.state.is_finished() for record in read_archive(path).records)
 
 
 def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
@@ -55,15 +61,21 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
     subjects = _subjects(paths)
     whole, pair = compare(subjects, pick="knee"), compare(subjects[:2], pick="knee")
     reference, asked = subjects[0].variant, subjects[1].variant
+    question = (
+        f"The question, put before any run: is {asked}, retuned, faster to converge than {reference}, retuned, at the same "
+        "forecast quality?"
+    )
+    if any(row.verified for row in whole.rows):
+        answer = [*_prose(f"{question} Asked alone, on runs with fresh seeds, the answer is:"), "", *_sentences(pair)]
+    else:
+        answer = _prose(
+            f"{question} **There is no answer yet**: the searches have ended, but nothing has run again on fresh seeds. What "
+            "they found are figures of one seed each, and those of the knee are the lucky ones among many."
+        )
     lines = [
         "## What retuning gave",
         "",
-        *_prose(
-            f"The question, put before any run: is {asked}, retuned, faster to converge than {reference}, retuned, at the "
-            "same forecast quality? Asked alone, on runs with fresh seeds, the answer is:"
-        ),
-        "",
-        *_sentences(pair),
+        *answer,
         "",
         *_table(whole),
         "",
@@ -76,11 +88,12 @@ def front_lines(paths: Sequence[Path]) -> list[str]:
     """The picture at the top, and its caption."""
     subjects = _subjects(paths[:2])
     held = " and ".join(f"{subject.finished} trials of {subject.variant}" for subject in subjects)
+    verified = " Hollow marks ran again on fresh seeds." if any(subject.runs for subject in subjects) else ""
     return [
         f"![Pareto fronts of two variants: time to convergence against test MQL]({PICTURE})",
         "",
         *_prose(
-            f"*{held} on the reference job, on {_device(subjects)}. Hollow marks ran again on fresh seeds. Drawn from "
+            f"*{held} on the reference job, on {_device(subjects)}.{verified} Drawn from "
             "[exported studies](benchmarks/campaign/README.md) by `python benchmarks/campaign/readme.py`.*"
         ),
     ]
@@ -139,8 +152,8 @@ def _table(report: Report) -> list[str]:
         *rows,
         "",
         *_prose(
-            f"{report.task} on {_device(report.subjects)}: medians over fresh seeds, with 95 % intervals; the knee is the "
-            "point of a search's front that gives most of both objectives."
+            f"{report.task} on {_device(report.subjects)}: medians over fresh seeds, with 95 % intervals, where verified; the "
+            "knee is the point of a search's front that gives most of both objectives."
         ),
     ]
 
@@ -172,7 +185,7 @@ def _how(subjects: Sequence[Subject], report: Report, calls: str) -> list[str]:
     """Where the figures come from, and what is not equal."""
     held = ", ".join(f"{subject.variant} {subject.finished}" for subject in subjects)
     plans = [run.plan for subject in subjects for run in subject.runs]
-    told = [f"How: first the searches (trials: {held}; `tuner launch`)."]
+    told = [f"How: {'first ' if plans else ''}the searches (trials: {held}; `tuner launch`)."]
     if plans:
         top, seeds = (max(plan[name] for plan in plans) for name in ("top", "seeds"))
         told.append(
@@ -182,17 +195,22 @@ def _how(subjects: Sequence[Subject], report: Report, calls: str) -> list[str]:
     if made := [json.loads(line) for line in calls.splitlines()]:
         days = " to ".join(dict.fromkeys((made[0]["date"][:10], made[-1]["date"][:10])))
         minutes = sum(call["took_s"] * call["workers"] for call in made) / 60
-        told.append(f"That took {minutes:.0f} GPU minutes in {len(made)} calls of one command, {days}.")
-    told.append(
-        "A difference is claimed where a paired permutation test finds one after Holm's correction; the interval beside it is "
-        "that of medians, and decides nothing ([docs/reading-a-verdict.md](docs/reading-a-verdict.md))."
-    )
+        told.append(f"That took {minutes:.0f} GPU minutes in {_calls(len(made))} of one command, {days}.")
+    if plans:
+        told.append(
+            "A difference is claimed where a paired permutation test finds one after Holm's correction; the interval beside it is "
+            "that of medians, and decides nothing ([docs/reading-a-verdict.md](docs/reading-a-verdict.md))."
+        )
     told.append(
         "[benchmarks/campaign](benchmarks/campaign/README.md) has the commands, the studies and every pair; this section is "
         "made of them by `python benchmarks/campaign/readme.py`, without a GPU and in under a minute."
     )
     told += [f"Not equal: {what}" for what in report.fairness if not what.startswith("Search budgets")]  # told above
     return _prose(" ".join(told))
+
+
+def _calls(number: int) -> str:
+    return "one call" if number == 1 else f"{number} calls"
 
 
 def _device(subjects: Sequence[Subject]) -> str:

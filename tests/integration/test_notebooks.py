@@ -14,13 +14,14 @@ from recorded import RecordedDatabase
 from traitlets.config import Config
 
 from tuner.data.task import load_task
+from tuner.study.archive import read_archive
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTEBOOKS = REPOSITORY / "notebooks"
 CAMPAIGN = [REPOSITORY / "benchmarks" / "campaign" / f"etth-{name}.json.gz" for name in ("original", "rmsnorm")]
-SMALL = "" if all(path.exists() for path in CAMPAIGN) else "small-"
-STUDY = f"quick-{SMALL}" if SMALL else "etth-"
-"""What the notebooks show: the reference job's studies where they are there, else the small ones."""
+STUDY = "etth-" if all(path.exists() for path in CAMPAIGN) else "quick-small-"
+SMALL = "" if all(path.exists() and read_archive(path).verifications for path in CAMPAIGN) else "small-"
+"""What the notebooks show: the reference job where it is there, and for a verdict verified; else small studies."""
 NAMES = ("pareto", "compare_variants", "use_best_config")
 
 
