@@ -37,6 +37,12 @@ class EmptyDatabaseError(StorageError):
     """A database that can be reached and holds no studies yet (exit code 1)."""
 
 
+class InterruptionError(TunerError):
+    """Ctrl-C, where nothing was to be finished first (exit code 130)."""
+
+    exit_code = INTERRUPTED
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str], *, more: str = "") -> UsageError:
     """The error for a name that is not among `known`: nearest names first, then all of them."""
     names = sorted(known)

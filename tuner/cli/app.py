@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from tuner.cli import (
     bench,
@@ -26,10 +27,23 @@ from tuner.cli import (
     verify,
     worker,
 )
+from tuner.errors import InterruptionError
 from tuner.version import __version__
+
+
+class _Commands(TyperGroup):
+    """All commands. typer answers Ctrl-C with an exit code and no word; here it is a failure like any other."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise InterruptionError("interrupted") from None
+
 
 app = typer.Typer(
     name="tuner",
+    cls=_Commands,
     help="Retune forecasting models: each architecture gets its own study, over time to convergence and test MQL.",
     no_args_is_help=True,
     add_completion=False,

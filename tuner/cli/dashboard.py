@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.options import Storage, note, storage_url
+from tuner.errors import INTERRUPTED
 
 
 def dashboard(
@@ -20,5 +21,8 @@ def dashboard(
     from tuner.dashboard import serve
     from tuner.storage import absolute, parse_url
 
-    serve(absolute(parse_url(storage_url(storage))), host=host, port=port, announce=note)
+    try:
+        serve(absolute(parse_url(storage_url(storage))), host=host, port=port, announce=note)
+    except KeyboardInterrupt:  # how it ends, not a failure
+        return INTERRUPTED
     return 0
