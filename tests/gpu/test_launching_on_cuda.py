@@ -1,4 +1,4 @@
-"""Kernels that begin early, that are one, or that run beside others compute what they do one after the other."""
+"""Kernels that begin early, or that run beside others, compute what they do one after the other."""
 
 from __future__ import annotations
 
@@ -41,21 +41,13 @@ def losses(data: DeviceData, launching: Launching) -> list[float]:
     return found
 
 
-@pytest.mark.parametrize("way", ["early", "side", "joined", "all", "whole"])
+@pytest.mark.parametrize("way", ["early", "side", "both"])
 def test_a_training_is_the_same_however_its_kernels_follow_each_other(cuda_data: DeviceData, way: str) -> None:
     device = torch.device("cuda", torch.cuda.current_device())
     early, side = why_not_early(device) is None, capture_streams(device)[1]
-    if way == "early" and not early:
+    if way != "side" and not early:
         pytest.skip(str(why_not_early(device)))
-    ways = {
-        "early": Launching(early=early),
-        "side": Launching(side=side),
-        "joined": Launching(joined=True),
-        "all": Launching(early=early, joined=True, side=side),
-        "whole": Launching(early=early, joined=True, whole=True, side=side),
-    }
-    plain, found = losses(cuda_data, PLAIN), losses(cuda_data, ways[way])
-    assert found == pytest.approx(plain, rel=1e-5)
-    if not ways[way].joined:
-        assert found == plain, "the same kernels, in the same order"
+    ways = {"early": Launching(early=True), "side": Launching(side=side), "both": Launching(early=True, side=side)}
+    found = losses(cuda_data, ways[way])
+    assert found == losses(cuda_data, PLAIN), "the same bits: every kernel sums in the same order"
     assert losses(cuda_data, ways[way]) == found, "the same bits a second time"

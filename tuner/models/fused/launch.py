@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tuner.models.fused.kernels import block, entry, gradients, head, masks, whole
+from tuner.models.fused.kernels import block, entry, gradients, head, masks
 from tuner.models.fused.launching import Launching
 from tuner.models.fused.layout import ALIGNED
 from tuner.models.fused.plan import Plan, Sizes
@@ -232,41 +232,17 @@ def train(
     launching: Launching,
 ) -> Tensor:
     """Forward, the mean quantile loss, backward: the gradient of all parameters, flat, in their order."""
-    sizes, n = plan.sizes, len(memory.workspace)
-    share = 1 / scoring.target.numel()
-    features = min(HEAD_CHUNK, sizes.hidden_tile)
-    if launching.whole:
-        whole.train_sample[(n,)](
-            *inputs,
-            *scoring,
-            n,
-            share,
-            *memory,
-            memory.masks if drawn is None else drawn.state,
-            weights,
-            scale,
-            E=plan.entry,
-            BLOCKS=plan.blocks,
-            N_BLOCKS=len(plan.blocks),
-            H=plan.head,
-            Z=sizes,
-            Y=sizes_of_hours(sizes),
-            FEATURES=features,
-            DRAWN=drawn is not None,
-            **options(sizes),
-            **(launching.first() if drawn is None else launching.next()),
-        )
-        return parameter_gradients(sizes, tables, memory.workspace, launching, squares)
     mix(plan, weights, inputs, memory, scale, drawn, launching)
+    sizes, n = plan.sizes, len(memory.workspace)
     head.head_train[(n,)](
         *scoring,
         n,
-        share,
+        1 / scoring.target.numel(),
         memory.workspace,
         weights.head,
         H=plan.head,
         Z=sizes,
-        FEATURES=features,
+        FEATURES=min(HEAD_CHUNK, sizes.hidden_tile),
         **options(sizes, stages=1),
         **launching.next(),
     )

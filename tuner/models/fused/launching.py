@@ -1,4 +1,4 @@
-"""How the kernels of a step follow each other: which start early, which are one, which run beside others."""
+"""How the kernels of a step follow each other: which start early, which run beside others."""
 
 from __future__ import annotations
 
@@ -16,19 +16,14 @@ EARLIEST_TRITON = (3, 4)
 
 
 class Launching(NamedTuple):
-    """What changes when things run, and nothing of what is computed.
+    """What changes when things run, and no bit of what is computed.
 
     Attributes:
         early: a kernel is set up while the one before still runs: programmatic dependent launch.
-        joined: windows and masks in one kernel; the output layer, both ways, with the loss in one; the sum of squares
-            with the gradient.
-        whole: with `joined`, all that a sample's step needs no other sample for in one kernel.
         side: where a norm's gradients are summed beside those of products; the same stream captures and runs.
     """
 
     early: bool = False
-    joined: bool = False
-    whole: bool = False
     side: torch.cuda.Stream | None = None
 
     def first(self) -> dict[str, Any]:

@@ -128,8 +128,8 @@ class FlatAdamW(torch.optim.Optimizer):
         self._averages, averages = flat.another()
         self._squares, squares = flat.another()
         self._programs = triton.cdiv(flat.values.numel(), BLOCK)
-        # As many as a program can add up at once; those beyond the programs stay 0.
-        n_sums = triton.cdiv(flat.values.numel(), SUMMED_AT_ONCE) if launching.joined else self._programs
+        # As many as a program can add up at once, and as either kernel has programs; those beyond them stay 0.
+        n_sums = triton.cdiv(flat.values.numel(), min(BLOCK, SUMMED_AT_ONCE))
         self._sums = torch.zeros(triton.next_power_of_2(n_sums), device=device)
         self._step = torch.zeros((), device=device)
         for parameter, average, square in zip(flat.parameters, averages, squares, strict=True):
@@ -147,7 +147,7 @@ class FlatAdamW(torch.optim.Optimizer):
 
     @property
     def squares(self) -> Squares:
-        """Where `update` has the gradient's squares from, and the number of the step; for a joined launch."""
+        """Where `update` has the gradient's squares from, and the number of the step: for who sums and counts them."""
         return Squares(self._sums, self._step)
 
     @torch.no_grad()

@@ -84,4 +84,4 @@ class TritonEngine(FusedEngine):
 def launching_on(device: torch.device) -> Launching:
     """What is fastest on a device."""
     side = capture_streams(device)[1] if device.type == "cuda" else None
-    return Launching(early=why_not_early(device) is None, joined=True, side=side)
+    return Launching(early=why_not_early(device) is None, side=side)

@@ -66,19 +66,18 @@ class FusedStep(Updates):
 
     def train(self, split: DeviceSplit, order: Tensor, size: int, tally: Tally) -> None:
         """One update of the weights, by the `size` windows of `order` (N,) that follow those in the tally."""
-        network = self._network
-        if self._launching.joined and isinstance(network, FusedTSMixer) and network.layout == self._flat.layout:
-            self._train_joined(network, split, order, size, tally)
+        if isinstance(self._network, FusedTSMixer):
+            self._train_fused(self._network, split, order, size, tally)
             return
         batch = gather(split, order, tally.done, size, self._launching)
-        forecast = network(batch.past, batch.future, batch.static).contiguous()
+        forecast = self._network(batch.past, batch.future, batch.static).contiguous()
         slope = torch.empty_like(forecast)
         score(forecast.detach(), batch.target, self._quantiles, tally, slope=slope, launching=self._launching)
         self._optimizer.take(torch.autograd.grad(forecast, self._parameters, slope, materialize_grads=True))
         self._optimizer.step()
 
-    def _train_joined(self, network: FusedTSMixer, split: DeviceSplit, order: Tensor, size: int, tally: Tally) -> None:
-        """The same where no autograd is wanted between loss and network."""
+    def _train_fused(self, network: FusedTSMixer, split: DeviceSplit, order: Tensor, size: int, tally: Tally) -> None:
+        """The same without autograd: masks drawn with the windows, the loss in the head, squares with the gradient."""
         begun = network.begin(size)
         batch = gather(split, order, tally.done, size, self._launching, begun.drawing)
         scoring = Scoring(batch.target, self._quantiles, tally.parts, tally.done)

@@ -67,29 +67,11 @@ def block_forward(
 ):
     """static (B, static); the plane in the record, but for what static covariates add -> the next plane."""
     follow(early)
+    F: tl.constexpr = B.feature_mixing
+    G: tl.constexpr = B.static_mixing
     sample = tl.program_id(0).to(tl.int64)
     record = workspace + sample * Z.record
     mask_record = masks + sample * Z.mask_record
-    mix_block(record, mask_record, static, sample, of_static, time, features, scale, B, Z, Y)
-
-
-@triton.jit
-def mix_block(
-    record,
-    mask_record,
-    static,
-    sample,
-    of_static,
-    time,
-    features,
-    scale,
-    B: tl.constexpr,
-    Z: tl.constexpr,
-    Y: tl.constexpr,
-):
-    """Of one sample."""
-    F: tl.constexpr = B.feature_mixing
-    G: tl.constexpr = B.static_mixing
     if Z.static > 0:
         values = load_static(static + sample * Z.static, Z)
         s = tl.arange(0, Z.static_tile)
@@ -118,28 +100,13 @@ def block_backward(
 ):
     """From the gradient of the block's result to that of its plane; the static covariates themselves need none."""
     follow(early)
-    sample = tl.program_id(0).to(tl.int64)
-    record = workspace + sample * Z.record
-    unmix_block(record, masks + sample * Z.mask_record, of_static, time, features, scale, B, Z, Y)
-
-
-@triton.jit
-def unmix_block(
-    record,
-    mask_record,
-    of_static,
-    time,
-    features,
-    scale,
-    B: tl.constexpr,
-    Z: tl.constexpr,
-    Y: tl.constexpr,
-):
-    """Of one sample."""
     WIDTH: tl.constexpr = B.width
     HIDDEN: tl.constexpr = Z.hidden
     F: tl.constexpr = B.feature_mixing
     G: tl.constexpr = B.static_mixing
+    sample = tl.program_id(0).to(tl.int64)
+    record = workspace + sample * Z.record
+    mask_record = masks + sample * Z.mask_record
     of_out = load_plane(record + B.of_out, B.out_row, Z)
     of_entered, of_residual = unmix_features(record, mask_record, of_out, features, F, scale, Z)
     entered_row: tl.constexpr = 2 * Z.hidden if B.projects else Z.hidden

@@ -149,32 +149,14 @@ def enter_forward(
 
     DRAWN: the masks are fresh, and their draw is counted here in `state`: while they were drawn every program read it.
     """
+    PAST: tl.constexpr = E.past
+    FUTURE: tl.constexpr = E.of_future
     follow(early)
     if DRAWN:
         count_draw(state)
     sample = tl.program_id(0).to(tl.int64)
     record = workspace + sample * Z.record
     mask_record = masks + sample * Z.mask_record
-    enter(record, mask_record, past, future, sample, weights, of_past, of_future, scale, E, Z)
-
-
-@triton.jit
-def enter(
-    record,
-    mask_record,
-    past,
-    future,
-    sample,
-    weights,
-    of_past,
-    of_future,
-    scale,
-    E: tl.constexpr,
-    Z: tl.constexpr,
-):
-    """One sample's first plane, into its record."""
-    PAST: tl.constexpr = E.past
-    FUTURE: tl.constexpr = E.of_future
     affine = project(record, past + sample * (Z.length * Z.columns), weights, E, Z)
     out = record + E.plane
     if Z.future > 0:
@@ -194,15 +176,11 @@ def enter(
 def enter_backward(workspace, masks, of_past, of_future, scale, E: tl.constexpr, Z: tl.constexpr, early: tl.constexpr):
     """Leaves what the gradients of the parameters are summed from; the window itself needs none."""
     follow(early)
-    sample = tl.program_id(0).to(tl.int64)
-    enter_back(workspace + sample * Z.record, masks + sample * Z.mask_record, of_past, of_future, scale, E, Z)
-
-
-@triton.jit
-def enter_back(record, mask_record, of_past, of_future, scale, E: tl.constexpr, Z: tl.constexpr):
-    """Of one sample."""
     PAST: tl.constexpr = E.past
     FUTURE: tl.constexpr = E.of_future
+    sample = tl.program_id(0).to(tl.int64)
+    record = workspace + sample * Z.record
+    mask_record = masks + sample * Z.mask_record
     if Z.future > 0:
         of_plane = load_plane(record + E.of_plane + Z.hidden, E.plane_row, Z)
         of_entered, of_residual = unmix_features(record, mask_record, of_plane, of_future, FUTURE, scale, Z)

@@ -130,30 +130,11 @@ def head_train(
     number's loss weighs `share`. FEATURES: of the plane, summed over at once on the way forward.
     """
     follow(early)
-    sample = tl.program_id(0).to(tl.int64)
-    record = workspace + sample * Z.record
-    score(record, target, quantiles, tally, done, n_windows, share, sample, weights, H, Z, FEATURES)
-
-
-@triton.jit
-def score(
-    record,
-    target,
-    quantiles,
-    tally,
-    done,
-    n_windows,
-    share,
-    sample,
-    weights,
-    H: tl.constexpr,
-    Z: tl.constexpr,
-    FEATURES: tl.constexpr,
-):
-    """Of one sample."""
     HIDDEN: tl.constexpr = Z.hidden
     OUTPUTS: tl.constexpr = Z.outputs
     CHUNK: tl.constexpr = Z.chunk
+    sample = tl.program_id(0).to(tl.int64)
+    record = workspace + sample * Z.record
     target += sample * (Z.horizon * Z.targets)
     t = tl.arange(0, Z.horizon_tile)
     h = tl.arange(0, Z.hidden_tile)
