@@ -10,6 +10,7 @@ from kinks import clear_of_kinks
 from torch import Tensor
 
 from tuner.config import ModelShapes
+from tuner.metrics import quantile_loss
 from tuner.models.fused import FusedTSMixer
 from tuner.models.tsmixer import DESIGNS, TSMixer
 from tuner.training.surroundings import exact_fp32
@@ -81,3 +82,32 @@ def test_large_sizes_agree_with_float64_and_repeat_bit_for_bit(name: str, hidden
     print(f"{name} {hidden_size} {horizon}: {worst} is off by {theirs[worst]:.1e} (eager {own[worst]:.1e})")
     for key, error in theirs.items():
         assert error <= max(4 * own[key], 1e-5), key
+
+
+@pytest.mark.parametrize(("name", "hidden_size", "horizon"), CASES)
+def test_a_training_step_at_large_sizes_has_the_gradient_of_its_loss(name: str, hidden_size: int, horizon: int) -> None:
+    """There the loss is taken within the head. An error that both round to zero has either slope: hence the bound."""
+    model = network(name, hidden_size, horizon)
+    with exact_fp32():
+        assert_step_agrees(FusedTSMixer(model), inputs_of(model, N_WINDOWS))
+
+
+def assert_step_agrees(fused: FusedTSMixer, inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+    from tuner.models.fused.launch import SUMMED_AT_ONCE, Scoring, Squares
+
+    shapes, parameters, device = fused.model.shapes, list(fused.model.parameters()), inputs[0].device
+    n = len(inputs[0])
+    target = torch.randn(n, shapes.horizon, shapes.n_targets, generator=torch.Generator().manual_seed(3)).to(device)
+    quantiles = torch.linspace(0.1, 0.9, shapes.n_quantiles, device=device)
+    loss = quantile_loss(fused(*inputs), target, quantiles)
+    expected = torch.autograd.grad(loss, parameters)
+
+    losses, done = torch.zeros(n, dtype=torch.float64, device=device), torch.zeros((), dtype=torch.int64, device=device)
+    sums = torch.zeros(-(-fused.layout.size // SUMMED_AT_ONCE), device=device)
+    squares = Squares(sums, torch.zeros((), device=device))
+    flat = fused.gradient(fused.begin(n), inputs, Scoring(target, quantiles, losses, done), squares)
+    for found, value in zip(fused.layout.views(flat, parameters), expected, strict=True):
+        assert float((found - value).norm() / value.norm()) < 1e-3
+    assert float(losses.sum()) / target[0].numel() == pytest.approx(loss.item() * n, rel=1e-5)
+    assert float(squares.sums.sum()) == pytest.approx(float(flat.square().sum()), rel=1e-5)
+    assert (int(done), float(squares.step)) == (n, 1.0)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +33,7 @@ from tuner.training.backends import (
 from tuner.training.eager import EagerEngine
 from tuner.view.trial import _training
 
+SIZES_MEASURED = Path(__file__).parents[3] / "benchmarks" / "bench-h200" / "sizes.csv"
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 SHAPES = ModelShapes(input_size=24, horizon=6, n_targets=2, n_past=0, n_future=2, n_static=1, n_quantiles=5)
 
@@ -85,9 +88,20 @@ def test_auto_means_the_fused_kernels_up_to_the_sizes_of_the_table(
     assert resolve_backend(config, SHAPES, CPU) is Backend.EAGER
 
 
-def test_what_was_measured_so_far_is_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_what_was_the_faster_of_the_two_at_every_size_that_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: MEASURED_ON)
-    assert resolve_backend(config_of(Backend.AUTO, hidden_size=64, batch_size=256), SHAPES, CUDA) is Backend.TRITON
+    seconds: dict[tuple[int, int], dict[str, float]] = {}
+    with SIZES_MEASURED.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            at = int(row["hidden_size"]), int(row["batch_size"])
+            seconds.setdefault(at, {})[row["contender"].split()[-1]] = float(row["s_per_epoch"])
+    assert (64, 256) in seconds
+    for (hidden, batch), of in seconds.items():
+        faster = Backend.TRITON if of["triton"] < of["graph"] else Backend.GRAPH
+        config = config_of(Backend.AUTO, hidden_size=hidden, batch_size=batch)
+        assert resolve_backend(config, SHAPES, CUDA) is faster, (hidden, batch)
 
 
 def test_auto_means_captured_graphs_on_a_gpu_that_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 Parameters, gradients and moments lie one after the other in flat buffers. The first launch sums squares, one sum per
 program; in the second every program adds those sums in the same order, so that all clip by the same bits every time.
+Of a gradient that the fused network made the squares are summed where it was: then only the second is launched.
 
 Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 2019; constants as torch.optim.AdamW's.
 """
