@@ -23,7 +23,7 @@ from torch import Tensor
 
 from tuner.config import Precision
 from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.launch import samples_per_split
+from tuner.models.fused.sums import samples_per_split
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 IN_A_GRAPH = 10

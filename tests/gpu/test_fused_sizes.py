@@ -93,7 +93,8 @@ def test_a_training_step_at_large_sizes_has_the_gradient_of_its_loss(name: str, 
 
 
 def assert_step_agrees(fused: FusedTSMixer, inputs: tuple[Tensor, Tensor, Tensor]) -> None:
-    from tuner.models.fused.launch import SUMMED_AT_ONCE, Scoring, Squares
+    from tuner.models.fused.launch import Scoring
+    from tuner.models.fused.sums import SUMMED_AT_ONCE, Squares
 
     shapes, parameters, device = fused.model.shapes, list(fused.model.parameters()), inputs[0].device
     n = len(inputs[0])

@@ -127,7 +127,7 @@ def test_the_reference_job_agrees() -> None:
 
 def test_sums_over_a_batch_agree_where_it_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five samples in splits of two."""
-    monkeypatch.setattr("tuner.models.fused.launch.MOST_SPLITS", 4)
+    monkeypatch.setattr("tuner.models.fused.sums.MOST_SPLITS", 4)
     assert_agrees(FusedTSMixer(network(shapes=BARE, n_blocks=1)), inputs_of(BARE, 5))
 
 

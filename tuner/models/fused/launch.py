@@ -1,4 +1,4 @@
-"""Starts the kernels: which ones, in which order, with how many programs and warps. The one place that knows Triton."""
+"""Starts the kernels: which ones, in which order, with how many programs and warps. It and `sums` know Triton."""
 
 from __future__ import annotations
 
@@ -10,28 +10,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from tuner.models.fused.kernels import block, entry, gradients, head, masks
+from tuner.models.fused.kernels import block, entry, head, masks
 from tuner.models.fused.launching import Launching
-from tuner.models.fused.layout import ALIGNED
 from tuner.models.fused.plan import Plan, Sizes
-from tuner.models.fused.tables import TILE, DeviceTables, columns_of
+from tuner.models.fused.sums import Squares, parameter_gradients
+from tuner.models.fused.tables import DeviceTables
 from tuner.models.fused.weights import Weights
 
 DRAWN_AT_ONCE = 512
 """Draws of a program of the masks' kernel; eight elements each."""
-
-MOST_SPLITS = 32
-"""Of a batch, when gradients are summed."""
-
-PROGRAMS = 1536
-"""About as many sum the gradients of weights."""
-
-COLUMN_SAMPLES = 16
-"""At least so many are summed by a program that reads one row of each, where the batch has them."""
-
-SUMMED_AT_ONCE = 512
-"""Numbers of the gradient whose splits a program adds up."""
-
 
 HEAD_CHUNK = 64
 """Features that the head sums over at once: it holds one product only."""
@@ -41,7 +28,6 @@ LARGEST_PLANE = 32 * 128
 
 HOURS_AT_MOST = 64
 """Features whose hours are mixed at once."""
-
 
 NO_WARP_GROUPS = "DISABLE_MMA_V3"
 """Of the environment, read by Triton's compiler, which looks for it in what it has cached, too."""
@@ -115,13 +101,6 @@ class Scoring(NamedTuple):
     quantiles: Tensor
     losses: Tensor
     done: Tensor
-
-
-class Squares(NamedTuple):
-    """Where the sums of the gradient's squares go, one a program of `sum_splits`, and the step that it counts."""
-
-    sums: Tensor
-    step: Tensor
 
 
 def draw_masks(drawing: Drawing, launching: Launching) -> None:
@@ -259,86 +238,3 @@ def unmix(plan: Plan, weights: Weights, memory: Memory, scale: float, launching:
     for fields, block_weights in zip(reversed(plan.blocks), reversed(weights.blocks), strict=True):
         block.block_backward[grid](workspace, kept, *block_weights, scale, B=fields, Z=sizes, Y=hours, **opts)
     entry.enter_backward[grid](workspace, kept, weights.past, weights.future, scale, E=plan.entry, Z=sizes, **opts)
-
-
-def parameter_gradients(
-    sizes: Sizes, tables: DeviceTables, workspace: Tensor, launching: Launching, squares: Squares | None = None
-) -> Tensor:
-    """What the records hold, summed over the samples; the sums of its squares too where they are wanted."""
-    n_samples, n = len(workspace), tables.layout.size
-    per_split = samples_per_split(len(tables.products), n_samples)
-    n_splits = -(-n_samples // per_split)
-    partial = torch.empty(n_splits, n, device=workspace.device)
-    side = launching.side
-    if side is not None:
-        side.wait_stream(torch.cuda.current_stream())
-    gradients.sum_products[len(tables.products), n_splits](
-        tables.products,
-        workspace,
-        partial,
-        n_samples,
-        n,
-        Z=sizes,
-        SAMPLES=per_split,
-        OUTPUTS=TILE,
-        INPUTS=TILE,
-        FEW=16,
-        AT_ONCE=16,
-        FAR=workspace.numel() >= 1 << 31,
-        num_warps=2,  # with four, a tile of 64 x 64 takes wgmma, which reads TF32 only along the summed axis
-        maxnreg=168,  # six programs a multiprocessor, and no spills
-        num_stages=3,
-        **launching.next(),
-    )
-    with torch.cuda.stream(side):  # of None: where everything else runs
-        sum_columns(sizes, tables, workspace, partial, per_split, launching)
-    if side is not None:
-        torch.cuda.current_stream().wait_stream(side)
-    gradient = torch.empty(n, device=workspace.device)
-    gradients.sum_splits[(-(-n // SUMMED_AT_ONCE),)](
-        partial,
-        gradient,
-        tables.used,
-        *((gradient, gradient) if squares is None else squares),
-        n,
-        n_splits,
-        ALIGNED=ALIGNED,
-        SPLITS=MOST_SPLITS,
-        BLOCK=SUMMED_AT_ONCE,
-        SQUARED=squares is not None,
-        num_warps=4,
-        **(launching.next() if side is None else launching.first()),
-    )
-    return gradient
-
-
-def sum_columns(
-    sizes: Sizes, tables: DeviceTables, workspace: Tensor, partial: Tensor, per_split: int, launching: Launching
-) -> None:
-    """The share of `partial` (splits, numbers) that norms have, and what every sample has its own share of."""
-    n_samples, (n_splits, n) = len(workspace), partial.shape
-    follows = launching.next() if launching.side is None else launching.first()
-    for n_rows, table in tables.columns.items():
-        together = max(1, COLUMN_SAMPLES // per_split) if n_rows == 1 else 1
-        gradients.sum_columns[len(table), -(-n_splits // together)](
-            table,
-            workspace,
-            partial,
-            n_samples,
-            n,
-            n_splits,
-            RECORD=sizes.record,
-            ROWS=n_rows,
-            SAMPLES=per_split,
-            SPLITS=together,
-            AT_ONCE=4 if n_rows == 1 else 32,
-            BLOCK=columns_of(n_rows),
-            num_warps=4,
-            **follows,
-        )
-
-
-def samples_per_split(n_tiles: int, n_samples: int) -> int:
-    """A power of two, so that few kernels are compiled, that gives enough programs to fill a large GPU, but no more."""
-    n_splits = max(4, min(MOST_SPLITS, PROGRAMS // n_tiles))
-    return 1 << (-(-n_samples // n_splits) - 1).bit_length()

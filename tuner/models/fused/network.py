@@ -16,7 +16,8 @@ from tuner.models.fused.weights import weights_of
 from tuner.models.tsmixer import TSMixer
 
 if TYPE_CHECKING:
-    from tuner.models.fused.launch import Drawing, Memory, Scoring, Squares
+    from tuner.models.fused.launch import Drawing, Memory, Scoring
+    from tuner.models.fused.sums import Squares
 
 PRODUCTS = {Precision.FP32: "tf32x3", Precision.TF32: "tf32"}
 """How Triton multiplies: three products of TF32 parts come close to fp32's own accuracy, on tensor cores."""

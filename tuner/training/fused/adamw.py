@@ -19,9 +19,9 @@ import triton.language as tl
 from torch import Tensor
 
 from tuner.models.fused.kernels.chain import follow
-from tuner.models.fused.launch import SUMMED_AT_ONCE, Squares
 from tuner.models.fused.launching import PLAIN, Launching
 from tuner.models.fused.layout import whole_of
+from tuner.models.fused.sums import SUMMED_AT_ONCE, Squares
 from tuner.training.fused.flat import FlatParameters
 from tuner.training.step import CLIP_EPS
 
