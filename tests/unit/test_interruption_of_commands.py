@@ -10,14 +10,16 @@ from tuner import doctor
 from tuner.cli import main
 
 
-def interrupted(**_: object) -> list[doctor.Check]:
+def interrupted(*_: object, **__: object) -> list[doctor.Check]:
     raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize("where", ["tuner.doctor.examine", "typer.core.TyperGroup.parse_args"])
 def test_it_ends_with_a_line_and_with_json_with_a_document(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "examine", interrupted)
+    """In the command, or before it begins: the command line is still read."""
+    monkeypatch.setattr(where, interrupted)
     with pytest.raises(SystemExit) as ended:
         main(["doctor", "--json"])
     assert ended.value.code == 130

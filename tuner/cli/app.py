@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -34,11 +35,21 @@ from tuner.version import __version__
 class _Commands(TyperGroup):
     """All commands. typer answers Ctrl-C with an exit code and no word; here it is a failure like any other."""
 
+    def make_context(self, *given: Any, **named: Any) -> Any:
+        with _told():  # the first look at the command line takes a while: typer imports pydantic for it
+            return super().make_context(*given, **named)
+
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _told():
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            raise InterruptionError("interrupted") from None
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise InterruptionError("interrupted") from None
 
 
 app = typer.Typer(
