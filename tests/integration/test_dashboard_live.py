@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import re
@@ -22,11 +23,11 @@ from recorded import record_study
 from three_roles import three_roles
 
 from tuner.dashboard import make_dashboard
-from tuner.dashboard.additions import Additions, in_order
+from tuner.dashboard.additions import Additions, _past_rows, in_order
 from tuner.dashboard.files import StudyFiles
 from tuner.dashboard.shown import ShownStorage
 from tuner.errors import StorageError
-from tuner.storage import Claim, EpochRow, open_database, parse_url
+from tuner.storage import Claim, EpochRow, open_database, parse_url, stints
 from tuner.study import OpenStudy, open_study
 
 STUDY = "demo-rmsnorm"
@@ -114,6 +115,16 @@ def test_the_api_has_figures_in_their_order_with_the_running_trial_in_them(page:
     assert row[:5] == ["worker-7", "GPU 3", str(page.claim.trial_number), "2", "0.4500"]
     spans = {trace["name"]: trace for trace in figures["timeline"]["data"]}
     assert spans["running"]["text"] == [str(page.claim.trial_number)]
+
+
+def test_once_nobody_is_at_work_the_table_says_who_was(page: Page) -> None:
+    history = stints(page.study.database.engine, page.study.study_id)
+    rows = _past_rows([*history, dataclasses.replace(history[0], worker="w2", state="lost", ended=0.0)])
+    assert sorted((row["worker"], row["attempts"], row["finished"]) for row in rows[:-1]) == [
+        ("recorder", str(len(history) - 1), str(len(history) - 1)),
+        ("worker-7", "1", "0"),
+    ]
+    assert rows[-1] == {"worker": "w2", "attempts": "1", "finished": "0", "until (UTC)": "1970-01-01 00:00"}
 
 
 def test_axes_carry_units_and_the_note_says_where_the_study_stands(page: Page) -> None:

@@ -33,6 +33,7 @@ def test_a_trial_is_shown_with_values_parameters_curve_and_attempts(
     assert f"{best.values[1]:.4f}" in done.out
     assert f"hidden_size   {best.params['hidden_size']}" in done.out
     assert "finished, recorder, from 20" in done.out
+    assert done.out.count(f"{best.values[1]:.4f}"[:6]) == 2  # as the objective and as its series, not once more below
     assert max(len(line) for line in done.out.splitlines()) <= 60
 
     document = json.loads(run(*arguments, "--json", folder=tmp_path).out)

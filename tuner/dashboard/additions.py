@@ -31,7 +31,7 @@ from tuner.plots import (
     timeline_figure,
     trade_figure,
 )
-from tuner.storage import Database, WorkerRow
+from tuner.storage import Database, Stint, WorkerRow
 from tuner.study import builtin_variants, list_studies, load_study_file, open_study
 from tuner.study.standing import standing
 from tuner.study.verified import Verified
@@ -127,13 +127,16 @@ def _figures(
         front = replace(front, labels=[label.partition("<br>")[0] for label in front.labels])
         trade = replace(trade, labels=[label.partition("<br>")[0] for label in trade.labels])
     volume = volume_series(results, variant, common_reference([results]))
+    history = subject.history()
     figures = {
         "front": pareto_figure([front], title="Front and default", censored=results.censored),
         "curves": curves_figure(learning_curves(results, subject.curves), title="Learning curves"),
-        "workers": table_figure(_worker_rows(workers), title="At work now", empty="nobody is at work"),
+        "workers": table_figure(_worker_rows(workers), title="At work now")
+        if workers
+        else table_figure(_past_rows(history), title="Who was at work", empty="nobody was at work yet"),
         "hypervolume": hypervolume_figure([volume], title="How the front grew"),
         "trade": trade_figure([trade], title="Epochs against seconds an epoch"),
-        "timeline": timeline_figure(spans_of(subject.history()[-TIMELINE:]), title="Who did what when"),
+        "timeline": timeline_figure(spans_of(history[-TIMELINE:]), title="Who did what when"),
     }
     return {
         f"dashboard:plot_data:{name}:0": figure.to_json()
@@ -165,6 +168,20 @@ def _worker_rows(workers: Sequence[WorkerRow]) -> list[dict[str, str]]:
             "last heard": f"{worker.silent_s:.0f} s ago",
         }
         for worker in workers
+    ]
+
+
+def _past_rows(history: Sequence[Stint]) -> list[dict[str, str]]:
+    """Who worked on the study, the latest first: attempts, those that brought a result, and until when."""
+    ended = {worker: max(s.ended for s in history if s.worker == worker) for worker in {s.worker for s in history}}
+    return [
+        {
+            "worker": worker,
+            "attempts": str(sum(stint.worker == worker for stint in history)),
+            "finished": str(sum(stint.worker == worker and stint.state == "finished" for stint in history)),
+            "until (UTC)": time.strftime("%Y-%m-%d %H:%M", time.gmtime(ended[worker])),
+        }
+        for worker in sorted(ended, key=lambda worker: (-ended[worker], worker))
     ]
 
 

@@ -50,15 +50,13 @@ def of_archive(archive: Archive) -> Subject:
 def _stint(record: TrialRecord) -> Stint | None:
     if record.started is None or record.ended is None:
         return None
-    a = record.attributes
-    where = ", ".join(str(a[key]) for key in ("host", "device_label") if a.get(key))
     return Stint(
         trial_number=record.number,
-        worker=where or "unknown",
+        worker=record.place or "unknown",
         state="finished",
         began=_seconds(record.started),
         ended=_seconds(record.ended),
-        stopped_by=a.get("stopped_by"),
+        stopped_by=record.attributes.get("stopped_by"),
     )
 
 

@@ -57,13 +57,17 @@ def curves_figure(curves: Sequence[Curve], *, over: Literal["epochs", "time"] = 
 
 
 def _frame(figure: go.Figure, curves: Sequence[Curve], *, over: Literal["epochs", "time"]) -> None:
-    """Look at what is drawn in colour: one trial that ran to its limit would press all others into a corner."""
+    """Look at what is drawn in colour and down to the lowest: a slow trial would press all others into a corner."""
     framed = [curve for curve in curves if curve.emphasis] or curves
-    losses = [loss for curve in framed for loss in curve.losses if loss is not None and 0 < loss < math.inf]
+    losses, everything = (_losses(each) for each in (framed, curves))
     ends = [_x(curve, over)[-1] for curve in framed if curve.losses]
     if losses:
-        figure.update_yaxes(logarithmic(min(losses) / 1.1, max(losses)))
+        figure.update_yaxes(logarithmic(min(everything), max(losses)))
         figure.update_xaxes(range=[0, max(ends) * 1.1])
+
+
+def _losses(curves: Sequence[Curve]) -> list[float]:
+    return [loss for curve in curves for loss in curve.losses if loss is not None and 0 < loss < math.inf]
 
 
 def _faint(figure: go.Figure, curves: Sequence[Curve], *, over: Literal["epochs", "time"]) -> None:

@@ -16,6 +16,8 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 MANY = 2
 """Beyond so many series with several kinds of marks each, the legend explains the marks once for all: see `key`."""
+SHORT = 0.35
+"""Decades: a shorter logarithmic axis has hardly a mark at 1, 1.5, 2, 3, 4, 5, 7."""
 GREY = "#8A8A8A"
 INK = "#222222"
 
@@ -76,10 +78,11 @@ def logarithmic(low: float, high: float) -> dict[str, Any]:
 
     Plotly's own marks on a short logarithmic axis are lone digits, which read as if they were the numbers.
     """
-    marks = round_numbers(low / 1.15, high * 1.15, mantissas=marks_for(low, high))
+    margin = min(max((high / low) ** 0.08, 1.02), 1.15)
+    marks = round_numbers(low / margin, high * margin, mantissas=marks_for(low, high))
     return {
         "type": "log",
-        "range": [math.log10(low / 1.15), math.log10(high * 1.15)],
+        "range": [math.log10(low / margin), math.log10(high * margin)],
         "tickvals": marks,
         "ticktext": [f"{mark:g}" for mark in marks],
     }
@@ -88,6 +91,8 @@ def logarithmic(low: float, high: float) -> dict[str, Any]:
 def marks_for(low: float, high: float) -> Sequence[float]:
     """Mantissas that mark an axis from `low` to `high` often enough, and not too often."""
     decades = math.log10(high / low) if high > low else 0.0
+    if decades < SHORT:
+        return (1, 1.1, 1.2, 1.3, 1.4, 1.6, 1.8, 2, 2.2, 2.4, 2.6, 2.8, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9)
     if decades < 1:
         return (1, 1.5, 2, 3, 4, 5, 7)
     return (1, 2, 5)

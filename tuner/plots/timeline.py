@@ -35,9 +35,14 @@ class Span:
     outcome: str
 
 
+OUTLINED = 1 / 200
+"""Bars longer than this share of the whole have an outline; of a shorter one it would leave nothing to see."""
+
+
 def timeline_figure(spans: Sequence[Span], *, title: str = "") -> go.Figure:
     """Workers from top to bottom, time from left to right (UTC), a bar an attempt."""
     figure = new_figure()
+    whole = max((span.ended for span in spans), default=0.0) - min((span.began for span in spans), default=0.0)
     workers = sorted({span.worker for span in spans}, reverse=True)
     for outcome, (colour, pattern) in LOOKS.items():
         these = [span for span in spans if span.outcome == outcome]
@@ -56,7 +61,10 @@ def timeline_figure(spans: Sequence[Span], *, title: str = "") -> go.Figure:
             name=outcome,
             marker={
                 "color": colour,
-                "line": {"color": "white", "width": 1},
+                "line": {
+                    "color": "white",
+                    "width": [int(span.ended - span.began > OUTLINED * whole) for span in these],
+                },
                 "pattern": {"shape": pattern, "fgcolor": "white", "solidity": 0.2},
             },
         )
@@ -64,7 +72,8 @@ def timeline_figure(spans: Sequence[Span], *, title: str = "") -> go.Figure:
         say_nothing_yet(figure, "no worker has started a trial yet")
     finish(figure, title=title, x="time (UTC)", y="", barmode="overlay")
     figure.update_xaxes(type="date")
-    figure.update_layout(uniformtext={"mode": "hide", "minsize": 9}, bargap=0.35)
+    figure.update_layout(legend={"y": -0.3})  # below the second line of the ticks, which has the day
+    figure.update_layout(uniformtext={"mode": "hide", "minsize": 9}, bargap=max(0.35, 1 - 0.2 * len(workers)))
     figure.update_yaxes(categoryorder="array", categoryarray=workers)
     return figure
 

@@ -75,11 +75,12 @@ def describe(definition: StudyDefinition) -> str:
 
 
 def _space_table(space: SearchSpace) -> list[str]:
-    rows = ["| hyperparameter | range | why |", "|---|---|---|"]
+    reasoned = any(span.reason for span in space.ranges.values())
+    rows = ["| hyperparameter | range |" + " why |" * reasoned, "|---|---|" + "---|" * reasoned]
     for name, span in space.ranges.items():
         if isinstance(span, FloatRange):
             how = f"{'0, or ' if span.zero else ''}{span.low:g} to {span.high:g}, {span.scale}"
         else:
             how = f"{span.low} to {span.high}, powers of two"
-        rows.append(f"| {name} | {how} | {' '.join(span.reason.split())} |")
+        rows.append(f"| {name} | {how} |" + (f" {' '.join(span.reason.split())} |" if reasoned else ""))
     return rows

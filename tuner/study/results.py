@@ -41,6 +41,11 @@ class TrialRecord:
         return bool(self.attributes.get("default"))
 
     @property
+    def place(self) -> str:
+        """Host and device that ran it, e.g. `node3, NVIDIA H200 #1`; empty where neither was recorded."""
+        return ", ".join(str(self.attributes[key]) for key in ("host", "device_label") if self.attributes.get(key))
+
+    @property
     def named_values(self) -> dict[str, float] | None:
         """The objective values by their names; None unless complete."""
         return dict(zip(self.objectives, self.values, strict=True)) if self.values else None

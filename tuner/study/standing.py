@@ -29,11 +29,11 @@ def standing(
     if front:
         knee = knee_index([record.values for record in front if record.values])
         words = {0: "fastest", len(front) - 1: "lowest error", knee: "knee"}
-        lines += ["", "| | trial | seconds | MQL | epochs |", "|---|---|---|---|---|"]
+        lines += ["", "| | trial | seconds | MQL | epochs |", "|---|--:|--:|--:|--:|"]
         lines += [_row(words.get(index, ""), record) for index, record in enumerate(front)]
         lines += ["", *_verified(verified)]
     if workers:
-        lines += ["", "| worker | device | trial | epoch |", "|---|---|---|---|"]
+        lines += ["", "| worker | device | trial | epoch |", "|---|---|--:|--:|"]
         lines += [f"| {w.worker} | {w.device} | {_or_dash(w.trial_number)} | {_or_dash(w.epoch)} |" for w in workers]
     if failed:
         lines += ["", "Failures:"]
@@ -49,7 +49,7 @@ def _verified(verified: Sequence[Verified]) -> list[str]:
         "On fresh seeds (medians with 95 % intervals):",
         "",
         "| trial | seeds | seconds | MQL |",
-        "|---|---|---|---|",
+        "|--:|--:|--:|--:|",
     ]
     return lines + [
         f"| {each.trial_number} | {len(each.runs)} | {seconds.estimate:.3f} ({seconds.low:.3f} to {seconds.high:.3f}) "

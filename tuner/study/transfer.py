@@ -179,7 +179,7 @@ def _claim(record: TrialRecord, study_id: int, trial_id: int, archive: Archive) 
     return {
         "study_id": study_id,
         "token": uuid.uuid4().hex,
-        "worker": f"from {archive.name}"[:120],
+        "worker": (record.place or f"from {archive.name}")[:120],
         "state": "finished",
         "leased_until": 0.0,
         "claimed_at": began.replace(tzinfo=datetime.UTC).timestamp() if began else 0.0,

@@ -128,6 +128,10 @@ def print_status(opened: Sequence[OpenStudy]) -> None:
     console.print(
         fitting("Studies", studies, console, leave_out=("device", "waiting", "pruned", "verified", "running"))
     )
+    if sum(status["hypervolume"] is not None for _, status in statuses) > 1:
+        console.print(
+            "Hypervolumes have a reference point each and do not compare: tuner compare does that.", style="dim"
+        )
     at_work = [_worker_row(worker, study=each.name) for each, status in statuses for worker in status["workers"]]
     if at_work:
         console.print(fitting("Workers", at_work, console, leave_out=("worker", "seen", "study")))

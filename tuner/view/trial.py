@@ -15,12 +15,14 @@ from tuner.view.spark import sparkline
 
 Rows = Iterator[tuple[str, str]]
 SPARK_WIDTH = 32
+WHOLE_S = 10
+"""Attempts that lasted longer are told in whole seconds."""
 _SHOWN = frozenset({
     "stopped_by", "failure", "converged", "default", "epochs", "best_epoch", "val_loss", "val_mql", "test_mql_mean",
     "s_per_epoch", "setup_s", "time_to_best_s", "total_s", "suggest_s", "samples_per_s", "peak_memory_bytes",
     "n_parameters", "backend", "backend_fallback", "precision", "seed", "device", "device_label", "device_uuid", "host",
     "contaminated",
-    "contamination", "versions", "git_revision", "allocated_memory_bytes", "reserved_memory_bytes",
+    "attempts", "contamination", "versions", "git_revision", "allocated_memory_bytes", "reserved_memory_bytes",
 })  # fmt: skip
 
 
@@ -109,7 +111,8 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
 def _device(detail: TrialDetail) -> Rows:
     a = detail.record.attributes
     if a.get("device"):
-        yield "device", f"{a.get('device_label', '-')}, {a['device']}"
+        named = str(a.get("device_label", "-"))
+        yield "device", named if named.startswith(str(a["device"])) else f"{named}, {a['device']}"
     if a.get("device_uuid"):
         yield "uuid", str(a["device_uuid"])
     if a.get("host"):
@@ -123,7 +126,8 @@ def _attempts(detail: TrialDetail) -> Rows:
     for number, each in enumerate(detail.history, start=1):
         words = {"returned": "handed back", "lost": "worker lost"}.get(each.state, each.state)
         words += ", its result came too late to count" if each.state == "lost" and each.stopped_by else ""
-        lasted = f", {each.ended - each.began:.0f} s" if each.state in ("finished", "running") else ""
+        took = each.ended - each.began
+        lasted = f", {took:.{0 if took > WHOLE_S else 1}f} s" if each.state in ("finished", "running") else ""
         yield str(number), f"{words}, {each.worker}, from {utc(each.began)}{lasted}"
 
 
@@ -137,8 +141,9 @@ def _origin(detail: TrialDetail) -> Rows:
 
 
 def _rest(detail: TrialDetail) -> Rows:
+    above = _SHOWN | set(detail.record.named_values or ())
     for key, value in sorted(detail.record.attributes.items()):
-        if key not in _SHOWN and "mql/" not in key:
+        if key not in above and "mql/" not in key and value is not None:
             yield key, value if isinstance(value, str) else json.dumps(value)
 
 

@@ -11,7 +11,7 @@ from optuna.trial import TrialState
 from recorded import record_study
 
 from tuner.errors import TunerError, UsageError
-from tuner.storage import Database, TrialResult, open_database, parse_url
+from tuner.storage import Database, TrialResult, open_database, parse_url, stints
 from tuner.study import OpenStudy, StudyDefinition, create_or_resume, list_studies, open_study
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.launched import change_policy
@@ -77,6 +77,8 @@ def test_an_exported_study_is_imported_once_under_a_name(finished: OpenStudy, tm
     again = restore(finished.database, archive, "imported")
     assert read_results(again).front == read_results(finished).front
     assert [attempt.state for attempt in again.ledger.attempts(2)] == ["finished"]
+    (attempt,) = stints(again.database.engine, again.study_id, trial_number=2)
+    assert attempt.worker == read_results(again).records[2].place == "cores 0, 1"
 
 
 def test_an_import_that_was_cut_short_is_unknown_and_made_again(

@@ -105,9 +105,15 @@ def test_axes_say_what_they_measure_and_in_which_unit() -> None:
     assert (layout.xaxis.title.text, layout.yaxis.title.text) == ("time to convergence (s)", "test MQL")
     assert "not to convergence" in pareto_figure([series], censored=True).layout.xaxis.title.text
     volume = VolumeSeries(name="a", finished=[1], hours=[0.5], volume=[2.0])
-    assert hypervolume_figure([volume], over="time").layout.xaxis.title.text.endswith("(h)")
     assert hypervolume_figure([volume]).layout.xaxis.title.text == "finished trials"
-    assert list(hypervolume_figure([volume], over="time").data[0].x) == [0.5]
+
+
+@pytest.mark.parametrize(("hours", "unit", "shown"), [(5.0, "(h)", 5.0), (0.5, "(min)", 30.0), (0.01, "(s)", 36.0)])
+def test_the_time_of_a_search_is_in_the_unit_that_suits_the_longest(hours: float, unit: str, shown: float) -> None:
+    volumes = [VolumeSeries(name="a", finished=[1], hours=[each], volume=[2.0]) for each in (hours, hours / 10)]
+    figure = hypervolume_figure(volumes, over="time")
+    assert figure.layout.xaxis.title.text == f"time since the search began {unit}"
+    assert [trace.x[0] for trace in figure.data] == pytest.approx([shown, shown / 10])
 
 
 def test_lines_of_equal_time_are_hyperbolas_through_round_numbers() -> None:
@@ -145,6 +151,17 @@ def test_curves_draw_a_few_in_colour_and_all_others_as_one_faint_trace() -> None
     assert curves_figure(curves, over="time").data[-1].x[-1] == pytest.approx(50.0)
 
 
+def test_curves_look_at_what_is_in_colour_and_leave_out_nothing_lower() -> None:
+    def curve(losses: list[float], *, emphasis: bool) -> Curve:
+        return Curve(label="", epochs=range(1, len(losses) + 1), elapsed_s=losses, losses=losses, emphasis=emphasis)
+
+    axis = curves_figure([curve([0.37, 0.23], emphasis=True), curve([5.0, 0.21], emphasis=False)]).layout.yaxis
+    low, high = (10**end for end in axis.range)
+    assert 0.19 < low < 0.21
+    assert 0.37 < high < 0.4
+    assert len([text for text in axis.ticktext if low < float(text) < high]) >= 5
+
+
 def test_importances_order_hyperparameters_by_their_largest_share() -> None:
     figure = importances_figure({"time": {"batch": 0.7, "rate": 0.3}, "error": {"batch": 0.1, "rate": 0.9}})
     assert [trace.name for trace in figure.data] == ["time", "error"]
@@ -162,6 +179,13 @@ def test_the_timeline_has_a_bar_for_every_attempt_in_its_worker_s_row() -> None:
     assert set(found) == {"converged", "lost"}
     assert (found["lost"].y[0], found["lost"].x[0]) == ("w2", 3000.0)
     assert found["lost"].base[0] == "1970-01-01T00:00:01.000000"
+
+
+def test_of_short_attempts_the_outline_leaves_something_to_see() -> None:
+    spans = [Span(worker="w", label=str(i), began=i, ended=i + 0.9, outcome="converged") for i in range(300)]
+    long = Span(worker="w", label="300", began=300.0, ended=330.0, outcome="converged")
+    (trace,) = timeline_figure([*spans, long]).data
+    assert list(trace.marker.line.width) == [0] * 300 + [1]
 
 
 @pytest.mark.parametrize(
