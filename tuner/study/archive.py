@@ -157,14 +157,20 @@ def _as_dict(archive: Archive) -> dict[str, Any]:
 
 def _from_dict(data: Mapping[str, Any]) -> Archive:
     definition = StudyDefinition.from_dict(data["definition"])
+    records = tuple(_record(trial, definition.objectives) for trial in data["trials"])
+    curves = {int(number): _rows(columns) for number, columns in data["curves"].items()}
+    if [record.number for record in records] != list(range(len(records))):  # as the database will number them
+        raise ValueError("its trials are not 0, 1, 2 and so on")
+    if others := curves.keys() - {record.number for record in records if record.state.is_finished()}:
+        raise ValueError(f"there are curves of trials that did not end: {sorted(others)}")
     return Archive(
         name=data["name"],
         definition=definition,
         policy=SearchPolicy.from_json(json.dumps(data["policy"])),
         budget=data["budget"],
         device_model=data["device_model"],
-        records=tuple(_record(trial, definition.objectives) for trial in data["trials"]),
-        curves={int(number): _rows(columns) for number, columns in data["curves"].items()},
+        records=records,
+        curves=curves,
         verifications=tuple(_run(run) for run in data["verifications"]),
         notes={trial["number"]: trial["notes"] for trial in data["trials"] if "notes" in trial},
         exported_by=data["exported_by"],

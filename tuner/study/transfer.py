@@ -125,7 +125,7 @@ def extend_space(
 
 
 def _templates(archive: Archive) -> Iterator[FrozenTrial]:
-    """The archive's trials as Optuna stores them; numbers that the archive lacks become trials to be asked for."""
+    """The archive's trials as Optuna stores them, and numbers them: in their order."""
     stored = archive.definition.space.stored()
     target = archive.definition.target_val_loss
     for record in archive.records:

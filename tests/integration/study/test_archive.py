@@ -108,6 +108,20 @@ def test_a_file_that_is_no_study_is_refused_in_one_line(tmp_path: Path, content:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("left", "says"),
+    [(slice(1, None), "its trials are not 0, 1, 2"), (slice(0, 199), r"curves of trials that did not end: \[199\]")],
+)
+def test_a_file_that_lacks_a_trial_is_refused(tmp_path: Path, left: slice, says: str) -> None:
+    """A database would number the others anew, and their curves would be another's."""
+    write_archive(big_archive(), tmp_path / "x.json")
+    data = json.loads((tmp_path / "x.json").read_text())
+    data["trials"] = data["trials"][left]
+    (tmp_path / "x.json").write_text(json.dumps(data))
+    with pytest.raises(UsageError, match=says):
+        read_archive(tmp_path / "x.json")
+
+
 def test_a_missing_file_and_a_strange_ending_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no file"):
         read_archive(tmp_path / "none.json")
