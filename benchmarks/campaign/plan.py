@@ -57,8 +57,8 @@ FULL = Campaign(
     seeds=10,
     options=("--sampler", "tpe"),
 )
-"""TPE: on the first half of the table it found what Gaussian processes find, at a tenth of the time a suggestion; a trial
-of the reference job takes a second."""
+"""TPE: a Gaussian process takes some tenths of a second a suggestion, and a trial of the reference job takes one. Which
+of them finds more is not known: docs/decisions/0010."""
 
 TABLE = Campaign(
     task="etth",
