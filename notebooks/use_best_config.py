@@ -30,9 +30,8 @@ import pandas as pd
 import plotly.graph_objects as go
 import torch
 
-for name in ("pytorch_lightning", "lightning.pytorch", "darts"):
-    logging.getLogger(name).setLevel(logging.ERROR)
 warnings.filterwarnings("ignore")
+logging.getLogger("ray.widgets.util").setLevel(logging.ERROR)
 torch.set_num_threads(1)  # the network is tiny: a second core would mostly wait for the first
 
 from tuner import evaluate, fit, load_best, load_data
@@ -76,6 +75,9 @@ print(f"the trial itself: {best.provenance['epochs']} epochs, test MQL {best.val
 
 # %%
 from neuralforecast import NeuralForecast
+
+for name in ("pytorch_lightning", "lightning_fabric", "lightning.pytorch", "lightning.fabric", "darts"):
+    logging.getLogger(name).setLevel(logging.ERROR)  # they speak of every run
 
 series = demo_series(rows=300, seed=0, n_targets=3)[0]
 panel = pd.concat(

@@ -115,6 +115,8 @@ def test_an_exported_file_gives_the_same_answer_as_the_database(
         assert load_best(variant, task="demo", storage=str(file)) == best
     with pytest.raises(UsageError, match="holds the variant 'rmsnorm', not 'original'"):
         load_best("original", storage=str(file))
+    with pytest.raises(UsageError, match="holds the task 'demo', not 'quick'"):
+        load_best(task=str(Path(__file__).parents[2] / "notebooks" / "data" / "quick.toml"), storage=str(file))
     with pytest.raises(UsageError, match="there is no file"):
         load_best("rmsnorm", storage=str(tmp_path / "other.json.gz"))
 

@@ -19,12 +19,14 @@ from tuner.study.archive import is_archive_name, read_archive
 from tuner.study.results import StudyResults, read_results
 from tuner.study.verified import Verified, group_runs, read_verified
 
+DEFAULT_TASK = "etth"
+
 
 def load_best(
     variant: str | None = None,
     *,
     pick: str = "knee",
-    task: str = "etth",
+    task: str = DEFAULT_TASK,
     study: str | None = None,
     storage: str | None = None,
     max_time: float | None = None,
@@ -36,7 +38,8 @@ def load_best(
     Args:
         variant: built-in name, or a study file; not needed where `study` is given.
         pick: `mql` (lowest test MQL), `time` (fewest seconds) or `knee` (nearest to both).
-        task: the study's task, to find its default name; as a file, also where the data lies.
+        task: the study's task, to find its default name; as a file, also where the data lies. The file of an exported
+            study says itself which it is.
         study: the study's name; without it `<task>-<variant>`.
         storage: database URL (`sqlite:///storage/tuner.db`), or a file that `tuner study export` wrote.
         max_time: only configurations of at most this many seconds.
@@ -54,7 +57,7 @@ def load_best(
         raise UsageError("--max-time and --max-mql take a number; nan is none")
     described = load_task(task)
     if storage is not None and is_archive(storage):
-        found = _in_archive(Path(storage), variant, study)
+        found = _in_archive(Path(storage), variant, study, described.name if task != DEFAULT_TASK else None)
     elif study is None and variant is None:
         raise UsageError("name the variant, e.g. load_best('rmsnorm') or --variant rmsnorm, or the study")
     else:
@@ -103,9 +106,10 @@ def _in_database(name: str, storage: str) -> _Found:
         database.close()
 
 
-def _in_archive(path: Path, variant: str | None, study: str | None) -> _Found:
+def _in_archive(path: Path, variant: str | None, study: str | None, task: str | None) -> _Found:
     archive = read_archive(path)
-    asked = (("study", study, archive.name), ("variant", variant, archive.definition.variant))
+    held_too = archive.definition
+    asked = (("study", study, archive.name), ("variant", variant, held_too.variant), ("task", task, held_too.task_name))
     for kind, name, held in asked:
         wanted = _variant_name(name) if kind == "variant" and name is not None else name
         if wanted not in (None, held):

@@ -20,6 +20,8 @@ from tuner.view.spark import sparkline
 WIDE = 90
 """Columns from which on the front's rows name hyperparameters too."""
 SPARK_WIDTH = 24
+BESIDE_SPARK = 45
+"""Columns that the words beside the trend need: heading, value, and how long ago it last grew."""
 FRONT_ROWS = (2, 8)
 """Rows of the front that a study gets at least and at most; between them, what the terminal's height allows."""
 WORKER_ROWS = 8
@@ -89,7 +91,7 @@ def _body(look: Look, console: Console, *, front_rows: int) -> RenderableType:
     plain = console.options.ascii_only
     for heading, lines in (
         ("front", _front(look, wide=console.width >= WIDE, rows=front_rows)),
-        ("volume", _volume(look, plain=plain)),
+        ("volume", _volume(look, plain=plain, width=min(SPARK_WIDTH, console.width - BESIDE_SPARK))),
         ("workers", _workers(look)),
         ("failed", _failures(look)),
     ):
@@ -130,11 +132,11 @@ def _row(record: TrialRecord, *, wide: bool) -> str:
     return f"{line}  {marks.strip()}".rstrip()
 
 
-def _volume(look: Look, *, plain: bool) -> Iterator[Text]:
+def _volume(look: Look, *, plain: bool, width: int) -> Iterator[Text]:
     series = volume_series(look.results, look.name, look.results.reference)
     if not series.volume:
         return
-    trend = sparkline(series.volume, width=SPARK_WIDTH, plain=plain)
+    trend = sparkline(series.volume, width=max(width, 1), plain=plain)
     last = series.volume[-1]
     gained = next((i for i in range(len(series.volume) - 1, 0, -1) if series.volume[i] > series.volume[i - 1]), 0)
     since = look.counts.finished - series.finished[gained]
