@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 from typing import Any, NamedTuple
 
@@ -49,7 +48,9 @@ def why_not_early(device: torch.device) -> str | None:
     capability = torch.cuda.get_device_capability(device)
     if capability < EARLIEST_CAPABILITY:
         return f"kernels start early from compute capability 9.0 on, this GPU has {capability[0]}.{capability[1]}"
-    version = importlib.metadata.version("triton")
+    import triton  # not by its distribution: that has other names, too, such as pytorch-triton
+
+    version = triton.__version__
     if tuple(int(part) for part in version.split(".")[:2]) < EARLIEST_TRITON:
         return f"triton {version} cannot start a kernel early, 3.4 can"
     return None
