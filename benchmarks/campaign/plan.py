@@ -57,8 +57,7 @@ FULL = Campaign(
     seeds=10,
     options=("--sampler", "tpe"),
 )
-"""TPE: a Gaussian process takes some tenths of a second a suggestion, and a trial of the reference job takes one. Which
-of them finds more is not known: docs/decisions/0010."""
+"""TPE throughout: a Gaussian process takes some tenths of a second a suggestion, and a trial of the reference job takes one."""
 
 TABLE = Campaign(
     task="etth",

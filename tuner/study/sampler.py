@@ -11,7 +11,7 @@ import copy
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,9 @@ STARTUP = 12
 GP_HISTORY = 240
 """A Gaussian process takes time with the cube of what it sees: of longer histories it sees the most telling part."""
 
+CHANGE = 64
+"""Trials from which `auto` learns by a Gaussian process: it makes more of few, and less of many, than TPE does."""
+
 NEAR = 0.02
 """How far, as a share of its range, a continuous value moves to make a configuration new."""
 
@@ -56,6 +59,12 @@ class _Method:
     startup: int = STARTUP
     history: int | None = None
     waits: bool = True
+    later: _Method | None = None
+    """Takes over once `CHANGE` trials have been learnt."""
+
+    def shown(self, trials: list[FrozenTrial]) -> list[FrozenTrial]:
+        """What the model sees of the trials."""
+        return trials if self.history is None else clipped(with_log_time(most_telling(trials, self.history)))
 
 
 def _gp(seed: int) -> BaseSampler:
@@ -67,11 +76,12 @@ def _tpe(seed: int) -> BaseSampler:
 
 
 _GP = _Method(_gp, history=GP_HISTORY)
+# One parameter at a time, as Optuna does for several objectives: drawn together it searched worse.
+_TPE = _Method(_tpe, jointly=False)
 _METHODS = {
-    "auto": _GP,
+    "auto": replace(_GP, later=_TPE),
     "gp": _GP,
-    # One parameter at a time, as Optuna does for several objectives: drawn together it searched worse.
-    "tpe": _Method(_tpe, jointly=False),
+    "tpe": _TPE,
     "nsga2": _Method(lambda seed: NSGAIISampler(seed=seed), startup=0, waits=False),
     "random": _Method(lambda seed: RandomSampler(seed=seed), jointly=False, startup=0, waits=False),
     "qmc": _Method(None, waits=False),
@@ -137,20 +147,17 @@ class EncodedSampler(BaseSampler):
     def _suggest(self, number: int) -> tuple[dict[str, Value], dict[str, Any]]:
         """True values for the trial `number`, and what a genetic sampler notes on it."""
         method = self._method
+        if method.later is not None and self._mirror.learnt >= CHANGE:
+            method = method.later
         notes: dict[str, Any] = {}
         if method.make is not None and self._mirror.learnt >= method.startup:
             inner = method.make(_seed_of_ask(self._seed, number))
             # Matrices this small lose several times over when threads share them out.
             with threadpool_limits(1):
-                encoded, notes = self._mirror.ask(inner, number, jointly=method.jointly, shown=self._shown)
+                encoded, notes = self._mirror.ask(inner, number, jointly=method.jointly, shown=method.shown)
             if encoded:
                 return self._space.decode(encoded), notes
         return self._space.at(self._sobol.point(number)), notes
-
-    def _shown(self, trials: list[FrozenTrial]) -> list[FrozenTrial]:
-        if self._method.history is None:
-            return trials
-        return clipped(with_log_time(most_telling(trials, self._method.history)))
 
     def _unseen(self, params: dict[str, Value], number: int) -> dict[str, Value]:
         """`params`, or in place of a configuration that some trial has: its nearest new neighbour, or a new point.

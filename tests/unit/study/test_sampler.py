@@ -17,6 +17,7 @@ from tuner.study import load_study_file
 from tuner.study.mirror import Mirror, configuration
 from tuner.study.pruning import Verdict
 from tuner.study.sampler import (
+    CHANGE,
     SAMPLERS,
     STARTUP,
     EncodedSampler,
@@ -72,6 +73,16 @@ def test_every_suggestion_lies_in_the_stored_space(sampler: str, trials: int) ->
         for size in (params["hidden_size"], params["batch_size"]):
             assert isinstance(size, int)
             assert size & (size - 1) == 0
+
+
+def test_auto_is_gp_for_few_trials_and_tpe_for_many() -> None:
+    def suggested(sampler: str, trials: int) -> dict[str, Any]:
+        study = new_study(sampler)
+        record(study, trials)
+        return study.ask(SPACE.stored()).params
+
+    for trials, same, other in ((STARTUP, "gp", "tpe"), (CHANGE, "tpe", "gp")):
+        assert suggested("auto", trials) == suggested(same, trials) != suggested(other, trials)
 
 
 def test_all_samplers_of_the_command_line_are_tested_above() -> None:
