@@ -22,7 +22,7 @@ from pathlib import Path
 
 from circumstances import QUICK
 
-from tuner.config import Backend, RunConfig, TrainingSettings
+from tuner.config import Backend, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.data.windows import to_device
@@ -54,7 +54,7 @@ def compile_all(sizes: Sizes, options: argparse.Namespace) -> None:
     data = to_device(prepare(load_task(options.task), data_dir=options.data_dir), options.device)
     for batch in options.batch:
         hyperparameters = replace(file.default_hyperparameters(), hidden_size=sizes.hidden, batch_size=batch)
-        training = TrainingSettings(**{**file.training.model_dump(), "backend": options.backend})
+        training = replace(file.training_settings(), backend=options.backend)
         config = RunConfig(architecture=file.architecture(), hyperparameters=hyperparameters, training=training, seed=0)
         with arithmetic(training.precision), seeded(0, data.minimum.device):
             model = build_model(config.architecture, data.shapes, hyperparameters).to(options.device)

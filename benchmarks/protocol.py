@@ -9,6 +9,7 @@ the device, each alone on it.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import json
 import platform
@@ -18,7 +19,7 @@ from typing import Any
 
 import torch
 
-from tuner.config import Backend, RunConfig, TrainingSettings
+from tuner.config import Backend, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.data.windows import DeviceData, to_device
@@ -41,7 +42,7 @@ def run(variant: str, seed: int, backend: Backend, data: DeviceData) -> dict[str
     config = RunConfig(
         architecture=file.architecture(),
         hyperparameters=file.default_hyperparameters(),
-        training=TrainingSettings(**{**file.training.model_dump(), "backend": backend}),
+        training=dataclasses.replace(file.training_settings(), backend=backend),
         seed=seed,
     )
     result = fit(config, data)

@@ -180,9 +180,8 @@ class Verifications:
                 return False
             if stored.token == run.token:
                 return (stored.state, stored.result) == ("finished", text)
-            late = {run.token: json.loads(text)} | json.loads(
-                stored.late or "{}"
-            )  # the first one said of a token stays
+            # the first one said of a token stays
+            late = {run.token: json.loads(text)} | json.loads(stored.late or "{}")
             connection.execute(update(verifications).where(c.run_id == run.run_id).values(late=json.dumps(late)))
         return False
 
