@@ -4,7 +4,9 @@
     python benchmarks/pruning.py STUDY.json.gz [STUDY.json.gz ...] --output benchmarks/pruning/recorded
 
 STUDY.json.gz is a study of randomly drawn trials, launched with `--sampler random --no-prune` and exported. With
-`--even-clock` every epoch of a trial takes as long as its shortest: for studies recorded on a machine that was busy.
+`--even-clock` every epoch of a trial takes as long as its shortest: for studies recorded on a machine that was busy. With
+`--trials 188-399` only trials of these numbers are replayed, as if there were no others: those, say, that no bound was
+chosen on.
 
 Every recorded trial has its whole curve, because it was not pruned. A replay takes the trials in a shuffled order, as if
 one worker ran them one after the other, shows the pruner each epoch as it would have come, and ends a trial where the
@@ -163,12 +165,14 @@ def simulated_sets() -> Iterator[Curves]:
         yield Curves(name, stopping, recorded(simulate(world, space, stopping, trials=SIMULATED_TRIALS, seed=seed)))
 
 
-def read_curves(path: Path, *, even_clock: bool) -> Curves:
-    """The trials of an exported study (`tuner study export`) that were trained to their end."""
+def read_curves(path: Path, *, even_clock: bool, numbers: range | None = None) -> Curves:
+    """The trials of an exported study (`tuner study export`) that were trained to their end, of these numbers or all."""
     archive = read_archive(path)
     training = archive.definition.training
     trials = []
     for record in archive.records:
+        if numbers is not None and record.number not in numbers:
+            continue
         rows = archive.curves.get(record.number, ())
         if record.state.name == "PRUNED" or not rows or any(row.val_loss is None or row.repeat for row in rows):
             continue
@@ -188,21 +192,30 @@ def read_curves(path: Path, *, even_clock: bool) -> Curves:
             }
         )
     stopping = Stopping(patience=training.patience, min_delta=training.min_delta, max_epochs=training.max_epochs)
-    return Curves(archive.name, stopping, recorded(trials))
+    name = archive.name if numbers is None else f"{archive.name}, trials {numbers[0]}-{numbers[-1]}"
+    return Curves(name, stopping, recorded(trials))
+
+
+def numbers(text: str) -> range:
+    """`188-399`: both included."""
+    first, dash, last = text.partition("-")
+    if not (first.isdecimal() and dash and last.isdecimal() and int(first) <= int(last)):
+        raise argparse.ArgumentTypeError(f"expected FIRST-LAST, such as 188-399, got {text!r}")
+    return range(int(first), int(last) + 1)
 
 
 def table(replays: Sequence[Replay]) -> str:
-    """One line a set: medians over its orders, and the worst order."""
+    """One line a set: median, mean and worst of its orders."""
     lines = [
-        "| curves | trials | seconds saved, median (worst) | hypervolume lost, median (worst) | pruned | front pruned | a verdict |",
+        "| curves | trials | seconds saved: median, mean, worst | hypervolume lost: median, mean, worst | pruned | front pruned | a verdict |",
         "|---|---|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(r.curves for r in replays):
         of_set = [r for r in replays if r.curves == name]
         saved, lost = [r.saved for r in of_set], [r.lost for r in of_set]
         lines.append(
-            f"| {name} | {of_set[0].trials} | {np.median(saved):.0%} ({min(saved):.0%}) "
-            f"| {np.median(lost):.2%} ({max(lost):.2%}) | {np.median([r.pruned for r in of_set]):.0f} "
+            f"| {name} | {of_set[0].trials} | {np.median(saved):.0%}, {np.mean(saved):.0%}, {min(saved):.0%} "
+            f"| {np.median(lost):.2%}, {np.mean(lost):.2%}, {max(lost):.2%} | {np.median([r.pruned for r in of_set]):.0f} "
             f"| {np.mean([r.front_pruned for r in of_set]):.1f} of {of_set[0].front} "
             f"| {np.mean([r.verdict_ms for r in of_set]):.2f} ms |"
         )
@@ -237,10 +250,11 @@ def main() -> int:
     parser.add_argument("--simulate", action="store_true", help="made-up curves (benchmarks/simulated_curves.py)")
     parser.add_argument("--output", type=Path, required=True, help="path without ending")
     parser.add_argument("--even-clock", action="store_true", help="every epoch of a trial as long as its shortest")
+    parser.add_argument("--trials", type=numbers, metavar="FIRST-LAST", help="only trials of these numbers")
     parser.add_argument("--orders", type=int, default=ORDERS)
     given = parser.parse_args()
     sets = [
-        *(read_curves(path, even_clock=given.even_clock) for path in given.curves),
+        *(read_curves(path, even_clock=given.even_clock, numbers=given.trials) for path in given.curves),
         *(simulated_sets() if given.simulate else ()),
     ]
     if not sets:

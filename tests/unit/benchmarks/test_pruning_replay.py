@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import importlib
 import sys
 from pathlib import Path
@@ -52,3 +54,20 @@ def test_simulated_trials_end_as_the_protocol_ends_them(pruning: ModuleType) -> 
         assert len(trial.losses) == len(trial.elapsed_s) <= simulated.stopping.max_epochs
         assert list(trial.elapsed_s) == sorted(trial.elapsed_s)
         assert (trial.values is None) == (trial.stopped_by == "diverged")
+
+
+def test_a_part_of_a_study_is_replayed_as_if_there_were_no_more(pruning: ModuleType, curves: Any) -> None:
+    numbers = pruning.numbers("20-49")
+    part = pruning.read_curves(BENCHMARKS / "pruning" / "small-demo-small.json.gz", even_clock=True, numbers=numbers)
+    assert [trial.number for trial in part.trials] == list(range(20, 50))
+    assert part.trials == curves.trials[20:50]
+    assert "trials 20-49" in part.name
+    with pytest.raises(argparse.ArgumentTypeError):
+        pruning.numbers("49-20")
+
+
+def test_the_table_says_median_mean_and_worst(pruning: ModuleType, curves: Any) -> None:
+    one = pruning.replay(curves, 0, Caution(min_finished=1000))
+    shares = [(0.5, 0.0), (0.6, 0.0), (0.1, 0.03)]
+    text = pruning.table([dataclasses.replace(one, saved=saved, lost=lost) for saved, lost in shares])
+    assert "| 50%, 40%, 10% | 0.00%, 1.00%, 3.00% |" in text
