@@ -21,6 +21,7 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "integration"))  # the tests' Post
 
 from postgres_cluster import Cluster, running_cluster
 from small_study import definition
+from warm import python_path
 
 from tuner.storage import open_database, parse_url
 from tuner.study import OpenStudy, SearchPolicy, create_or_resume
@@ -62,7 +63,7 @@ class Stand:
         command = [*within, sys.executable, str(LAUNCH), "--study", STUDY, "--workers", str(workers)]
         command += ["--lease-s", str(self.lease_s), "--trial-s", str(self.trial_s), "--folder", str(self.folder)]
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("TUNER_", "PG"))}
-        environment = kept | {"PYTHONPATH": str(REPOSITORY), "TUNER_STORAGE": url or self.url} | environment
+        environment = kept | {"PYTHONPATH": python_path(), "TUNER_STORAGE": url or self.url} | environment
         with (self.folder / f"launch-{len(self.launches)}.log").open("ab") as log:
             process = subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

@@ -54,3 +54,15 @@ def test_turns_leave_nothing_on_the_device(contenders: tuple[Contender, ...]) ->
     before = torch.cuda.memory_allocated()
     run_bench(contenders, rounds=2, epochs=1, gpu=None, announce=print)
     assert torch.cuda.memory_allocated() - before < 2**20
+
+
+def test_a_librarys_memory_does_not_depend_on_who_came_before(contenders: tuple[Contender, ...]) -> None:
+    darts = next(each for each in contenders if each.entry.library == "darts")
+    graph = next(each for each in contenders if each.entry.backend == "graph")
+    darts.run(1)  # whatever is loaded only once
+    after_itself = darts.run(1).peak_memory_bytes
+    graph.run(1)
+    after_graphs = darts.run(1).peak_memory_bytes
+    assert after_itself is not None
+    assert after_itself > 0
+    assert after_graphs == after_itself

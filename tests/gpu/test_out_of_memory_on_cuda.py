@@ -84,7 +84,9 @@ def test_a_bench_measures_in_a_fresh_process_who_comes_after_such_a_capture(tmp_
     interpreter.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {script} "$@"\n')  # without `-m tuner`
     interpreter.chmod(0o755)
     words = "bench --task demo --gpu 0 --backends graph,eager --against none --hidden 16 --rounds 1 --epochs 1 --json"
-    here = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    # Before what is there already: that may be where the dependencies are.
+    path = [str(Path(__file__).parents[2]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
     ended = subprocess.run(
         [sys.executable, script, *words.split()], cwd=tmp_path, env=here, capture_output=True, text=True, check=False
     )

@@ -46,7 +46,7 @@ class Bench:
         locks.mkdir(exist_ok=True)
         self.environment = {
             **kept,
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": warm.python_path(),
             "TUNER_STORAGE": self.url,
             "TMPDIR": str(locks),
             "COLUMNS": "200",

@@ -18,6 +18,7 @@ from postgres_cluster import Cluster
 from psycopg import sql
 from recorded import record_study
 from three_roles import ThreeRoles, three_roles
+from warm import python_path
 
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
@@ -52,7 +53,7 @@ class Compose:
         places = {name: str(self.folder) for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR")}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "TUNER_"))}
         path = {
-            "PYTHONPATH": os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": python_path(),
             "PATH": f"{self.folder}:{os.environ['PATH']}",
         }
         return inherited | path | given | places

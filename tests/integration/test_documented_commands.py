@@ -11,7 +11,7 @@ import pytest
 from command_lines import commands, parse
 from documents import REPOSITORY, Block, DocumentedCommand, blocks, documented_commands, documents, every_document
 from recorded import record_study
-from warm import run
+from warm import python_path, run
 
 from tuner.data.demo import demo_series
 from tuner.data.prepare import prepare
@@ -89,7 +89,7 @@ def test_each_python_block_runs(block: Block, workplace: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", block.text],
         cwd=workplace,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        env=os.environ | {"PYTHONPATH": python_path()},
         capture_output=True,
         text=True,
         timeout=240,

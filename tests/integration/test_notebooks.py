@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
 from recorded import RecordedDatabase
 from traitlets.config import Config
+from warm import python_path
 
 from tuner.data.task import load_task
 from tuner.study.archive import read_archive
@@ -29,8 +29,7 @@ def execute(monkeypatch: pytest.MonkeyPatch, name: str = "pareto", **environment
     """Run a notebook from its own folder, as Jupyter does."""
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
-    path = os.pathsep.join([str(REPOSITORY), os.environ.get("PYTHONPATH", "")])
-    monkeypatch.setenv("PYTHONPATH", path)  # also works where tuner is not installed
+    monkeypatch.setenv("PYTHONPATH", python_path())  # also works where tuner is not installed
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     # Sockets in a folder of its own: a port that is free when it is chosen may be taken when the kernel has started.
     with tempfile.TemporaryDirectory(prefix="jupyter-") as sockets:

@@ -82,10 +82,15 @@ class Done:
 def given(environment: Mapping[str, str | None] | None = None) -> dict[str, str]:
     """The environment of a command: ours without what would steer tuner, and `environment` (None takes away)."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
-    path = os.pathsep.join(dict.fromkeys([str(REPOSITORY), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]))
-    ours = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "200", "TMPDIR": _own_folder()}
+    ours = {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1", "COLUMNS": "200", "TMPDIR": _own_folder()}
     merged = {**inherited, **ours, **(environment or {})}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+def python_path() -> str:
+    """For a process that is to import tuner, too: what this one was given stays, dependencies may come from there."""
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return os.pathsep.join(dict.fromkeys([str(REPOSITORY), *filter(None, given)]))
 
 
 @functools.cache
@@ -155,7 +160,7 @@ class _WarmProcess:
     """The one that forks."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}
         ours, theirs = nursery.ends()
         self._process = subprocess.Popen(
             [sys.executable, __file__, str(theirs.fileno())],

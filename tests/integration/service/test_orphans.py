@@ -11,7 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from command import REPOSITORY, wait_for
+from command import wait_for
+from warm import python_path
 
 SCRIPT = Path(__file__).with_name("orphan_worker.py")
 
@@ -23,7 +24,7 @@ def test_a_worker_whose_supervisor_is_killed_ends_also_when_it_was_stopped(tmp_p
     supervisor = subprocess.Popen(
         [sys.executable, str(SCRIPT)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        env={**os.environ, "PYTHONPATH": python_path()},
         start_new_session=True,
     )
     worker = None
