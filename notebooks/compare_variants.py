@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -33,7 +35,7 @@ warnings.filterwarnings("ignore", message="IProgress not found")  # we show no p
 import pandas as pd
 
 from tuner.compare import compare, read_subjects
-from tuner.compare.files import HEADINGS, cell, figure_of, volume_line
+from tuner.compare.files import HEADINGS, LEVELS_ARE, cell, figure_of, level_cell, level_headings, volume_line
 from tuner.compare.understanding import understand
 from tuner.plots import importances_figure
 from tuner.study.archive import read_archive
@@ -79,6 +81,17 @@ pd.DataFrame(
         for row in report.rows
     ]
 )
+
+# %% [markdown]
+# ## Time at equal quality
+#
+# Two picks seldom forecast alike. Here quality is held still and time, in seconds, is compared. The interval of a ratio
+# resamples seeds and chooses anew in each resample: where it is wide, another ten seeds might choose otherwise.
+
+# %%
+print(LEVELS_ARE)
+levels = [[f"{level.mql:g}", *map(level_cell, level.fastest)] for level in report.levels]
+pd.DataFrame(levels, columns=level_headings(report))
 
 # %% [markdown]
 # ## The fronts over each other

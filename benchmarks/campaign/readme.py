@@ -24,6 +24,8 @@ from state import CALLS
 from tuner.compare import Report, Subject, compare, read_subjects
 from tuner.compare.answers import Answer
 from tuner.compare.files import HEADINGS, cell
+from tuner.compare.quality import Fastest
+from tuner.compare.sentences import in_brackets
 from tuner.compare.table import Row
 from tuner.figures import draw, of_archive
 from tuner.plots.files import save
@@ -66,7 +68,12 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
         "forecast quality?"
     )
     if any(row.verified for row in whole.rows):
-        answer = [*_prose(f"{question} Asked alone, on runs with fresh seeds, the answer is:"), "", *_sentences(pair)]
+        answer = [
+            *_prose(f"{question} {_conclusion(pair)} Asked alone, on runs with fresh seeds:"),
+            "",
+            *_sentences(pair),
+            *_levels(pair),
+        ]
     else:
         answer = _prose(
             f"{question} **There is no answer yet**: the searches have ended, but nothing has run again on fresh seeds. What "
@@ -107,6 +114,52 @@ def _sentences(report: Report) -> list[str]:
     between, own = _by_family(report.answers)
     told = [f"- **{answer.sentence}.**" for answer in between] + [f"- {answer.sentence}." for answer in own]
     return [*told, *(f"- Missing: {what}." for what in report.missing)]
+
+
+def _conclusion(report: Report) -> str:
+    """The answer in a word or two: by what is claimed of the two retuned variants, and by nothing else."""
+    between, _ = _by_family(report.answers)
+    if not between:
+        return "**Not everything that it takes is verified yet.**"
+    time, mql = between[0].comparison.effects
+    if not time.claimed or time.estimate is None or mql.estimate is None:
+        return "**No difference in time can be claimed.**"
+    if time.estimate.estimate > 1:
+        return "**No: it is slower.**"
+    if mql.claimed:
+        worse = mql.estimate.estimate > 0
+        return "**No: it is faster, and forecasts worse.**" if worse else "**Yes: it is faster, and forecasts better.**"
+    return "**Yes.**" if mql.within_margin else "**It is faster; whether it forecasts as well cannot be told.**"
+
+
+def _levels(report: Report) -> list[str]:
+    """Time at equal quality, for the pair of the question."""
+    if not report.levels:
+        return []
+    variant = report.subjects[1].variant
+    rows = []
+    for level in report.levels:
+        first, second = level.fastest
+        ratio = in_brackets(second.ratio, ".2f") if second and second.ratio else ""
+        rows.append(f"| {level.mql:g} | {_seconds(first)} | {_seconds(second)} | {ratio} |")
+    first = report.subjects[0].variant
+    return [
+        "",
+        *_prose(
+            "The two picks do not forecast alike, so the same with quality held still: the fastest verified configuration of "
+            "each with at most this median test MQL. Intervals resample seeds and choose anew each time."
+        ),
+        "",
+        f"| test MQL at most | {first} (s) | {variant} (s) | {variant} / {first} |",
+        "|---|---|---|---|",
+        *rows,
+    ]
+
+
+def _seconds(fastest: Fastest | None) -> str:
+    if fastest is None:
+        return "not reached"
+    return f"{in_brackets(fastest.seconds, '.3f')}, trial {fastest.trial}"
 
 
 def _others(subjects: Sequence[Subject], report: Report) -> list[str]:

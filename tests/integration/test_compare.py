@@ -123,6 +123,31 @@ def test_hypervolumes_come_with_intervals_below_one_reference(compared: Compared
     assert rmsnorm.value > original.value
 
 
+def test_time_at_equal_quality_is_that_of_the_fastest_verified_configuration_at_the_level(compared: Compared) -> None:
+    report = compared.report()
+    verified = [subject.verified.values() for subject in report.subjects]
+    assert [level.mql for level in report.levels] == sorted({level.mql for level in report.levels})
+    for level in report.levels:
+        for found, configurations in zip(level.fastest, verified, strict=True):
+            able = [v.seconds.estimate for v in configurations if v.mql and v.seconds and v.mql.estimate <= level.mql]
+            assert (found.seconds.estimate if found else None) == min(able, default=None)
+    original, rmsnorm = report.levels[-1].fastest  # where all of them are good enough
+    assert original is not None
+    assert rmsnorm is not None
+    assert original.ratio is None
+    assert rmsnorm.ratio is not None
+    assert rmsnorm.ratio.estimate == rmsnorm.seconds.estimate / original.seconds.estimate
+    assert rmsnorm.ratio.covers(0.6)
+    assert rmsnorm.ratio.high < 1
+    assert report.as_dict()["time_at_equal_quality"][-1]["fastest"][1]["ratio"]["estimate"] == rmsnorm.ratio.estimate
+
+
+def test_time_at_equal_quality_needs_verified_studies_on_one_device(compared: Compared) -> None:
+    assert compared.report("original", "simple").levels == ()
+    original, rmsnorm = compared.subjects()
+    assert compare([original, dataclasses.replace(rmsnorm, device_model="Another CPU, 2 cores")]).levels == ()
+
+
 def test_an_unverified_study_is_shown_marked_and_gets_no_verdict(compared: Compared) -> None:
     report = compared.report("original", "simple")
     assert {row.verified for row in report.rows if row.variant == "simple"} == {False}

@@ -96,7 +96,8 @@ def test_compare_variants_reads_a_verdict_interval_by_interval(nothing_set: pyte
     assert f"- retuned {SMALL}rmsnorm " in text
     assert f" retuned {SMALL}original" in text
     assert "Warning" not in text
-    (table,) = outputs(notebook, "text/html")
+    table, levels = outputs(notebook, "text/html")
+    assert "test MQL at most" in levels
     assert "total time (s)" in table
     fronts, *importances = outputs(notebook, "application/vnd.plotly.v1+json")
     assert f"{SMALL}original: front" in [trace["name"] for trace in fronts["data"]]

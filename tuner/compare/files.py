@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tuner.compare.quality import Fastest
 from tuner.compare.report import Report
+from tuner.compare.sentences import in_brackets
 from tuner.compare.table import FIGURES, Row
 from tuner.errors import TunerError
 from tuner.figures import front_series
@@ -27,6 +29,11 @@ HEADINGS = {
 HOW = (
     "A difference is claimed where a paired permutation test finds one after Holm's correction over all questions of "
     "its kind and both objectives. docs/reading-a-verdict.md says what each figure means."
+)
+LEVELS = "Time at equal quality (s)"
+LEVELS_ARE = (
+    "Of the verified configurations with at most this median test MQL, the fastest; its time as a multiple of the "
+    "first variant's."
 )
 UNVERIFIED = "one run of the search, not verified"
 
@@ -99,6 +106,7 @@ def page(report: Report) -> str:
         _table(report.rows),
         "<h2>The fronts</h2>",
         figure_of(report).to_html(full_html=False, include_plotlyjs=True),
+        _levels(report),
         _list("Hypervolume", [volume_line(report, index) for index in range(len(report.volumes))]),
         _list("What is not equal", report.fairness),
         f"<p><small>{HOW}</small></p>",
@@ -114,6 +122,14 @@ def figure_of(report: Report) -> Any:
         for subject in report.subjects
     ]
     return pareto_figure(series)
+
+
+def level_cell(fastest: Fastest | None) -> str:
+    """Seconds, and the ratio to the first variant's where it is known: `0.518, 1.73 [0.66, 3.51] x`."""
+    if fastest is None:
+        return "-"
+    ratio = f", {in_brackets(fastest.ratio, '.2f')} x" if fastest.ratio else ""
+    return f"{fastest.seconds.estimate:.3f}{ratio}"
 
 
 def volume_line(report: Report, index: int) -> str:
@@ -144,6 +160,26 @@ def _table(rows: Sequence[Row]) -> str:
         css = "" if row.verified else " class='unverified'"
         lines.append(f"<tr{css}>{cells}<td>{html.escape(row.verdict)}</td></tr>")
     return "".join(lines) + "</table>"
+
+
+def _levels(report: Report) -> str:
+    """Time at equal quality, as a table; empty where it is not known."""
+    if not report.levels:
+        return ""
+    heads = "".join(f"<th>{html.escape(head)}</th>" for head in level_headings(report))
+    rows = "".join(
+        f"<tr><td class='number'>{level.mql:g}</td>"
+        + "".join(f"<td class='number'>{level_cell(each)}</td>" for each in level.fastest)
+        + "</tr>"
+        for level in report.levels
+    )
+    return f"<h2>{LEVELS}</h2><p>{LEVELS_ARE}</p><table><tr>{heads}</tr>{rows}</table>"
+
+
+def level_headings(report: Report) -> list[str]:
+    """Of the table of levels; a study's name where variants repeat."""
+    variants = [subject.variant for subject in report.subjects]
+    return ["test MQL at most", *(s.variant if variants.count(s.variant) == 1 else s.name for s in report.subjects)]
 
 
 def _list(title: str, lines: Sequence[str], *, css: str = "") -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tuner.compare.answers import Answer, answer_all
 from tuner.compare.fairness import differences, refuse_different_data
+from tuner.compare.quality import Level, levels_of
 from tuner.compare.subject import DEFAULT, Subject
 from tuner.compare.table import Row, rows_of
 from tuner.compare.volumes import Volume, volumes_of
@@ -28,6 +29,7 @@ class Report:
     answers: tuple[Answer, ...]
     volumes: tuple[Volume, ...]
     reference: Point | None
+    levels: tuple[Level, ...]
     fairness: tuple[str, ...]
     missing: tuple[str, ...]
 
@@ -40,6 +42,7 @@ class Report:
             "comparisons": [answer.as_dict() for answer in self.answers],
             "hypervolume": [volume.as_dict() for volume in self.volumes],
             "reference": self.reference,
+            "time_at_equal_quality": [level.as_dict() for level in self.levels],
             "fairness": list(self.fairness),
             "missing": list(self.missing),
         }
@@ -68,6 +71,7 @@ def compare(subjects: Sequence[Subject], *, pick: str = "knee") -> Report:
         answers=answers,
         volumes=tuple(volumes),
         reference=reference,
+        levels=levels_of(subjects),
         fairness=tuple(differences(subjects)),
         missing=(*missing, *refusals),
     )

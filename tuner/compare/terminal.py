@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.table import Table
 
-from tuner.compare.files import HEADINGS, cell, volume_line
+from tuner.compare.files import HEADINGS, LEVELS, LEVELS_ARE, cell, level_cell, level_headings, volume_line
 from tuner.compare.report import Report
 from tuner.compare.table import FIGURES
 
@@ -25,18 +25,42 @@ def print_report(report: Report) -> None:
         console.print("?  one run of the search, not verified: no ground for a verdict", highlight=False)
     for line in _misses(report):
         console.print(line, highlight=False)
+    _print_lines(console, "", [f"{answer.sentence}." for answer in report.answers])
+    _print_levels(report, console)
     for title, lines in (
-        ("", [f"{answer.sentence}." for answer in report.answers]),
         ("Hypervolume:", [volume_line(report, index) for index in range(len(report.volumes))]),
         ("Not equal:", report.fairness),
         ("Missing for a verdict:", report.missing),
     ):
-        if lines:
-            console.print()
-            if title:
-                console.print(title)
-        for line in lines:
-            console.print(("  " if title else "") + line, highlight=False, soft_wrap=True, markup=False)
+        _print_lines(console, title, lines)
+
+
+def _print_lines(console: Console, title: str, lines: Sequence[str]) -> None:
+    if lines:
+        console.print()
+        if title:
+            console.print(title)
+    for line in lines:
+        console.print(("  " if title else "") + line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _print_levels(report: Report, console: Console) -> None:
+    """Time at equal quality; where the console is too narrow, ratios go below their times, then are left out."""
+    if not report.levels:
+        return
+    heads = level_headings(report)
+    cells = [[f"{level.mql:g}", *map(level_cell, level.fastest)] for level in report.levels]
+    if _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width:
+        cells = [[text.replace(", ", "\n", 1) for text in row] for row in cells]
+    if _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width:
+        cells = [[text.partition("\n")[0] for text in row] for row in cells]
+    _print_lines(console, f"{LEVELS}:", [LEVELS_ARE])
+    table = Table(box=None, padding=(0, GAP, 0, 0))
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)
 
 
 def _print_table(report: Report, console: Console) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 from command_lines import parse
 
+from tuner.compare import compare, read_subjects
+from tuner.stats import Effect, Interval
 from tuner.storage import open_database, parse_url
 from tuner.storage.schema import SCHEMA_VERSION
 from tuner.study import open_study
@@ -284,6 +286,35 @@ def test_the_report_answers_the_question_first(modules: Any) -> None:
     assert "6 GPU minutes in 2 calls" in text
     assert max(len(line) for line in lines if line[:1] not in ("|", "-")) <= 120
     assert "14 trials of small-original and 14 trials of small-rmsnorm" in " ".join(readme.front_lines(paths))
+
+
+@pytest.mark.parametrize(
+    ("ratio", "faster", "difference", "worse", "close", "said"),
+    [
+        (0.6, True, 0.002, False, True, "**Yes.**"),
+        (0.6, True, 0.002, False, False, "**It is faster; whether it forecasts as well cannot be told.**"),
+        (0.6, True, 0.020, True, False, "**No: it is faster, and forecasts worse.**"),
+        (0.6, True, -0.020, True, False, "**Yes: it is faster, and forecasts better.**"),
+        (1.6, True, -0.020, True, False, "**No: it is slower.**"),
+        (0.9, False, 0.020, True, False, "**No difference in time can be claimed.**"),
+    ],
+)
+def test_the_conclusion_is_what_is_claimed(
+    modules: Any, ratio: float, faster: bool, difference: float, worse: bool, close: bool, said: str
+) -> None:
+    paths = [REPOSITORY / "notebooks" / "data" / f"{name}.json.gz" for name in ("original", "rmsnorm")]
+    report = compare(read_subjects([str(path) for path in paths], task="demo", storage="sqlite:///none.db"))
+    time = Effect(objective="wall_clock_s", estimate=Interval(ratio, ratio, ratio, 10), pairs=10, claimed=faster)
+    mql = Effect(
+        objective="test_mql",
+        estimate=Interval(difference, difference, difference, 10),
+        pairs=10,
+        claimed=worse,
+        within_margin=close,
+    )
+    answer = report.answers[0]
+    answer = replace(answer, comparison=replace(answer.comparison, seconds=time, mql=mql))
+    assert modules["readme"]._conclusion(replace(report, answers=(answer,))) == said
 
 
 def test_a_report_is_written_between_its_markers_and_nowhere_else(modules: Any, tmp_path: Path) -> None:
