@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,8 @@ from tuner.pareto import Point, front_indices
 Floats = npt.NDArray[np.float64]
 OPTIMISTIC_END = ("pruned_optimistic_s", "pruned_optimistic_mql")
 """Attributes of a pruned trial: the values of the best end it might still have come to. They are dominated."""
+LINKED = 1000
+"""Trials at most that the slope of the link is fitted to: the pairs of more take as long as a short training."""
 STANDSTILL = 1e-3
 """Added to every recent gain (relative): a curve that stood still for a while is not written off for it."""
 
@@ -134,7 +137,7 @@ class Pruner:
         if self.ready:
             self._best = _running_best(curves, width=max(stopping.max_epochs, int(self._lengths.max())))
             self._link = Link.fitted(
-                [float(np.median([min(curve) for curve in trial.curves if curve])) for trial in usable],
+                [statistics.median(min(curve) for curve in trial.curves if curve) for trial in usable],
                 [trial.values[1] for trial in usable],
                 quantile=self._caution.link_quantile,
             )
@@ -248,12 +251,18 @@ class Link:
     def fitted(losses: Sequence[float], mqls: Sequence[float], *, quantile: float) -> Link:
         """The line through finished trials, by the median of the slopes of all pairs, and never falling.
 
+        Of more than `LINKED` trials as many stand for all in the slope, spread evenly over the order of their losses.
+
         Source: Sen, "Estimates of the regression coefficient based on Kendall's tau", JASA 63 (1968).
         """
         x, y = np.log(losses), np.log(mqls)
-        i, j = np.triu_indices(len(x), k=1)
-        apart = x[i] != x[j]
-        slopes = (y[i] - y[j])[apart] / (x[i] - x[j])[apart]
+        some_x, some_y = x, y
+        if len(x) > LINKED:
+            some = np.argsort(x, kind="stable")[np.linspace(0, len(x) - 1, LINKED).astype(int)]
+            some_x, some_y = x[some], y[some]
+        i, j = np.triu_indices(len(some_x), k=1)
+        apart = some_x[i] != some_x[j]
+        slopes = (some_y[i] - some_y[j])[apart] / (some_x[i] - some_x[j])[apart]
         slope = max(0.0, float(np.median(slopes))) if slopes.size else 0.0
         return Link(slope, float(np.quantile(y - slope * x, quantile, method="lower")), float(x.min()))
 

@@ -131,7 +131,7 @@ class StudyResults:
 def read_results(opened: OpenStudy) -> StudyResults:
     """Read the study's trials from the database."""
     policy, objectives = opened.policy(), opened.definition.objectives
-    records = (_record(trial, objectives) for trial in opened.optuna.get_trials(deepcopy=False))
+    records = (record_of(trial, objectives) for trial in opened.optuna.get_trials(deepcopy=False))
     return judged(records, objectives, policy)
 
 
@@ -147,7 +147,8 @@ def judged(records: Iterable[TrialRecord], objectives: tuple[str, ...], policy: 
     return StudyResults(tuple(marked), objectives, limits_in_words(policy, objectives))
 
 
-def _record(trial: FrozenTrial, objectives: tuple[str, ...]) -> TrialRecord:
+def record_of(trial: FrozenTrial, objectives: tuple[str, ...]) -> TrialRecord:
+    """A trial as Optuna has it, not yet judged: see `judged`."""
     values = (float(trial.values[0]), float(trial.values[1])) if trial.state == TrialState.COMPLETE else None
     return TrialRecord(
         number=trial.number,

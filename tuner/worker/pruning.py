@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from tuner.pareto import Point
 from tuner.storage import EpochRow
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study import OpenStudy, SearchPolicy
 from tuner.study.pruning import FinishedTrial, Pruner, Stopping, Verdict
-from tuner.study.results import TrialRecord, read_results
+from tuner.study.results import TrialRecord, judged, record_of
 
 if TYPE_CHECKING:
     from tuner.training import EpochRecord
@@ -63,11 +63,17 @@ class Watched:
 
 
 class StudyPruning:
-    """What a worker knows of the finished trials of one study."""
+    """What a worker knows of the finished trials of one study: each is read once, for what has finished never changes.
+
+    So what is read before a trial does not grow with the study.
+    """
 
     def __init__(self, opened: OpenStudy) -> None:
         self._opened = opened
         self._curves: dict[int, tuple[tuple[float, ...], ...]] = {}
+        self._finished: dict[int, FinishedTrial] = {}
+        self._policy: SearchPolicy | None = None
+        """Under whose limits they are feasible or not."""
 
     def watch(self, trial: FrozenTrial, policy: SearchPolicy) -> Watched | None:
         """The watch over a trial that is about to start; None when it is not to be pruned.
@@ -81,7 +87,7 @@ class StudyPruning:
         training = definition.training
         try:
             pruner = Pruner(
-                self.finished(),
+                self.finished(policy),
                 Stopping(patience=training.patience, min_delta=training.min_delta, max_epochs=training.max_epochs),
                 time_objective=definition.objectives[0],
                 target_val_loss=definition.target_val_loss,
@@ -96,14 +102,20 @@ class StudyPruning:
             return None
         return watched
 
-    def finished(self) -> list[FinishedTrial]:
-        """The complete trials with their curves, up to now."""
-        complete = read_results(self._opened).complete
-        fresh = [record.number for record in complete if record.number not in self._curves]
-        if fresh:  # a finished trial's curve never changes
-            rows = self._opened.epochs.of_trials(fresh)
-            self._curves.update({number: _curves(rows.get(number, ())) for number in fresh})
-        return [_finished(record, self._curves[record.number]) for record in complete]
+    def finished(self, policy: SearchPolicy) -> list[FinishedTrial]:
+        """The complete trials with their curves, up to now, under the limits of `policy`."""
+        if policy != self._policy:
+            self._finished, self._policy = {}, policy
+        complete = self._opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        objectives = self._opened.definition.objectives
+        fresh = [record_of(trial, objectives) for trial in complete if trial.number not in self._finished]
+        records = judged(fresh, objectives, policy).complete
+        without = [record.number for record in records if record.number not in self._curves]
+        if without:
+            rows = self._opened.epochs.of_trials(without)
+            self._curves.update({number: _curves(rows.get(number, ())) for number in without})
+        self._finished.update({record.number: _finished(record, self._curves[record.number]) for record in records})
+        return [self._finished[number] for number in sorted(self._finished)]
 
 
 def _finished(record: TrialRecord, curves: tuple[tuple[float, ...], ...]) -> FinishedTrial:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from small_study import definition
 from sqlalchemy import Engine, event
 
@@ -20,7 +20,7 @@ from tuner.job import TrialJob
 from tuner.storage import EpochRow, TrialResult, open_database, parse_url
 from tuner.study import OpenStudy, SearchPolicy, create_or_resume
 from tuner.study.pruning import FinishedTrial, Pruner, Stopping, epochs_waited
-from tuner.study.results import StudyResults, TrialRecord, read_results
+from tuner.study.results import StudyResults, TrialRecord, read_results, record_of
 from tuner.study.status import status_of
 from tuner.worker import RunningTrial, Worker
 from tuner.worker.pruning import StudyPruning, Watched
@@ -159,7 +159,7 @@ def test_judging_an_epoch_asks_no_database(searched: Searched) -> None:
 
 
 def _finished_trials(searched: Searched) -> list[FinishedTrial]:
-    return StudyPruning(searched.study).finished()
+    return StudyPruning(searched.study).finished(SearchPolicy())
 
 
 def _judged(pruner: Pruner, searched: Searched, record: TrialRecord) -> bool:
@@ -170,6 +170,35 @@ def _judged(pruner: Pruner, searched: Searched, record: TrialRecord) -> bool:
 def _series(rows: tuple[EpochRow, ...]) -> tuple[list[float], list[float]]:
     """Validation losses and times."""
     return [row.val_loss or 0.0 for row in rows], [row.elapsed_s for row in rows]
+
+
+def test_a_finished_trial_is_read_once_however_many_trials_come_after_it(
+    searched: Searched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+
+    def noted(trial: FrozenTrial, objectives: tuple[str, ...]) -> TrialRecord:
+        read.append(trial.number)
+        return record_of(trial, objectives)
+
+    monkeypatch.setattr("tuner.worker.pruning.record_of", noted)
+    pruning, policy = StudyPruning(searched.study), SearchPolicy()
+    first = pruning.finished(policy)
+    assert read == [trial.number for trial in first] == [record.number for record in searched.results.complete]
+    assert pruning.finished(policy) == first
+    assert len(read) == len(first)
+
+
+def test_finished_trials_are_judged_by_the_limits_of_now(searched: Searched) -> None:
+    pruning, policy = StudyPruning(searched.study), SearchPolicy()
+    without = pruning.finished(policy)
+    slowest = max(trial.values[0] for trial in without if trial.dominates)
+    limited = pruning.finished(SearchPolicy(max_time_s=0.5 * slowest))
+    assert [trial.number for trial in limited] == [trial.number for trial in without]
+    assert any(trial.dominates for trial in limited)
+    for trial, before in zip(limited, without, strict=True):
+        assert trial.dominates == (before.dominates and trial.values[0] <= 0.5 * slowest)
+    assert pruning.finished(policy) == without
 
 
 def test_the_default_is_not_watched_and_neither_is_anything_before_enough_have_finished(searched: Searched) -> None:

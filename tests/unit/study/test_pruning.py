@@ -181,6 +181,26 @@ def test_the_link_is_a_line_in_logarithms_that_never_falls_and_is_moved_to_a_low
     assert Link.fitted([0.3, 0.3], [0.9, 0.8], quantile=0.0)(math.log(0.3)) == pytest.approx(0.8)
 
 
+def test_the_pairs_that_the_link_is_fitted_to_do_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs: list[int] = []
+    all_pairs = np.triu_indices
+
+    def counted(n: int, k: int) -> Any:
+        pairs.append(n)
+        return all_pairs(n, k=k)
+
+    monkeypatch.setattr(np, "triu_indices", counted)
+    monkeypatch.setattr("tuner.study.pruning.LINKED", 10)
+    random = np.random.default_rng(0)
+    losses = 0.2 + 0.3 * random.random(200)
+    luck = np.where(losses == sorted(losses)[101], 0.9, 1.0)  # none of the ten that the slope is fitted to
+    link = Link.fitted(list(losses), list(luck * 3 * losses**0.5), quantile=0.0)
+    assert pairs == [10]
+    assert link.slope == pytest.approx(0.5)
+    assert link(math.log(0.35)) == pytest.approx(0.9 * 3 * 0.35**0.5)
+    assert link.lowest == math.log(min(losses))
+
+
 def test_epochs_are_waited_as_early_stopping_counts_them() -> None:
     assert epochs_waited([0.5], 1e-5) == 0
     assert epochs_waited([0.5, 0.5, 0.5 - 5e-6], 1e-5) == 2
