@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tuner.training.checkpoint import Checkpoint, Checkpoints, Progress
 from tuner.training.engine import Engine
-from tuner.training.snapshot import Snapshot, copy_all
+from tuner.training.snapshot import Snapshot, copy_all, copy_together
 
 CPU_STATE, CUDA_STATE, SHUFFLES = "random/cpu", "random/cuda", "random/shuffles"
 
@@ -54,12 +54,9 @@ class Keeper:
     def hold(self, progress: Progress) -> None:
         """Copy everything as it is now, in the memory of the last copy."""
         now = self._engine.state() | {f"best/{n}": tensor for n, tensor in enumerate(self._best.tensors)}
-        for name, tensor in now.items():
-            held = self._tensors.get(name)
-            if held is None:
-                self._tensors[name] = tensor.detach().clone()
-            else:
-                held.copy_(tensor)
+        known = [name for name in now if name in self._tensors]
+        copy_together([self._tensors[name] for name in known], [now[name] for name in known])
+        self._tensors |= {name: now[name].detach().clone() for name in now if name not in self._tensors}
         self._tensors |= self._random_states()
         self._progress, self._written = progress, False
 

@@ -56,6 +56,21 @@ def copy_all(held: Sequence[Tensor], tensors: Mapping[str, Tensor], prefix: str)
         tensor.copy_(tensors[name])
 
 
+@torch.no_grad()
+def copy_together(held: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
+    """Write each of `tensors` into its like in `held`, all of a type and a device at once.
+
+    One by one, a GPU is told of hundreds, each of which takes the host microseconds.
+    """
+    alike: dict[tuple[torch.dtype, torch.device], tuple[list[Tensor], list[Tensor]]] = {}
+    for into, tensor in zip(held, tensors, strict=True):
+        targets, sources = alike.setdefault((tensor.dtype, tensor.device), ([], []))
+        targets.append(into)
+        sources.append(tensor)
+    for targets, sources in alike.values():
+        torch._foreach_copy_(targets, sources)
+
+
 def same_kind(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors have the same shape and type."""
     return a.shape == b.shape and a.dtype == b.dtype
