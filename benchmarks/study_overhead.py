@@ -39,7 +39,7 @@ from circumstances import QUICK, circumstances, heading, tuner, write
 from tuner.storage import open_database, parse_url
 from tuner.study import open_study
 from tuner.study.archive import Archive, archive_of, read_archive, write_archive
-from tuner.study.results import TrialRecord
+from tuner.study.results import TrialRecord, judged
 
 TARGET_S = 0.25
 EARLY = 10
@@ -96,6 +96,23 @@ def analyse(records: Sequence[TrialRecord]) -> dict[str, Any]:
         "ended": {end: sum(r.attributes.get("stopped_by") == end for r in finished) for end in ends(finished)},
         "memory": memory([record.attributes for record in finished]),
     }
+
+
+def ran(records: Sequence[TrialRecord]) -> dict[str, Any]:
+    """When the trials ran, and on what code: an analysis may be made later, elsewhere. Dates are this machine's time."""
+    times = sorted(time for record in records for time in (record.started, record.ended) if time)
+    versions = [each for record in records if isinstance(each := record.attributes.get("versions"), dict)]
+    return {
+        "between": [times[0], times[-1]] if times else None,
+        "versions": [each for n, each in enumerate(versions) if each not in versions[:n]],
+        "revisions": sorted({str(r.attributes["git_revision"]) for r in records if r.attributes.get("git_revision")}),
+    }
+
+
+def front_of(archive: Archive) -> list[list[float]]:
+    """The study's front: the values of its trials, the fastest first."""
+    results = judged(archive.records, archive.definition.objectives, archive.policy)
+    return [list(record.values) for record in results.front if record.values]
 
 
 def ends(records: Sequence[TrialRecord]) -> list[str]:
@@ -189,6 +206,11 @@ def table(found: dict[str, Any]) -> list[str]:
         "",
         f"Target: at most {TARGET_S} s a trial in the median beside training, validation and suggesting: **{verdict}**.",
     ]
+    if found.get("front"):
+        (fastest, its), (slowest, lowest) = found["front"][0], found["front"][-1]
+        lines.append(
+            f"Front: {len(found['front'])} trials, from {fastest:.3f} s and MQL {its:.4f} to {slowest:.3f} s and {lowest:.4f}."
+        )
     if (share := found.get("validation_share")) is not None:
         lines.append(f"Validation is {share:.1%} of an epoch at the default sizes, measured apart.")
     if (held := found["memory"]) is not None:
@@ -199,6 +221,15 @@ def table(found: dict[str, Any]) -> list[str]:
         )
         lines.append(f"Memory held on the GPU after trial {first} and after trial {last}: {same}: {pairs}.")
     return lines
+
+
+def its_trials(ran: dict[str, Any]) -> list[str]:
+    """What the heading cannot say where an exported study is analysed: that speaks of the analysis."""
+    versions = "; ".join(
+        ", ".join(f"{name} {version}" for name, version in each.items() if version) for each in ran["versions"]
+    )
+    when = " to ".join(ran["between"] or ["unknown"])
+    return [f"Its trials ran from {when} with {versions}; revision {', '.join(ran['revisions'])}.", ""]
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -257,9 +288,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         share = validation_share(options.variant, options.task, given, "cpu" if options.cpu else "cuda:0")
     write_archive(dataclasses.replace(archive, curves={}), Path(f"{options.output}.study.json.gz"))
     found = analyse(archive.records) | {"max_epochs": archive.definition.training.max_epochs, "validation_share": share}
+    found |= {"ran": ran(archive.records), "front": front_of(archive)}
     found |= {"sampler": archive.policy.sampler, "prune": archive.policy.prune}
     where = circumstances(archive.device_model or "no device")
-    lines = [*heading(where), *table(found)]
+    lines = [*heading(where), *(its_trials(found["ran"]) if options.study is not None else []), *table(found)]
     write(options.output, where | found, lines)
     print("\n".join(lines))
 

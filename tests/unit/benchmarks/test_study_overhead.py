@@ -73,6 +73,12 @@ def test_an_exported_study_is_analysed_without_a_device(overhead: Any, tmp_path:
     assert found["trials_per_hour"] == pytest.approx(then["trials_per_hour"])
     assert found["validation_share"] is None
     assert (found["sampler"], found["prune"]) == ("tpe", False)
+    (revision,) = found["ran"]["revisions"]
+    assert revision.startswith("75cbb28")
+    assert found["front"] == sorted(found["front"], key=lambda point: (point[0], -point[1]))
+    (said,) = [line for line in (tmp_path / "again.md").read_text().splitlines() if line.startswith("Its trials ran")]
+    assert found["ran"]["between"][0] in said
+    assert "torch 2.11.0+cu130" in said
     assert read_archive(tmp_path / "again.study.json.gz").curves == {}
 
 
