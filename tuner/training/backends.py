@@ -21,7 +21,7 @@ FASTER_FUSED: tuple[tuple[int, int], ...] = ((256, 1024),)
 """Hidden size and batch size: up to both of any such pair a step on the fused kernels is shorter than a captured one.
 
 In the reference job's shapes: whole epochs of both at hidden 32 to 256 and batch 64, 256 and 1024, the fused ones 1.03
-times as fast at the largest of these sizes and 4.7 at the smallest (benchmarks/bench-h200/sizes.md).
+times as fast at the largest of these sizes and 5.0 at the smallest (benchmarks/bench-h200/sizes.md).
 """
 
 LONGEST_FUSED = 32
