@@ -58,6 +58,7 @@ class Mirror:
         self._finished: set[int] = set()
         self._learnt: list[_Seen] = []
         self._configurations: set[Configuration] = set()
+        self._measured: dict[Configuration, Point] = {}
         self._pending: list[FrozenTrial] = []
         self._pending_configurations: set[Configuration] = set()
         self._storage = _History()
@@ -88,6 +89,10 @@ class Mirror:
     def holds(self, params: Mapping[str, Any]) -> bool:
         """True when some trial, finished or not, has this configuration."""
         return configuration(params) in self._configurations or configuration(params) in self._pending_configurations
+
+    def values_of(self, params: Mapping[str, Any]) -> Point | None:
+        """What the first complete trial of this configuration came to; None where there is none."""
+        return self._measured.get(configuration(params))
 
     def ask(
         self,
@@ -128,6 +133,7 @@ class Mirror:
         attributes = trial.user_attrs
         if trial.state == TrialState.COMPLETE:
             values: Point | None = (float(trial.values[0]), float(trial.values[1]))
+            self._measured.setdefault(configuration(params), (float(trial.values[0]), float(trial.values[1])))
         elif attributes.get(MISSED):
             # It took at least this long; that it missed its target is a violated limit.
             values = values_of(attributes, ("wall_clock_s", self._objectives[1]))

@@ -7,7 +7,6 @@ the same time draw different numbers.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,12 +20,13 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from threadpoolctl import threadpool_limits
 
-from tuner.pareto import front_indices
+from tuner.pareto import Point
 from tuner.space import SearchSpace, SizeRange, Value
 from tuner.study.definition import StudyDefinition
 from tuner.study.mirror import Mirror, known_params
 from tuner.study.objectives import violations
 from tuner.study.policy import SearchPolicy
+from tuner.study.shown import clipped, corner_of, most_telling, with_log_time, within
 from tuner.study.sobol import SobolPoints
 
 SAMPLERS = ("auto", "gp", "tpe", "nsga2", "random", "qmc")
@@ -36,9 +36,6 @@ STARTUP = 12
 
 GP_HISTORY = 240
 """A Gaussian process takes time with the cube of what it sees: of longer histories it sees the most telling part."""
-
-CHANGE = 64
-"""Trials from which `auto` learns by a Gaussian process: it makes more of few, and less of many, than TPE does."""
 
 NEAR = 0.02
 """How far, as a share of its range, a continuous value moves to make a configuration new."""
@@ -51,39 +48,55 @@ PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Method:
-    """How a named sampler is used: made anew for each ask from a seed; None draws the quasi-random points alone."""
+class _Asked:
+    """What an ask is about: the space, its default configuration and the corner that this sets, if they are known."""
 
-    make: Callable[[int], BaseSampler] | None
+    space: SearchSpace
+    default: Mapping[str, Value] | None
+    corner: Point | None
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """How a named sampler is used: made anew for each ask; None draws the quasi-random points alone."""
+
+    make: Callable[[_Asked], BaseSampler] | None
     jointly: bool = True
     startup: int = STARTUP
-    history: int | None = None
     waits: bool = True
-    later: _Method | None = None
-    """Takes over once `CHANGE` trials have been learnt."""
-
-    def shown(self, trials: list[FrozenTrial]) -> list[FrozenTrial]:
-        """What the model sees of the trials."""
-        return trials if self.history is None else clipped(with_log_time(most_telling(trials, self.history)))
+    shown: Callable[[list[FrozenTrial], Point | None], list[FrozenTrial]] = lambda trials, _corner: trials
+    """What the model sees of the finished trials."""
+    in_turn: _Method | None = None
+    """Asked for the trials of even numbers."""
 
 
-def _gp(seed: int) -> BaseSampler:
-    return GPSampler(seed=seed, n_startup_trials=1, warn_independent_sampling=False)
+def _gp(asked: _Asked) -> BaseSampler:
+    return GPSampler(seed=asked.seed, n_startup_trials=1, warn_independent_sampling=False)
 
 
-def _tpe(seed: int) -> BaseSampler:
-    return TPESampler(seed=seed, multivariate=False, constant_liar=True, n_startup_trials=1)
+def _tpe(asked: _Asked) -> BaseSampler:
+    return TPESampler(seed=asked.seed, multivariate=False, constant_liar=True, n_startup_trials=1)
 
 
-_GP = _Method(_gp, history=GP_HISTORY)
+def _improvement(asked: _Asked) -> BaseSampler:
+    from tuner.study.improvement import ImprovementSampler  # scipy's optimiser: a command line that only names it waits
+
+    return ImprovementSampler(asked.space, seed=asked.seed, corner=asked.corner, default=asked.default)
+
+
 # One parameter at a time, as Optuna does for several objectives: drawn together it searched worse.
 _TPE = _Method(_tpe, jointly=False)
 _METHODS = {
-    "auto": replace(_GP, later=_TPE),
-    "gp": _GP,
+    "auto": replace(
+        _TPE,
+        shown=within,
+        in_turn=_Method(_improvement, shown=lambda trials, _corner: most_telling(trials, GP_HISTORY)),
+    ),
+    "gp": _Method(_gp, shown=lambda trials, _corner: clipped(with_log_time(most_telling(trials, GP_HISTORY)))),
     "tpe": _TPE,
-    "nsga2": _Method(lambda seed: NSGAIISampler(seed=seed), startup=0, waits=False),
-    "random": _Method(lambda seed: RandomSampler(seed=seed), jointly=False, startup=0, waits=False),
+    "nsga2": _Method(lambda asked: NSGAIISampler(seed=asked.seed), startup=0, waits=False),
+    "random": _Method(lambda asked: RandomSampler(seed=asked.seed), jointly=False, startup=0, waits=False),
     "qmc": _Method(None, waits=False),
 }
 
@@ -100,15 +113,28 @@ def sampler_for(name: str, definition: StudyDefinition, policy: SearchPolicy) ->
         return violations(policy, values, attributes, target_val_loss=target)
 
     return EncodedSampler(
-        definition.space, policy.sampler, seed=seed, mirror=Mirror(definition.space, definition.objectives, violated)
+        definition.space,
+        policy.sampler,
+        seed=seed,
+        default=definition.defaults.as_dict(),
+        mirror=Mirror(definition.space, definition.objectives, violated),
     )
 
 
 class EncodedSampler(BaseSampler):
     """Suggests true values by asking the sampler `name` for encoded ones on a mirror of the study."""
 
-    def __init__(self, space: SearchSpace, name: str, *, seed: int, mirror: Mirror | None = None) -> None:
+    def __init__(
+        self,
+        space: SearchSpace,
+        name: str,
+        *,
+        seed: int,
+        default: Mapping[str, Value] | None = None,
+        mirror: Mirror | None = None,
+    ) -> None:
         self._space = space
+        self._default = default
         self._method = _METHODS[name]
         self._seed = seed
         self._mirror = mirror or Mirror(space)
@@ -147,14 +173,18 @@ class EncodedSampler(BaseSampler):
     def _suggest(self, number: int) -> tuple[dict[str, Value], dict[str, Any]]:
         """True values for the trial `number`, and what a genetic sampler notes on it."""
         method = self._method
-        if method.later is not None and self._mirror.learnt >= CHANGE:
-            method = method.later
+        if method.in_turn is not None and number % 2 == 0:
+            method = method.in_turn
         notes: dict[str, Any] = {}
         if method.make is not None and self._mirror.learnt >= method.startup:
-            inner = method.make(_seed_of_ask(self._seed, number))
+            measured = self._mirror.values_of(self._default) if self._default is not None else None
+            corner = corner_of(measured) if measured is not None else None
+            inner = method.make(_Asked(self._space, self._default, corner, _seed_of_ask(self._seed, number)))
             # Matrices this small lose several times over when threads share them out.
             with threadpool_limits(1):
-                encoded, notes = self._mirror.ask(inner, number, jointly=method.jointly, shown=method.shown)
+                encoded, notes = self._mirror.ask(
+                    inner, number, jointly=method.jointly, shown=lambda trials: method.shown(trials, corner)
+                )
             if encoded:
                 return self._space.decode(encoded), notes
         return self._space.at(self._sobol.point(number)), notes
@@ -201,40 +231,6 @@ def neighbours(space: SearchSpace, params: Mapping[str, Value]) -> Iterator[dict
     for _, name, share in sorted(moves, key=lambda move: move[0]):
         r = space.ranges[name]
         yield dict(params) | {name: r.decode(r.at(share))}
-
-
-def most_telling(trials: list[FrozenTrial], limit: int) -> list[FrozenTrial]:
-    """At most `limit` trials: half of them non-dominated ones, layer after layer, the rest the latest of the others."""
-    if len(trials) <= limit:
-        return trials
-    left = list(trials)
-    chosen: list[FrozenTrial] = []
-    while len(chosen) < limit // 2:
-        layer = {left[i].number for i in front_indices([(t.values[0], t.values[1]) for t in left])}
-        chosen += [t for t in left if t.number in layer][: limit // 2 - len(chosen)]
-        left = [t for t in left if t.number not in layer]
-    return sorted([*chosen, *left[-(limit - len(chosen)) :]], key=lambda trial: trial.number)
-
-
-def with_log_time(trials: list[FrozenTrial]) -> list[FrozenTrial]:
-    """Copies with the logarithm of the time: a Gaussian process fits what is spread over decades only like that."""
-    return [_with_values(trial, np.array([np.log(max(trial.values[0], 1e-9)), trial.values[1]])) for trial in trials]
-
-
-def clipped(trials: list[FrozenTrial]) -> list[FrozenTrial]:
-    """Copies whose values end where outliers begin (Tukey's far fence): a model that fits them fits nothing else."""
-    if not trials:
-        return trials
-    values = np.asarray([trial.values for trial in trials])
-    low, high = np.quantile(values, (0.25, 0.75), axis=0)
-    fence = high + 3.0 * (high - low)
-    return [_with_values(trial, np.minimum(trial.values, fence)) for trial in trials]
-
-
-def _with_values(trial: FrozenTrial, values: np.ndarray[Any, Any]) -> FrozenTrial:
-    changed = copy.copy(trial)
-    changed.values = [float(value) for value in values]
-    return changed
 
 
 def _seed_of_ask(seed: int, number: int) -> int:

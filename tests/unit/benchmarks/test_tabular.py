@@ -112,12 +112,24 @@ def test_a_comparison_is_repeatable_resumable_and_reported(tmp_path: Path, capsy
     assert figures[0] == figures[1]
     assert [row["trial"] for row in once] == [5, 10, 12]
     assert samplers.search(job, "random", 3, 12) != once
-    arguments = argparse.Namespace(table=None, surrogate="forest", seeds=2, trials=10, processes=1)
+    some = {"table": None, "surrogate": "forest", "rows": slice(None), "seeds": 2, "first_seed": 5}
+    arguments = argparse.Namespace(**some, trials=10, processes=1)
     for arms, searches in ((("random",), 2), (("random", "ours qmc"), 2), (("random", "ours qmc"), 0)):
         samplers.run(argparse.Namespace(**vars(arguments), arms=arms), tmp_path / "results.csv")
         assert len(capsys.readouterr().out.splitlines()) == searches
-    text = samplers.report(samplers.read(tmp_path / "results.csv"), "a test")
+    rows = samplers.read(tmp_path / "results.csv")
+    assert {row["seed"] for row in rows} == {"5", "6"}
+    text = samplers.report(rows, "a test")
     assert text.count("| ours qmc | 2 |") == 2
+
+
+def test_a_comparison_on_a_part_of_the_table_knows_no_other_row(table: Any, tmp_path: Path) -> None:
+    samplers, path = module("samplers"), tmp_path / "table.csv"
+    module("tabular.table").write_table(table, path)
+    part = samplers.rows_of("60-89")
+    assert [row["seed"] for row in table.rows[part]] == [row["seed"] for row in table.rows[60:90]]
+    defaults = [samplers.make_job(str(path), "forest", rows).truth(table.default) for rows in (slice(None), part)]
+    assert defaults[0] != defaults[1]
 
 
 def test_the_hypervolume_is_bounded_by_the_default(table: Any) -> None:

@@ -16,22 +16,14 @@ from tuner.space import SearchSpace
 from tuner.study import load_study_file
 from tuner.study.mirror import Mirror, configuration
 from tuner.study.pruning import Verdict
-from tuner.study.sampler import (
-    CHANGE,
-    SAMPLERS,
-    STARTUP,
-    EncodedSampler,
-    clipped,
-    most_telling,
-    neighbours,
-    with_log_time,
-)
+from tuner.study.sampler import SAMPLERS, STARTUP, EncodedSampler, neighbours
 from tuner.study.seeds import seed_of_trial
+from tuner.study.shown import clipped, most_telling, with_log_time
 from tuner.study.sobol import SobolPoints
 
 FILE = load_study_file("rmsnorm")
 SPACE = FILE.space
-MODELS = ("gp", "tpe", "nsga2")
+MODELS = ("auto", "gp", "tpe", "nsga2")
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +55,7 @@ def record(study: Study, trials: int) -> None:
 
 @pytest.mark.parametrize(
     ("sampler", "trials"),
-    [("auto", STARTUP + 1), ("tpe", 20), ("gp", STARTUP + 1), ("nsga2", 60), ("random", 30), ("qmc", 20)],
+    [("auto", 20), ("tpe", 20), ("gp", STARTUP + 1), ("nsga2", 60), ("random", 30), ("qmc", 20)],
 )
 def test_every_suggestion_lies_in_the_stored_space(sampler: str, trials: int) -> None:
     for params in run(new_study(sampler), trials):
@@ -75,14 +67,20 @@ def test_every_suggestion_lies_in_the_stored_space(sampler: str, trials: int) ->
             assert size & (size - 1) == 0
 
 
-def test_auto_is_gp_for_few_trials_and_tpe_for_many() -> None:
-    def suggested(sampler: str, trials: int) -> dict[str, Any]:
-        study = new_study(sampler)
-        record(study, trials)
-        return study.ask(SPACE.stored()).params
+def test_auto_asks_for_the_largest_growth_and_tpe_in_turn() -> None:
+    study = new_study("auto")
+    record(study, STARTUP)
+    kinds: list[str] = []
 
-    for trials, same, other in ((STARTUP, "gp", "tpe"), (CHANGE, "tpe", "gp")):
-        assert suggested("auto", trials) == suggested(same, trials) != suggested(other, trials)
+    def spy(self: Mirror, sampler: Any, *args: Any, **kwargs: Any) -> Any:
+        kinds.append(type(sampler).__name__)
+        return asked(self, sampler, *args, **kwargs)
+
+    asked = Mirror.ask
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Mirror, "ask", spy)
+        run(study, 4)
+    assert kinds == ["ImprovementSampler", "TPESampler"] * 2
 
 
 def test_all_samplers_of_the_command_line_are_tested_above() -> None:
@@ -116,7 +114,7 @@ def test_the_genetic_sampler_breeds_from_what_was_found() -> None:
     assert late > 1.5 * early  # the smallest network is the fastest one here
 
 
-@pytest.mark.parametrize("sampler", ["gp", "tpe"])
+@pytest.mark.parametrize("sampler", ["auto", "gp", "tpe"])
 def test_a_model_learns_from_finished_trials(sampler: str) -> None:
     study = new_study(sampler)
     record(study, 24)
@@ -172,7 +170,7 @@ def test_workers_together_walk_one_sobol_sequence(sampler: str) -> None:
     assert asked == [SPACE.at(points.point(number)) for number in range(6)]
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "qmc"])
+@pytest.mark.parametrize("sampler", ["auto", "tpe", "nsga2", "random", "qmc"])
 def test_no_configuration_is_tried_twice_however_small_the_space(sampler: str) -> None:
     ranges = {name: r.model_copy(update={"high": r.low, "zero": False}) for name, r in SPACE.ranges.items()}
     small = SPACE.model_copy(update=ranges | {"hidden_size": SPACE.hidden_size, "batch_size": SPACE.batch_size})
@@ -191,7 +189,7 @@ def test_a_duplicate_is_replaced_by_its_nearest_neighbour() -> None:
     assert [names[0] for names in changed if names][-1] == "hidden_size"  # the widest steps come last
 
 
-@pytest.mark.parametrize("sampler", ["gp", "tpe"])
+@pytest.mark.parametrize("sampler", ["auto", "gp", "tpe"])
 def test_a_model_is_told_of_trials_that_others_run(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
     study = new_study(sampler)
     record(study, 14)
