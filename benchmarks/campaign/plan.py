@@ -15,6 +15,7 @@ from circumstances import QUICK as QUICK_DATA
 from tuner.errors import UsageError
 from tuner.storage import Database
 from tuner.study import OpenStudy, open_study
+from tuner.study.fronts import front_of_runs
 from tuner.study.results import StudyResults, read_results
 from tuner.study.verification import configurations, study_names, verifications_of
 
@@ -183,7 +184,7 @@ def _trial_s(results: StudyResults | None) -> float | None:
 
 def _to_verify(results: StudyResults | None, top: int) -> int:
     """How many configurations will be verified: the default one and at most `top` of the front."""
-    return len(configurations(results, top)) if results is not None and results.front else top + 1
+    return len(configurations(results, top, front_of_runs(results))) if results and results.front else top + 1
 
 
 def _mean(values: Sequence[Any] | Any) -> float | None:

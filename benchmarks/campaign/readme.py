@@ -254,6 +254,8 @@ def _how(subjects: Sequence[Subject], report: Report, calls: str) -> list[str]:
             "A difference is claimed where a paired permutation test finds one after Holm's correction; the interval beside it is "
             "that of medians, and decides nothing ([docs/reading-a-verdict.md](docs/reading-a-verdict.md))."
         )
+    if report.resolution:
+        told.append(f"{report.resolution}.")
     told.append(
         "[benchmarks/campaign](benchmarks/campaign/README.md) has the commands, the studies and every pair; this section is "
         "made of them by `python benchmarks/campaign/readme.py`, without a GPU and in under a minute."

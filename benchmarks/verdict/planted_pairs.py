@@ -3,9 +3,15 @@
     python benchmarks/verdict/planted_pairs.py --output benchmarks/verdict/planted-pairs
 
 Two configurations are drawn again and again with 10 shared seeds each and judged as `tuner compare` judges them, with
-what differs planted: time by a ratio, MQL by a difference. A seed's noise is that of the reference job: six runs of
-`original` on an H200 (three in benchmarks/protocol-h200.json) gave epochs with a relative standard deviation of 5 % and
-ETTh1 MQL with one of 0.0073. Smaller and larger ones, other shapes and occasional misses show how much hangs on that.
+what differs planted: time by a ratio, MQL by a difference. A seed's noise is simulated, or recorded:
+
+- Simulated as it was known before the campaign: six runs of `original` on an H200 (three in benchmarks/protocol-h200.json)
+  gave epochs with a relative standard deviation of 5 % and ETTh1 MQL with one of 0.0073. Smaller and larger ones, other
+  shapes and occasional misses show how much hangs on that.
+- Recorded in the campaign's verification (benchmarks/campaign): each of the two takes the noise of one verified
+  configuration, drawn at random, by drawing from its runs' deviations from their mean (log time and MQL of a run together,
+  scaled up for the degree of freedom that the mean took). With more seeds, too: how many it would take.
+
 Also: how often an interval holds the true value, and what stopping early costs. Writes OUTPUT.json and OUTPUT.md.
 """
 
@@ -14,29 +20,48 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tuner.compare import read_subjects
 from tuner.stats import Comparison, Question, Sample, judge, judge_at_look
 from tuner.stats.intervals import difference_of_medians, median_interval, ratio_of_medians
 from tuner.stats.sequential import looks_for
 
 MEASURED = "benchmarks/protocol-h200.json"
+CAMPAIGN = Path("benchmarks/campaign")
+VARIANTS = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
 QUESTION = [Question(a="a", b="b", family="between")]
 
 
 @dataclass(frozen=True)
 class Noise:
-    """A seed's noise: standard deviation of log time and of MQL, the distribution's shape, and the share of misses."""
+    """A seed's noise: standard deviation of log time and of MQL, the distribution's shape, and the share of misses.
+
+    Recorded noise: for each of some configurations, its runs' deviations (runs, 2) of log time and MQL.
+    """
 
     name: str
     time: float
     mql: float
     shape: str = "normal"
     misses: float = 0.0
+    recorded: tuple[np.ndarray, ...] = ()
+
+    def deviations(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of log time and of MQL, of n runs of one configuration."""
+        if self.recorded:
+            runs = self.recorded[rng.integers(len(self.recorded))]
+            drawn = runs[rng.integers(len(runs), size=n)]
+            return drawn[:, 0], drawn[:, 1]
+        return self.time * draw(rng, self, n), self.mql * draw(rng, self, n)
+
+    def described(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("name", "time", "mql", "shape", "misses")}
 
 
 NOISES = (
@@ -48,6 +73,28 @@ NOISES = (
     Noise("loud", 0.05, 0.012),
 )
 PLANTED = ((1.0, 0.0), (1.1, 0.0), (1.0, 0.02), (1.1, 0.02))
+MORE_SEEDS = (10, 20, 40)
+PLANTED_FOR_MORE = ((1.0, 0.0), (1.1, 0.0), (1.25, 0.0), (1.0, 0.02))
+
+
+def recorded_noises() -> tuple[Noise, Noise]:
+    """The campaign's own: of the default configurations, which share their hyperparameters, and of all verified ones."""
+    paths = [str(CAMPAIGN / f"etth-{variant}.json.gz") for variant in VARIANTS]
+    default, every = [], []
+    for subject in read_subjects(paths, task="etth", storage="sqlite:///none.db"):
+        for number, verified in subject.verified.items():
+            found = verified.sample()
+            runs = np.array([(np.log(found.seconds[s]), found.mql[s]) for s in found.seconds.keys() & found.mql.keys()])
+            deviations = (runs - runs.mean(axis=0)) * np.sqrt(len(runs) / (len(runs) - 1))
+            every.append(deviations)
+            if number == subject.picks["default"]:
+                default.append(deviations)
+    return _recorded("recorded, default configurations", default), _recorded("recorded, all configurations", every)
+
+
+def _recorded(name: str, runs: list[np.ndarray]) -> Noise:
+    time, mql = np.sqrt(np.mean(np.square(np.concatenate(runs)), axis=0))
+    return Noise(f"{name} ({len(runs)})", round(float(time), 3), round(float(mql), 4), "recorded", recorded=tuple(runs))
 
 
 def draw(rng: np.random.Generator, noise: Noise, n: int) -> np.ndarray:
@@ -60,8 +107,9 @@ def draw(rng: np.random.Generator, noise: Noise, n: int) -> np.ndarray:
 
 
 def sample(name: str, rng: np.random.Generator, noise: Noise, *, seeds: int, ratio: float, more: float) -> Sample:
-    seconds = 4.0 * ratio * np.exp(noise.time * draw(rng, noise, seeds))
-    mql = 0.806 + more + noise.mql * draw(rng, noise, seeds)
+    of_time, of_mql = noise.deviations(rng, seeds)
+    seconds = 4.0 * ratio * np.exp(of_time)
+    mql = 0.806 + more + of_mql
     kept = np.flatnonzero(rng.random(seeds) >= noise.misses)
     return Sample(
         name=name,
@@ -95,21 +143,42 @@ def early(a: Sample, b: Sample, seeds: int) -> tuple[Comparison, int]:
 
 
 def repeat(noise: Noise, ratio: float, more: float, *, seeds: int, repetitions: int) -> dict[str, Any]:
-    rng = np.random.default_rng([20261120, round(1000 * ratio), round(1000 * more)])
-    found = {"time": 0, "mql": 0, "any": 0, "early_time": 0, "early_mql": 0, "early_any": 0}
-    used = []
-    for _ in range(repetitions):
-        a = sample("a", rng, noise, seeds=seeds, ratio=ratio, more=more)
-        b = sample("b", rng, noise, seeds=seeds, ratio=1.0, more=0.0)
-        (answer,) = judge([a, b], QUESTION)
+    """How often what is planted is claimed, with all seeds and where looking early is allowed."""
+    found = {"early_time": 0, "early_mql": 0, "early_any": 0}
+    answers, used = [], []
+    for a, b in planted(noise, ratio, more, seeds=seeds, repetitions=repetitions):
+        answers += judge([a, b], QUESTION)
         stopped, look = early(a, b, seeds)
         used.append(look)
-        for prefix, each in (("", answer), ("early_", stopped)):
-            found[f"{prefix}time"] += each.seconds.claimed
-            found[f"{prefix}mql"] += each.mql.claimed
-            found[f"{prefix}any"] += each.seconds.claimed or each.mql.claimed
-    planted = {"ratio": ratio, "difference": more, "noise": asdict(noise), "seeds": seeds, "repetitions": repetitions}
-    return planted | found | {"early_seeds": float(np.mean(used))}
+        found["early_time"] += stopped.seconds.claimed
+        found["early_mql"] += stopped.mql.claimed
+        found["early_any"] += stopped.seconds.claimed or stopped.mql.claimed
+    what = {"ratio": ratio, "difference": more, "noise": noise.described(), "seeds": seeds, "repetitions": repetitions}
+    return what | counted(answers) | found | {"early_seeds": float(np.mean(used))}
+
+
+def repeat_all_seeds(noise: Noise, ratio: float, more: float, *, seeds: int, repetitions: int) -> dict[str, Any]:
+    """The same without early looks."""
+    pairs = planted(noise, ratio, more, seeds=seeds, repetitions=repetitions)
+    what = {"ratio": ratio, "difference": more, "noise": noise.described(), "seeds": seeds, "repetitions": repetitions}
+    return what | counted([answer for pair in pairs for answer in judge(pair, QUESTION)])
+
+
+def planted(
+    noise: Noise, ratio: float, more: float, *, seeds: int, repetitions: int
+) -> Iterator[tuple[Sample, Sample]]:
+    rng = np.random.default_rng([20261120, round(1000 * ratio), round(1000 * more)])
+    for _ in range(repetitions):
+        a = sample("a", rng, noise, seeds=seeds, ratio=ratio, more=more)
+        yield a, sample("b", rng, noise, seeds=seeds, ratio=1.0, more=0.0)
+
+
+def counted(answers: Sequence[Comparison]) -> dict[str, int]:
+    return {
+        "time": sum(each.seconds.claimed for each in answers),
+        "mql": sum(each.mql.claimed for each in answers),
+        "any": sum(each.seconds.claimed or each.mql.claimed for each in answers),
+    }
 
 
 def coverage(noise: Noise, *, seeds: int, repetitions: int) -> dict[str, Any]:
@@ -126,7 +195,7 @@ def coverage(noise: Noise, *, seeds: int, repetitions: int) -> dict[str, Any]:
         ):
             assert interval is not None
             held[name] += interval.covers(truth)
-    return {"noise": asdict(noise), "seeds": seeds, "repetitions": repetitions} | held
+    return {"noise": noise.described(), "seeds": seeds, "repetitions": repetitions} | held
 
 
 def measured() -> dict[str, float]:
@@ -155,6 +224,15 @@ def table(document: dict[str, Any]) -> str:
         )
     lines += [
         "",
+        f"| a seed's noise | planted | {' | '.join(f'claimed of {n}, {seeds} seeds' for seeds in MORE_SEEDS)} |",
+        f"|---|---|{'---|' * len(MORE_SEEDS)}",
+    ]
+    for (name, ratio, more), row in _by_seeds(document["more_seeds"]).items():
+        what = f"MQL {more:+g}" if more else f"time {ratio:g} x"
+        counts = (r["mql"] if more else r["any"] if ratio == 1 else r["time"] for r in row)
+        lines.append(f"| {name} | {what if more or ratio != 1 else 'nothing'} | {' | '.join(map(str, counts))} |")
+    lines += [
+        "",
         "| interval holds the truth, a seed's noise | median | ratio of medians | difference of medians |",
         "|---|---|---|---|",
     ]
@@ -166,6 +244,14 @@ def table(document: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _by_seeds(pairs: list[dict[str, Any]]) -> dict[tuple[str, float, float], list[dict[str, Any]]]:
+    """Rows of the same noise and planting, in the order of their seeds."""
+    rows: dict[tuple[str, float, float], list[dict[str, Any]]] = {}
+    for r in pairs:
+        rows.setdefault((r["noise"]["name"], r["ratio"], r["difference"]), []).append(r)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=10)
@@ -173,10 +259,17 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     pairs = []
-    for noise in NOISES:
+    recorded = recorded_noises()
+    for noise in (*NOISES, *recorded):
         for ratio, more in PLANTED:
             pairs.append(repeat(noise, ratio, more, seeds=options.seeds, repetitions=options.repetitions))
             print(json.dumps(pairs[-1]), flush=True)
+    by_seeds = [
+        repeat_all_seeds(noise, ratio, more, seeds=seeds, repetitions=options.repetitions)
+        for noise in recorded
+        for ratio, more in PLANTED_FOR_MORE
+        for seeds in MORE_SEEDS
+    ]
     covered = [coverage(noise, seeds=n, repetitions=1000) for noise in NOISES[1:4] for n in (5, options.seeds)]
     document = {
         "command": " ".join(["python", *sys.argv]),
@@ -184,6 +277,7 @@ def main() -> None:
         "seeds": options.seeds,
         "repetitions": options.repetitions,
         "pairs": pairs,
+        "more_seeds": by_seeds,
         "coverage": covered,
     }
     options.output.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")

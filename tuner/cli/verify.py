@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,12 +30,25 @@ if TYPE_CHECKING:
     from tuner.study import OpenStudy
 
 
+class FrontChosen(StrEnum):
+    """`tuner.study.fronts.Choice`, without its imports."""
+
+    FRONT = "front"
+    EXPECTED = "expected"
+
+
 def verify(
     variant: Annotated[str, typer.Option(metavar="NAME[,NAME]", help="Variants whose studies to verify, together.")],
     task: TaskName = "etth",
     top: Annotated[
         int, typer.Option(min=1, max=MANY, metavar="N", help="Configurations along each front, its knee included.")
     ] = 5,
+    choose: Annotated[
+        FrontChosen,
+        typer.Option(
+            "--choose", help="From the front as the search saw it, or from what all trials together expect of each."
+        ),
+    ] = FrontChosen.FRONT,
     seeds: Annotated[int, typer.Option(min=1, max=MANY, metavar="N", help="Fresh seeds for each configuration.")] = 10,
     gpus: Annotated[str | None, typer.Option(metavar="0,1|all", help="GPUs, one worker each.")] = None,
     cpu: Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")] = False,
@@ -60,6 +74,7 @@ def verify(
     from tuner.launch import choose_devices
     from tuner.storage import absolute, open_database, parse_url
     from tuner.study import open_study
+    from tuner.study.fronts import Choice
     from tuner.study.verification import plan_verification, study_names
 
     timeout_s = duration_s(timeout, "--timeout")
@@ -70,7 +85,7 @@ def verify(
         devices, notice = choose_devices(gpus=gpus, cpu=cpu, workers=workers, environment=os.environ)
         for each in opened:
             each.refuse_other_device(devices[0].model)
-        planned = plan_verification(opened, top=top, seeds=seeds, stop_early=stop_early)
+        planned = plan_verification(opened, top=top, seeds=seeds, choice=Choice(choose.value), stop_early=stop_early)
         for line in planned.missing:
             note(line)
         if notice:

@@ -124,5 +124,6 @@ def _effect(effect: Effect) -> dict[str, Any]:
         "tests": dict(effect.others),
         "distinguishable": effect.claimed,
         "surely_close": effect.within_margin,
+        "detectable": effect.detectable,
         "no_verdict_because": effect.why_not or None,
     }

@@ -101,6 +101,7 @@ def page(report: Report) -> str:
         f"<h1>{html.escape(title)}</h1>",
         f"<p>{html.escape(device)}. Medians over fresh seeds, with {CONFIDENCE:.0%} intervals.</p>",
         _list("What can be said", [answer.sentence + "." for answer in report.answers]),
+        f"<p>{html.escape(report.resolution)}.</p>" if report.resolution else "",
         _list("What is missing", report.missing, css="missing"),
         "<h2>The table</h2>",
         _table(report.rows),

@@ -9,12 +9,13 @@ from typing import Any
 from tuner.compare.answers import Answer, answer_all
 from tuner.compare.fairness import differences, refuse_different_data
 from tuner.compare.quality import Level, levels_of
+from tuner.compare.sentences import resolution
 from tuner.compare.subject import DEFAULT, Subject
 from tuner.compare.table import Row, rows_of
 from tuner.compare.volumes import Volume, volumes_of
 from tuner.pareto import Point
 from tuner.stats.intervals import LEAST_RUNS
-from tuner.study.verification import sample_name
+from tuner.study.verification import BETWEEN, sample_name
 from tuner.study.verified import Verified
 
 
@@ -30,6 +31,7 @@ class Report:
     volumes: tuple[Volume, ...]
     reference: Point | None
     levels: tuple[Level, ...]
+    resolution: str
     fairness: tuple[str, ...]
     missing: tuple[str, ...]
 
@@ -43,6 +45,7 @@ class Report:
             "hypervolume": [volume.as_dict() for volume in self.volumes],
             "reference": self.reference,
             "time_at_equal_quality": [level.as_dict() for level in self.levels],
+            "resolution": self.resolution,
             "fairness": list(self.fairness),
             "missing": list(self.missing),
         }
@@ -72,6 +75,7 @@ def compare(subjects: Sequence[Subject], *, pick: str = "knee") -> Report:
         volumes=tuple(volumes),
         reference=reference,
         levels=levels_of(subjects),
+        resolution=resolution(a.comparison for a in answers if a.comparison.question.family == BETWEEN),
         fairness=tuple(differences(subjects)),
         missing=(*missing, *refusals),
     )

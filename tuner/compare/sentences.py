@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tuner.stats import Comparison, Effect, Interval
+from tuner.stats.pairs import MQL, POWER, SECONDS
 
 
 def sentence(answer: Comparison, a: str, b: str) -> str:
@@ -32,6 +35,19 @@ def short(answer: Comparison) -> str:
     if mql.estimate is not None:
         parts.append(f"MQL {mql.estimate.estimate:+.3f}" if mql.claimed else "MQL: not distinguishable")
     return "; ".join(parts) or "no verdict"
+
+
+def resolution(answers: Iterable[Comparison]) -> str:
+    """What runs like these can show at all, of the pair that shows least; empty where nothing was tested."""
+    effects = [effect for answer in answers for effect in answer.effects if effect.detectable is not None]
+    ratios = [e.detectable for e in effects if e.objective == SECONDS and e.detectable]
+    differences = [e.detectable for e in effects if e.objective == MQL and e.detectable]
+    if not ratios or not differences:
+        return ""
+    return (
+        f"In {POWER:.0%} of cases, runs as many and as noisy as these find a true difference of {max(ratios):.2f} x in "
+        f"time, or of {max(differences):.3f} in MQL; smaller ones are missed more often"
+    )
 
 
 def in_brackets(found: Interval, form: str) -> str:

@@ -11,7 +11,7 @@ from tuner.storage import VerificationRun, absolute, open_database, parse_url
 from tuner.study import OpenStudy, SearchPolicy, StudyDefinition, open_study
 from tuner.study.archive import Archive, is_archive_name, read_archive
 from tuner.study.results import StudyResults, TrialRecord, read_results
-from tuner.study.verification import picks, study_names, verifications_of
+from tuner.study.verification import picks_judged, study_names, verifications_of
 from tuner.study.verified import Verified, group_runs
 
 DEFAULT = "default"
@@ -35,8 +35,8 @@ class Subject:
 
     @property
     def picks(self) -> dict[str, int]:
-        """`default`, and the front's `time`, `knee` and `mql`, as trial numbers."""
-        return picks(self.results)
+        """`default`, and the `time`, `knee` and `mql` of the front that was verified, as trial numbers."""
+        return picks_judged(self.results, self.runs, self.name)
 
     @property
     def verified(self) -> dict[int, Verified]:

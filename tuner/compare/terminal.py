@@ -25,7 +25,8 @@ def print_report(report: Report) -> None:
         console.print("?  one run of the search, not verified: no ground for a verdict", highlight=False)
     for line in _misses(report):
         console.print(line, highlight=False)
-    _print_lines(console, "", [f"{answer.sentence}." for answer in report.answers])
+    said = [answer.sentence for answer in report.answers] + ([report.resolution] if report.resolution else [])
+    _print_lines(console, "", [f"{sentence}." for sentence in said])
     _print_levels(report, console)
     for title, lines in (
         ("Hypervolume:", [volume_line(report, index) for index in range(len(report.volumes))]),

@@ -19,8 +19,11 @@ from tuner.stats.paired import ALPHA, holm, least_p, paired_t_p, sign_flip_p, wi
 from tuner.stats.sequential import nominal_levels
 
 TIME_MARGIN = 1.10
-"""Ratios between 1 / 1.10 and 1.10 are too small to care about, and what 10 seeds are planned to find."""
+"""Ratios between 1 / 1.10 and 1.10 are too small to care about."""
 MQL_MARGIN = 0.02
+
+POWER = 0.9
+"""How often a difference that is called detectable would be found."""
 
 SECONDS, MQL = "wall_clock_s", "test_mql"
 
@@ -54,6 +57,7 @@ class Effect:
 
     `p` is that of the test that decides, `p_adjusted` the same after Holm's correction, `others` shows further tests.
     `claimed`: a difference may be claimed. `within_margin`: the whole interval is too close to "none" to care about.
+    `detectable` is the true difference that such runs find in nine cases of ten: a ratio above 1, or a difference.
     `why_not` says why there can be no answer; empty where there is one.
     """
 
@@ -66,6 +70,7 @@ class Effect:
     claimed: bool = False
     within_margin: bool = False
     decided: bool = False
+    detectable: float | None = None
     why_not: str = ""
 
     @property
@@ -206,8 +211,19 @@ def _concluded(found: _Test, p_adjusted: float, level: float, *, rejected: bool,
         claimed=claimed,
         within_margin=_within(estimate.low, estimate.high, effect.objective),
         decided=claimed or _equivalent(found.differences, effect.objective, level),
+        detectable=_detectable(found.differences, effect.objective, level),
         why_not=why,
     )
+
+
+def _detectable(differences: np.ndarray, objective: str, level: float) -> float:
+    """What a paired t test at that level finds with `POWER`, by the spread of these differences (n,)."""
+    from scipy import stats
+
+    n = len(differences)
+    quantiles = float(stats.t.isf(level / 2, n - 1)) + float(stats.t.isf(1 - POWER, n - 1))
+    size = quantiles * float(np.std(differences, ddof=1)) / math.sqrt(n)
+    return math.exp(size) if objective == SECONDS else size
 
 
 def _within(low: float, high: float, objective: str) -> bool:

@@ -12,11 +12,12 @@ import numpy as np
 
 from tuner.data.task import load_task
 from tuner.errors import UsageError
-from tuner.pareto import Point, knee_index
+from tuner.pareto import knee_index
 from tuner.stats import Question
 from tuner.stats.sequential import looks_for
-from tuner.storage import PlannedRun, Verifications, initialisation_lock
+from tuner.storage import PlannedRun, VerificationRun, Verifications, initialisation_lock
 from tuner.study.files import builtin_variants, load_study_file
+from tuner.study.fronts import Choice, Front, front_of, front_of_runs
 from tuner.study.opened import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.study.seeds import seed_of_trial
@@ -59,9 +60,17 @@ def verifications_of(opened: Sequence[OpenStudy], *, lease_s: float | None = Non
 
 
 def plan_verification(
-    opened: Sequence[OpenStudy], *, top: int, seeds: int, stop_early: bool = False, shuffle_seed: int | None = None
+    opened: Sequence[OpenStudy],
+    *,
+    top: int,
+    seeds: int,
+    choice: Choice = Choice.FRONT,
+    stop_early: bool = False,
+    shuffle_seed: int | None = None,
 ) -> Planned:
     """Plan runs of the default configuration and of `top` ones along the front of each study, on `seeds` fresh seeds.
+
+    `choice` says which front.
 
     What was planned before stays, in its order: the same call again plans nothing new. New runs form a session: blocks
     of one seed each, in which every configuration has its turn in random order, so that whatever drifts on the device
@@ -73,12 +82,15 @@ def plan_verification(
     _refuse_apart(opened)
     missing: list[str] = []
     chosen: dict[str, list[TrialRecord]] = {}
+    picked: dict[str, dict[str, int]] = {}
     for each in opened:
         results = read_results(each)
         if not any(record.converged for record in results.complete):
             missing.append(f"{each.name}: {_no_front(results)}; nothing to verify yet")
             continue
-        chosen[each.name] = configurations(results, top)
+        front = front_of(results, each.definition.space, choice)
+        chosen[each.name] = configurations(results, top, front)
+        picked[each.name] = picks(results, front)
     fresh = fresh_seeds(seeds, used_seeds(opened))
     queue = verifications_of(opened)
     with initialisation_lock(opened[0].database.address):
@@ -97,51 +109,62 @@ def plan_verification(
             "top": top,
             # A design of several looks holds from its first seed on, not for runs that are added to others.
             "looks": list(looks_for(seeds)) if stop_early and whole else [],
-            "picks": {name: picks(read_results(each)) for name, each in _named(opened, chosen).items()},
+            "picks": picked,
+            "choice": choice.value,
         }
         first = max((run.place for run in there), default=-1) + 1
         runs = _interleaved(blocks, fresh, first=first, plan=plan)
         return Planned(queue.add(runs), tuple(missing))
 
 
-def configurations(results: StudyResults, top: int) -> list[TrialRecord]:
+def configurations(results: StudyResults, top: int, front: Front) -> list[TrialRecord]:
     """The default configuration where it has a trial, and `top` of the front: its knee, its ends, then spread between.
 
     A configuration that stands there twice (a repeated trial) is taken once.
     """
     default = [record for record in results.complete if record.is_default]
     found = default[:1]
-    for record in spread(results.front, top):
+    for record in spread(front, top):
         if all(record.params != other.params for other in found):
             found.append(record)
     return found
 
 
-def spread(front: Sequence[TrialRecord], count: int) -> list[TrialRecord]:
+def spread(front: Front, count: int) -> list[TrialRecord]:
     """`count` trials of a front: knee, lowest MQL, least time, then always the farthest from those taken."""
-    points = [record.values for record in front if record.values]
+    points = front.points
     if len(points) <= count:
-        return list(front)
+        return list(front.trials)
     order = list(dict.fromkeys([knee_index(points), len(points) - 1, 0]))[:count]
     values = np.asarray(points, dtype=float)
     scaled = (values - values.min(axis=0)) / np.maximum(np.ptp(values, axis=0), 1e-300)
     while len(order) < count:
         distance = np.linalg.norm(scaled[:, None] - scaled[order][None], axis=2).min(axis=1)
         order.append(int(np.argmax(distance)))
-    return [front[i] for i in sorted(order)]
+    return [front.trials[i] for i in sorted(order)]
 
 
-def picks(results: StudyResults) -> dict[str, int]:
+def picks(results: StudyResults, front: Front) -> dict[str, int]:
     """The trials that speak for a study: `default`, and the front's `time`, `knee` and `mql`."""
     found: dict[str, int] = {}
     default = next((record.number for record in results.complete if record.is_default), None)
     if default is not None:
         found["default"] = default
-    points: list[Point] = [record.values for record in results.front if record.values]
-    if points:
-        front = results.front
-        found |= {"time": front[0].number, "knee": front[knee_index(points)].number, "mql": front[-1].number}
+    if front.trials:
+        fast, knee, good = (front.trials[i].number for i in (0, knee_index(front.points), -1))
+        found |= {"time": fast, "knee": knee, "mql": good}
     return found
+
+
+def picks_judged(results: StudyResults, runs: Sequence[VerificationRun], study: str) -> dict[str, int]:
+    """The trials that speak for a study in a verdict, by its verification `runs` in the order of their plan.
+
+    Where the last plan chose from the expected front, those that it chose; else those of the front as it is.
+    """
+    plan = runs[-1].plan if runs else {}
+    if plan.get("choice") == Choice.EXPECTED and study in plan["picks"]:
+        return dict(plan["picks"][study])
+    return picks(results, front_of_runs(results))
 
 
 def questions(picked: Mapping[str, Mapping[str, int]], *, pick: str = "knee") -> list[Question]:
@@ -222,10 +245,6 @@ def _all(
     chosen: Mapping[str, Sequence[TrialRecord]], ids: Mapping[str, int], seeds: Sequence[int]
 ) -> list[tuple[int, TrialRecord, int]]:
     return [(ids[name], record, seed) for name, records in chosen.items() for record in records for seed in seeds]
-
-
-def _named(opened: Sequence[OpenStudy], chosen: Mapping[str, object]) -> dict[str, OpenStudy]:
-    return {each.name: each for each in opened if each.name in chosen}
 
 
 def _no_front(results: StudyResults) -> str:

@@ -17,7 +17,7 @@ from tuner.storage import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study import OpenStudy
 from tuner.study.results import TrialRecord, read_results
-from tuner.study.verification import picks, verifications_of
+from tuner.study.verification import picks_judged, verifications_of
 from tuner.study.verified import Verified, progress, read_verified
 from tuner.view.live import Live, seen_to_the_end
 
@@ -70,12 +70,13 @@ def verification_document(opened: Sequence[OpenStudy]) -> dict[str, Any]:
 
 def _study_document(opened: OpenStudy) -> dict[str, Any]:
     results = read_results(opened)
-    chosen = picks(results)
+    queued = verifications_of([opened]).runs()
+    chosen = picks_judged(results, queued, opened.name)
     return {
         "name": opened.name,
         "variant": opened.definition.variant,
         "task": opened.definition.task_name,
-        "runs": progress(verifications_of([opened]).runs()),
+        "runs": progress(queued),
         "device_model": opened.device_model(),
         "configurations": [
             {
@@ -109,7 +110,7 @@ def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
 def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
     results = read_results(opened)
     records = {record.number: record for record in results.records}
-    chosen = picks(results)
+    chosen = picks_judged(results, verifications_of([opened]).runs(), opened.name)
     table = Table(
         title=f"{opened.name}: medians over fresh seeds [95 % interval]",
         title_justify="left",

@@ -13,6 +13,7 @@ from sqlalchemy import delete
 from verifying import DEVICE, drawn_result, missed, verify_all
 
 from tuner.compare import compare, read_subjects
+from tuner.compare.subject import subject_of_study
 from tuner.compare.understanding import understand
 from tuner.devices import CpuCores
 from tuner.errors import UsageError
@@ -20,10 +21,19 @@ from tuner.job import TrialJob
 from tuner.pareto import knee_index
 from tuner.storage import Database, TrialResult, open_database, parse_url, schema
 from tuner.study import OpenStudy, open_study
+from tuner.study.fronts import LEAST_TRIALS, Choice, front_of, front_of_runs
 from tuner.study.results import read_results
 from tuner.study.seeds import seed_of_trial
 from tuner.study.status import status_of
-from tuner.study.verification import configurations, fresh_seeds, picks, plan_verification, spread, verifications_of
+from tuner.study.verification import (
+    configurations,
+    fresh_seeds,
+    picks,
+    picks_judged,
+    plan_verification,
+    spread,
+    verifications_of,
+)
 from tuner.study.verified import read_verified, verified_of
 from tuner.verifier import Verifier
 from tuner.view.verification import print_verified, verification_document
@@ -44,6 +54,7 @@ def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     for trials in range(3):
         record_study(url, variant="rmsnorm", trials=trials, name=f"few-{trials}")
     record_study(url, variant="rmsnorm", trials=1, name="elsewhere", device="Another CPU, 2 cores")
+    record_study(url, variant="rmsnorm", trials=LEAST_TRIALS + 4, name="many")
     database = open_database(parse_url(url), create=False)
     yield database
     database.close()
@@ -67,7 +78,10 @@ def test_the_plan_interleaves_every_configuration_on_seeds_that_the_search_never
     planned = plan_verification(studies, top=TOP, seeds=4, shuffle_seed=7)
     runs = verifications_of(studies).runs()
     assert (planned.new_runs, planned.missing) == (len(runs), ())
-    chosen = {(s.study_id, r.number) for s in studies for r in configurations(read_results(s), TOP)}
+    results = [(study.study_id, read_results(study)) for study in studies]
+    chosen = {
+        (study_id, r.number) for study_id, each in results for r in configurations(each, TOP, front_of_runs(each))
+    }
     assert len(runs) == 4 * len(chosen)
     blocks = [runs[i : i + len(chosen)] for i in range(0, len(runs), len(chosen))]
     for number, block in enumerate(blocks):
@@ -90,14 +104,27 @@ def test_the_same_plan_again_adds_nothing_and_more_seeds_add_only_theirs(studies
 
 def test_default_and_knee_are_always_among_the_configurations(studies: list[OpenStudy]) -> None:
     results = read_results(studies[1])
-    front = results.front
-    assert len(front) > 2
-    for top in (1, 2, len(front)):
-        numbers = [record.number for record in configurations(results, top)]
+    front = front_of_runs(results)
+    assert len(front.trials) > 2
+    for top in (1, 2, len(front.trials)):
+        numbers = [record.number for record in configurations(results, top, front)]
         assert 0 in numbers
-        assert front[knee_index([r.values for r in front if r.values])].number in numbers
+        assert front.trials[knee_index(front.points)].number in numbers
     assert len(spread(front, 2)) == 2
-    assert picks(results)["default"] == 0
+    assert picks(results, front)["default"] == 0
+
+
+def test_a_plan_from_the_expected_front_is_what_a_verdict_speaks_of(recorded: Database) -> None:
+    (study,) = [open_study(recorded, "many")]
+    results = read_results(study)
+    front = front_of(results, study.definition.space, Choice.EXPECTED)
+    assert picks_judged(results, (), "many") == picks(results, front_of_runs(results))
+    plan_verification([study], top=3, seeds=1, choice=Choice.EXPECTED)
+    runs = verifications_of([study]).runs()
+    assert {run.plan["choice"] for run in runs} == {"expected"}
+    assert {run.trial_number for run in runs} == {r.number for r in configurations(results, 3, front)}
+    assert picks_judged(results, runs, "many") == picks(results, front)
+    assert subject_of_study(study).picks == picks(results, front)
 
 
 def test_seeds_are_the_same_every_time_but_for_those_already_used() -> None:
@@ -108,7 +135,8 @@ def test_seeds_are_the_same_every_time_but_for_those_already_used() -> None:
 
 def test_verified_figures_are_those_of_the_fresh_runs(studies: list[OpenStudy]) -> None:
     plan_verification(studies, top=1, seeds=6)
-    knee = picks(read_results(studies[1]))["knee"]
+    results = read_results(studies[1])
+    knee = picks(results, front_of_runs(results))["knee"]
     assert verified_of(studies[1], knee) is None
     verify_all(studies)
     found = verified_of(studies[1], knee)

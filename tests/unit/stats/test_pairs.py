@@ -129,3 +129,15 @@ def test_planted_differences_are_found_and_none_is_invented(ratio: float, more: 
         assert min(time_found, mql_found) >= 0.9 * repetitions
     else:
         assert sum(a.seconds.claimed or a.mql.claimed for a in answers) <= 0.08 * repetitions
+
+
+def test_what_is_called_detectable_is_found_in_nine_cases_of_ten() -> None:
+    rng = np.random.default_rng(21)
+    alike = [ask(drawn("a", rng), drawn("b", rng)) for _ in range(50)]
+    ratio = float(np.median([answer.seconds.detectable for answer in alike if answer.seconds.detectable]))
+    more = float(np.median([answer.mql.detectable for answer in alike if answer.mql.detectable]))
+    planted = [ask(drawn("a", rng, ratio=ratio, more=more), drawn("b", rng)) for _ in range(200)]
+    assert ratio > 1
+    assert more > 0
+    assert 160 <= sum(answer.seconds.claimed for answer in planted) <= 195
+    assert 160 <= sum(answer.mql.claimed for answer in planted) <= 195
