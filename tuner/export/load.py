@@ -17,6 +17,7 @@ from tuner.storage.url import DEFAULT_URL
 from tuner.study import StudyDefinition, builtin_variants, load_study_file, open_study
 from tuner.study.archive import is_archive_name, read_archive
 from tuner.study.results import StudyResults, read_results
+from tuner.study.verification import picks_expected, verifications_of
 from tuner.study.verified import Verified, group_runs, read_verified
 
 DEFAULT_TASK = "etth"
@@ -37,7 +38,8 @@ def load_best(
 
     Args:
         variant: built-in name, or a study file; not needed where `study` is given.
-        pick: `mql` (lowest test MQL), `time` (fewest seconds) or `knee` (nearest to both).
+        pick: `mql` (lowest test MQL), `time` (fewest seconds) or `knee` (nearest to both). Where `tuner verify --choose
+            expected` chose the study's configurations and there are no bounds, the one that it chose.
         task: the study's task, to find its default name; as a file, also where the data lies. The file of an exported
             study says itself which it is.
         study: the study's name; without it `<task>-<variant>`.
@@ -65,6 +67,8 @@ def load_best(
         found = _in_database(name, storage or DEFAULT_URL)
     if trial is None:
         record = choose(found.results, found.name, pick=pick, bounds=(max_time, max_mql))
+        if pick in found.expected and max_time is None and max_mql is None:
+            record = trial_by_number(found.results, found.name, found.expected[pick])
     else:
         record, pick = trial_by_number(found.results, found.name, trial), "trial"
     return to_config(
@@ -84,12 +88,16 @@ def is_archive(storage: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """A study wherever it was kept; `verified` holds fresh-seed figures by trial number."""
+    """A study wherever it was kept.
+
+    `verified` holds fresh-seed figures by trial number, `expected` what its verification chose from the expected front.
+    """
 
     name: str
     definition: StudyDefinition
     results: StudyResults
     verified: Mapping[int, dict[str, Any] | None]
+    expected: Mapping[str, int]
 
 
 def _in_database(name: str, storage: str) -> _Found:
@@ -101,6 +109,7 @@ def _in_database(name: str, storage: str) -> _Found:
             definition=opened.definition,
             results=read_results(opened),
             verified=_figures(read_verified(opened)),
+            expected=picks_expected(verifications_of([opened]).runs(), name),
         )
     finally:
         database.close()
@@ -115,7 +124,13 @@ def _in_archive(path: Path, variant: str | None, study: str | None, task: str | 
         if wanted not in (None, held):
             raise UsageError(f"{path} holds the {kind} {held!r}, not {wanted!r}; name that one, or another file")
     runs = group_runs(archive.name, archive.verifications, device_model=archive.device_model)
-    return _Found(name=archive.name, definition=archive.definition, results=archive.results, verified=_figures(runs))
+    return _Found(
+        name=archive.name,
+        definition=archive.definition,
+        results=archive.results,
+        verified=_figures(runs),
+        expected=picks_expected(archive.verifications, archive.name),
+    )
 
 
 def _figures(verified: Iterable[Verified]) -> dict[int, dict[str, Any] | None]:

@@ -161,10 +161,13 @@ def picks_judged(results: StudyResults, runs: Sequence[VerificationRun], study: 
 
     Where the last plan chose from the expected front, those that it chose; else those of the front as it is.
     """
+    return picks_expected(runs, study) or picks(results, front_of_runs(results))
+
+
+def picks_expected(runs: Sequence[VerificationRun], study: str) -> dict[str, int]:
+    """What the last plan chose from the study's expected front; empty where it chose from single runs."""
     plan = runs[-1].plan if runs else {}
-    if plan.get("choice") == Choice.EXPECTED and study in plan["picks"]:
-        return dict(plan["picks"][study])
-    return picks(results, front_of_runs(results))
+    return dict(plan["picks"].get(study, {})) if plan.get("choice") == Choice.EXPECTED else {}
 
 
 def questions(picked: Mapping[str, Mapping[str, int]], *, pick: str = "knee") -> list[Question]:

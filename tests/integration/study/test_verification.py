@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
@@ -17,10 +18,12 @@ from tuner.compare.subject import subject_of_study
 from tuner.compare.understanding import understand
 from tuner.devices import CpuCores
 from tuner.errors import UsageError
+from tuner.export import load_best
 from tuner.job import TrialJob
 from tuner.pareto import knee_index
 from tuner.storage import Database, TrialResult, open_database, parse_url, schema
 from tuner.study import OpenStudy, open_study
+from tuner.study.archive import archive_of, write_archive
 from tuner.study.fronts import LEAST_TRIALS, Choice, front_of, front_of_runs
 from tuner.study.results import read_results
 from tuner.study.seeds import seed_of_trial
@@ -114,8 +117,8 @@ def test_default_and_knee_are_always_among_the_configurations(studies: list[Open
     assert picks(results, front)["default"] == 0
 
 
-def test_a_plan_from_the_expected_front_is_what_a_verdict_speaks_of(recorded: Database) -> None:
-    (study,) = [open_study(recorded, "many")]
+def test_a_plan_from_the_expected_front_is_what_a_verdict_speaks_of(database: Database, tmp_path: Path) -> None:
+    (study,) = [open_study(database, "many")]
     results = read_results(study)
     front = front_of(results, study.definition.space, Choice.EXPECTED)
     assert picks_judged(results, (), "many") == picks(results, front_of_runs(results))
@@ -125,6 +128,14 @@ def test_a_plan_from_the_expected_front_is_what_a_verdict_speaks_of(recorded: Da
     assert {run.trial_number for run in runs} == {r.number for r in configurations(results, 3, front)}
     assert picks_judged(results, runs, "many") == picks(results, front)
     assert subject_of_study(study).picks == picks(results, front)
+    expected, single = picks(results, front), picks(results, front_of_runs(results))
+    pick = next(pick for pick in ("mql", "time", "knee") if expected[pick] != single[pick])
+    assert load_best(study="many", pick=pick, storage=study.database.address.full()).trial == expected[pick]
+    verify_all([study])  # an exported study holds what has finished
+    path = tmp_path / "many.json.gz"
+    write_archive(archive_of(study), path)
+    assert load_best(pick=pick, storage=str(path)).trial == expected[pick]
+    assert load_best(pick=pick, storage=str(path), max_time=1e9).trial == single[pick]
 
 
 def test_seeds_are_the_same_every_time_but_for_those_already_used() -> None:
