@@ -27,6 +27,7 @@ from tuner.compare.files import HEADINGS, cell
 from tuner.compare.quality import Fastest
 from tuner.compare.sentences import in_brackets
 from tuner.compare.table import Row
+from tuner.compare.understanding import understand
 from tuner.figures import draw, of_archive
 from tuner.plots.files import save
 from tuner.study.archive import read_archive
@@ -72,6 +73,8 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
             *_prose(f"{question} {_conclusion(pair)} Asked alone, on runs with fresh seeds:"),
             "",
             *_sentences(pair),
+            "",
+            *_prose(f"{pair.resolution}. {_luck(subjects)}"),
             *_levels(pair),
         ]
     else:
@@ -130,6 +133,21 @@ def _conclusion(report: Report) -> str:
         worse = mql.estimate.estimate > 0
         return "**No: it is faster, and forecasts worse.**" if worse else "**Yes: it is faster, and forecasts better.**"
     return "**Yes.**" if mql.within_margin else "**It is faster; whether it forecasts as well cannot be told.**"
+
+
+def _luck(subjects: Sequence[Subject]) -> str:
+    """By how much the searches promised too much of what was verified."""
+    found = {subject.variant: understand(subject).ranking for subject in subjects}
+    off = {variant: ranking.optimism for variant, ranking in found.items() if ranking and ranking.optimism is not None}
+    if not off or max(off.values()) >= 0:
+        return ""
+    each = ", ".join(f"{variant} {-by:.3f}" for variant, by in off.items())
+    return (
+        f"A front holds the lucky seeds: what was verified of it had looked better in the search, in test MQL by {each} on "
+        "average. So retuned configurations were taken for as good as the default one that are not; `tuner verify --choose "
+        "expected` chooses by what all trials say together "
+        "([decision 15](docs/decisions/0015-the-expected-front.md)), and has not been run here yet."
+    )
 
 
 def _levels(report: Report) -> list[str]:
@@ -254,8 +272,6 @@ def _how(subjects: Sequence[Subject], report: Report, calls: str) -> list[str]:
             "A difference is claimed where a paired permutation test finds one after Holm's correction; the interval beside it is "
             "that of medians, and decides nothing ([docs/reading-a-verdict.md](docs/reading-a-verdict.md))."
         )
-    if report.resolution:
-        told.append(f"{report.resolution}.")
     told.append(
         "[benchmarks/campaign](benchmarks/campaign/README.md) has the commands, the studies and every pair; this section is "
         "made of them by `python benchmarks/campaign/readme.py`, without a GPU and in under a minute."
