@@ -144,8 +144,8 @@ def _luck(subjects: Sequence[Subject]) -> str:
     each = ", ".join(f"{variant} {-by:.3f}" for variant, by in off.items())
     return (
         f"A front holds the lucky seeds: what was verified of it had looked better in the search, in test MQL by {each} on "
-        "average. So retuned configurations were taken for as good as the default one that are not; `tuner verify --choose "
-        "expected` chooses by what all trials say together "
+        "average. So retuned configurations were taken for as good as the default one that are not; with `--choose expected` "
+        "`tuner verify` chooses by what all trials say together "
         "([decision 15](docs/decisions/0015-the-expected-front.md)), and has not been run here yet."
     )
 
