@@ -2,7 +2,7 @@
 
 Trials are stored with true values (hidden_size 64, weight_decay 0), which people read and export. Samplers work best on
 encoded ones (log ranges, exponents of two). A trial without values is no blank either: one that diverged is seen as no
-better than the worst that finished, one that was pruned as its optimistic end, else a model-based sampler would go back
+better than the worst that finished, one that was pruned as a middling one, else a model-based sampler would go back
 there for ever. The mirror holds all this in memory; a finished trial never changes, so each is translated once, however
 long the history.
 """
@@ -10,6 +10,7 @@ long the history.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,11 +39,19 @@ _TEACHES = (StopReason.DIVERGED, StopReason.OUT_OF_MEMORY, StopReason.PRUNED)
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A finished trial to learn from. `values` is None where they are the worst of the others."""
+    """A finished trial to learn from. `values` is None where they are the worst of the others.
+
+    Of a pruned trial they are a bound only: its MQL is shown as no better than that of the middling complete trial. The
+    bound itself lies on the front, and a model would look about it for what is better still.
+    """
 
     trial: FrozenTrial
     values: Point | None
     attributes: Mapping[str, Any]
+
+    @property
+    def pruned(self) -> bool:
+        return self.values is not None and self.attributes.get("stopped_by") == StopReason.PRUNED
 
 
 class Mirror:
@@ -153,9 +162,13 @@ class Mirror:
         if not known:
             return []
         worst = max(value[0] for value in known), max(value[1] for value in known)
+        whole = [seen.values for seen in self._learnt if seen.values is not None and not seen.pruned] or known
+        middling = statistics.median(mql for _, mql in whole)
         for seen in self._learnt:
             if seen.values is None:
                 self._fill(seen, worst)
+            elif seen.pruned:
+                self._fill(seen, (seen.values[0], max(seen.values[1], middling)))
         return sorted((seen.trial for seen in self._learnt), key=lambda trial: trial.number)
 
     def _fill(self, seen: _Seen, values: Point) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 from types import SimpleNamespace
 from typing import Any
 
@@ -220,9 +221,10 @@ def test_a_diverged_trial_counts_as_no_better_than_the_worst() -> None:
     assert shown[5].values == [max(t.values[0] for t in shown[:5]), max(t.values[1] for t in shown[:5])]
 
 
-def test_a_pruned_trial_counts_as_its_optimistic_end() -> None:
+def test_a_pruned_trial_counts_as_no_better_than_its_optimistic_end_and_the_middling_mql() -> None:
     study = new_study("tpe")
     record(study, 5)
+    mqls = sorted(trial.values[1] for trial in study.trials)
     verdict = Verdict(epoch=7, optimistic_end=(3.0, 0.9), dominated_by=1, dominating=(2.0, 0.8))
     trial = study.ask(SPACE.stored())
     for key, value in {"stopped_by": "pruned", **verdict.attributes()}.items():
@@ -230,7 +232,15 @@ def test_a_pruned_trial_counts_as_its_optimistic_end() -> None:
     study.tell(trial, state=TrialState.PRUNED)
     mirror = Mirror(SPACE)
     mirror.update(study.trials, asking=99)
+    assert mqls[2] < 0.9
     assert mirror._with_values()[5].values == [3.0, 0.9]
+    late = [0.95, 0.96, 0.97, 0.98, 0.99]
+    for mql in late:
+        study.tell(study.ask(SPACE.stored()), [1.0, mql])
+    mirror.update(study.trials, asking=99)
+    middling = statistics.median([*mqls, *late])
+    assert middling > 0.9
+    assert mirror._with_values()[5].values == [3.0, pytest.approx(middling)]
 
 
 def test_a_mirror_translates_each_finished_trial_once(monkeypatch: pytest.MonkeyPatch) -> None:
