@@ -3,28 +3,24 @@
 A search tries each configuration once, so the front of single runs holds those whose one seed was lucky. By how much it
 promises too much on the reference job, and what is gained here, is in benchmarks/choosing-h200.md. Neighbours in the
 search space share what is true of them, and not their luck: a Gaussian process of each objective's logarithm on the
-encoded space (Rasmussen and Williams, 2006; anisotropic Matern 5/2, with noise) says what is expected of each trial.
+encoded space says what all other trials expect of each one.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tuner.pareto import Point, front_indices
 from tuner.space import SearchSpace
+from tuner.study.gaussian import GaussianProcess
 from tuner.study.results import StudyResults, TrialRecord
 
 LEAST_TRIALS = 30
 """Of fewer, neighbours are too far apart to say much: the front of single runs stands."""
-
-_MOST_FITTED = 300
-"""The kernel is fitted to so many trials at most, evenly spaced; what is expected then follows from all of them."""
 
 
 class Choice(StrEnum):
@@ -58,7 +54,7 @@ def front_of_runs(results: StudyResults) -> Front:
 
 
 def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[Point] | None:
-    """What is expected of each trial, seconds and MQL, in their order; None where there are too few to say.
+    """What all others expect of each trial, seconds and MQL, in their order; None where there are too few to say.
 
     Args:
         trials: with values, such as those that may stand on a study's front.
@@ -68,22 +64,5 @@ def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[P
         return None
     where = np.array([space.shares(trial.params) for trial in trials])
     values = np.log(np.array([trial.values for trial in trials]))
-    seconds, mql = (np.exp(_smoothed(where, values[:, objective])) for objective in range(values.shape[1]))
+    seconds, mql = (np.exp(GaussianProcess(where, column).left_out()) for column in values.T)
     return [(float(s), float(m)) for s, m in zip(seconds, mql, strict=True)]
-
-
-def _smoothed(where: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The posterior mean of `values` (n,) at their own places `where` (n, hyperparameters)."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
-
-    signal = ConstantKernel(1.0, (0.05, 20.0)) * Matern(np.ones(where.shape[1]), (0.1, 10.0), nu=2.5)
-    kernel: Any = signal + WhiteKernel(0.3, (0.01, 2.0))
-    some = np.unique(np.linspace(0, len(values) - 1, min(len(values), _MOST_FITTED)).astype(int))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a length scale at its bound is an answer
-        fitted = GaussianProcessRegressor(kernel, normalize_y=True).fit(where[some], values[some])
-        process = GaussianProcessRegressor(fitted.kernel_, optimizer=None, normalize_y=True).fit(where, values)
-    mean: NDArray[np.float64] = process.predict(where)
-    return mean

@@ -52,6 +52,12 @@ class GaussianProcess:
         expected: Array = self._mean + self._scale * (self._kernel(x, self._x) @ self._weights)
         return expected
 
+    def left_out(self) -> Array:
+        """What is expected at each row by all the others, (rows,): its own noise is not in it."""
+        inverse = cho_solve((self._lower, True), np.eye(len(self._z)))
+        expected: Array = self._mean + self._scale * (self._z - self._weights / np.diag(inverse))
+        return expected
+
     def posterior(self, x: Array) -> tuple[Array, Array]:
         """What is expected at `x`, and its standard deviation, (rows,) each, without noise."""
         kernel = self._kernel(x, self._x)
