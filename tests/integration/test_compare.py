@@ -123,6 +123,16 @@ def test_hypervolumes_come_with_intervals_below_one_reference(compared: Compared
     assert rmsnorm.value > original.value
 
 
+def test_variants_may_be_given_with_commas_as_launch_takes_them(compared: Compared) -> None:
+    assert [subject.variant for subject in compared.subjects("original,rmsnorm")] == BOTH
+
+
+@pytest.mark.parametrize("name", ["rmsnrm", "README.md"])
+def test_a_misspelt_variant_is_not_a_database_that_is_missing(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown variant '{name}'"):
+        read_subjects([name], task="demo", storage=f"sqlite:///{tmp_path}/none.db")
+
+
 def test_time_at_equal_quality_is_that_of_the_fastest_verified_configuration_at_the_level(compared: Compared) -> None:
     report = compared.report()
     verified = [subject.verified.values() for subject in report.subjects]

@@ -76,7 +76,7 @@ def subject_of_archive(archive: Archive) -> Subject:
 
 
 def read_subjects(named: Sequence[str], *, task: str, storage: str) -> list[Subject]:
-    """The studies that `named` means: variants on `task`, names of studies as `study:NAME`, or archives by their file.
+    """The studies that `named` means: variants on `task` (several with commas), studies as `study:NAME`, or archives.
 
     The database is opened only where a name needs it.
 
@@ -91,10 +91,11 @@ def read_subjects(named: Sequence[str], *, task: str, storage: str) -> list[Subj
             if is_archive_name(name):
                 subjects.append(subject_of_archive(read_archive(Path(name))))
                 continue
+            # First the name, then the database: a misspelt variant is not a database that is missing.
+            studies = [name.removeprefix("study:")] if name.startswith("study:") else study_names(name, task=task)
             if database is None:
                 database = open_database(absolute(parse_url(storage)), create=False)
-            (study,) = [name.removeprefix("study:")] if name.startswith("study:") else study_names(name, task=task)
-            subjects.append(subject_of_study(open_study(database, study)))
+            subjects += [subject_of_study(open_study(database, study)) for study in studies]
     finally:
         if database is not None:
             database.close()
