@@ -58,7 +58,7 @@ FULL = Campaign(
     seeds=10,
     options=("--sampler", "tpe"),
 )
-"""TPE throughout: a Gaussian process takes some tenths of a second a suggestion, and a trial of the reference job takes one."""
+"""TPE throughout, as it began: `auto` asked Gaussian processes that took some tenths of a second a suggestion then."""
 
 TABLE = Campaign(
     task="etth",

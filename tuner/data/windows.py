@@ -24,7 +24,7 @@ class Batch:
     target: Tensor  # (B, T, C), scaled
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class DeviceSplit:
     """One split's rows and windows as tensors on one device."""
 
@@ -40,6 +40,9 @@ class DeviceSplit:
     def __len__(self) -> int:
         """Number of windows."""
         return self.starts.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} windows on {self.starts.device}>"
 
     @property
     def n_windows(self) -> int:
@@ -61,7 +64,7 @@ class DeviceSplit:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class DeviceData:
     """A task's data on one device. original = scaled * scale[series] + minimum[series], in float64."""
 
@@ -73,6 +76,11 @@ class DeviceData:
     test: DeviceSplit
     minimum: Tensor  # (series, C) float64
     scale: Tensor  # (series, C) float64
+
+    def __repr__(self) -> str:
+        """What people want to see of it in a notebook: no tensors."""
+        counts = f"{len(self.train)} train, {len(self.val)} val, {len(self.test)} test windows"
+        return f"<{self.task.name}: {', '.join(self.series)}; {counts}; on {self.minimum.device}>"
 
 
 def to_device(prepared: PreparedData, device: torch.device | str, *, dtype: torch.dtype = torch.float32) -> DeviceData:

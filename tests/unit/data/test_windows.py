@@ -66,3 +66,12 @@ def test_the_tensors_do_not_share_memory_with_the_arrays(prepare_small: Callable
     before = prepared.minimum.copy()
     to_device(prepared, "cpu").minimum.add_(1.0)
     np.testing.assert_array_equal(prepared.minimum, before)
+
+
+def test_data_says_what_it_is_in_one_line(tmp_path: Path) -> None:
+    data = to_device(prepare(load_task("demo"), cache_dir=tmp_path), "cpu")
+    assert (
+        repr(data)
+        == f"<demo: demo1, demo2; {len(data.train)} train, {len(data.val)} val, {len(data.test)} test windows; on cpu>"
+    )
+    assert repr(data.train) == f"<{len(data.train)} windows on cpu>"
