@@ -159,7 +159,7 @@ def _levels(report: Report) -> list[str]:
     for level in report.levels:
         first, second = level.fastest
         ratio = in_brackets(second.ratio, ".2f") if second and second.ratio else ""
-        rows.append(f"| {level.mql:g} | {_seconds(first)} | {_seconds(second)} | {ratio} |")
+        rows.append(f"| {level.mql:.12g} | {_seconds(first)} | {_seconds(second)} | {ratio} |")
     first = report.subjects[0].variant
     return [
         "",

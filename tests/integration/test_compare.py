@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +20,11 @@ from verifying import drawn_result, verify_all
 
 from tuner.cli.app import app
 from tuner.compare import Report, Subject, compare, read_subjects
-from tuner.compare.files import page
+from tuner.compare.files import LEVELS, page
 from tuner.compare.understanding import understand
 from tuner.errors import UsageError
 from tuner.job import TrialJob
-from tuner.storage import TrialResult, open_database, parse_url
+from tuner.storage import TrialResult, VerificationRun, open_database, parse_url
 from tuner.study import open_study
 from tuner.study.archive import archive_of, write_archive
 from tuner.study.verification import plan_verification
@@ -156,6 +157,57 @@ def test_time_at_equal_quality_needs_verified_studies_on_one_device(compared: Co
     assert compared.report("original", "simple").levels == ()
     original, rmsnorm = compared.subjects()
     assert compare([original, dataclasses.replace(rmsnorm, device_model="Another CPU, 2 cores")]).levels == ()
+
+
+def test_time_at_equal_quality_does_without_disturbed_timings_one_configuration_at_a_time(compared: Compared) -> None:
+    """Of each configuration other seeds are disturbed; only four are clean for all of them."""
+    subjects = []
+    for nth, subject in enumerate(compared.subjects()):
+        trials = sorted(subject.verified)
+        disturbed = {n: {(3 * nth + 2 * i) % 10, (3 * nth + 2 * i + 1) % 10} for i, n in enumerate(trials)}
+        runs = tuple(
+            dataclasses.replace(
+                run, result=dataclasses.replace(run.result, attributes=run.result.attributes | {"contaminated": True})
+            )
+            if run.result and run.block in disturbed[run.trial_number]
+            else run
+            for run in subject.runs
+        )
+        subjects.append(dataclasses.replace(subject, runs=runs))
+    samples = [each.sample() for subject in subjects for each in subject.verified.values()]
+    assert len(set.intersection(*(set(sample.seconds) for sample in samples))) < 5
+    assert all(len(sample.seconds) == 8 for sample in samples)
+    report = compare(subjects)
+    _, rmsnorm = report.levels[-1].fastest
+    assert rmsnorm is not None
+    assert rmsnorm.ratio is not None
+    assert rmsnorm.ratio.covers(0.6)
+    assert rmsnorm.ratio.runs == 8
+
+
+def with_mql(subjects: list[Subject], mql: Callable[[float], float]) -> list[Subject]:
+    """The same verification with other test MQLs."""
+
+    def changed(run: VerificationRun) -> VerificationRun:
+        assert run.result is not None
+        attributes = {**run.result.attributes, "test_mql": mql(run.result.attributes["test_mql"])}
+        return dataclasses.replace(run, result=dataclasses.replace(run.result, attributes=attributes))
+
+    return [dataclasses.replace(each, runs=tuple(changed(run) for run in each.runs)) for each in subjects]
+
+
+def test_levels_that_lie_close_together_are_told_apart(compared: Compared) -> None:
+    report = compare(with_mql(compared.subjects(), lambda mql: 1e6 + mql))
+    shown = re.findall(r"<tr><td class='number'>([^<]+)</td>", page(report).partition(LEVELS)[2])
+    assert len(set(shown)) == len(report.levels) > 3
+    assert [float(level) for level in shown] == [level.mql for level in report.levels]
+
+
+def test_runs_that_all_forecast_alike_reach_their_level_and_have_a_resolution(compared: Compared) -> None:
+    report = compare(with_mql(compared.subjects(), lambda _: 0.1 + 0.2))
+    assert [level.mql for level in report.levels] == [0.3]
+    assert all(report.levels[0].fastest)
+    assert report.resolution.endswith("or of 0.000 in MQL; smaller ones are missed more often")
 
 
 def test_an_unverified_study_is_shown_marked_and_gets_no_verdict(compared: Compared) -> None:

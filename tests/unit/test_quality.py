@@ -14,6 +14,7 @@ from tuner.compare.quality import round_levels
         (3.1, 9.9, [4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0]),
         (120.0, 395.0, [150.0, 200.0, 250.0, 300.0, 350.0, 400.0]),
         (0.5, 0.7, [0.5, 0.55, 0.6, 0.65, 0.7]),
+        (0.1 + 0.2, 0.1 + 0.2, [0.3]),
     ],
 )
 def test_levels_are_round_and_from_the_best_to_the_worst(lowest: float, highest: float, levels: list[float]) -> None:

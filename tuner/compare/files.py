@@ -169,7 +169,7 @@ def _levels(report: Report) -> str:
         return ""
     heads = "".join(f"<th>{html.escape(head)}</th>" for head in level_headings(report))
     rows = "".join(
-        f"<tr><td class='number'>{level.mql:g}</td>"
+        f"<tr><td class='number'>{level.mql:.12g}</td>"
         + "".join(f"<td class='number'>{level_cell(each)}</td>" for each in level.fastest)
         + "</tr>"
         for level in report.levels

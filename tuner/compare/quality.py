@@ -15,14 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.compare.subject import Subject
-from tuner.stats import Interval
-from tuner.stats.intervals import CONFIDENCE, LEAST_RUNS, percentile_interval, resampled_medians
+from tuner.stats import Interval, Sample
+from tuner.stats.intervals import CONFIDENCE, percentile_interval, resampled_runs
 from tuner.study.verified import Verified
 
 _RESAMPLES = 999
 _STEPS = (5, 2, 1)
 _FEWEST = 4
 """The range of what was verified is cut in at least so many levels."""
+_ALIKE = 1e-12
+"""A median that lies so little above a level, relatively, is at it: few round numbers are the mean of two floats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,24 +73,29 @@ def levels_of(subjects: Sequence[Subject]) -> tuple[Level, ...]:
     if len({(subject.device_model, subject.definition.objectives[0]) for subject in subjects}) != 1:
         return ()
     tables = [_Table.of(subject) for subject in subjects]
-    seeds = _common([table for table in tables if table.verified])
-    if not all(table.verified for table in tables) or len(seeds) < LEAST_RUNS:
+    if not all(table.verified for table in tables):
         return ()
+    samples = [sample for table in tables for sample in table.samples]
+    seeds = sorted(set().union(*(sample.seconds.keys() | sample.mql.keys() for sample in samples)))
+    least = min(len(figures) for sample in samples for figures in (sample.seconds, sample.mql))
     drawn = [table.resampled(seeds) for table in tables]
     medians = [mql for table in tables for mql in table.mql]
-    return tuple(_level(level, tables, drawn, len(seeds)) for level in round_levels(min(medians), max(medians)))
+    return tuple(_level(level, tables, drawn, least) for level in round_levels(min(medians), max(medians)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Resampled:
-    """Medians of resampled seeds, times in seconds and MQLs: (configurations, resamples)."""
+    """Medians of resampled seeds, times in seconds and MQLs: (configurations, resamples).
+
+    Infinite where a resample holds no run of a configuration.
+    """
 
     seconds: NDArray[np.float64]
     mql: NDArray[np.float64]
 
     def least(self, level: float) -> NDArray[np.float64]:
         """Each resample's least time at the level, infinite where it is not reached: (resamples,)."""
-        least: NDArray[np.float64] = np.where(self.mql <= level, self.seconds, np.inf).min(axis=0)
+        least: NDArray[np.float64] = np.where(self.mql <= _reaching(level), self.seconds, np.inf).min(axis=0)
         return least
 
 
@@ -108,14 +115,15 @@ class _Table:
     def mql(self) -> list[float]:
         return [each.mql.estimate for each in self.verified if each.mql is not None]
 
+    @property
+    def samples(self) -> list[Sample]:
+        return [each.sample() for each in self.verified]
+
     def resampled(self, seeds: Sequence[int]) -> _Resampled:
-        samples = [each.sample() for each in self.verified]
-
-        def medians(figures: Mapping[int, float]) -> NDArray[np.float64]:
-            return resampled_medians(np.array([figures[seed] for seed in seeds]), _RESAMPLES)
-
+        samples = self.samples
         return _Resampled(
-            np.array([medians(each.seconds) for each in samples]), np.array([medians(each.mql) for each in samples])
+            np.array([_medians(each.seconds, seeds) for each in samples]),
+            np.array([_medians(each.mql, seeds) for each in samples]),
         )
 
     def fastest(self, level: float) -> tuple[int, Interval] | None:
@@ -123,15 +131,22 @@ class _Table:
         able = [
             (each.trial_number, each.seconds)
             for each in self.verified
-            if each.seconds is not None and each.mql is not None and each.mql.estimate <= level
+            if each.seconds is not None and each.mql is not None and each.mql.estimate <= _reaching(level)
         ]
         return min(able, key=lambda found: found[1].estimate, default=None)
 
 
-def _common(tables: Sequence[_Table]) -> list[int]:
-    """Seeds with an undisturbed time and an MQL of every configuration."""
-    samples = [each.sample() for table in tables for each in table.verified]
-    return sorted(set.intersection(*(s.seconds.keys() & s.mql.keys() for s in samples))) if samples else []
+def _medians(figures: Mapping[int, float], seeds: Sequence[int]) -> NDArray[np.float64]:
+    """Medians of what there is of each resample of `seeds`: (resamples,).
+
+    A seed without a figure, such as a disturbed timing, is no reason to leave it out for all the others.
+    """
+    values = np.array([figures.get(seed, np.nan) for seed in seeds])
+    drawn = np.sort(values[resampled_runs(len(seeds), _RESAMPLES)], axis=1)  # what is not there comes last
+    there = np.count_nonzero(~np.isnan(drawn), axis=1)
+    rows = np.arange(len(drawn))
+    middle: NDArray[np.float64] = (drawn[rows, np.maximum(there - 1, 0) // 2] + drawn[rows, there // 2]) / 2
+    return np.where(there > 0, middle, np.inf)
 
 
 def _level(level: float, tables: Sequence[_Table], drawn: Sequence[_Resampled], seeds: int) -> Level:
@@ -159,11 +174,16 @@ def _ratio(estimate: float, a: NDArray[np.float64], b: NDArray[np.float64], seed
     return percentile_interval(estimate, a[both] / b[both], seeds)
 
 
+def _reaching(level: float) -> float:
+    """The greatest median that counts as at the level."""
+    return level + 2 * abs(level) * _ALIKE
+
+
 def round_levels(lowest: float, highest: float) -> list[float]:
     """Multiples of a round step from just above the lowest median to just above the highest."""
     span = (highest - lowest) or abs(highest) * 1e-2 or 1.0
     power = 10.0 ** math.floor(math.log10(span / _FEWEST))
     step = next(power * digit for digit in _STEPS if power * digit <= span / _FEWEST * (1 + 1e-9))
-    first, last = math.ceil(lowest / step - 1e-9), math.ceil(highest / step - 1e-9)
+    first, last = (math.ceil(count - abs(count) * _ALIKE) for count in (lowest / step, highest / step))
     decimals = max(0, -math.floor(math.log10(step)))
     return [round(number * step, decimals) for number in range(first, last + 1)]

@@ -39,9 +39,9 @@ def short(answer: Comparison) -> str:
 
 def resolution(answers: Iterable[Comparison]) -> str:
     """What runs like these can show at all, of the pair that shows least; empty where nothing was tested."""
-    effects = [effect for answer in answers for effect in answer.effects if effect.detectable is not None]
-    ratios = [e.detectable for e in effects if e.objective == SECONDS and e.detectable]
-    differences = [e.detectable for e in effects if e.objective == MQL and e.detectable]
+    effects = [effect for answer in answers for effect in answer.effects]
+    ratios = [e.detectable for e in effects if e.objective == SECONDS and e.detectable is not None]
+    differences = [e.detectable for e in effects if e.objective == MQL and e.detectable is not None]
     if not ratios or not differences:
         return ""
     return (

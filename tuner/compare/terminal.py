@@ -50,7 +50,7 @@ def _print_levels(report: Report, console: Console) -> None:
     if not report.levels:
         return
     heads = level_headings(report)
-    cells = [[f"{level.mql:g}", *map(level_cell, level.fastest)] for level in report.levels]
+    cells = [[f"{level.mql:.12g}", *map(level_cell, level.fastest)] for level in report.levels]
     if _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width:
         cells = [[text.replace(", ", "\n", 1) for text in row] for row in cells]
     if _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width:
