@@ -37,9 +37,10 @@ from tabular.job import Job
 from tuner.compare import Subject, read_subjects
 from tuner.pareto import hypervolume
 from tuner.study.fronts import Choice, Front, expected_points, front_of
+from tuner.study.picks import picks
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.sampler import EncodedSampler
-from tuner.study.verification import configurations, picks
+from tuner.study.verification import configurations
 
 HERE = Path(__file__).resolve().parent
 CAMPAIGN = [

@@ -86,7 +86,7 @@ def verify(
         for each in opened:
             each.refuse_other_device(devices[0].model)
         planned = plan_verification(opened, top=top, seeds=seeds, choice=Choice(choose.value), stop_early=stop_early)
-        for line in planned.missing:
+        for line in (*planned.missing, *planned.notes):
             note(line)
         if notice:
             note(notice)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tuner.compare.subject import Subject
 from tuner.errors import UsageError
+from tuner.study.picks import picks_expected
 
 _SETTINGS = ("max_epochs", "patience", "min_delta", "gradient_clip", "learning_rate_decay", "time_limit_s", "precision")
 
@@ -34,6 +35,7 @@ def differences(subjects: Sequence[Subject]) -> list[str]:
         _differ(subjects, "Backend policies differ", lambda s: s.definition.training.backend.value),
         _differ(subjects, "Backends that verification ran on differ", lambda s: _used(s, "backend")),
         _differ(subjects, "PyTorch versions differ", _torch),
+        _differ(subjects, "Picks were chosen from different fronts", _front),
         _differ(subjects, "Verification sessions differ: times were not interleaved", _sessions),
     ]
     found += [
@@ -59,6 +61,12 @@ def _setting(subject: Subject, name: str) -> Any:
 def _used(subject: Subject, name: str) -> str:
     attributes = [run.result.attributes for run in subject.runs if run.state == "finished" and run.result]
     return "/".join(sorted({str(found[name]) for found in attributes if found.get(name)}))
+
+
+def _front(subject: Subject) -> str:
+    if not subject.runs:
+        return ""
+    return "the expected one" if picks_expected(subject.results, subject.runs, subject.name) else "that of single runs"
 
 
 def _torch(subject: Subject) -> str:

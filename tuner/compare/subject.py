@@ -10,8 +10,9 @@ from tuner.errors import UsageError
 from tuner.storage import VerificationRun, absolute, open_database, parse_url
 from tuner.study import OpenStudy, SearchPolicy, StudyDefinition, open_study
 from tuner.study.archive import Archive, is_archive_name, read_archive
+from tuner.study.picks import picks_judged
 from tuner.study.results import StudyResults, TrialRecord, read_results
-from tuner.study.verification import picks_judged, study_names, verifications_of
+from tuner.study.verification import study_names, verifications_of
 from tuner.study.verified import Verified, group_runs
 
 DEFAULT = "default"

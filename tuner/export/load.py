@@ -16,8 +16,9 @@ from tuner.storage import absolute, open_database, parse_url
 from tuner.storage.url import DEFAULT_URL
 from tuner.study import StudyDefinition, builtin_variants, load_study_file, open_study
 from tuner.study.archive import is_archive_name, read_archive
+from tuner.study.picks import picks_expected
 from tuner.study.results import StudyResults, read_results
-from tuner.study.verification import picks_expected, verifications_of
+from tuner.study.verification import verifications_of
 from tuner.study.verified import Verified, group_runs, read_verified
 
 DEFAULT_TASK = "etth"
@@ -104,12 +105,13 @@ def _in_database(name: str, storage: str) -> _Found:
     database = open_database(absolute(parse_url(storage)), create=False)
     try:
         opened = open_study(database, name)
+        results = read_results(opened)
         return _Found(
             name=name,
             definition=opened.definition,
-            results=read_results(opened),
+            results=results,
             verified=_figures(read_verified(opened)),
-            expected=picks_expected(verifications_of([opened]).runs(), name),
+            expected=picks_expected(results, verifications_of([opened]).runs(), name),
         )
     finally:
         database.close()
@@ -129,7 +131,7 @@ def _in_archive(path: Path, variant: str | None, study: str | None, task: str | 
         definition=archive.definition,
         results=archive.results,
         verified=_figures(runs),
-        expected=picks_expected(archive.verifications, archive.name),
+        expected=picks_expected(archive.results, archive.verifications, archive.name),
     )
 
 

@@ -106,6 +106,12 @@ class Verifications:
         with self._engine.connect() as connection:
             return tuple(_run(row) for row in connection.execute(query))
 
+    def note(self, run: VerificationRun, plan: dict[str, Any]) -> None:
+        """Replace what `run` keeps of its plan."""
+        mine = self._mine & (verifications.c.run_id == run.run_id)
+        with self._engine.begin() as connection:
+            connection.execute(update(verifications).where(mine).values(plan=json.dumps(plan, sort_keys=True)))
+
     def waiting_plans(self) -> dict[str, dict[str, Any]]:
         """The plans of the sessions that have runs waiting."""
         c = verifications.c

@@ -53,14 +53,19 @@ def front_of_runs(results: StudyResults) -> Front:
     return Front(trials, tuple(trial.values for trial in trials if trial.values))
 
 
+def says_enough(trials: Sequence[TrialRecord]) -> bool:
+    """Whether something can be expected of trials with values: there are enough, and all values have logarithms."""
+    return len(trials) >= LEAST_TRIALS and all(min(trial.values) > 0 for trial in trials if trial.values)
+
+
 def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[Point] | None:
-    """What all others expect of each trial, seconds and MQL, in their order; None where there are too few to say.
+    """What all others expect of each trial, seconds and MQL, in their order; None where they do not say enough.
 
     Args:
         trials: with values, such as those that may stand on a study's front.
         space: of their study.
     """
-    if len(trials) < LEAST_TRIALS:
+    if not says_enough(trials):
         return None
     where = np.array([space.shares(trial.params) for trial in trials])
     values = np.log(np.array([trial.values for trial in trials]))

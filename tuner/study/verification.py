@@ -15,10 +15,11 @@ from tuner.errors import UsageError
 from tuner.pareto import knee_index
 from tuner.stats import Question
 from tuner.stats.sequential import looks_for
-from tuner.storage import PlannedRun, VerificationRun, Verifications, initialisation_lock
+from tuner.storage import PlannedRun, Verifications, initialisation_lock
 from tuner.study.files import builtin_variants, load_study_file
-from tuner.study.fronts import Choice, Front, front_of, front_of_runs
+from tuner.study.fronts import LEAST_TRIALS, Choice, Front, front_of, says_enough
 from tuner.study.opened import OpenStudy
+from tuner.study.picks import note_picks, picks
 from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.study.seeds import seed_of_trial
 
@@ -31,10 +32,11 @@ _FRESH = 0x76657269
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A verification as planned: how many runs are new, and what cannot be verified yet and why, one line each."""
+    """A verification as planned: how many runs are new, what cannot be verified yet and why, and what else to know."""
 
     new_runs: int
     missing: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def study_names(variants: str, *, task: str, studies: str | None = None) -> list[str]:
@@ -81,6 +83,8 @@ def plan_verification(
     """
     _refuse_apart(opened)
     missing: list[str] = []
+    notes: list[str] = []
+    expected: set[str] = set()
     chosen: dict[str, list[TrialRecord]] = {}
     picked: dict[str, dict[str, int]] = {}
     for each in opened:
@@ -88,6 +92,11 @@ def plan_verification(
         if not any(record.converged for record in results.complete):
             missing.append(f"{each.name}: {_no_front(results)}; nothing to verify yet")
             continue
+        if choice is Choice.EXPECTED:
+            if says_enough(results.eligible):
+                expected.add(each.name)
+            else:
+                notes.append(_says_too_little(each.name, results))
         front = front_of(results, each.definition.space, choice)
         chosen[each.name] = configurations(results, top, front)
         picked[each.name] = picks(results, front)
@@ -114,7 +123,10 @@ def plan_verification(
         }
         first = max((run.place for run in there), default=-1) + 1
         runs = _interleaved(blocks, fresh, first=first, plan=plan)
-        return Planned(queue.add(runs), tuple(missing))
+        added = queue.add(runs)
+        for name, mine in picked.items():
+            note_picks(queue, ids[name], name, mine if name in expected else {})
+        return Planned(added, tuple(missing), tuple(notes))
 
 
 def configurations(results: StudyResults, top: int, front: Front) -> list[TrialRecord]:
@@ -142,32 +154,6 @@ def spread(front: Front, count: int) -> list[TrialRecord]:
         distance = np.linalg.norm(scaled[:, None] - scaled[order][None], axis=2).min(axis=1)
         order.append(int(np.argmax(distance)))
     return [front.trials[i] for i in sorted(order)]
-
-
-def picks(results: StudyResults, front: Front) -> dict[str, int]:
-    """The trials that speak for a study: `default`, and the front's `time`, `knee` and `mql`."""
-    found: dict[str, int] = {}
-    default = next((record.number for record in results.complete if record.is_default), None)
-    if default is not None:
-        found["default"] = default
-    if front.trials:
-        fast, knee, good = (front.trials[i].number for i in (0, knee_index(front.points), -1))
-        found |= {"time": fast, "knee": knee, "mql": good}
-    return found
-
-
-def picks_judged(results: StudyResults, runs: Sequence[VerificationRun], study: str) -> dict[str, int]:
-    """The trials that speak for a study in a verdict, by its verification `runs` in the order of their plan.
-
-    Where the last plan chose from the expected front, those that it chose; else those of the front as it is.
-    """
-    return picks_expected(runs, study) or picks(results, front_of_runs(results))
-
-
-def picks_expected(runs: Sequence[VerificationRun], study: str) -> dict[str, int]:
-    """What the last plan chose from the study's expected front; empty where it chose from single runs."""
-    plan = runs[-1].plan if runs else {}
-    return dict(plan["picks"].get(study, {})) if plan.get("choice") == Choice.EXPECTED else {}
 
 
 def questions(picked: Mapping[str, Mapping[str, int]], *, pick: str = "knee") -> list[Question]:
@@ -255,6 +241,13 @@ def _no_front(results: StudyResults) -> str:
     if not finished:
         return "no finished trial"
     return f"none of {finished} finished trial{'s' if finished > 1 else ''} converged"
+
+
+def _says_too_little(study: str, results: StudyResults) -> str:
+    return (
+        f"{study}: {len(results.eligible)} trials may stand on its front, {LEAST_TRIALS} with values above 0 are the "
+        "least for --choose expected; the front of single runs stands"
+    )
 
 
 def _refuse_apart(opened: Sequence[OpenStudy]) -> None:

@@ -16,8 +16,9 @@ from tuner.stats import Interval
 from tuner.storage import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study import OpenStudy
+from tuner.study.picks import picks_judged
 from tuner.study.results import TrialRecord, read_results
-from tuner.study.verification import picks_judged, verifications_of
+from tuner.study.verification import verifications_of
 from tuner.study.verified import Verified, progress, read_verified
 from tuner.view.live import Live, seen_to_the_end
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from sqlalchemy import delete
 from verifying import DEVICE, drawn_result, missed, verify_all
 
 from tuner.compare import compare, read_subjects
+from tuner.compare.fairness import differences
 from tuner.compare.subject import subject_of_study
 from tuner.compare.understanding import understand
 from tuner.devices import CpuCores
@@ -25,14 +27,13 @@ from tuner.storage import Database, TrialResult, open_database, parse_url, schem
 from tuner.study import OpenStudy, open_study
 from tuner.study.archive import archive_of, write_archive
 from tuner.study.fronts import LEAST_TRIALS, Choice, front_of, front_of_runs
+from tuner.study.picks import picks, picks_expected, picks_judged
 from tuner.study.results import read_results
 from tuner.study.seeds import seed_of_trial
 from tuner.study.status import status_of
 from tuner.study.verification import (
     configurations,
     fresh_seeds,
-    picks,
-    picks_judged,
     plan_verification,
     spread,
     verifications_of,
@@ -136,6 +137,54 @@ def test_a_plan_from_the_expected_front_is_what_a_verdict_speaks_of(database: Da
     write_archive(archive_of(study), path)
     assert load_best(pick=pick, storage=str(path)).trial == expected[pick]
     assert load_best(pick=pick, storage=str(path), max_time=1e9).trial == single[pick]
+
+
+def test_the_last_plan_says_which_front_a_verdict_speaks_of_even_with_nothing_new_to_run(database: Database) -> None:
+    study = open_study(database, "many")
+    results = read_results(study)
+    single, expected = (
+        picks(results, front_of(results, study.definition.space, choice)) for choice in (Choice.FRONT, Choice.EXPECTED)
+    )
+    assert single != expected
+    plan_verification([study], top=100, seeds=1, choice=Choice.EXPECTED)
+    plan_verification([study], top=100, seeds=1)
+    assert subject_of_study(study).picks == single
+    other = open_study(database, "demo-rmsnorm")
+    for choice, spoken_of in ((Choice.EXPECTED, expected), (Choice.FRONT, single), (Choice.EXPECTED, expected)):
+        assert plan_verification([study], top=3, seeds=1, choice=choice).new_runs == 0
+        assert subject_of_study(study).picks == spoken_of
+    fronts = [line for line in differences([subject_of_study(each) for each in (study, other)]) if "fronts" in line]
+    assert fronts == []  # nothing of the other is verified
+    plan_verification([study, other], top=1, seeds=1)
+    plan_verification([study], top=1, seeds=1, choice=Choice.EXPECTED)
+    fronts = [line for line in differences([subject_of_study(each) for each in (study, other)]) if "fronts" in line]
+    assert fronts == [
+        "Picks were chosen from different fronts: many the expected one, demo-rmsnorm that of single runs."
+    ]
+
+
+def test_what_was_expected_gives_way_to_limits_that_were_set_since(database: Database) -> None:
+    study = open_study(database, "many")
+    url = database.address.full()
+    plan_verification([study], top=3, seeds=1, choice=Choice.EXPECTED)
+    policy, best = study.policy(), load_best(study="many", pick="mql", storage=url)
+    try:
+        study.set_policy(dataclasses.replace(policy, max_time_s=0.9 * best.values["wall_clock_s"]))
+        within = load_best(study="many", pick="mql", storage=url)
+        assert within.values["wall_clock_s"] <= 0.9 * best.values["wall_clock_s"]
+        assert subject_of_study(study).picks["mql"] == within.trial
+    finally:
+        study.set_policy(policy)
+    assert load_best(study="many", pick="mql", storage=url).trial == best.trial
+
+
+def test_a_study_of_few_trials_is_verified_from_its_own_front_and_says_so(studies: list[OpenStudy]) -> None:
+    planned = plan_verification(studies[:1], top=TOP, seeds=1, choice=Choice.EXPECTED)
+    (note,) = planned.notes
+    assert f"{LEAST_TRIALS} with values above 0 are the least for --choose expected" in note
+    runs = verifications_of(studies[:1]).runs()
+    assert runs
+    assert picks_expected(read_results(studies[0]), runs, studies[0].name) == {}
 
 
 def test_seeds_are_the_same_every_time_but_for_those_already_used() -> None:
