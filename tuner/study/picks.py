@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tuner.pareto import knee_index
 from tuner.storage import VerificationRun, Verifications
@@ -49,6 +50,16 @@ def note_picks(queue: Verifications, study_id: int, study: str, picked: Mapping[
     mine = [run for run in queue.runs() if run.study_id == study_id]
     if mine and _noted(mine, study) != picked:
         queue.note(mine[-1], {**mine[-1].plan, _LATER: {study: dict(picked)}})
+
+
+def renamed(plan: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    """The plan of a run whose study `old` goes on as `new`: what was chosen stays known under its name."""
+    changed = dict(plan)
+    for key in ("picks", _LATER):
+        if old in changed.get(key, {}):
+            mine = changed[key][old]
+            changed[key] = {**{study: theirs for study, theirs in changed[key].items() if study != old}, new: mine}
+    return changed
 
 
 def _noted(runs: Sequence[VerificationRun], study: str) -> dict[str, int]:

@@ -25,6 +25,7 @@ from tuner.study.archive import Archive, archive_of, is_archive_name, read_archi
 from tuner.study.mirror import configuration, known_params
 from tuner.study.objectives import violations
 from tuner.study.opened import UNFINISHED, OpenStudy, create_bare, list_studies, open_study, register
+from tuner.study.picks import renamed
 from tuner.study.results import TrialRecord, read_results
 
 # -- whole studies ----------------------------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ def restore(database: Database, archive: Archive, name: str) -> OpenStudy:
         with database.engine.begin() as connection:
             write_all_attributes(connection, attributes)
             register(connection, study, archive.definition, trials=archive.budget)
-            _write_ours(connection, study._study_id, ids, archive)  # noqa: SLF001
+            _write_ours(connection, study._study_id, name, ids, archive)  # noqa: SLF001
         study.set_user_attr(UNFINISHED, value=False)
     return open_study(database, name)
 
@@ -152,7 +153,7 @@ def _templates(archive: Archive) -> Iterator[FrozenTrial]:
         )
 
 
-def _write_ours(connection: Connection, study_id: int, ids: Mapping[int, int], archive: Archive) -> None:
+def _write_ours(connection: Connection, study_id: int, name: str, ids: Mapping[int, int], archive: Archive) -> None:
     """Policy, device, claims, curves and verification runs, as if the trials (`ids` by number) had been run here."""
     told = {"policy": archive.policy.to_json(), "device_model": archive.device_model}
     connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
@@ -169,7 +170,10 @@ def _write_ours(connection: Connection, study_id: int, ids: Mapping[int, int], a
     if rows:
         connection.execute(insert(epochs), rows)
     if archive.verifications:
-        runs = [dataclasses.replace(run, study_id=study_id) for run in archive.verifications]
+        runs = [
+            dataclasses.replace(run, study_id=study_id, plan=renamed(run.plan, archive.name, name))
+            for run in archive.verifications
+        ]
         connection.execute(insert(verifications), [recorded_row(run) for run in runs])
 
 

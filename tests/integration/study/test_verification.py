@@ -25,12 +25,13 @@ from tuner.job import TrialJob
 from tuner.pareto import knee_index
 from tuner.storage import Database, TrialResult, open_database, parse_url, schema
 from tuner.study import OpenStudy, open_study
-from tuner.study.archive import archive_of, write_archive
+from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.fronts import LEAST_TRIALS, Choice, front_of, front_of_runs
 from tuner.study.picks import picks, picks_expected, picks_judged
 from tuner.study.results import read_results
 from tuner.study.seeds import seed_of_trial
 from tuner.study.status import status_of
+from tuner.study.transfer import restore
 from tuner.study.verification import (
     configurations,
     fresh_seeds,
@@ -137,6 +138,10 @@ def test_a_plan_from_the_expected_front_is_what_a_verdict_speaks_of(database: Da
     write_archive(archive_of(study), path)
     assert load_best(pick=pick, storage=str(path)).trial == expected[pick]
     assert load_best(pick=pick, storage=str(path), max_time=1e9).trial == single[pick]
+    elsewhere = open_database(parse_url(f"sqlite:///{tmp_path}/elsewhere.db"))
+    imported = restore(elsewhere, read_archive(path), "many-again")
+    assert subject_of_study(imported).picks == picks(results, front)
+    elsewhere.close()
 
 
 def test_the_last_plan_says_which_front_a_verdict_speaks_of_even_with_nothing_new_to_run(database: Database) -> None:
