@@ -53,7 +53,8 @@ def _print_levels(report: Report, console: Console) -> None:
     cells = [[f"{level.mql:.12g}", *map(level_cell, level.fastest)] for level in report.levels]
     if _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width:
         cells = [[text.replace(", ", "\n", 1) for text in row] for row in cells]
-    if _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width:
+    narrow = _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width
+    if narrow:
         cells = [[text.partition("\n")[0] for text in row] for row in cells]
     _print_lines(console, f"{LEVELS}:", [LEVELS_ARE])
     table = Table(box=None, padding=(0, GAP, 0, 0))
@@ -62,6 +63,8 @@ def _print_levels(report: Report, console: Console) -> None:
     for row in cells:
         table.add_row(*row)
     console.print(table)
+    if narrow:
+        _say_what_is_left_out(console, "the multiples", files="--html and --json")
 
 
 def _print_table(report: Report, console: Console) -> None:
@@ -92,8 +95,12 @@ def _print_table(report: Report, console: Console) -> None:
         table.add_row(*each.values(), style="" if row.verified else "dim")
     console.print(table)
     if left_out:
-        where = "a wider terminal, --csv and --html have them"
-        console.print(f"Left out for want of width: {', '.join(left_out)}; {where}.", highlight=False, soft_wrap=True)
+        _say_what_is_left_out(console, ", ".join(left_out), files="--csv and --html")
+
+
+def _say_what_is_left_out(console: Console, what: str, *, files: str) -> None:
+    line = f"Left out for want of width: {what}; a wider terminal, {files} have them."
+    console.print(line, highlight=False, soft_wrap=True)
 
 
 def _width(rows: Sequence[Mapping[str, str]]) -> int:

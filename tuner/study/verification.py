@@ -244,10 +244,13 @@ def _no_front(results: StudyResults) -> str:
 
 
 def _says_too_little(study: str, results: StudyResults) -> str:
-    return (
-        f"{study}: {len(results.eligible)} trials may stand on its front, {LEAST_TRIALS} with values above 0 are the "
-        "least for --choose expected; the front of single runs stands"
+    there = len(results.eligible)
+    why = (
+        f"--choose expected takes {LEAST_TRIALS} trials that may stand on the front, and there are {there}"
+        if there < LEAST_TRIALS
+        else "--choose expected takes logarithms, and a value is 0"
     )
+    return f"{study}: {why}; the front of single runs stands"
 
 
 def _refuse_apart(opened: Sequence[OpenStudy]) -> None:

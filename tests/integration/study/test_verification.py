@@ -186,7 +186,8 @@ def test_what_was_expected_gives_way_to_limits_that_were_set_since(database: Dat
 def test_a_study_of_few_trials_is_verified_from_its_own_front_and_says_so(studies: list[OpenStudy]) -> None:
     planned = plan_verification(studies[:1], top=TOP, seeds=1, choice=Choice.EXPECTED)
     (note,) = planned.notes
-    assert f"{LEAST_TRIALS} with values above 0 are the least for --choose expected" in note
+    there = len(read_results(studies[0]).eligible)
+    assert f"takes {LEAST_TRIALS} trials that may stand on the front, and there are {there};" in note
     runs = verifications_of(studies[:1]).runs()
     assert runs
     assert picks_expected(read_results(studies[0]), runs, studies[0].name) == {}

@@ -271,6 +271,18 @@ def test_the_readme_s_report_is_what_its_command_makes_of_the_exports_beside_it(
     assert modules["readme"].written(text, CAMPAIGN) == text
 
 
+def test_the_committed_comparison_says_all_that_tuner_compare_says(modules: Any) -> None:
+    paths = [str(path) for path in modules["readme"].exports(CAMPAIGN)]
+    said = compare(read_subjects(paths, task="etth", storage="sqlite:///none.db")).as_dict()
+    committed = json.loads((CAMPAIGN / "compare.json").read_text())
+    assert committed.keys() == said.keys()
+    assert [answer.keys() for answer in committed["comparisons"]] == [answer.keys() for answer in said["comparisons"]]
+    assert committed["resolution"] == said["resolution"]
+    assert [level["test_mql_at_most"] for level in committed["time_at_equal_quality"]] == [
+        level["test_mql_at_most"] for level in said["time_at_equal_quality"]
+    ]
+
+
 def test_the_report_answers_the_question_first(modules: Any) -> None:
     """Of the small studies: what a report holds, whether the campaign's own studies are there or not."""
     readme, data = modules["readme"], REPOSITORY / "notebooks" / "data"
