@@ -210,6 +210,17 @@ def test_runs_that_all_forecast_alike_reach_their_level_and_have_a_resolution(co
     assert report.resolution.endswith("or of 0.000 in MQL; smaller ones are missed more often")
 
 
+def test_pairs_too_few_for_any_claim_are_not_said_to_find_a_difference(compared: Compared) -> None:
+    fewer = [
+        dataclasses.replace(subject, runs=tuple(run for run in subject.runs if run.block < 5))
+        for subject in compared.subjects()
+    ]
+    report = compare(fewer)
+    assert "5 pairs of runs are too few for so many questions at once" in report.answers[0].sentence
+    assert report.resolution == ""
+    assert report.answers[0].comparison.seconds.detectable is None
+
+
 def test_an_unverified_study_is_shown_marked_and_gets_no_verdict(compared: Compared) -> None:
     report = compared.report("original", "simple")
     assert {row.verified for row in report.rows if row.variant == "simple"} == {False}

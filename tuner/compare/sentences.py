@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tuner.stats import Comparison, Effect, Interval
-from tuner.stats.pairs import MQL, POWER, SECONDS
+from tuner.stats.pairs import MQL, SECONDS
+from tuner.stats.power import POWER
 
 
 def sentence(answer: Comparison, a: str, b: str) -> str:
@@ -38,11 +39,11 @@ def short(answer: Comparison) -> str:
 
 
 def resolution(answers: Iterable[Comparison]) -> str:
-    """What runs like these can show at all, of the pair that shows least; empty where nothing was tested."""
-    effects = [effect for answer in answers for effect in answer.effects]
+    """What runs like these can show at all, of the pair that shows least; empty where one can show nothing."""
+    effects = [effect for answer in answers for effect in answer.effects if effect.estimate is not None]
     ratios = [e.detectable for e in effects if e.objective == SECONDS and e.detectable is not None]
     differences = [e.detectable for e in effects if e.objective == MQL and e.detectable is not None]
-    if not ratios or not differences:
+    if not ratios or not differences or len(ratios) + len(differences) < len(effects):
         return ""
     return (
         f"In {POWER:.0%} of cases, runs as many and as noisy as these find a true difference of {max(ratios):.2f} x in "

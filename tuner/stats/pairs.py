@@ -16,14 +16,12 @@ import numpy as np
 
 from tuner.stats.intervals import LEAST_RUNS, Interval, difference_of_medians, ratio_of_medians
 from tuner.stats.paired import ALPHA, holm, least_p, paired_t_p, sign_flip_p, wilcoxon_p
+from tuner.stats.power import sign_flip_shift, t_shift
 from tuner.stats.sequential import nominal_levels
 
 TIME_MARGIN = 1.10
 """Ratios between 1 / 1.10 and 1.10 are too small to care about."""
 MQL_MARGIN = 0.02
-
-POWER = 0.9
-"""How often a difference that is called detectable would be found."""
 
 SECONDS, MQL = "wall_clock_s", "test_mql"
 
@@ -57,7 +55,8 @@ class Effect:
 
     `p` is that of the test that decides, `p_adjusted` the same after Holm's correction, `others` shows further tests.
     `claimed`: a difference may be claimed. `within_margin`: the whole interval is too close to "none" to care about.
-    `detectable` is the true difference that such runs find in nine cases of ten: a ratio above 1, or a difference.
+    `detectable` is the true difference that such runs find in nine cases of ten: a ratio above 1, or a difference; None
+    where they are too few to find any.
     `why_not` says why there can be no answer; empty where there is one.
     """
 
@@ -115,6 +114,8 @@ class _Design:
     test: Callable[[np.ndarray], float]
     level_of: Callable[[float], float]
     least: Callable[[int], float]
+    shift: Callable[[int, float], float]
+    """The mean difference, in standard deviations, that so many pairs find at a level with `POWER`."""
 
 
 def judge(samples: Iterable[Sample], questions: Sequence[Question], *, alpha: float = ALPHA) -> tuple[Comparison, ...]:
@@ -125,7 +126,7 @@ def judge(samples: Iterable[Sample], questions: Sequence[Question], *, alpha: fl
         questions: which to hold against which; each family is corrected by itself.
         alpha: chance of any false claim in a family.
     """
-    return _judge(samples, questions, _Design(sign_flip_p, lambda share: alpha * share, least_p))
+    return _judge(samples, questions, _Design(sign_flip_p, lambda share: alpha * share, least_p, sign_flip_shift))
 
 
 def judge_at_look(
@@ -143,7 +144,7 @@ def judge_at_look(
     group-sequential Holm procedure with multiple primary endpoints", Statistics in Medicine 32, 2013).
     """
     index = looks.index(look)
-    design = _Design(paired_t_p, lambda share: nominal_levels(alpha * share, looks)[index], lambda _: 0.0)
+    design = _Design(paired_t_p, lambda share: nominal_levels(alpha * share, looks)[index], lambda _: 0.0, t_shift)
     return _judge(samples, questions, design)
 
 
@@ -187,6 +188,9 @@ def _correct(keys: Sequence[tuple[Question, str]], tests: dict[tuple[Question, s
         going_on = going_on and (found.effect.p or 0.0) <= level
         out_of_reach = design.least(found.effect.pairs) > design.level_of(1 / len(tested))
         concluded = _concluded(found, adjusted[key], level, rejected=going_on, out_of_reach=out_of_reach)
+        if not out_of_reach:
+            size = _detectable(found.differences, concluded.objective, level, design)
+            concluded = replace(concluded, detectable=size)
         tests[key] = replace(found, effect=concluded)
 
 
@@ -211,18 +215,13 @@ def _concluded(found: _Test, p_adjusted: float, level: float, *, rejected: bool,
         claimed=claimed,
         within_margin=_within(estimate.low, estimate.high, effect.objective),
         decided=claimed or _equivalent(found.differences, effect.objective, level),
-        detectable=_detectable(found.differences, effect.objective, level),
         why_not=why,
     )
 
 
-def _detectable(differences: np.ndarray, objective: str, level: float) -> float:
-    """What a paired t test at that level finds with `POWER`, by the spread of these differences (n,)."""
-    from scipy import stats
-
-    n = len(differences)
-    quantiles = float(stats.t.isf(level / 2, n - 1)) + float(stats.t.isf(1 - POWER, n - 1))
-    size = quantiles * float(np.std(differences, ddof=1)) / math.sqrt(n)
+def _detectable(differences: np.ndarray, objective: str, level: float, design: _Design) -> float:
+    """What the test finds at that level with `POWER`, by the spread of these differences (n,)."""
+    size = design.shift(len(differences), level) * float(np.std(differences, ddof=1))
     return math.exp(size) if objective == SECONDS else size
 
 
