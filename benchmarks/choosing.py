@@ -183,7 +183,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(arguments)
     subjects = read_subjects([str(path) for path in CAMPAIGN], task="etth", storage="sqlite:///none.db")
-    where = circumstances(subjects[0].device_model or "")
     found: dict[str, list[dict[str, dict[str, float]]]] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -196,6 +195,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "trials": options.trials,
         "simulated": found,
     }
+    where = circumstances(subjects[0].device_model or "")  # at the end: it says how long all of this took
     lines = table(document)
     write(options.output, where | document, [*heading(where), *lines])
     print("\n".join(lines))
