@@ -35,8 +35,9 @@ def runnable(command: DocumentedCommand) -> bool:
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the databases that the documents speak of: storage/tuner.db and storage/demo.db."""
+    """A folder with what the documents speak of: storage/tuner.db and storage/demo.db, and the campaign's exports."""
     folder = tmp_path_factory.mktemp("reader")
+    (folder / "benchmarks").symlink_to(REPOSITORY / "benchmarks")
     for database, names in (("tuner", ("etth-rmsnorm",)), ("demo", ("demo-rmsnorm", "demo-original"))):
         for name in names:
             url = f"sqlite:///{folder}/storage/{database}.db"
