@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.compare.sentences import sentence
-from tuner.compare.subject import DEFAULT, Subject
+from tuner.compare.subject import DEFAULT, Subject, labels
 from tuner.stats import Comparison, Effect, Question
 from tuner.study.verification import questions, sample_name
 from tuner.study.verified import Verified, compare_at
@@ -103,10 +103,8 @@ def _names(subjects: Sequence[Subject], chosen: Mapping[str, Mapping[str, int]],
 
     A default that is itself the front's pick is called by what it is.
     """
-    variants = [subject.variant for subject in subjects]
     names: dict[str, str] = {}
-    for subject in subjects:
-        what = subject.variant if variants.count(subject.variant) == 1 else subject.name
+    for subject, what in zip(subjects, labels(subjects), strict=True):
         for role, word in ((pick, "retuned"), (DEFAULT, DEFAULT)):
             if role in chosen[subject.name]:
                 names[sample_name(subject.name, chosen[subject.name][role])] = f"{word} {what}"
@@ -117,7 +115,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
     found = effect.estimate
     what = "ratio" if effect.objective == "wall_clock_s" else "difference"
     return {
-        what: {"estimate": found.estimate, "low": found.low, "high": found.high} if found else None,
+        what: found.as_estimate() if found else None,
         "pairs": effect.pairs,
         "p": effect.p,
         "p_adjusted": effect.p_adjusted,

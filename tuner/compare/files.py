@@ -11,6 +11,7 @@ from typing import Any
 from tuner.compare.quality import Fastest
 from tuner.compare.report import Report
 from tuner.compare.sentences import in_brackets
+from tuner.compare.subject import labels
 from tuner.compare.table import FIGURES, Row
 from tuner.errors import TunerError
 from tuner.figures import front_series
@@ -178,9 +179,8 @@ def _levels(report: Report) -> str:
 
 
 def level_headings(report: Report) -> list[str]:
-    """Of the table of levels; a study's name where variants repeat."""
-    variants = [subject.variant for subject in report.subjects]
-    return ["test MQL at most", *(s.variant if variants.count(s.variant) == 1 else s.name for s in report.subjects)]
+    """Of the table of levels."""
+    return ["test MQL at most", *labels(report.subjects)]
 
 
 def _list(title: str, lines: Sequence[str], *, css: str = "") -> str:

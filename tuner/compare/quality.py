@@ -43,13 +43,12 @@ class Fastest:
     ratio: Interval | None
 
     def as_dict(self) -> dict[str, Any]:
-        ratio = self.ratio
         return {
             "study": self.study,
             "variant": self.variant,
             "trial": self.trial,
             "seconds": self.seconds.as_dict(),
-            "ratio": {"estimate": ratio.estimate, "low": ratio.low, "high": ratio.high} if ratio else None,
+            "ratio": self.ratio.as_estimate() if self.ratio else None,
         }
 
 

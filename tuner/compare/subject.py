@@ -54,6 +54,12 @@ class Subject:
         return next(record for record in self.results.records if record.number == number)
 
 
+def labels(subjects: Sequence[Subject]) -> list[str]:
+    """What each is called beside the others: its variant; its study's name where variants repeat."""
+    variants = [subject.variant for subject in subjects]
+    return [subject.variant if variants.count(subject.variant) == 1 else subject.name for subject in subjects]
+
+
 def subject_of_study(opened: OpenStudy) -> Subject:
     return Subject(
         name=opened.name,

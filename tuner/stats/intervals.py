@@ -41,6 +41,10 @@ class Interval:
         """`{"median", "low", "high"}`, the form in which verified figures travel."""
         return {"median": self.estimate, "low": self.low, "high": self.high}
 
+    def as_estimate(self) -> dict[str, float]:
+        """`{"estimate", "low", "high"}`, the form of what is no median itself: ratios and differences."""
+        return {"estimate": self.estimate, "low": self.low, "high": self.high}
+
 
 def median_interval(values: ArrayLike) -> Interval | None:
     """The median of `values` (n,) with its interval; None for fewer than `LEAST_RUNS` values."""
