@@ -13,25 +13,20 @@ import argparse
 import json
 import re
 import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+from answer import by_family, conclusion, levels, luck, prose
 from plan import FULL
 from state import CALLS
 
 from tuner.compare import Report, Subject, compare, read_subjects
-from tuner.compare.answers import Answer
 from tuner.compare.files import HEADINGS, cell
-from tuner.compare.quality import Fastest
-from tuner.compare.sentences import in_brackets
 from tuner.compare.table import Row
-from tuner.compare.understanding import understand
 from tuner.figures import draw, of_archive
 from tuner.plots.files import save
 from tuner.study.archive import read_archive
-from tuner.study.verification import BETWEEN
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
@@ -70,15 +65,15 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
     )
     if any(row.verified for row in whole.rows):
         answer = [
-            *_prose(f"{question} {_conclusion(pair)} Asked alone, on runs with fresh seeds:"),
+            *prose(f"{question} {conclusion(pair)} Asked alone, on runs with fresh seeds:"),
             "",
             *_sentences(pair),
             "",
-            *_prose(f"{pair.resolution}. {_luck(subjects)}"),
-            *_levels(pair),
+            *prose(f"{pair.resolution}. {luck(subjects)}"),
+            *levels(pair),
         ]
     else:
-        answer = _prose(
+        answer = prose(
             f"{question} **There is no answer yet**: the searches have ended, but nothing has run again on fresh seeds. What "
             "they found are figures of one seed each, and those of the knee are the lucky ones among many."
         )
@@ -102,7 +97,7 @@ def front_lines(paths: Sequence[Path]) -> list[str]:
     return [
         f"![Pareto fronts of two variants: time to convergence against test MQL]({PICTURE})",
         "",
-        *_prose(
+        *prose(
             f"*{held} on the reference job, on {_device(subjects)}.{verified} Drawn from "
             "[exported studies](benchmarks/campaign/README.md) by `python benchmarks/campaign/readme.py`.*"
         ),
@@ -114,76 +109,15 @@ def _subjects(paths: Sequence[Path]) -> list[Subject]:
 
 
 def _sentences(report: Report) -> list[str]:
-    between, own = _by_family(report.answers)
+    between, own = by_family(report.answers)
     told = [f"- **{answer.sentence}.**" for answer in between] + [f"- {answer.sentence}." for answer in own]
     return [*told, *(f"- Missing: {what}." for what in report.missing)]
-
-
-def _conclusion(report: Report) -> str:
-    """The answer in a word or two: by what is claimed of the two retuned variants, and by nothing else."""
-    between, _ = _by_family(report.answers)
-    if not between:
-        return "**Not everything that it takes is verified yet.**"
-    time, mql = between[0].comparison.effects
-    if not time.claimed or time.estimate is None or mql.estimate is None:
-        return "**No difference in time can be claimed.**"
-    if time.estimate.estimate > 1:
-        return "**No: it is slower.**"
-    if mql.claimed:
-        worse = mql.estimate.estimate > 0
-        return "**No: it is faster, and forecasts worse.**" if worse else "**Yes: it is faster, and forecasts better.**"
-    return "**Yes.**" if mql.within_margin else "**It is faster; whether it forecasts as well cannot be told.**"
-
-
-def _luck(subjects: Sequence[Subject]) -> str:
-    """By how much the searches promised too much of what was verified."""
-    found = {subject.variant: understand(subject).ranking for subject in subjects}
-    off = {variant: ranking.optimism for variant, ranking in found.items() if ranking and ranking.optimism is not None}
-    if not off or max(off.values()) >= 0:
-        return ""
-    each = ", ".join(f"{variant} {-by:.3f}" for variant, by in off.items())
-    return (
-        f"A front holds the lucky seeds: what was verified of it had looked better in the search, in test MQL by {each} on "
-        "average. So retuned configurations were taken for as good as the default one that are not; with `--choose expected` "
-        "`tuner verify` chooses by what all trials say together "
-        "([decision 15](docs/decisions/0015-the-expected-front.md)), and has not been run here yet."
-    )
-
-
-def _levels(report: Report) -> list[str]:
-    """Time at equal quality, for the pair of the question."""
-    if not report.levels:
-        return []
-    variant = report.subjects[1].variant
-    rows = []
-    for level in report.levels:
-        first, second = level.fastest
-        ratio = in_brackets(second.ratio, ".2f") if second and second.ratio else ""
-        rows.append(f"| {level.mql:.12g} | {_seconds(first)} | {_seconds(second)} | {ratio} |")
-    first = report.subjects[0].variant
-    return [
-        "",
-        *_prose(
-            "The two picks do not forecast alike, so the same with quality held still: the fastest verified configuration of "
-            "each with at most this median test MQL. Intervals resample seeds and choose anew each time."
-        ),
-        "",
-        f"| test MQL at most | {first} (s) | {variant} (s) | {variant} / {first} |",
-        "|---|---|---|---|",
-        *rows,
-    ]
-
-
-def _seconds(fastest: Fastest | None) -> str:
-    if fastest is None:
-        return "not reached"
-    return f"{in_brackets(fastest.seconds, '.3f')}, trial {fastest.trial}"
 
 
 def _others(subjects: Sequence[Subject], report: Report) -> list[str]:
     """All variants against the reference in one comparison; what retuning gave those that are not of the question."""
     first = f"{subjects[0].name} trial "
-    between, own = _by_family(report.answers)
+    between, own = by_family(report.answers)
     against = [answer for answer in between if answer.comparison.question.b.startswith(first)]
     told = [f"{subject.name} trial " for subject in subjects[:2]]
     own = [answer for answer in own if not answer.comparison.question.a.startswith(tuple(told))]
@@ -202,16 +136,6 @@ def _others(subjects: Sequence[Subject], report: Report) -> list[str]:
     ]
 
 
-def _by_family(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:
-    """Variants against each other; retuned ones against their own defaults."""
-    between = [answer for answer in answers if answer.comparison.question.family == BETWEEN]
-    return between, [answer for answer in answers if answer not in between]
-
-
-def _prose(text: str) -> list[str]:
-    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
-
-
 def _table(report: Report) -> list[str]:
     rows = [
         f"| {row.variant} | {row.hyperparameters} | {_runs(row)} | {' | '.join(cell(row, name) for name in HEADINGS)} |"
@@ -222,7 +146,7 @@ def _table(report: Report) -> list[str]:
         f"|{'---|' * (len(HEADINGS) + 3)}",
         *rows,
         "",
-        *_prose(
+        *prose(
             f"{report.task} on {_device(report.subjects)}: medians over fresh seeds, with 95 % intervals, where verified; the "
             "knee is the point of a search's front that gives most of both objectives."
         ),
@@ -277,7 +201,7 @@ def _how(subjects: Sequence[Subject], report: Report, calls: str) -> list[str]:
         "made of them by `python benchmarks/campaign/readme.py`, without a GPU and in under a minute."
     )
     told += [f"Not equal: {what}" for what in report.fairness if not what.startswith("Search budgets")]  # told above
-    return _prose(" ".join(told))
+    return prose(" ".join(told))
 
 
 def _calls(number: int) -> str:

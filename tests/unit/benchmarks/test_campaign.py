@@ -27,7 +27,7 @@ from tuner.study.verification import verifications_of
 
 CAMPAIGN = Path(__file__).parents[3] / "benchmarks" / "campaign"
 REPOSITORY = CAMPAIGN.parents[1]
-MODULES = ("circumstances", "plan", "state", "readme", "run", "report")
+MODULES = ("circumstances", "plan", "state", "answer", "readme", "run", "report")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -326,7 +326,7 @@ def test_the_conclusion_is_what_is_claimed(
     )
     answer = report.answers[0]
     answer = replace(answer, comparison=replace(answer.comparison, seconds=time, mql=mql))
-    assert modules["readme"]._conclusion(replace(report, answers=(answer,))) == said
+    assert modules["answer"].conclusion(replace(report, answers=(answer,))) == said
 
 
 def test_a_report_is_written_between_its_markers_and_nowhere_else(modules: Any, tmp_path: Path) -> None:
