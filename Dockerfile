@@ -14,7 +14,7 @@ RUN case "$TORCH" in \
       cuda) pip install --constraint constraints.txt torch ;; \
       *) echo "TORCH is cpu or cuda, not $TORCH" >&2; exit 2 ;; \
     esac
-COPY pyproject.toml README.md CHANGELOG.md ./
+COPY pyproject.toml README.md CHANGELOG.md LICENSE ./
 COPY studies studies
 COPY tuner tuner
 RUN pip install --constraint constraints.txt .

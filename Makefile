@@ -2,13 +2,14 @@
 # make notebooks   run the notebooks, each from exported studies: no database, no GPU
 # make demo-study  make those exported studies again: small networks on a CPU, some minutes
 # make test   linters, types, layers, and the whole test suite
+# make docs   write the pages that follow from the code: docs/cli.md, docs/api.md, the demo's output
 # make chaos  workers killed, frozen and cut off, databases restarted, every result accounted for (a quarter of an hour)
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STORAGE := sqlite:///storage/demo.db
 
-.PHONY: demo demo-study notebooks test chaos check check-neuralforecast clean
+.PHONY: demo demo-study docs notebooks test chaos check check-neuralforecast clean
 
 demo: $(VENV)/.installed
 	$(BIN)/tuner launch --variant rmsnorm,original --task demo --trials 6 --max-epochs 150 --storage $(STORAGE)
@@ -26,6 +27,9 @@ demo-study: $(VENV)/.installed
 
 notebooks: $(VENV)/.installed-test
 	$(BIN)/jupyter execute --kernel_name=python3 notebooks/pareto.ipynb notebooks/compare_variants.ipynb notebooks/use_best_config.ipynb
+
+docs: $(VENV)/.installed
+	$(BIN)/python docs/reference.py
 
 test: $(VENV)/.installed-test check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
@@ -57,7 +61,7 @@ $(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
 # neuralforecast's own check of our model classes; it needs an older pandas, which stays apart
 check-neuralforecast: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --target build/pandas2 --no-deps 'pandas<3' pytz
-	PYTHONPATH=build/pandas2:. $(BIN)/python benchmarks/neuralforecast_check.py
+	PYTHONPATH=build/pandas2:. $(BIN)/python benchmarks/neuralforecast_classes/check.py
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -34,10 +34,11 @@ warnings.filterwarnings("ignore", message="IProgress not found")  # we show no p
 
 import pandas as pd
 
-from tuner.compare import compare, read_subjects
-from tuner.compare.files import HEADINGS, LEVELS_ARE, cell, figure_of, level_cell, level_headings, volume_line
-from tuner.compare.understanding import understand
-from tuner.plots import importances_figure
+from tuner.verdict.compare.findings import compare
+from tuner.verdict.compare.studies import read_studies
+from tuner.report.comparison_files import HEADINGS, LEVELS_ARE, cell, figure_of, level_cell, level_headings, volume_line
+from tuner.verdict.explain import understand
+from tuner.report.figures.importances import importances_figure
 from tuner.study.archive import read_archive
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
@@ -51,8 +52,8 @@ STUDIES = [str(path) for path in (CAMPAIGN if VERIFIED else SMALL)]
 STORAGE = os.environ.get("TUNER_STORAGE") or "sqlite:///storage/tuner.db"
 TASK = "etth"
 
-subjects = read_subjects(STUDIES, task=TASK, storage=STORAGE)
-report = compare(subjects)
+studies = read_studies(STUDIES, task=TASK, storage=STORAGE)
+report = compare(studies)
 
 # %% [markdown]
 # ## What can be said
@@ -120,7 +121,7 @@ print("\n".join(f"- {line}" for line in report.fairness) or "nothing that tuner 
 # Each hyperparameter's share in the variation of each objective. Few trials give rough shares; fewer than ten give none.
 
 # %%
-lessons = {subject.variant: understand(subject) for subject in subjects}
+lessons = {study.variant: understand(study) for study in studies}
 for variant, lesson in lessons.items():
     importances_figure(lesson.importances, title=variant).show()
 

@@ -32,7 +32,7 @@ from tuner import load_best
 from tuner.api import load_subjects, to_frame
 from tuner.errors import TunerError
 from tuner.export import render
-from tuner.figures import draw
+from tuner.report.figures.draw import draw
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
 

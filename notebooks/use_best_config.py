@@ -42,8 +42,8 @@ from tuner import evaluate, fit, load_best, load_data
 from tuner.config import RunConfig
 from tuner.data.demo import demo_series
 from tuner.export import render
-from tuner.plots import COLOURS
-from tuner.plots.style import finish
+from tuner.report.figures.style import COLOURS
+from tuner.report.figures.style import finish
 
 HERE = Path.cwd() if Path("data").is_dir() else Path("notebooks")
 EXPORTED = str(HERE.parent / "benchmarks" / "campaign" / "etth-rmsnorm.json.gz")

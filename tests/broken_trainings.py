@@ -1,7 +1,8 @@
-"""Launches whose first trial goes wrong in training, as a user's own network would, and whose second is well.
+"""Launches whose first trial goes wrong in training, as a user's own network would, and whose
+second is well.
 
-Shared by the CPU's test and the CUDA device's: on the latter an index out of range is an assertion in a kernel, after
-which the process cannot use the device any more.
+Shared by the CPU's test and the CUDA device's: on the latter an index out of range is an assertion
+in a kernel, after which the process cannot use the device any more.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.api import load_data, load_study
-from tuner.objective import run_config
-from tuner.space import hyperparameters
-from tuner.storage import open_database, parse_url
-from tuner.storage.history import stints
-from tuner.study import open_study
+from tuner.spec.seeds import seed_of_trial
+from tuner.spec.space import hyperparameters
+from tuner.storage.database import open_database
+from tuner.storage.queue.stints import stints
+from tuner.storage.url import parse_url
+from tuner.study.open import open_study
 from tuner.study.results import TrialRecord
-from tuner.study.seeds import seed_of_trial
 from tuner.training import evaluate, fit
+from tuner.trial.run import run_config
 
 ENDS = {"index": "error", "memory": "out_of_memory", "nan": "diverged"}
 """The ways to break, and how a trial ends that does."""
@@ -32,7 +34,7 @@ from torch import nn
 
 
 class Fragile(nn.Module):
-    '''Breaks in training where dropout is exactly 0.5, in the way that `kind` says; else a plain network.'''
+    '''Breaks in training where dropout is exactly 0.5, as `kind` says; else a plain network.'''
 
     def __init__(self, shapes, *, hidden_size, dropout, kind):
         super().__init__()
@@ -40,14 +42,15 @@ class Fragile(nn.Module):
         n_out = shapes.horizon * shapes.n_targets * shapes.n_quantiles
         columns = shapes.n_targets + shapes.n_past + shapes.n_future
         self.layers = nn.Sequential(
-            nn.Flatten(), nn.Linear(shapes.input_size * columns, hidden_size), nn.Dropout(dropout), nn.ReLU(),
+            nn.Flatten(), nn.Linear(shapes.input_size * columns, hidden_size),
+            nn.Dropout(dropout), nn.ReLU(),
             nn.Linear(hidden_size, n_out),
         )
 
     def forward(self, past, future, static):
         s = self.shapes
         out = self.layers(past).view(-1, s.horizon, s.n_targets, s.n_quantiles)
-        if not self.breaks or not self.training or len(past) < 16:  # the trial on a tiny batch is passed
+        if not self.breaks or not self.training or len(past) <= 32:  # passes the launch's check
             return out
         if self.kind == "index":
             rows = torch.full((len(past),), 10**6, dtype=torch.int64, device=past.device)
@@ -100,7 +103,8 @@ rows = 400
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A study of two trials: their records, who ran each, and what the second comes to in a training of its own."""
+    """A study of two trials: their records, who ran each, and what the second comes to in a
+    training of its own."""
 
     broken: TrialRecord
     sound: TrialRecord
@@ -119,8 +123,28 @@ def launch_all(
         (folder / f"{kind}.toml").write_text(STUDY.format(kind=kind))
     storage = f"sqlite:///{folder}/tuner.db"
     variants = ",".join(str(folder / f"{kind}.toml") for kind in kinds)
-    options = ["--task", str(folder / "tiny.toml"), "--trials", "2", "--sampler", "random", "--sampler-seed", "0"]
-    command = [sys.executable, "-m", "tuner", "launch", "--variant", variants, *options, "--reruns", "0", *place]
+    options = [
+        "--task",
+        str(folder / "tiny.toml"),
+        "--trials",
+        "2",
+        "--sampler",
+        "random",
+        "--sampler-seed",
+        "0",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "tuner",
+        "launch",
+        "--variant",
+        variants,
+        *options,
+        "--reruns",
+        "0",
+        *place,
+    ]
     done = subprocess.run(
         [*command, "--storage", storage],
         cwd=folder,
@@ -131,7 +155,10 @@ def launch_all(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return {kind: _launched(f"tiny-fragile-{kind}", storage, folder / "tiny.toml", device) for kind in kinds}
+    return {
+        kind: _launched(f"tiny-fragile-{kind}", storage, folder / "tiny.toml", device)
+        for kind in kinds
+    }
 
 
 def _launched(name: str, storage: str, task: Path, device: str) -> Launched:
@@ -140,22 +167,33 @@ def _launched(name: str, storage: str, task: Path, device: str) -> Launched:
     try:
         opened = open_study(database, name)
         first, second = (stint.worker for stint in stints(database.engine, opened.study_id))
-        config = run_config(opened.definition, hyperparameters(sound.params), seed_of_trial(sound.number))
+        config = run_config(
+            opened.definition, hyperparameters(sound.params), seed_of_trial(sound.number)
+        )
     finally:
         database.close()
     data = load_data(str(task), device=device)
     result = fit(config, data)
     assert result.model is not None
-    return Launched(broken, sound, (first, second), (result.best_val_loss, evaluate(result.model, data).test_mql_mean))
+    return Launched(
+        broken,
+        sound,
+        (first, second),
+        (result.best_val_loss, evaluate(result.model, data).test_mql_mean),
+    )
 
 
 def check_all(launched: dict[str, Launched]) -> None:
-    """What holds on every device: the first trial ended with its reason, the second is what it is without the first."""
+    """What holds on every device: the first trial ended with its reason, the second is what it is
+    without the first."""
     for kind, each in launched.items():
-        assert each.broken.attributes["stopped_by"] == ENDS[kind]
+        assert each.broken.recorded.stopped_by == ENDS[kind]
         assert each.broken.state.name == "FAIL"
-        assert each.broken.attributes["failure"]
-        assert "\n" not in each.broken.attributes["failure"]
+        assert each.broken.recorded.failure
+        assert "\n" not in each.broken.recorded.failure
         assert each.sound.state.name == "COMPLETE"
-        found = each.sound.attributes["val_loss"], each.sound.attributes["test_mql_mean"]
-        assert all(abs(a / b - 1) < 1e-6 for a, b in zip(found, each.clean, strict=True)), (found, each.clean)
+        found = each.sound.recorded.val_loss, each.sound.recorded.test_mql_mean
+        assert all(abs(a / b - 1) < 1e-6 for a, b in zip(found, each.clean, strict=True)), (
+            found,
+            each.clean,
+        )

@@ -1,4 +1,5 @@
-"""Parsing tuner command lines without running them: do the command and its flags exist, do the values fit?"""
+"""Parsing tuner command lines without running them: do the command and its flags exist, do the
+values fit?"""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 import typer
 
 from tuner.cli.app import app
-from tuner.cli.policy import said_policy
+from tuner.cli.policy_options import said_policy
 
 
 def parse(arguments: Sequence[str]) -> str:
@@ -23,13 +24,21 @@ def parse(arguments: Sequence[str]) -> str:
     names: list[str] = []
     context = None
     while True:
-        # `resilient_parsing` would ignore mistakes; leaf commands are parsed for real and never invoked.
+        # `resilient_parsing` would ignore mistakes; leaf commands are parsed for real and never
+        # invoked.
         context = group.make_context(names[-1] if names else "tuner", rest, parent=context)
         if not hasattr(group, "commands"):
             if names == ["launch"]:  # which reads these values by itself
-                said_policy(**{flag: context.params[flag] for flag in inspect.signature(said_policy).parameters})
+                said_policy(
+                    **{
+                        flag: context.params[flag]
+                        for flag in inspect.signature(said_policy).parameters
+                    }
+                )
             return " ".join(names)
-        name, command, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+        name, command, rest = group.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
         assert command is not None, f"no command {name}"
         names.append(name)
         group = command

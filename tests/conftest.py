@@ -1,4 +1,5 @@
-"""Fixtures for the whole suite: what it finds does not depend on where it runs, when, and beside what."""
+"""Fixtures for the whole suite: what it finds does not depend on where it runs, when, and beside
+what."""
 
 from __future__ import annotations
 
@@ -17,15 +18,18 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
-# Read when torch is imported, which is after this. Two threads that wait for each other crawl as soon as anything else
-# runs on their cores, and here something always does: another part of the suite.
+# Read when torch is imported, which is after this. Two threads that wait for each other crawl as
+# soon as anything else runs on their cores, and here something always does: another part of the
+# suite.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-if sys.__stdin__ is None:  # closed, as some schedulers start a job: IPython asks it for its encoding
+if (
+    sys.__stdin__ is None
+):  # closed, as some schedulers start a job: IPython asks it for its encoding
     sys.__stdin__ = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - for as long as the tests run
 
-# What would steer tuner, a database driver or the look of what is printed, in the shell of whoever runs the suite; some
-# of it is read when rich and typer are imported.
+# What would steer tuner, a database driver or the look of what is printed, in the shell of whoever
+# runs the suite; some of it is read when rich and typer are imported.
 _KEPT = ("TUNER_DATA_DIR", "TUNER_TEST_", "TUNER_SCREENSHOTS")
 _COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR", "PY_COLORS", "TTY_", "GITHUB_ACTIONS")
 _STEERING = ("TUNER_", "PG", "COLUMNS", "LINES", *_COLOURS)
@@ -33,7 +37,8 @@ for _name in list(os.environ):
     if _name.startswith(_STEERING) and not _name.startswith(_KEPT):
         del os.environ[_name]
 
-# What runs in a shell's background ignores Ctrl-C, and so would everything that the suite starts and then interrupts.
+# What runs in a shell's background ignores Ctrl-C, and so would everything that the suite starts
+# and then interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says what else the machine does, nothing of the code.
@@ -45,25 +50,31 @@ hypothesis.settings.load_profile("repeat" if os.environ.get("CI") else "explore"
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first: a long one that is begun last keeps one process busy and all others waiting."""
+    """Files with slow tests first: a long one that is begun last keeps one process busy and all
+    others waiting."""
     slow = {item.path for item in items if item.get_closest_marker("slow") is not None}
     items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish() -> None:
-    """What is imported stays: a garbage collector that looks through torch each time takes a third of a second."""
+    """What is imported stays: a garbage collector that looks through torch each time takes a third
+    of a second."""
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A user cache and a folder of device locks of our own; no proxy between this machine and itself."""
-    # Not beneath pytest's own folder: sockets are made here, whose paths may have a hundred characters.
+    """A user cache and a folder of device locks of our own; no proxy between this machine and
+    itself."""
+    # Not beneath pytest's own folder: sockets are made here, whose paths may have a hundred
+    # characters.
     temporary = Path(tempfile.mkdtemp(prefix="tuner-tests-"))
     temporary.chmod(0o755)  # PostgreSQL runs as another user
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))
-        if "TRITON_CACHE_DIR" not in os.environ:  # a folder that is named is shared: compiling takes minutes on a GPU
+        if (
+            "TRITON_CACHE_DIR" not in os.environ
+        ):  # a folder that is named is shared: compiling takes minutes on a GPU
             patch.setenv("TRITON_CACHE_DIR", str(temporary / "triton"))
         patch.setenv("TMPDIR", str(temporary))
         patch.setattr(tempfile, "tempdir", None)
@@ -94,9 +105,12 @@ def one_core() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def etth_dir() -> Path:
-    """Folder with ETTh1.csv and ETTh2.csv: TUNER_DATA_DIR, else ../shared/data beside the repository."""
+    """Folder with ETTh1.csv and ETTh2.csv: TUNER_DATA_DIR, else ../shared/data beside the
+    repository."""
     named = os.environ.get("TUNER_DATA_DIR")
     folder = Path(named) if named else REPOSITORY.parent / "shared" / "data"
     if not (folder / "ETTh1.csv").is_file() or not (folder / "ETTh2.csv").is_file():
-        pytest.skip(f"no ETTh1.csv and ETTh2.csv in {folder}; name their folder with TUNER_DATA_DIR")
+        pytest.skip(
+            f"no ETTh1.csv and ETTh2.csv in {folder}; name their folder with TUNER_DATA_DIR"
+        )
     return folder

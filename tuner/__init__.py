@@ -1,21 +1,25 @@
-"""tuner: retuning for forecasting models. A changed architecture is a new model, so it gets its own search.
+"""tuner: retuning for forecasting models. A changed architecture is a new model, so it gets its own
+search.
 
 The names below are imported when they are first used: `import tuner` costs nothing.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from tuner.version import __version__
 
+TYPE_CHECKING = (
+    False  # as type checkers take it; to import typing takes longer than all the rest here
+)
 if TYPE_CHECKING:
+    from typing import Any
+
+    from tuner import launch
     from tuner.api import load_data, load_study
     from tuner.config import Architecture, Hyperparameters, ModelShapes, RunConfig, TrainingSettings
     from tuner.export import BestConfig, load_best
+    from tuner.export.saved_model import SavedModel, load_model
     from tuner.models.registry import build_model
-    from tuner.saved_model import SavedModel, load_model
     from tuner.training import FitResult, evaluate, fit
 
 
@@ -26,14 +30,14 @@ _HOMES = {
     "Hyperparameters": "tuner.config",
     "ModelShapes": "tuner.config",
     "RunConfig": "tuner.config",
-    "SavedModel": "tuner.saved_model",
+    "SavedModel": "tuner.export.saved_model",
     "TrainingSettings": "tuner.config",
     "build_model": "tuner.models.registry",
     "evaluate": "tuner.training",
     "fit": "tuner.training",
     "load_best": "tuner.export",
     "load_data": "tuner.api",
-    "load_model": "tuner.saved_model",
+    "load_model": "tuner.export.saved_model",
     "load_study": "tuner.api",
 }
 
@@ -50,6 +54,7 @@ __all__ = [
     "build_model",
     "evaluate",
     "fit",
+    "launch",
     "load_best",
     "load_data",
     "load_model",
@@ -58,6 +63,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "launch":  # a package, whose `run` is what scripts call
+        return importlib.import_module("tuner.launch")
     if name in _HOMES:
         return getattr(importlib.import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'tuner' has no attribute {name!r}")

@@ -1,4 +1,6 @@
-"""What a notebook or a script asks for in one call: a task's data on a device, a study's results."""
+"""What a notebook or a script asks for in one call: a task's data on a device, a study's
+results.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.figures import Subject, front_series, of_archive, of_study
-from tuner.storage import absolute, open_database, parse_url
-from tuner.storage.url import DEFAULT_URL
-from tuner.study import list_studies, open_study
+from tuner.report.figures.series import front_series
+from tuner.storage.database import open_database
+from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.archive import is_archive_name, read_archive
+from tuner.study.open import list_studies, open_study
 from tuner.study.results import StudyResults, read_results
+from tuner.study.snapshot import StudySnapshot, snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +35,9 @@ def load_data(task: str, *, device: str = "cpu", data_dir: str | Path | None = N
     from tuner.data.task import load_task
     from tuner.data.windows import to_device
 
-    return to_device(prepare(load_task(task), data_dir=Path(data_dir) if data_dir else None), device)
+    return to_device(
+        prepare(load_task(task), data_dir=Path(data_dir) if data_dir else None), device
+    )
 
 
 def study_names(*, storage: str = DEFAULT_URL) -> list[str]:
@@ -69,7 +74,9 @@ def to_frame(results: StudyResults) -> pd.DataFrame:
     front = {record.number for record in results.front}
     rows: list[dict[str, Any]] = []
     for record in results.records:
-        plain = {k: v for k, v in record.attributes.items() if not isinstance(v, dict | list)}
+        plain = {
+            k: v for k, v in record.recorded.to_flat().items() if not isinstance(v, dict | list)
+        }
         values = record.named_values or dict.fromkeys(results.objectives)
         rows.append(
             {"trial": record.number, "state": record.state.name}
@@ -82,12 +89,15 @@ def to_frame(results: StudyResults) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def load_subjects(storage: str | Sequence[str] = DEFAULT_URL, *, names: Sequence[str] | None = None) -> list[Subject]:
-    """Studies ready for `tuner.figures.draw`: all of a database, or those called `names`; or exported ones.
+def load_subjects(
+    storage: str | Sequence[str] = DEFAULT_URL, *, names: Sequence[str] | None = None
+) -> list[StudySnapshot]:
+    """Studies as they are now, for `tuner.report.figures.draw` and `tuner.verdict.compare`: all of
+    a database, or those called `names`; or exported ones.
 
     Args:
-        storage: database URL, or the files that `tuner study export` wrote. A database stays open for what a figure
-            asks for later.
+        storage: database URL, or the files that `tuner study export` wrote. A database stays open
+            for what a figure asks for later.
         names: of the studies, where not all are wanted.
 
     Raises:
@@ -96,7 +106,7 @@ def load_subjects(storage: str | Sequence[str] = DEFAULT_URL, *, names: Sequence
     """
     if not isinstance(storage, str) or is_archive_name(storage):
         files = [storage] if isinstance(storage, str) else storage
-        found = [of_archive(read_archive(Path(file))) for file in files]
-        return [subject for subject in found if names is None or subject.name in names]
+        found = [snapshot(read_archive(Path(file))) for file in files]
+        return [study for study in found if names is None or study.name in names]
     database = open_database(absolute(parse_url(storage)), create=False)
-    return [of_study(open_study(database, name)) for name in (names or list_studies(database))]
+    return [snapshot(open_study(database, name)) for name in (names or list_studies(database))]

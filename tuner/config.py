@@ -1,4 +1,6 @@
-"""The frozen, typed records that travel through the program. Nothing here imports anything heavy."""
+"""The frozen, typed records that travel through the program. Nothing here imports anything
+heavy.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,9 @@ from typing import Any
 
 OBJECTIVES = ("wall_clock_s", "test_mql")
 """The two objectives of every study, both minimised, in this order."""
+
+MANY = 1_000_000
+"""More than anybody means by a number of trials, epochs or seeds, which every database can hold."""
 
 
 class StopReason(StrEnum):
@@ -26,7 +31,9 @@ class StopReason(StrEnum):
 
     @property
     def completed(self) -> bool:
-        """True when the training has objective values (its clock is censored unless it converged)."""
+        """True when the training has objective values (its clock is censored unless it
+        converged).
+        """
         return self in (StopReason.CONVERGED, StopReason.EPOCH_LIMIT, StopReason.TIME_LIMIT)
 
 
@@ -48,6 +55,22 @@ class Precision(StrEnum):
     BF16 = "bf16"
 
 
+class TimeObjective(StrEnum):
+    """What counts as a configuration's time: the first objective of a study."""
+
+    WALL_CLOCK = "wall_clock_s"
+    TOTAL = "total_s"
+    TO_BEST = "time_to_best_s"
+    TO_TARGET = "time_to_target_s"
+
+
+class MqlSplit(StrEnum):
+    """Whose MQL is the second objective of a study."""
+
+    TEST = "test"
+    VAL = "val"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hyperparameters:
     """One configuration of the search space, in the values training uses (never encoded)."""
@@ -66,8 +89,9 @@ class Hyperparameters:
 class ModelShapes:
     """Sizes a task asks of a model.
 
-    Legend used in every shape comment: B batch, L input_size, T horizon, C n_targets, P n_past (covariates known only
-    up to now), F n_future (covariates known over the horizon too), S n_static, Q n_quantiles, H hidden size.
+    Legend used in every shape comment: B batch, L input_size, T horizon, C n_targets, P n_past
+    (covariates known only up to now), F n_future (covariates known over the horizon too), S
+    n_static, Q n_quantiles, H hidden size.
     """
 
     input_size: int
@@ -81,7 +105,9 @@ class ModelShapes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """Which network: a built-in name, or `package.module:Class` of the user's own, with its fixed settings."""
+    """Which network: a built-in name, or `package.module:Class` of the user's own, with its fixed
+    settings.
+    """
 
     model: str
     settings: Mapping[str, Any] = field(default_factory=dict)

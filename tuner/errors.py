@@ -37,6 +37,17 @@ class EmptyDatabaseError(StorageError):
     """A database that can be reached and holds no studies yet (exit code 1)."""
 
 
+class StudyGoneError(StorageError):
+    """A study that was deleted from the database while somebody used it (exit code 1)."""
+
+    @staticmethod
+    def of(name: str) -> StudyGoneError:
+        return StudyGoneError(
+            f"study {name!r} is in the database no more: another program deleted it; "
+            "'tuner db check' says what is left of it"
+        )
+
+
 class InterruptionError(TunerError):
     """Ctrl-C, where nothing was to be finished first (exit code 130)."""
 

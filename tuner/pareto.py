@@ -10,7 +10,9 @@ Point = tuple[float, float]
 
 
 def front_indices(points: Sequence[Point]) -> list[int]:
-    """Indices of the non-dominated points, by ascending first objective; of equal points the first is kept."""
+    """Indices of the non-dominated points, by ascending first objective; of equal points the first
+    is kept.
+    """
     order = sorted(range(len(points)), key=lambda i: (points[i], i))
     front: list[int] = []
     best = float("inf")
@@ -22,7 +24,8 @@ def front_indices(points: Sequence[Point]) -> list[int]:
 
 
 def knee_index(points: Sequence[Point]) -> int:
-    """The point of a front that gives most of both: nearest the ideal point once each objective spans 0 to 1.
+    """The point of a front that gives most of both: nearest the ideal point once each objective
+    spans 0 to 1.
 
     Raises:
         ValueError: there are no points.
@@ -36,30 +39,40 @@ def knee_index(points: Sequence[Point]) -> int:
 
 
 def hypervolume(points: Sequence[Point], reference: Point) -> float:
-    """Area dominated by `points` and bounded by `reference` (seconds times MQL); 0 when no point is below it."""
+    """Area dominated by `points` and bounded by `reference` (seconds times MQL); 0 when no point is
+    below it.
+    """
     import moocore
 
     inside = [p for p in points if p[0] < reference[0] and p[1] < reference[1]]
     if not inside:
         return 0.0
-    return float(moocore.hypervolume(np.asarray(inside, dtype=float), ref=np.asarray(reference, dtype=float)))
+    return float(
+        moocore.hypervolume(np.asarray(inside, dtype=float), ref=np.asarray(reference, dtype=float))
+    )
 
 
 def reference_point(points: Sequence[Point]) -> Point:
-    """One tenth beyond the worst value of each objective: the customary reference where none was registered."""
+    """One tenth beyond the worst value of each objective: the customary reference where none was
+    registered.
+    """
     values = np.asarray(points, dtype=float)
     worst = values.max(axis=0)
     return float(worst[0] * 1.1), float(worst[1] * 1.1)
 
 
 def hypervolume_trace(points: Sequence[Point], reference: Point) -> list[float]:
-    """The hypervolume after each of `points`, in their order; it is computed anew only where the front moves."""
+    """The hypervolume after each of `points`, in their order; it is computed anew only where the
+    front moves.
+    """
     trace: list[float] = []
     front: list[Point] = []
     volume = 0.0
     for point in points:
         if not any(other[0] <= point[0] and other[1] <= point[1] for other in front):
-            front = [other for other in front if not (point[0] <= other[0] and point[1] <= other[1])] + [point]
+            front = [
+                other for other in front if not (point[0] <= other[0] and point[1] <= other[1])
+            ] + [point]
             volume = hypervolume(front, reference)
         trace.append(volume)
     return trace

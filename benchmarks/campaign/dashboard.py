@@ -18,8 +18,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from tuner.dashboard import make_dashboard
-from tuner.storage import open_database, parse_url
+from tuner.report.dashboard.server import make_dashboard
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
 from tuner.study.archive import read_archive
 from tuner.study.transfer import restore
 
@@ -40,7 +41,9 @@ def main() -> None:
     export = HERE / (sys.argv[1] if len(sys.argv) > 1 else "etth-rmsnorm.json.gz")
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
-        raise SystemExit(f"the picture needs one of {', '.join(BROWSERS)} (apt-get install chromium)")
+        raise SystemExit(
+            f"the picture needs one of {', '.join(BROWSERS)} (apt-get install chromium)"
+        )
     with tempfile.TemporaryDirectory(prefix="tuner-picture-", ignore_cleanup_errors=True) as folder:
         address = parse_url(f"sqlite:///{folder}/tuner.db")
         archive = read_archive(export)
@@ -58,7 +61,13 @@ def main() -> None:
 
 def shoot(browser: str, url: str, *, profile: Path) -> None:
     """Open the page without a window and write its lower part to `PICTURE`."""
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    flags = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+    ]
     size = f"--window-size={WIDTH},{BELOW + HEIGHT}"
     wanted = [size, f"--virtual-time-budget={1000 * WAIT_S}", f"--screenshot={PICTURE}"]
     command = [browser, *flags, f"--user-data-dir={profile}", *wanted, url]

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from circumstances import QUICK as QUICK_DATA
-
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.shared.circumstances import QUICK as QUICK_DATA
 from tuner.errors import UsageError
-from tuner.storage import Database
-from tuner.study import OpenStudy, open_study
-from tuner.study.fronts import front_of_runs
+from tuner.storage.database import Database
+from tuner.study.open import OpenStudy, open_study
 from tuner.study.results import StudyResults, read_results
-from tuner.study.verification import configurations, study_names, verifications_of
+from tuner.verdict.expected_front import front_of_runs
+from tuner.verdict.verification_plan import configurations, study_names, verifications_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +76,7 @@ PRUNED = Campaign(
     options=("--sampler", "qmc", "--prune"),
 )
 """The first trials of `TABLE` again, with pruning: the same configurations and seeds, since the study's name fixes the
-sequence. benchmarks/pruning_live.py compares the two."""
+sequence. benchmarks/pruning/live.py compares the two."""
 
 THOUSAND = Campaign(
     task="etth",
@@ -86,7 +85,8 @@ THOUSAND = Campaign(
     seeds=0,
     options=("--sampler", "tpe", "--prune"),
 )
-"""A long search: trials an hour on one GPU, and what the time goes to. benchmarks/study_overhead.py --study says it."""
+"""A long search: trials an hour on one GPU, and what the time goes to.
+benchmarks/study_overhead/study_overhead.py --study says it."""
 
 QUICK = Campaign(
     task=str(QUICK_DATA / "quick.toml"),
@@ -130,7 +130,10 @@ class Progress:
         if not known:
             return None
         usual = statistics.fmean(known)
-        return sum(item.left * (usual if item.each_s is None else item.each_s) for item in self.items) / workers
+        return (
+            sum(item.left * (usual if item.each_s is None else item.each_s) for item in self.items)
+            / workers
+        )
 
     def lines(self) -> list[str]:
         """A table in Markdown."""
@@ -160,11 +163,18 @@ def progress(campaign: Campaign, database: Database | None) -> Progress:
         return Progress(tuple(items))
     runs = verifications_of(opened).runs() if opened else ()
     finished = [
-        run.result.attributes for run in runs if run.state in ("finished", "skipped") and run.result is not None
+        run.result.recorded
+        for run in runs
+        if run.state in ("finished", "skipped") and run.result is not None
     ]
     wanted = sum(run.state != "skipped" for run in runs) if runs else planned
     items.append(
-        Item(name=VERIFICATION, done=len(finished), wanted=wanted, each_s=_mean(a.get("total_s") for a in finished))
+        Item(
+            name=VERIFICATION,
+            done=len(finished),
+            wanted=wanted,
+            each_s=_mean(each.total_s for each in finished),
+        )
     )
     return Progress(tuple(items))
 
@@ -178,13 +188,17 @@ def _opened(database: Database | None, name: str) -> OpenStudy | None:
 
 def _trial_s(results: StudyResults | None) -> float | None:
     """What a trial takes its worker: its whole cycle, where that is known."""
-    attributes = [record.attributes for record in results.records] if results is not None else []
-    return _mean(a.get("cycle_s", a.get("total_s")) for a in attributes)
+    said = [record.recorded for record in results.records] if results is not None else []
+    return _mean(each.total_s if each.cycle_s is None else each.cycle_s for each in said)
 
 
 def _to_verify(results: StudyResults | None, top: int) -> int:
     """How many configurations will be verified: the default one and at most `top` of the front."""
-    return len(configurations(results, top, front_of_runs(results))) if results and results.front else top + 1
+    return (
+        len(configurations(results, top, front_of_runs(results)))
+        if results and results.front
+        else top + 1
+    )
 
 
 def _mean(values: Sequence[Any] | Any) -> float | None:

@@ -1,10 +1,11 @@
-"""The README's report of the campaign, made from the committed exports: no database, no GPU, under a minute.
+"""The report of the campaign, made from the committed exports: no database, no GPU, under a minute.
 
     python benchmarks/campaign/readme.py
 
-Writes what stands in README.md between `<!-- front -->` and `<!-- /front -->`, and between `<!-- campaign -->` and
-`<!-- /campaign -->`, and the picture docs/front.png (which needs a Chromium; not with `--no-picture`). The campaign's
-question is one pair, asked alone; the other variants are held against the reference in one comparison of all.
+Writes the report in docs/campaign.md, the short answer with its picture and table in README.md, each between markers
+such as `<!-- campaign -->` and `<!-- /campaign -->`, and the picture docs/front.png (which needs a Chromium; not with
+`--no-picture`). The campaign's question is one pair, asked alone; the other variants are held against the reference in
+one comparison of all.
 """
 
 from __future__ import annotations
@@ -16,21 +17,26 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
-from answer import by_family, conclusion, levels, luck, prose
+sys.path.insert(0, str(Path(__file__).parent))
+from answer import by_family, conclusion, levels, luck, prose, short_answer
 from plan import FULL
 from state import CALLS
 
-from tuner.compare import Report, Subject, compare, read_subjects
-from tuner.compare.files import HEADINGS, cell
-from tuner.compare.table import Row
-from tuner.figures import draw, of_archive
-from tuner.plots.files import save
+from tuner.report.comparison_files import HEADINGS, cell
+from tuner.report.figures.draw import draw
+from tuner.report.figures.save import save
 from tuner.study.archive import read_archive
+from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.compare.findings import Report, compare
+from tuner.verdict.compare.rows import Row, rows_of
+from tuner.verdict.compare.studies import read_studies
+from tuner.verdict.picks import picks_of
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 PICTURE = "docs/front.png"
+REPORT = "docs/campaign.md"
+SHORT = ("total_time_s", "test_mql")
 PARAMETERS = {
     "learning_rate": ("learning rate", ".2e"),
     "weight_decay": ("weight decay", ".1e"),
@@ -43,7 +49,11 @@ PARAMETERS = {
 def exports(folder: Path) -> list[Path]:
     """The campaign's exported studies in `folder` whose search has ended, the reference first."""
     wanted = {name: search.trials for search in FULL.searches for name in FULL.studies(search)}
-    there = ((path, trials) for name, trials in wanted.items() if (path := folder / f"{name}.json.gz").exists())
+    there = (
+        (path, trials)
+        for name, trials in wanted.items()
+        if (path := folder / f"{name}.json.gz").exists()
+    )
     return [path for path, trials in there if _finished(path) >= trials]
 
 
@@ -56,11 +66,11 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
 
     `calls` is the list of the calls of run.py, a line of JSON each; empty where it is not known.
     """
-    subjects = _subjects(paths)
-    whole, pair = compare(subjects, pick="knee"), compare(subjects[:2], pick="knee")
-    reference, asked = subjects[0].variant, subjects[1].variant
+    studies = _studies(paths)
+    whole, pair = compare(studies, pick="knee"), compare(studies[:2], pick="knee")
+    reference, asked = studies[0].variant, studies[1].variant
     question = (
-        f"The question, put before any run: is {asked}, retuned, faster to converge than {reference}, retuned, at the same "
+        f"The question was asked before any run: is {asked}, retuned, faster to converge than {reference}, retuned, at the same "
         "forecast quality?"
     )
     if any(row.verified for row in whole.rows):
@@ -69,7 +79,7 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
             "",
             *_sentences(pair),
             "",
-            *prose(f"{pair.resolution}. {luck(subjects)}"),
+            *prose(f"{pair.resolution}. {luck(studies)}"),
             *levels(pair),
         ]
     else:
@@ -77,56 +87,78 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
             f"{question} **There is no answer yet**: the searches have ended, but nothing has run again on fresh seeds. What "
             "they found are figures of one seed each, and those of the knee are the lucky ones among many."
         )
-    lines = [
-        "## What retuning gave",
-        "",
-        *answer,
-        "",
-        *_table(whole),
-        "",
-        *_parameters(whole),
-    ]
-    return [*lines, *_others(subjects, whole), "", *_how(subjects, whole, calls)]
+    lines = [*answer, "", *_table(whole), "", *_parameters(whole)]
+    return [*lines, *_others(studies, whole), "", *_how(studies, whole, calls)]
+
+
+def answer_lines(paths: Sequence[Path]) -> list[str]:
+    """The README's answer in three lines."""
+    return short_answer(
+        compare(_studies(paths[:2]), pick="knee"), f"{REPORT}#why-this-is-provisional"
+    )
+
+
+def variants_lines(paths: Sequence[Path]) -> list[str]:
+    """The README's table: a row a variant, with what it needs as it came and retuned."""
+    studies = _studies(paths)
+    found = rows_of(studies, {study.name: picks_of(study) for study in studies}, "knee", ())
+    rows = {(row.variant, row.hyperparameters.startswith("retuned")): row for row in found}
+    lines = ["| variant | default: s | MQL | retuned: s | MQL |", "|---|---|---|---|---|"]
+    for variant in dict.fromkeys(variant for variant, _ in rows):
+        cells = [
+            _median(rows.get((variant, retuned)), name)
+            for retuned in (False, True)
+            for name in SHORT
+        ]
+        lines.append(f"| {variant} | {' | '.join(cells)} |")
+    return lines
+
+
+def _median(row: Row | None, name: str) -> str:
+    return cell(row, name).partition(" ")[0] if row else ""
 
 
 def front_lines(paths: Sequence[Path]) -> list[str]:
     """The picture at the top, and its caption."""
-    subjects = _subjects(paths[:2])
-    held = " and ".join(f"{subject.finished} trials of {subject.variant}" for subject in subjects)
-    verified = " Hollow marks ran again on fresh seeds." if any(subject.runs for subject in subjects) else ""
+    studies = _studies(paths[:2])
+    held = " and ".join(f"{study.finished} trials of {study.variant}" for study in studies)
+    verified = (
+        "; hollow marks ran again on fresh seeds" if any(study.runs for study in studies) else ""
+    )
     return [
         f"![Pareto fronts of two variants: time to convergence against test MQL]({PICTURE})",
         "",
         *prose(
-            f"*{held} on the reference job, on {_device(subjects)}.{verified} Drawn from "
-            "[exported studies](benchmarks/campaign/README.md) by `python benchmarks/campaign/readme.py`.*"
+            f"*{held} on {_device(studies)}{verified}. [Draw it again](benchmarks/campaign/README.md).*"
         ),
     ]
 
 
-def _subjects(paths: Sequence[Path]) -> list[Subject]:
-    return read_subjects([str(path) for path in paths], task=FULL.task, storage="sqlite:///none.db")
+def _studies(paths: Sequence[Path]) -> list[StudySnapshot]:
+    return read_studies([str(path) for path in paths], task=FULL.task, storage="sqlite:///none.db")
 
 
 def _sentences(report: Report) -> list[str]:
     between, own = by_family(report.answers)
-    told = [f"- **{answer.sentence}.**" for answer in between] + [f"- {answer.sentence}." for answer in own]
+    told = [f"- **{answer.sentence}.**" for answer in between] + [
+        f"- {answer.sentence}." for answer in own
+    ]
     return [*told, *(f"- Missing: {what}." for what in report.missing)]
 
 
-def _others(subjects: Sequence[Subject], report: Report) -> list[str]:
+def _others(studies: Sequence[StudySnapshot], report: Report) -> list[str]:
     """All variants against the reference in one comparison; what retuning gave those that are not of the question."""
-    first = f"{subjects[0].name} trial "
+    first = f"{studies[0].name} trial "
     between, own = by_family(report.answers)
     against = [answer for answer in between if answer.comparison.question.b.startswith(first)]
-    told = [f"{subject.name} trial " for subject in subjects[:2]]
+    told = [f"{study.name} trial " for study in studies[:2]]
     own = [answer for answer in own if not answer.comparison.question.a.startswith(tuple(told))]
-    if len(subjects) == len(told) or not against:
+    if len(studies) == len(told) or not against:
         return []
-    pairs = len(subjects) * (len(subjects) - 1) // 2
+    pairs = len(studies) * (len(studies) - 1) // 2
     return [
         "",
-        f"All {len(subjects)} at once are {pairs} pairs, of which less can be claimed each. Against {subjects[0].variant}:",
+        f"All {len(studies)} variants together make {pairs} pairs, so less can be claimed of each. Against {studies[0].variant}:",
         "",
         *(f"- {answer.sentence}." for answer in against),
         "",
@@ -147,8 +179,8 @@ def _table(report: Report) -> list[str]:
         *rows,
         "",
         *prose(
-            f"{report.task} on {_device(report.subjects)}: medians over fresh seeds, with 95 % intervals, where verified; the "
-            "knee is the point of a search's front that gives most of both objectives."
+            f"The task is {report.task}, on {_device(report.studies)}. Verified figures are medians over fresh seeds with 95 % "
+            "intervals. The knee is the point of a search's front that gives most of both objectives."
         ),
     ]
 
@@ -176,31 +208,37 @@ def _number(value: float, form: str) -> str:
     return "0" if value == 0 else f"{value:{form}}"
 
 
-def _how(subjects: Sequence[Subject], report: Report, calls: str) -> list[str]:
+def _how(studies: Sequence[StudySnapshot], report: Report, calls: str) -> list[str]:
     """Where the figures come from, and what is not equal."""
-    held = ", ".join(f"{subject.variant} {subject.finished}" for subject in subjects)
-    plans = [run.plan for subject in subjects for run in subject.runs]
-    told = [f"How: {'first ' if plans else ''}the searches (trials: {held}; `tuner launch`)."]
+    held = ", ".join(f"{study.variant} {study.finished}" for study in studies)
+    plans = [run.plan for study in studies for run in study.runs]
+    told = [
+        f"How it was done: {'first, ' if plans else ''}`tuner launch` ran the searches (trials: {held})."
+    ]
     if plans:
         top, seeds = (max(plan[name] for plan in plans) for name in ("top", "seeds"))
         told.append(
-            f"Then the default configuration and up to {top} of each front again, on {seeds} seeds that no search had used, "
-            "all variants interleaved (`tuner verify`)."
+            f"Then `tuner verify` ran the default configuration and up to {top} of each front again, on {seeds} seeds that no "
+            "search had used, all variants interleaved."
         )
     if made := [json.loads(line) for line in calls.splitlines()]:
         days = " to ".join(dict.fromkeys((made[0]["date"][:10], made[-1]["date"][:10])))
         minutes = sum(call["took_s"] * call["workers"] for call in made) / 60
-        told.append(f"That took {minutes:.0f} GPU minutes in {_calls(len(made))} of one command, {days}.")
+        told.append(
+            f"That took {minutes:.0f} GPU minutes in {_calls(len(made))} of one command, {days}."
+        )
     if plans:
         told.append(
-            "A difference is claimed where a paired permutation test finds one after Holm's correction; the interval beside it is "
-            "that of medians, and decides nothing ([docs/reading-a-verdict.md](docs/reading-a-verdict.md))."
+            "A difference is claimed if a paired permutation test finds one after Holm's correction. The interval beside it is "
+            "that of the same test ([reading a verdict](reading-a-verdict.md))."
         )
     told.append(
-        "[benchmarks/campaign](benchmarks/campaign/README.md) has the commands, the studies and every pair; this section is "
-        "made of them by `python benchmarks/campaign/readme.py`, without a GPU and in under a minute."
+        "[benchmarks/campaign](../benchmarks/campaign/README.md) has the commands, the studies and every pair. "
+        "`python benchmarks/campaign/readme.py` writes this section from them, without a GPU and in under a minute."
     )
-    told += [f"Not equal: {what}" for what in report.fairness if not what.startswith("Search budgets")]  # told above
+    told += [
+        f"Not equal: {what}" for what in report.fairness if not what.startswith("Search budgets")
+    ]  # told above
     return prose(" ".join(told))
 
 
@@ -208,8 +246,8 @@ def _calls(number: int) -> str:
     return "one call" if number == 1 else f"{number} calls"
 
 
-def _device(subjects: Sequence[Subject]) -> str:
-    return ", ".join(sorted({subject.device_model or "no device" for subject in subjects}))
+def _device(studies: Sequence[StudySnapshot]) -> str:
+    return ", ".join(sorted({study.device_model or "no device" for study in studies}))
 
 
 def replaced(text: str, name: str, lines: Sequence[str]) -> str:
@@ -220,19 +258,32 @@ def replaced(text: str, name: str, lines: Sequence[str]) -> str:
     """
     pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", flags=re.DOTALL)
     if not pattern.search(text):
-        raise SystemExit(f"README.md has no <!-- {name} --> and <!-- /{name} -->; put them where the section belongs")
-    return pattern.sub(lambda found: found[1] + "".join(f"{line}\n" for line in lines) + found[2], text)
+        raise SystemExit(
+            f"there is no <!-- {name} --> with a <!-- /{name} -->; put them where the section belongs"
+        )
+    return pattern.sub(
+        lambda found: found[1] + "".join(f"{line}\n" for line in lines) + found[2], text
+    )
 
 
 def written(text: str, folder: Path) -> str:
-    """The README's text with the sections that the exports in `folder` give; as it is where there are none.
+    """The text of README.md or docs/campaign.md with the sections that the exports in `folder` give.
 
-    Both studies of the question must be there: a campaign that is under way has no report yet.
+    It stays as it is where there are none. Both studies of the question must be there: a campaign that is under way has
+    no report yet.
     """
     if not _has_the_pair(paths := exports(folder)):
         return text
-    calls = (folder / CALLS).read_text(encoding="utf-8") if (folder / CALLS).exists() else ""
-    return replaced(replaced(text, "front", front_lines(paths)), "campaign", campaign_lines(paths, calls))
+    if "<!-- campaign -->" in text:
+        calls = (folder / CALLS).read_text(encoding="utf-8") if (folder / CALLS).exists() else ""
+        return replaced(text, "campaign", campaign_lines(paths, calls))
+    for name, lines in (
+        ("front", front_lines),
+        ("answer", answer_lines),
+        ("variants", variants_lines),
+    ):
+        text = replaced(text, name, lines(paths))
+    return text
 
 
 def _has_the_pair(paths: Sequence[Path]) -> bool:
@@ -240,20 +291,30 @@ def _has_the_pair(paths: Sequence[Path]) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--exports", type=Path, default=HERE, help="folder of the exported studies")
-    parser.add_argument("--readme", type=Path, default=REPOSITORY / "README.md")
+    parser.add_argument(
+        "--readme", type=Path, default=REPOSITORY / "README.md", help=f"{REPORT} lies beside it"
+    )
     parser.add_argument("--no-picture", action="store_true", help=f"leave {PICTURE} as it is")
     options = parser.parse_args(arguments)
     if not _has_the_pair(paths := exports(options.exports)):
         pair = " and ".join(f"{name}.json.gz" for name in FULL.studies()[:2])
-        raise SystemExit(f"{options.exports} does not hold {pair}; report.py writes them once both searches have begun")
-    before = options.readme.read_text(encoding="utf-8")
-    after = written(before, options.exports)
-    options.readme.write_text(after, encoding="utf-8")
+        raise SystemExit(
+            f"{options.exports} does not hold {pair}; report.py writes them once both searches have begun"
+        )
+    for document in (options.readme, options.readme.parent / REPORT):
+        before = document.read_text(encoding="utf-8")
+        after = written(before, options.exports)
+        document.write_text(after, encoding="utf-8")
+        print(f"{document}: {'as it was' if after == before else 'written'}")
     if not options.no_picture:
-        save(draw("front", [of_archive(read_archive(path)) for path in paths[:2]]), options.readme.parent / PICTURE)
-    print(f"{options.readme}: {'as it was' if after == before else 'written'}")
+        save(
+            draw("front", [snapshot(read_archive(path)) for path in paths[:2]]),
+            options.readme.parent / PICTURE,
+        )
 
 
 if __name__ == "__main__":

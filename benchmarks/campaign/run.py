@@ -26,13 +26,24 @@ from pathlib import Path
 
 import psutil
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
-from circumstances import circumstances, heading, tuner, write
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[2]))
 from plan import PLANS, VERIFICATION, Campaign, Progress, progress
-from state import CALLS, DATABASE, NAME, modernise, refuse_to_lose, restore, restore_exports, saved_regularly
+from state import (
+    CALLS,
+    DATABASE,
+    NAME,
+    modernise,
+    refuse_to_lose,
+    restore,
+    restore_exports,
+    saved_regularly,
+)
 
-from tuner.launch import choose_devices
-from tuner.storage import open_database, parse_url
+from benchmarks.shared.circumstances import circumstances, heading, tuner, write
+from tuner.launch import DeviceChoice, choose_devices
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
 
 STOPPING_S = 30.0
 """Kept free at the end of a call: starting up, handing back and writing the state."""
@@ -110,9 +121,13 @@ def summary(found: Progress, *, workers: int, minutes: float, done: bool) -> lis
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=9.0, help="this call's time, all included")
-    parser.add_argument("--state", type=Path, required=True, help="folder with what the last call wrote")
+    parser.add_argument(
+        "--state", type=Path, required=True, help="folder with what the last call wrote"
+    )
     parser.add_argument("--output", type=Path, help="folder to write to (default: that of --state)")
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--gpus", default="all")
@@ -131,9 +146,8 @@ def main(arguments: Sequence[str] | None = None, *, age_s: float = 0.0) -> None:
     began = time.monotonic() - age_s
     options = parse(arguments)
     cpu = options.cpu
-    devices, _ = choose_devices(
-        gpus=None if cpu else options.gpus, cpu=cpu, workers=1 if cpu else None, environment=os.environ
-    )
+    choice = DeviceChoice(gpus=None if cpu else options.gpus, cpu=cpu, workers=1 if cpu else None)
+    devices, _ = choose_devices(choice, environment=os.environ)
     place = ("--cpu", "--workers", "1") if cpu else ("--gpus", options.gpus)
     if options.data_dir:
         place += ("--data-dir", str(options.data_dir.absolute()))
@@ -147,7 +161,10 @@ def main(arguments: Sequence[str] | None = None, *, age_s: float = 0.0) -> None:
             went_on = restore_exports(options.state, folder, PLANS[options.plan].studies())
         call = Call(PLANS[options.plan], folder, place, began + 60 * options.minutes)
         print("going on where the last call stopped" if went_on else "beginning", file=sys.stderr)
-        where = circumstances(devices[0].model) | {"workers": len(devices), "before": dones(call.progress())}
+        where = circumstances(devices[0].model) | {
+            "workers": len(devices),
+            "before": dones(call.progress()),
+        }
         with saved_regularly(folder, archive):
             done = call.work()
             found = call.progress()
@@ -166,4 +183,6 @@ def dones(found: Progress) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    main(age_s=time.time() - psutil.Process().create_time())  # to import everything takes long on a fresh machine
+    main(
+        age_s=time.time() - psutil.Process().create_time()
+    )  # to import everything takes long on a fresh machine

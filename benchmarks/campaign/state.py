@@ -17,8 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tuner.errors import StorageError, UsageError
-from tuner.storage import open_database, parse_url, schema
+from tuner.storage import schema
+from tuner.storage.database import open_database
 from tuner.storage.upgrade import upgrade
+from tuner.storage.url import parse_url
 from tuner.study.archive import read_archive
 from tuner.study.transfer import restore as restore_study
 
@@ -40,11 +42,15 @@ def restore(archive: Path, folder: Path) -> bool:
     if not archive.exists():
         return False
     try:
-        content = gzip.decompress(archive.read_bytes())  # the whole of it: its checksum stands at the end
+        content = gzip.decompress(
+            archive.read_bytes()
+        )  # the whole of it: its checksum stands at the end
         with tarfile.open(fileobj=io.BytesIO(content)) as tar:
             tar.extractall(folder, filter="data")
     except (tarfile.TarError, zlib.error, OSError, EOFError) as error:
-        raise SystemExit(f"{archive} cannot be read ({error}); give the file that an earlier call wrote") from None
+        raise SystemExit(
+            f"{archive} cannot be read ({error}); give the file that an earlier call wrote"
+        ) from None
     if not (folder / DATABASE).exists():
         raise SystemExit(f"{archive} holds no {DATABASE}; give the file that an earlier call wrote")
     return True
@@ -87,7 +93,10 @@ def modernise(folder: Path) -> None:
     except StorageError as error:
         raise SystemExit(f"the state cannot be used with this revision: {error}") from None
     if found != schema.SCHEMA_VERSION:
-        print(f"the state's tables were moved from version {found} to {schema.SCHEMA_VERSION}", file=sys.stderr)
+        print(
+            f"the state's tables were moved from version {found} to {schema.SCHEMA_VERSION}",
+            file=sys.stderr,
+        )
 
 
 def refuse_to_lose(archive: Path, given: Path) -> None:

@@ -41,7 +41,13 @@ class Monkey:
     """Every `every_s` seconds does one thing to one living worker, both drawn from a seed."""
 
     def __init__(
-        self, stand: Stand, launch: subprocess.Popen[bytes], record: Record, *, seed: int, every_s: float
+        self,
+        stand: Stand,
+        launch: subprocess.Popen[bytes],
+        record: Record,
+        *,
+        seed: int,
+        every_s: float,
     ) -> None:
         self._stand, self._launch, self._record = stand, launch, record
         self._random = random.Random(seed)
@@ -108,7 +114,11 @@ class Restarts:
                 self._cluster.start()
                 self._start_at = None
                 self._record.note("database started")
-        elif self._plan and (finished := self._finished()) is not None and finished >= self._plan[0][0]:
+        elif (
+            self._plan
+            and (finished := self._finished()) is not None
+            and finished >= self._plan[0][0]
+        ):
             _, how, down_s = self._plan.pop(0)
             self._record.note(f"database stopped ({how})", finished=finished, down_s=down_s)
             self._cluster.stop(signal.SIGQUIT if how == "immediate" else signal.SIGINT)
@@ -119,8 +129,13 @@ class Restarts:
         return not self._plan and self._start_at is None
 
     def _finished(self) -> int | None:
-        with contextlib.suppress(Exception), self._cluster.connect(_database(self._stand.url)) as connection:
-            row = connection.execute("SELECT count(*) FROM tuner_claims WHERE state = 'finished'").fetchone()
+        with (
+            contextlib.suppress(Exception),
+            self._cluster.connect(_database(self._stand.url)) as connection,
+        ):
+            row = connection.execute(
+                "SELECT count(*) FROM tuner_claims WHERE state = 'finished'"
+            ).fetchone()
             return int(row[0]) if row else None
         return None
 

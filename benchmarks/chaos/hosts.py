@@ -34,7 +34,12 @@ def cannot_make_namespaces() -> str | None:
 
 
 def two_hosts(
-    stand: Stand, record: Record, *, cut_s: float, limit_s: float, wait: Callable[[Stand, int, Record], None]
+    stand: Stand,
+    record: Record,
+    *,
+    cut_s: float,
+    limit_s: float,
+    wait: Callable[[Stand, int, Record], None],
 ) -> dict[str, Any]:
     """Fill the study from both hosts, with the first one's link cut for a while."""
     assert stand.cluster is not None
@@ -46,7 +51,9 @@ def two_hosts(
         wait(stand, stand.trials // 10, record)
         first, other = launches.values()
         before = len(workers_of(first))
-        _ip("link", "set", _outer("tnr-a"), "nomaster")  # frames vanish: no FIN, no RST, no unreachable host
+        _ip(
+            "link", "set", _outer("tnr-a"), "nomaster"
+        )  # frames vanish: no FIN, no RST, no unreachable host
         record.note("link cut", host="tnr-a", workers=before)
         time.sleep(cut_s)
         with stand.opened() as study:

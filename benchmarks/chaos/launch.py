@@ -7,12 +7,18 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
+from tuner.cli.foreground import stopped_by_signals
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
-from tuner.launch import Outcome, Supervisor
-from tuner.storage import engine, leases, open_database, parse_url
-from tuner.study import open_study
+from tuner.launch import Outcome, StopRequests, Supervisor
+from tuner.launch.verification import VerificationWork
+from tuner.storage import database as engine
+from tuner.storage.database import open_database
+from tuner.storage.queue import leases
+from tuner.storage.url import parse_url
+from tuner.study.open import open_study
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -24,6 +30,7 @@ def main() -> int:
     parser.add_argument("--lease-s", type=float, required=True)
     parser.add_argument("--trial-s", type=float, required=True)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--verify", action="store_true")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     leases.LEASE_S, engine.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
@@ -32,20 +39,25 @@ def main() -> int:
     opened = open_study(database, options.study)
     opened.ledger.return_strays()
     opened.ledger.reap()
+    work: Any = VerificationWork.of([opened]) if options.verify else opened
     cores = available_cores()
+    stop = StopRequests()
     supervisor = Supervisor(
-        studies=[opened],
+        studies=[work],
         devices=[CpuCores((cores[number % len(cores)],)) for number in range(options.workers)],
         worker_options=[
             *("--lease-s", str(options.lease_s)),
             *("--trial-s", str(options.trial_s)),
             *("--journal", str(options.folder / "journal")),
+            *(["--verify"] if options.verify else []),
         ],
         environment=dict(os.environ),
         log_folder=options.folder / "logs",
         worker_command=(sys.executable, str(WORKER)),
+        stop=stop,
     )
-    outcome = supervisor.run(lambda: None)
+    with stopped_by_signals(stop):
+        outcome = supervisor.run(lambda: None)
     print(f"ended: {outcome}")
     database.close()
     return 0 if outcome is Outcome.FILLED else 1

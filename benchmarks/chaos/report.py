@@ -16,15 +16,21 @@ short, so that a frozen worker outlasts its own.
 
 def write_report(folder: Path) -> None:
     documents = [json.loads(path.read_text()) for path in sorted(folder.glob("chaos-*.json"))]
-    (folder / "chaos.md").write_text("\n".join([HEAD, *(_section(each) for each in documents)]), encoding="utf-8")
+    (folder / "chaos.md").write_text(
+        "\n".join([HEAD, *(_section(each) for each in documents)]), encoding="utf-8"
+    )
 
 
 def _section(d: dict[str, Any]) -> str:
     title = f"## {d['scenario']}\n\n{d['about']} Seed {d['seed']}, {d['cores']} cores, leases of {d['lease_s']:g} s, {d['date']}."
     if "skipped" in d:
         return f"{title}\n\nSkipped: {d['skipped']}.\n"
-    rows = "\n".join(f"| {key.replace('_', ' ')} | {_cell(value)} |" for key, value in d["figures"].items())
-    verdict = "Every promise held." if not d["broken"] else "Broken: " + "; ".join(d["broken"]) + "."
+    rows = "\n".join(
+        f"| {key.replace('_', ' ')} | {_cell(value)} |" for key, value in d["figures"].items()
+    )
+    verdict = (
+        "Every promise held." if not d["broken"] else "Broken: " + "; ".join(d["broken"]) + "."
+    )
     return f"{title}\n\n**{verdict}**\n\n| | |\n|---|---|\n{rows}\n"
 
 

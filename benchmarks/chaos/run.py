@@ -1,6 +1,6 @@
 """`make chaos`: workers killed, frozen and cut off, databases restarted, and then every result accounted for.
 
-Each scenario writes what it did and what it found to benchmarks/chaos-NAME.json, and benchmarks/chaos.md is made from
+Each scenario writes what it did and what it found to chaos-NAME.json beside this file, and chaos.md is made from
 all of these. Exit code 1 when a promise did not hold.
 """
 
@@ -19,16 +19,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from audit import audit
+from audit import audit, audit_beside_others, audit_verification
 from faults import Monkey, Record, Restarts, each_second
 from hosts import cannot_make_namespaces, two_hosts
 from report import write_report
-from stand import Stand, on_postgres, on_server, on_sqlite, workers_of
+from stand import STUDY, Stand, on_postgres, on_server, on_sqlite, workers_of
 
+from tuner.verdict.verification_plan import plan_verification
 from tuner.version import __version__
 
 LEASE_S = 6.0
 LIMIT_S = 1800.0
+FOREIGN_FAULT_S = 5.0
 Outcome = dict[str, Any]
 
 
@@ -40,7 +42,9 @@ def postgres(options: argparse.Namespace, record: Record) -> Outcome:
     """8 workers on PostgreSQL; the server is restarted three times."""
     with on_postgres(options.trials, LEASE_S) as stand:
         restarts = Restarts(stand, record)
-        found = _harassed(stand, record, workers=8, options=options, meanwhile=each_second(restarts.look))
+        found = _harassed(
+            stand, record, workers=8, options=options, meanwhile=each_second(restarts.look)
+        )
         if not restarts.done:
             found["broken"].append("the server was restarted three times")
         return found
@@ -106,8 +110,12 @@ def clocks(options: argparse.Namespace, record: Record) -> Outcome:
         library = stand.folder / "shifted_clock.so"
         source = Path(__file__).with_name("shifted_clock.c")
         subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
-        fast = stand.launch(3, LD_PRELOAD=str(library), CLOCK_SHIFT_S="3600", TZ="Pacific/Kiritimati")
-        slow = stand.launch(3, LD_PRELOAD=str(library), CLOCK_SHIFT_S="-3600", TZ="America/St_Johns")
+        fast = stand.launch(
+            3, LD_PRELOAD=str(library), CLOCK_SHIFT_S="3600", TZ="Pacific/Kiritimati"
+        )
+        slow = stand.launch(
+            3, LD_PRELOAD=str(library), CLOCK_SHIFT_S="-3600", TZ="America/St_Johns"
+        )
         _wait_for_results(stand, stand.trials // 5, record)
         victims = [workers_of(launch)[0] for launch in (fast, slow)]
         for victim in victims:
@@ -123,7 +131,9 @@ def clocks(options: argparse.Namespace, record: Record) -> Outcome:
         if codes != [0, 0]:
             broken.append("both launches fill the budget")
         if lost > len(victims):
-            broken.append(f"no live worker is taken for dead (lost: {lost}, frozen: {len(victims)})")
+            broken.append(
+                f"no live worker is taken for dead (lost: {lost}, frozen: {len(victims)})"
+            )
         return {"figures": figures, "broken": broken}
 
 
@@ -138,8 +148,98 @@ def hosts(options: argparse.Namespace, record: Record) -> Outcome:
         return {"figures": found | figures, "broken": broken}
 
 
+def foreign(options: argparse.Namespace, record: Record) -> Outcome:
+    """4 workers on SQLite beside another program, which asks, tells, enqueues, adds, changes and deletes."""
+    with on_sqlite(100_000, LEASE_S) as stand:
+        launch = stand.launch(4)
+        done = stand.folder / "done.json"
+        other = subprocess.Popen(
+            [
+                sys.executable,
+                Path(__file__).with_name("foreign.py"),
+                "--study",
+                STUDY,
+                "--done",
+                done,
+            ],
+            env=os.environ | {"OPTUNA_STORAGE_OF_OURS": stand.url},
+            start_new_session=True,
+        )
+        try:
+            record.note("another program begins", pid=other.pid)
+            for fault in range(int(options.minutes * 60 / FOREIGN_FAULT_S)):
+                time.sleep(FOREIGN_FAULT_S)
+                if fault % 2 and (workers := workers_of(launch)):
+                    workers[0].kill()  # so that trials come back while others are at them
+                    record.note("kill -9", pid=workers[0].pid)
+            with stand.opened() as study:
+                stand.trials = study.ledger.counts().finished + 20
+                study.ledger.set_budget(stand.trials)
+                record.note("the budget is set", trials=stand.trials)
+            code = launch.wait(LIMIT_S)
+        finally:
+            other.kill()
+            other.wait()
+        figures, broken = audit_beside_others(stand)
+        figures = {
+            "minutes": options.minutes,
+            "what_it_did": json.loads(done.read_text()),
+        } | figures
+        figures |= {"launch_exit_code": code, "wall_clock_s": record.now()}
+        return {
+            "figures": figures,
+            "broken": broken + ([] if code == 0 else ["the launch fills the budget"]),
+        }
+
+
+def verify_sqlite(options: argparse.Namespace, record: Record) -> Outcome:
+    """Verification with 4 workers on SQLite, which are killed, frozen and told to end."""
+    with on_sqlite(12, LEASE_S) as stand:
+        return _verified(stand, record, options)
+
+
+def verify_postgres(options: argparse.Namespace, record: Record) -> Outcome:
+    """Verification with 4 workers on PostgreSQL, which are killed, frozen and told to end."""
+    with on_postgres(12, LEASE_S) as stand:
+        return _verified(stand, record, options)
+
+
+def _verified(stand: Stand, record: Record, options: argparse.Namespace) -> Outcome:
+    if stand.launch(4).wait(LIMIT_S) != 0:
+        raise FailedError("there is no study to verify")
+    with stand.opened() as study:
+        planned = plan_verification([study], top=4, seeds=max(1, options.trials // 5))
+        record.note("planned", runs=planned.new_runs)
+    launch = stand.launch(4, verify=True)
+    monkey = Monkey(stand, launch, record, seed=options.seed, every_s=options.every)
+    code = monkey.harass(lambda: None, limit_s=LIMIT_S)
+    figures, broken = audit_verification(stand)
+    figures |= {
+        "workers": 4,
+        "a_fault_every_s": options.every,
+        "faults": {fault: record.count(fault) for fault in ("kill -9", "freeze", "SIGTERM")},
+        "launch_exit_code": code,
+        "wall_clock_s": record.now(),
+    }
+    return {
+        "figures": figures,
+        "broken": broken + ([] if code == 0 else ["the launch makes all runs"]),
+    }
+
+
 SCENARIOS: dict[str, Callable[[argparse.Namespace, Record], Outcome]] = {
-    each.__name__: each for each in (postgres, sqlite, supervisor, hosts, clocks, mariadb)
+    each.__name__: each
+    for each in (
+        postgres,
+        sqlite,
+        supervisor,
+        hosts,
+        clocks,
+        mariadb,
+        foreign,
+        verify_sqlite,
+        verify_postgres,
+    )
 }
 
 
@@ -165,7 +265,9 @@ def _harassed(
         "wall_clock_s": record.now(),
         "faults": {fault: record.count(fault) for fault in ("kill -9", "freeze", "SIGTERM")},
         "restarts": record.count("database started"),
-        "workers_living": {"median": sorted(living)[len(living) // 2], "least": min(living)} if living else None,
+        "workers_living": {"median": sorted(living)[len(living) // 2], "least": min(living)}
+        if living
+        else None,
     }
     if code != 0:
         broken.append("the launch fills the budget")
@@ -202,10 +304,15 @@ def main() -> int:
         metavar="S",
         help="a fault every so many seconds (2); more on a busy machine",
     )
+    parser.add_argument("--minutes", type=float, default=5.0, help="of another program's work (5)")
     parser.add_argument("--mariadb", metavar="URL", default=os.environ.get("TUNER_CHAOS_MARIADB"))
-    parser.add_argument("--output", type=Path, default=Path(__file__).parents[1], help="folder for the figures")
+    parser.add_argument(
+        "--output", type=Path, default=Path(__file__).parent, help="folder for the figures"
+    )
     options = parser.parse_args()
-    options.output.mkdir(parents=True, exist_ok=True)  # before anything is measured that could not be written then
+    options.output.mkdir(
+        parents=True, exist_ok=True
+    )  # before anything is measured that could not be written then
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # through the clean-up
     failed = []
     for name in options.scenarios or SCENARIOS:
@@ -213,7 +320,12 @@ def main() -> int:
         print(f"{name}: {scenario.__doc__}", flush=True)
         record = Record()
         found = scenario(options, record)
-        about = {"scenario": name, "about": scenario.__doc__, "seed": options.seed, "tuner": __version__}
+        about = {
+            "scenario": name,
+            "about": scenario.__doc__,
+            "seed": options.seed,
+            "tuner": __version__,
+        }
         about |= {"cores": len(os.sched_getaffinity(0)), "python": platform.python_version()}
         about |= {"date": time.strftime("%Y-%m-%d"), "lease_s": LEASE_S}
         document = about | found | {"events": record.events}

@@ -17,14 +17,18 @@ import psutil
 from sqlalchemy import create_engine, text
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "tests" / "integration"))  # the tests' PostgreSQL and their small study
+sys.path.insert(
+    0, str(REPOSITORY / "tests" / "integration")
+)  # the tests' PostgreSQL and their small study
 
 from postgres_cluster import Cluster, running_cluster
 from small_study import definition
 from warm import python_path
 
-from tuner.storage import open_database, parse_url
-from tuner.study import OpenStudy, SearchPolicy, create_or_resume
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume
 
 STUDY = "chaos"
 LAUNCH = Path(__file__).with_name("launch.py")
@@ -57,27 +61,66 @@ class Stand:
             study.set_policy(SearchPolicy(sampler="random"))
 
     def launch(
-        self, workers: int, *, within: Sequence[str] = (), url: str | None = None, **environment: str
+        self,
+        workers: int,
+        *,
+        within: Sequence[str] = (),
+        url: str | None = None,
+        verify: bool = False,
+        **environment: str,
     ) -> subprocess.Popen[bytes]:
-        """Start a launch of that many workers; `within` is a command that runs it somewhere else."""
-        command = [*within, sys.executable, str(LAUNCH), "--study", STUDY, "--workers", str(workers)]
-        command += ["--lease-s", str(self.lease_s), "--trial-s", str(self.trial_s), "--folder", str(self.folder)]
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("TUNER_", "PG"))}
-        environment = kept | {"PYTHONPATH": python_path(), "TUNER_STORAGE": url or self.url} | environment
+        """Start a launch of that many workers; `within` is a command that runs it somewhere else.
+
+        With `verify` they make the runs that are planned, not trials.
+        """
+        command = [
+            *within,
+            sys.executable,
+            str(LAUNCH),
+            "--study",
+            STUDY,
+            "--workers",
+            str(workers),
+        ]
+        command += [
+            "--lease-s",
+            str(self.lease_s),
+            "--trial-s",
+            str(self.trial_s),
+            "--folder",
+            str(self.folder),
+        ]
+        command += ["--verify"] if verify else []
+        kept = {
+            key: value for key, value in os.environ.items() if not key.startswith(("TUNER_", "PG"))
+        }
+        environment = (
+            kept | {"PYTHONPATH": python_path(), "TUNER_STORAGE": url or self.url} | environment
+        )
         with (self.folder / f"launch-{len(self.launches)}.log").open("ab") as log:
             process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         self.launches.append(process)
         return process
 
     def launch_logs(self) -> str:
-        return "".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("launch-*.log")))
+        return "".join(
+            path.read_text(errors="replace") for path in sorted(self.folder.glob("launch-*.log"))
+        )
 
     def stop_all(self) -> None:
         """Whatever is left when a scenario ends early."""
         for launch in self.launches:
-            for process in [*workers_of(launch), psutil.Process(launch.pid) if launch.poll() is None else None]:
+            for process in [
+                *workers_of(launch),
+                psutil.Process(launch.pid) if launch.poll() is None else None,
+            ]:
                 if process is not None:
                     with contextlib.suppress(psutil.Error):
                         process.kill()
@@ -90,7 +133,10 @@ def workers_of(launch: subprocess.Popen[bytes]) -> list[psutil.Process]:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             line = process.cmdline()
-            if any(part.endswith("chaos/worker.py") for part in line) and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                any(part.endswith("chaos/worker.py") for part in line)
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 supervisor = line[line.index("--supervised-by") + 1]
                 if supervisor == str(_supervisor_pid(launch)):
                     found.append(process)
@@ -124,12 +170,14 @@ def on_postgres(trials: int, lease_s: float) -> Iterator[Stand]:
 def on_server(server: str, trials: int, lease_s: float) -> Iterator[Stand]:
     """On a database server that others use too, in a database made and dropped here; `server` is a URL without one."""
     database = f"tuner_chaos_{uuid.uuid4().hex[:8]}"
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
+    engine = create_engine(parse_url(server).url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {database}"))
     try:
         with tempfile.TemporaryDirectory(prefix="tuner-chaos-") as name:
-            yield from _stand(Stand(f"{server.rstrip('/')}/{database}", Path(name), trials, lease_s))
+            yield from _stand(
+                Stand(f"{server.rstrip('/')}/{database}", Path(name), trials, lease_s)
+            )
     finally:
         with engine.connect() as connection:
             connection.execute(text(f"DROP DATABASE {database}"))

@@ -15,9 +15,13 @@ from typing import Any
 from optuna.trial import TrialState
 
 from tuner.cli.device import own_device
-from tuner.cli.worker import Orphan, work
-from tuner.job import TrialJob
-from tuner.storage import TrialResult, engine, leases
+from tuner.record import Recorded
+from tuner.storage import database as engine
+from tuner.storage.queue import leases
+from tuner.storage.records import TrialResult
+from tuner.trial.job import TrialJob
+from tuner.worker.process import Orphan
+from tuner.worker.session import WorkOrder, work
 
 EPOCHS = 10
 
@@ -37,14 +41,25 @@ class SleepingTrainer:
             time.sleep(self._pause_s)
             elapsed = time.monotonic() - began
             record: Any = SimpleNamespace(
-                epoch=epoch, train_loss=1 / epoch, val_loss=1 / epoch, learning_rate=1e-3, elapsed_s=elapsed
+                epoch=epoch,
+                train_loss=1 / epoch,
+                val_loss=1 / epoch,
+                learning_rate=1e-3,
+                elapsed_s=elapsed,
             )
             job.on_epoch(record, 0)
-        with self._journal.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"trial": job.number, "execution": execution}) + "\n")
         h = job.hyperparameters
-        attributes = {"stopped_by": "converged", "converged": True, "epochs": EPOCHS, "execution": execution}
-        return TrialResult(TrialState.COMPLETE, (round(elapsed, 3), h.dropout + 1 / h.hidden_size), attributes)
+        values = (round(elapsed, 3), h.dropout + 1 / h.hidden_size)
+        told = {"trial": job.number, "seed": job.seed, "execution": execution, "values": values}
+        with self._journal.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(told) + "\n")
+        said = Recorded(
+            stopped_by="converged",
+            converged=True,
+            epochs=EPOCHS,
+            other={"execution": execution},
+        )
+        return TrialResult(TrialState.COMPLETE, values, said)
 
 
 def main() -> int:
@@ -55,6 +70,7 @@ def main() -> int:
     parser.add_argument("--pulse", type=int)
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--cores")
+    parser.add_argument("--verify", action="store_true")
     parser.add_argument("--lease-s", type=float, required=True)
     parser.add_argument("--trial-s", type=float, required=True)
     parser.add_argument("--journal", type=Path, required=True)
@@ -63,9 +79,14 @@ def main() -> int:
     orphan = Orphan(options.supervised_by) if options.supervised_by is not None else None
     device = own_device(gpu=None, cpu=True, cores=options.cores)
     trainer = SleepingTrainer(options.trial_s, options.journal)
-    return work(
-        options.study, device, lambda *_: trainer, storage=None, name=options.name, pulse=options.pulse, orphan=orphan
+    order = WorkOrder(
+        studies=options.study,
+        storage=os.environ["TUNER_STORAGE"],
+        name=options.name,
+        verify=options.verify,
+        pulse=options.pulse,
     )
+    return work(order, device, lambda *_: trainer, orphan=orphan)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 Two configurations are drawn again and again with 10 shared seeds each and judged as `tuner compare` judges them, with
 what differs planted: time by a ratio, MQL by a difference. A seed's noise is simulated, or recorded:
 
-- Simulated as it was known before the campaign: six runs of `original` on an H200 (three in benchmarks/protocol-h200.json)
+- Simulated as it was known before the campaign: six runs of `original` on an H200 (three in benchmarks/reference_protocol/h200.json)
   gave epochs with a relative standard deviation of 5 % and ETTh1 MQL with one of 0.0073. Smaller and larger ones, other
   shapes and occasional misses show how much hangs on that.
 - Recorded in the campaign's verification (benchmarks/campaign): each of the two takes the noise of one verified
@@ -27,12 +27,15 @@ from typing import Any
 
 import numpy as np
 
-from tuner.compare import read_subjects
-from tuner.stats import Comparison, Question, Sample, judge, judge_at_look
-from tuner.stats.intervals import difference_of_medians, median_interval, ratio_of_medians
-from tuner.stats.sequential import looks_for
+from tuner.verdict.compare.studies import read_studies
+from tuner.verdict.picks import picks_of
+from tuner.verdict.stats.intervals import median_interval
+from tuner.verdict.stats.pairs import Comparison, Question, Sample, judge, judge_at_look
+from tuner.verdict.stats.permutation import ALPHA, sign_flip_interval
+from tuner.verdict.stats.sequential import looks_for
+from tuner.verdict.verified import verified_in
 
-MEASURED = "benchmarks/protocol-h200.json"
+MEASURED = "benchmarks/reference_protocol/h200.json"
 CAMPAIGN = Path("benchmarks/campaign")
 VARIANTS = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
 QUESTION = [Question(a="a", b="b", family="between")]
@@ -73,6 +76,15 @@ NOISES = (
     Noise("loud", 0.05, 0.012),
 )
 PLANTED = ((1.0, 0.0), (1.1, 0.0), (1.0, 0.02), (1.1, 0.02))
+COVERED = {
+    "median": "median",
+    "time": "time ratio, 95 %",
+    "mql": "MQL difference, 95 %",
+    "time_holm": "time, as printed",
+    "mql_holm": "MQL, as printed",
+    "both_holm": "both, as printed",
+}
+"""The intervals of which it is counted how often they hold the truth."""
 MORE_SEEDS = (10, 20, 40)
 PLANTED_FOR_MORE = ((1.0, 0.0), (1.1, 0.0), (1.25, 0.0), (1.0, 0.02))
 
@@ -81,20 +93,33 @@ def recorded_noises() -> tuple[Noise, Noise]:
     """The campaign's own: of the default configurations, which share their hyperparameters, and of all verified ones."""
     paths = [str(CAMPAIGN / f"etth-{variant}.json.gz") for variant in VARIANTS]
     default, every = [], []
-    for subject in read_subjects(paths, task="etth", storage="sqlite:///none.db"):
-        for number, verified in subject.verified.items():
+    for study in read_studies(paths, task="etth", storage="sqlite:///none.db"):
+        for number, verified in verified_in(study).items():
             found = verified.sample()
-            runs = np.array([(np.log(found.seconds[s]), found.mql[s]) for s in found.seconds.keys() & found.mql.keys()])
+            runs = np.array(
+                [
+                    (np.log(found.seconds[s]), found.mql[s])
+                    for s in found.seconds.keys() & found.mql.keys()
+                ]
+            )
             deviations = (runs - runs.mean(axis=0)) * np.sqrt(len(runs) / (len(runs) - 1))
             every.append(deviations)
-            if number == subject.picks["default"]:
+            if number == picks_of(study)["default"]:
                 default.append(deviations)
-    return _recorded("recorded, default configurations", default), _recorded("recorded, all configurations", every)
+    return _recorded("recorded, default configurations", default), _recorded(
+        "recorded, all configurations", every
+    )
 
 
 def _recorded(name: str, runs: list[np.ndarray]) -> Noise:
     time, mql = np.sqrt(np.mean(np.square(np.concatenate(runs)), axis=0))
-    return Noise(f"{name} ({len(runs)})", round(float(time), 3), round(float(mql), 4), "recorded", recorded=tuple(runs))
+    return Noise(
+        f"{name} ({len(runs)})",
+        round(float(time), 3),
+        round(float(mql), 4),
+        "recorded",
+        recorded=tuple(runs),
+    )
 
 
 def draw(rng: np.random.Generator, noise: Noise, n: int) -> np.ndarray:
@@ -106,7 +131,9 @@ def draw(rng: np.random.Generator, noise: Noise, n: int) -> np.ndarray:
     return rng.normal(size=n)
 
 
-def sample(name: str, rng: np.random.Generator, noise: Noise, *, seeds: int, ratio: float, more: float) -> Sample:
+def sample(
+    name: str, rng: np.random.Generator, noise: Noise, *, seeds: int, ratio: float, more: float
+) -> Sample:
     of_time, of_mql = noise.deviations(rng, seeds)
     seconds = 4.0 * ratio * np.exp(of_time)
     mql = 0.806 + more + of_mql
@@ -136,13 +163,17 @@ def early(a: Sample, b: Sample, seeds: int) -> tuple[Comparison, int]:
     """The answer of a verification that may stop early, and after how many seeds."""
     looks = looks_for(seeds)
     for look in looks:
-        (answer,) = judge_at_look([first(a, look), first(b, look)], QUESTION, look=look, looks=looks)
+        (answer,) = judge_at_look(
+            [first(a, look), first(b, look)], QUESTION, look=look, looks=looks
+        )
         if answer.decided:
             break
     return answer, look
 
 
-def repeat(noise: Noise, ratio: float, more: float, *, seeds: int, repetitions: int) -> dict[str, Any]:
+def repeat(
+    noise: Noise, ratio: float, more: float, *, seeds: int, repetitions: int
+) -> dict[str, Any]:
     """How often what is planted is claimed, with all seeds and where looking early is allowed."""
     found = {"early_time": 0, "early_mql": 0, "early_any": 0}
     answers, used = [], []
@@ -153,14 +184,28 @@ def repeat(noise: Noise, ratio: float, more: float, *, seeds: int, repetitions: 
         found["early_time"] += stopped.seconds.claimed
         found["early_mql"] += stopped.mql.claimed
         found["early_any"] += stopped.seconds.claimed or stopped.mql.claimed
-    what = {"ratio": ratio, "difference": more, "noise": noise.described(), "seeds": seeds, "repetitions": repetitions}
+    what = {
+        "ratio": ratio,
+        "difference": more,
+        "noise": noise.described(),
+        "seeds": seeds,
+        "repetitions": repetitions,
+    }
     return what | counted(answers) | found | {"early_seeds": float(np.mean(used))}
 
 
-def repeat_all_seeds(noise: Noise, ratio: float, more: float, *, seeds: int, repetitions: int) -> dict[str, Any]:
+def repeat_all_seeds(
+    noise: Noise, ratio: float, more: float, *, seeds: int, repetitions: int
+) -> dict[str, Any]:
     """The same without early looks."""
     pairs = planted(noise, ratio, more, seeds=seeds, repetitions=repetitions)
-    what = {"ratio": ratio, "difference": more, "noise": noise.described(), "seeds": seeds, "repetitions": repetitions}
+    what = {
+        "ratio": ratio,
+        "difference": more,
+        "noise": noise.described(),
+        "seeds": seeds,
+        "repetitions": repetitions,
+    }
     return what | counted([answer for pair in pairs for answer in judge(pair, QUESTION)])
 
 
@@ -182,19 +227,32 @@ def counted(answers: Sequence[Comparison]) -> dict[str, int]:
 
 
 def coverage(noise: Noise, *, seeds: int, repetitions: int) -> dict[str, Any]:
-    """How often 95 % intervals hold the truth: of a median, a ratio of medians, a difference of medians."""
+    """How often intervals hold the truth, where time differs by 1.1 and MQL by 0.02.
+
+    Of a median, and of the deciding test of each objective: asked alone at 95 %, and as `tuner compare` prints them, at
+    the levels of Holm's steps (each, and both together).
+    """
     rng = np.random.default_rng(20261121)
-    held = {"median": 0, "ratio": 0, "difference": 0}
+    ratio, more = 1.1, 0.02
+    held = dict.fromkeys(COVERED, 0)
     for _ in range(repetitions):
-        time = [np.exp(noise.time * draw(rng, noise, seeds)) for _ in range(2)]
-        mql = [0.8 + noise.mql * draw(rng, noise, seeds) for _ in range(2)]
-        for name, interval, truth in (
-            ("median", median_interval(mql[0]), 0.8),
-            ("ratio", ratio_of_medians(time[0], time[1]), 1.0),
-            ("difference", difference_of_medians(mql[0], mql[1]), 0.0),
-        ):
-            assert interval is not None
-            held[name] += interval.covers(truth)
+        a = sample("a", rng, noise, seeds=seeds, ratio=ratio, more=more)
+        b = sample("b", rng, noise, seeds=seeds, ratio=1.0, more=0.0)
+        median = median_interval(list(b.mql.values()))
+        assert median is not None
+        held["median"] += median.covers(0.806)
+        time = np.log([a.seconds[s] / b.seconds[s] for s in a.seconds])
+        mql = np.array([a.mql[s] - b.mql[s] for s in a.mql])
+        for name, differences, truth in (("time", time, np.log(ratio)), ("mql", mql, more)):
+            low, high = sign_flip_interval(differences, ALPHA)
+            held[name] += bool(low <= truth <= high)
+        (answer,) = judge([a, b], QUESTION)
+        assert answer.seconds.estimate is not None
+        assert answer.mql.estimate is not None
+        holds = answer.seconds.estimate.covers(ratio), answer.mql.estimate.covers(more)
+        held["time_holm"] += holds[0]
+        held["mql_holm"] += holds[1]
+        held["both_holm"] += all(holds)
     return {"noise": noise.described(), "seeds": seeds, "repetitions": repetitions} | held
 
 
@@ -230,17 +288,17 @@ def table(document: dict[str, Any]) -> str:
     for (name, ratio, more), row in _by_seeds(document["more_seeds"]).items():
         what = f"MQL {more:+g}" if more else f"time {ratio:g} x"
         counts = (r["mql"] if more else r["any"] if ratio == 1 else r["time"] for r in row)
-        lines.append(f"| {name} | {what if more or ratio != 1 else 'nothing'} | {' | '.join(map(str, counts))} |")
+        lines.append(
+            f"| {name} | {what if more or ratio != 1 else 'nothing'} | {' | '.join(map(str, counts))} |"
+        )
     lines += [
         "",
-        "| interval holds the truth, a seed's noise | median | ratio of medians | difference of medians |",
-        "|---|---|---|---|",
+        f"| interval holds the truth, a seed's noise | {' | '.join(COVERED.values())} |",
+        f"|---|{'---|' * len(COVERED)}",
     ]
     for r in document["coverage"]:
-        share = {k: f"{r[k] / r['repetitions']:.1%}" for k in ("median", "ratio", "difference")}
-        lines.append(
-            f"| {r['noise']['name']}, {r['seeds']} seeds | {share['median']} | {share['ratio']} | {share['difference']} |"
-        )
+        shares = (f"{r[name] / r['repetitions']:.1%}" for name in COVERED)
+        lines.append(f"| {r['noise']['name']}, {r['seeds']} seeds | {' | '.join(shares)} |")
     return "\n".join(lines)
 
 
@@ -253,7 +311,9 @@ def _by_seeds(pairs: list[dict[str, Any]]) -> dict[tuple[str, float, float], lis
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--output", type=Path, required=True)
@@ -262,7 +322,9 @@ def main() -> None:
     recorded = recorded_noises()
     for noise in (*NOISES, *recorded):
         for ratio, more in PLANTED:
-            pairs.append(repeat(noise, ratio, more, seeds=options.seeds, repetitions=options.repetitions))
+            pairs.append(
+                repeat(noise, ratio, more, seeds=options.seeds, repetitions=options.repetitions)
+            )
             print(json.dumps(pairs[-1]), flush=True)
     by_seeds = [
         repeat_all_seeds(noise, ratio, more, seeds=seeds, repetitions=options.repetitions)
@@ -270,7 +332,11 @@ def main() -> None:
         for ratio, more in PLANTED_FOR_MORE
         for seeds in MORE_SEEDS
     ]
-    covered = [coverage(noise, seeds=n, repetitions=1000) for noise in NOISES[1:4] for n in (5, options.seeds)]
+    covered = [
+        coverage(noise, seeds=n, repetitions=1000)
+        for noise in NOISES[1:4]
+        for n in (6, options.seeds, 2 * options.seeds)
+    ]
     document = {
         "command": " ".join(["python", *sys.argv]),
         "measured_noise": measured() | {"source": MEASURED},

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tuner.data.prepare import prepare
+from tuner.data.prepare import PreparedData, prepare
 from tuner.data.task import DemoSource, Task
 from tuner.data.windows import DeviceData, to_device
 
@@ -22,8 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cuda_data(tmp_path_factory: pytest.TempPathFactory) -> DeviceData:
-    """Two generated series of 1,600 hours, three columns, on the current CUDA device."""
+def small_data(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
+    """Two generated series of 1,600 hours, three columns."""
     task = Task(
         name="small",
         source=DemoSource(kind="demo", rows=1600),
@@ -34,4 +34,16 @@ def cuda_data(tmp_path_factory: pytest.TempPathFactory) -> DeviceData:
         calendar=("hour", "day_of_week"),
         static_id=True,
     )
-    return to_device(prepare(task, cache_dir=tmp_path_factory.mktemp("prepared")), "cuda")
+    return prepare(task, cache_dir=tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture(scope="session")
+def cuda_data(small_data: PreparedData) -> DeviceData:
+    """The small data on the current CUDA device."""
+    return to_device(small_data, "cuda")
+
+
+@pytest.fixture(scope="session")
+def double_data(small_data: PreparedData) -> DeviceData:
+    """The same in double precision: the reference that fp32 is compared with."""
+    return to_device(small_data, "cuda", dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Windows at which a network's gradient has no step nearby: no input of a ReLU is within rounding of zero."""
+"""Windows clear of kinks: no input of a ReLU is so near zero that rounding changes its gradient."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ class _Nearest(TorchDispatchMode):
         self.by_relu: list[Tensor] = []
 
     def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         if func is torch.ops.aten.relu.default:
             self.by_relu.append(args[0].abs().flatten(1).amin(1))
@@ -31,10 +35,11 @@ class _Nearest(TorchDispatchMode):
 
 @torch.no_grad()
 def clear_of_kinks(model: nn.Module, inputs: Sequence[Tensor | None]) -> Tensor:
-    """(B,), whether every ReLU input of a window is further from zero than `MARGIN`, in float64 and without dropout.
+    """(B,), whether all ReLU inputs are further from 0 than `MARGIN`: in float64, no dropout.
 
-    In fp32 an input that near may lie on the other side, and one such element changes the gradient of a bias by up to
-    1e-3 of its norm: no error of anyone's. For networks whose windows do not see one another, so not for batchnorm.
+    In fp32 an input that near may lie on the other side, and one such element changes the gradient
+    of a bias by up to 1e-3 of its norm: no error of anyone's. For networks whose windows do not see
+    one another, so not for batchnorm.
     """
     exact = copy.deepcopy(model).double().eval()
     with _Nearest() as nearest:

@@ -1,4 +1,4 @@
-"""The bench on CUDA: what only a GPU has (kernels, memory, utilisation), and the libraries training there."""
+"""The bench on CUDA: kernels, memory and utilisation, and the libraries training there."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from tuner.bench.contender import Contender, Job
-from tuner.bench.figures import summarise
-from tuner.bench.plan import make_plan
-from tuner.bench.run import run_bench
+from tuner.bench.entrants import make_plan
+from tuner.bench.rounds import run_bench
+from tuner.bench.rows import summarise
 from tuner.config import Precision
 from tuner.data.prepare import prepare
 from tuner.data.task import demo_task
@@ -56,7 +56,9 @@ def test_turns_leave_nothing_on_the_device(contenders: tuple[Contender, ...]) ->
     assert torch.cuda.memory_allocated() - before < 2**20
 
 
-def test_a_librarys_memory_does_not_depend_on_who_came_before(contenders: tuple[Contender, ...]) -> None:
+def test_a_librarys_memory_does_not_depend_on_who_came_before(
+    contenders: tuple[Contender, ...],
+) -> None:
     darts = next(each for each in contenders if each.entry.library == "darts")
     graph = next(each for each in contenders if each.entry.backend == "graph")
     darts.run(1)  # whatever is loaded only once

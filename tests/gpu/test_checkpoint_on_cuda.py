@@ -1,4 +1,4 @@
-"""An interrupted training goes on from its checkpoint on a CUDA device too, whichever engine runs it."""
+"""An interrupted training goes on from its checkpoint on a GPU, whichever engine runs it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, StopReason, TrainingSettings
+from tuner.config import (
+    Architecture,
+    Backend,
+    Hyperparameters,
+    RunConfig,
+    StopReason,
+    TrainingSettings,
+)
 from tuner.data.windows import DeviceData
 from tuner.training import FitResult, fit
 from tuner.training.checkpoint import CheckpointFiles
@@ -40,7 +47,7 @@ def _losses(result: FitResult) -> list[tuple[float, float]]:
 def test_a_resumed_training_equals_an_uninterrupted_one(
     cuda_data: DeviceData, tmp_path: Path, backend: Backend, model: str
 ) -> None:
-    """Bit for bit: captured steps find their tensors filled in place, and replays go on with the right masks."""
+    """Bit for bit: captured steps find their tensors filled in place, replays the right masks."""
     config = _config(model, backend)
     whole = fit(config, cuda_data)
     steps = math.ceil(len(cuda_data.train) / 128)
@@ -58,7 +65,9 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
     assert _losses(resumed) == _losses(whole)
     assert whole.model is not None
     assert resumed.model is not None
-    states = zip(whole.model.state_dict().values(), resumed.model.state_dict().values(), strict=True)
+    states = zip(
+        whole.model.state_dict().values(), resumed.model.state_dict().values(), strict=True
+    )
     assert all(torch.equal(p, q) for p, q in states)
     assert resumed.history[:3] == first.history
     assert resumed.wall_clock_s > first.history[-1].elapsed_s
@@ -69,7 +78,10 @@ def test_a_resumed_training_equals_an_uninterrupted_one(
 def test_a_training_goes_on_on_any_backend_from_the_state_of_another(
     cuda_data: DeviceData, tmp_path: Path, first: Backend, second: Backend
 ) -> None:
-    """Without dropout, whose masks differ: the same losses but for rounding. A wrong step or moment would show."""
+    """Without dropout, whose masks differ: the same losses but for rounding.
+
+    A wrong step or moment would show.
+    """
     whole = fit(_config("original", first, dropout=0.0), cuda_data)
     steps = math.ceil(len(cuda_data.train) / 128)
     asked = iter(range(10**6))

@@ -1,7 +1,7 @@
-"""Dropout's masks on a CUDA device, as eager, captured and fused steps draw them: rate, freshness, independence.
+"""Dropout's masks on a GPU, as eager, captured and fused steps draw them: rate, independence.
 
-The seeds are fixed and the bounds five standard deviations wide: a sound generator passes always, and one that repeats
-itself, favours a place or misses the rate by a thousandth does not.
+The seeds are fixed and the bounds five standard deviations wide: a sound generator passes always,
+and one that repeats itself, favours a place or misses the rate by a thousandth does not.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def replayed(masks: Callable[[], Tensor]) -> list[Tensor]:
 
 
 def fused(data: DeviceData, rate: float) -> Callable[[], Tensor]:
-    """The masks of a fused forward pass that are as wide as the network: one of several, another in each is as good."""
+    """The masks of a fused forward pass that are as wide as the network; any of several will do."""
     pytest.importorskip("triton")
     from tuner.models.fused import FusedTSMixer
 
@@ -88,11 +88,14 @@ def fused(data: DeviceData, rate: float) -> Callable[[], Tensor]:
 
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_the_share_of_dropped_elements_is_the_rate(draws: Draws, backend: Backend, rate: float) -> None:
+def test_the_share_of_dropped_elements_is_the_rate(
+    draws: Draws, backend: Backend, rate: float
+) -> None:
     for dropped in draws(backend, rate, 1):
         assert dropped.shape == (BATCH, HOURS, FEATURES)
         found, spread = share(dropped), math.sqrt(rate * (1 - rate) / dropped.numel())
-        assert abs(found - rate) < SIGMAS * spread + 2**-17  # where a rate is a multiple of 2^-16, the nearest
+        nearest = 2**-17  # rates are multiples of 2^-16
+        assert abs(found - rate) < SIGMAS * spread + nearest
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -115,7 +118,9 @@ def test_a_seed_gives_its_masks_and_another_seed_others(draws: Draws, backend: B
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_elements_are_dropped_independently_of_their_neighbours(draws: Draws, backend: Backend) -> None:
+def test_elements_are_dropped_independently_of_their_neighbours(
+    draws: Draws, backend: Backend
+) -> None:
     """Near in memory, in the next hour and in the next window."""
     rate = 0.25
     for dropped in draws(backend, rate, 5)[:2]:
@@ -127,7 +132,7 @@ def test_elements_are_dropped_independently_of_their_neighbours(draws: Draws, ba
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_no_place_is_favoured(draws: Draws, backend: Backend) -> None:
-    """Counts by feature, by hour and by window: each by itself, and chi-square, whose deviation is the root of 2 df."""
+    """Counts by feature, hour and window: each alone, and chi-square (deviation root 2 df)."""
     rate = 0.25
     for dropped in draws(backend, rate, 6)[:2]:
         for kept in (0, 1, 2):
@@ -137,7 +142,7 @@ def test_no_place_is_favoured(draws: Draws, backend: Backend) -> None:
             assert float(scores.abs().max()) < SIGMAS + 1, f"axis {kept}"
             chi_square = float((scores**2).sum())
             freedom = len(counts)
-            # Its upper tail is longer than a normal one's where there are few counts: hence the constant.
+            # With few counts its upper tail is longer than a normal one's: hence the constant.
             assert abs(chi_square - freedom) < SIGMAS * math.sqrt(2 * freedom) + 10, f"axis {kept}"
 
 

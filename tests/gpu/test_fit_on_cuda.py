@@ -9,11 +9,18 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, StopReason, TrainingSettings
+from tuner.config import (
+    Architecture,
+    Backend,
+    Hyperparameters,
+    RunConfig,
+    StopReason,
+    TrainingSettings,
+)
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.models.names import builtin_names
 from tuner.training import EpochRecord, FitResult, evaluate, fit
-from tuner.training.eager import EagerEngine
+from tuner.training.engines.eager import EagerEngine
 
 CUDA_BACKENDS = (Backend.GRAPH, Backend.TRITON)
 
@@ -52,8 +59,12 @@ def _state(result: FitResult) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("backend", CUDA_BACKENDS)
 @pytest.mark.parametrize("name", builtin_names())
-def test_one_seed_gives_one_result_bit_for_bit(cuda_data: DeviceData, name: str, backend: Backend) -> None:
-    first, again, other = (fit(_config(name, seed=s, backend=backend), cuda_data) for s in (1, 1, 2))
+def test_one_seed_gives_one_result_bit_for_bit(
+    cuda_data: DeviceData, name: str, backend: Backend
+) -> None:
+    first, again, other = (
+        fit(_config(name, seed=s, backend=backend), cuda_data) for s in (1, 1, 2)
+    )
     assert _losses(first) == _losses(again)
     assert all(torch.equal(p, q) for p, q in zip(_state(first), _state(again), strict=True))
     assert _losses(first) != _losses(other)
@@ -76,7 +87,7 @@ def test_a_warmed_up_training_is_bit_for_bit_one_that_is_not(
 def test_without_dropout_and_shuffling_the_gpu_trains_as_the_cpu_does(
     cuda_data: DeviceData, name: str, backend: Backend
 ) -> None:
-    """Both start from the same weights (drawn on the CPU); one batch of all windows leaves nothing to shuffle."""
+    """Both start from the same weights; one batch of all windows leaves nothing to shuffle."""
     cpu_data = replace(
         cuda_data,
         train=_moved(cuda_data.train),
@@ -85,18 +96,24 @@ def test_without_dropout_and_shuffling_the_gpu_trains_as_the_cpu_does(
         minimum=cuda_data.minimum.cpu(),
         scale=cuda_data.scale.cpu(),
     )
-    config = _config(name, backend=Backend.EAGER, dropout=0.0, batch_size=len(cuda_data.train), max_epochs=3)
+    config = _config(
+        name, backend=Backend.EAGER, dropout=0.0, batch_size=len(cuda_data.train), max_epochs=3
+    )
     on_cpu = fit(config, cpu_data)
     on_gpu = fit(replace(config, training=replace(config.training, backend=backend)), cuda_data)
     for gpu, cpu in zip(_losses(on_gpu), _losses(on_cpu), strict=True):
         assert gpu == pytest.approx(cpu, rel=1e-4)
-    gpu_mql, cpu_mql = (evaluate(r.model, d).test_mql_mean for r, d in ((on_gpu, cuda_data), (on_cpu, cpu_data)))
+    gpu_mql, cpu_mql = (
+        evaluate(r.model, d).test_mql_mean for r, d in ((on_gpu, cuda_data), (on_cpu, cpu_data))
+    )
     assert gpu_mql == pytest.approx(cpu_mql, rel=1e-3)
 
 
 def _moved(split: DeviceSplit) -> DeviceSplit:
     tensors = {name: getattr(split, name) for name in DeviceSplit.__slots__}
-    return DeviceSplit(**{name: t.cpu() if isinstance(t, torch.Tensor) else t for name, t in tensors.items()})
+    return DeviceSplit(
+        **{name: t.cpu() if isinstance(t, torch.Tensor) else t for name, t in tensors.items()}
+    )
 
 
 def test_the_callers_random_state_and_arithmetic_are_untouched(cuda_data: DeviceData) -> None:
@@ -128,11 +145,14 @@ def test_memory_that_runs_out_is_given_back_and_the_next_training_is_right(
     expected = _losses(fit(_config(backend=backend), cuda_data))
     held = torch.cuda.memory_allocated()
     torch.cuda.empty_cache()
-    # A quarter of a GiB for the process: the network fits, its activations for a batch of all windows do not.
+    # A quarter of a GiB for the process: the network fits, activations of all windows do not.
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(2**28 / total)
     try:
-        result = fit(_config(hidden_size=hidden_size, batch_size=len(cuda_data.train), backend=backend), cuda_data)
+        result = fit(
+            _config(hidden_size=hidden_size, batch_size=len(cuda_data.train), backend=backend),
+            cuda_data,
+        )
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
     assert result.stopped_by is StopReason.OUT_OF_MEMORY
@@ -144,7 +164,9 @@ def test_memory_that_runs_out_is_given_back_and_the_next_training_is_right(
     assert _losses(fit(_config(backend=backend), cuda_data)) == expected
 
 
-def test_the_clock_is_read_when_the_device_is_idle_and_not_in_callbacks(cuda_data: DeviceData) -> None:
+def test_the_clock_is_read_when_the_device_is_idle_and_not_in_callbacks(
+    cuda_data: DeviceData,
+) -> None:
     def wait(record: EpochRecord) -> None:
         torch.ones(4096, 4096, device="cuda").matmul(torch.ones(4096, 4096, device="cuda"))
         time.sleep(0.2)
@@ -159,5 +181,7 @@ def test_divergence_and_interruption_are_outcomes(cuda_data: DeviceData, backend
     nothing = torch.full_like(cuda_data.train.targets, math.nan)
     broken = replace(cuda_data, train=replace(cuda_data.train, targets=nothing))
     assert fit(_config(backend=backend), broken).stopped_by is StopReason.DIVERGED
-    interrupted = fit(_config(backend=backend), cuda_data, should_stop=lambda: StopReason.INTERRUPTED)
+    interrupted = fit(
+        _config(backend=backend), cuda_data, should_stop=lambda: StopReason.INTERRUPTED
+    )
     assert (interrupted.stopped_by, interrupted.epochs) == (StopReason.INTERRUPTED, 0)

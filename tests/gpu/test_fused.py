@@ -1,4 +1,4 @@
-"""What only the fused kernels have: networks they do not serve, and a set-up that must stay short."""
+"""What only the fused kernels have: networks they do not serve, and a set-up that stays short."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def with_precision(config: RunConfig, precision: Precision) -> RunConfig:
 
 
 @pytest.mark.parametrize(
-    ("model", "precision", "says"), [("batchnorm", Precision.FP32, "BatchNorm1d"), ("original", Precision.BF16, "bf16")]
+    ("model", "precision", "says"),
+    [("batchnorm", Precision.FP32, "BatchNorm1d"), ("original", Precision.BF16, "bf16")],
 )
 def test_what_they_do_not_serve_is_captured_as_it_is_and_says_why(
     cuda_data: DeviceData, model: str, precision: Precision, says: str
@@ -53,7 +54,9 @@ def test_tf32_follows_fp32_at_some_distance(cuda_data: DeviceData) -> None:
 
 
 @pytest.mark.parametrize("layer", ["blocks.0.time_mixing.linear", "blocks.0.feature_mixing.enter"])
-def test_a_weight_that_is_no_number_shows_in_the_forecast(cuda_data: DeviceData, layer: str) -> None:
+def test_a_weight_that_is_no_number_shows_in_the_forecast(
+    cuda_data: DeviceData, layer: str
+) -> None:
     """A single one, before a ReLU: as the plain network does, they let it through."""
     config = config_of("original", Backend.TRITON)
     model = build_model(config.architecture, cuda_data.shapes, config.hyperparameters).cuda()
@@ -66,7 +69,9 @@ def test_a_weight_that_is_no_number_shows_in_the_forecast(cuda_data: DeviceData,
 
 
 def sized(hidden_size: int, batch_size: int) -> RunConfig:
-    config = config_of("original", Backend.TRITON, dropout=0.1, hidden_size=hidden_size, batch_size=batch_size)
+    config = config_of(
+        "original", Backend.TRITON, dropout=0.1, hidden_size=hidden_size, batch_size=batch_size
+    )
     return replace(config, training=replace(config.training, max_epochs=1))
 
 
@@ -77,10 +82,14 @@ def set_up_each_batch_size(hidden_size: int) -> float:
 
 
 def test_a_warm_set_up_is_short_at_every_size_of_the_search_space() -> None:
-    """In the reference job's shapes. Of two warm set-ups the shorter counts: what else the machine does is left out."""
-    with multiprocessing.get_context("spawn").Pool(len(HIDDEN_SIZES)) as pool:  # compiling takes one core each
+    """In the reference job's shapes. The shorter of two warm set-ups counts: others work too."""
+    spawn = multiprocessing.get_context("spawn")
+    with spawn.Pool(len(HIDDEN_SIZES)) as pool:  # compiling takes one core each
         cold = dict(zip(HIDDEN_SIZES, pool.map(set_up_each_batch_size, HIDDEN_SIZES), strict=True))
-    print(f"\nfirst set-ups of all batch sizes, by hidden size, in s: { {h: round(s, 1) for h, s in cold.items()} }")
+    print(
+        "\nfirst set-ups of all batch sizes, by hidden size, in s: "
+        f"{ {h: round(s, 1) for h, s in cold.items()} }"
+    )
     print(f"{'hidden':>6} {'batch':>6} {'from disk, s':>12} {'warm, s':>8}")
     data = protocol_shaped(torch.float32)
     slowest = 0.0

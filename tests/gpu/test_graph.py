@@ -1,4 +1,4 @@
-"""Captured engines compute what the eager one computes, draw fresh dropout, and give back what they took."""
+"""Captured engines compute what the eager one does, with fresh dropout, and give all back."""
 
 from __future__ import annotations
 
@@ -7,20 +7,34 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, StopReason, TrainingSettings
+from tuner.config import (
+    Architecture,
+    Backend,
+    Hyperparameters,
+    RunConfig,
+    StopReason,
+    TrainingSettings,
+)
 from tuner.data.windows import DeviceData
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training import fit
-from tuner.training.backends import MEASURED_ON, make_engine
-from tuner.training.surroundings import exact_fp32, seeded
+from tuner.training.determinism import exact_fp32, seeded
+from tuner.training.engines.choose import MEASURED_ON, make_engine
 
 CAPTURED = (Backend.GRAPH, Backend.TRITON)
-CASES = [(m, b) for m in builtin_names() for b in CAPTURED if (m, b) != ("batchnorm", Backend.TRITON)]
+CASES = [
+    (m, b) for m in builtin_names() for b in CAPTURED if (m, b) != ("batchnorm", Backend.TRITON)
+]
 
 
 def config_of(model: str, backend: Backend, *, dropout: float = 0.0, **hyper: float) -> RunConfig:
-    values = {"learning_rate": 1e-3, "weight_decay": 0.0, "hidden_size": 64, "batch_size": 256} | hyper
+    values = {
+        "learning_rate": 1e-3,
+        "weight_decay": 0.0,
+        "hidden_size": 64,
+        "batch_size": 256,
+    } | hyper
     return RunConfig(
         architecture=Architecture(model=model),
         hyperparameters=Hyperparameters(dropout=dropout, **values),
@@ -30,29 +44,43 @@ def config_of(model: str, backend: Backend, *, dropout: float = 0.0, **hyper: fl
 
 
 def losses(config: RunConfig, data: DeviceData) -> list[float]:
-    return [value for epoch in fit(config, data).history for value in (epoch.train_loss, epoch.val_loss)]
+    return [
+        value for epoch in fit(config, data).history for value in (epoch.train_loss, epoch.val_loss)
+    ]
 
 
 @pytest.mark.parametrize(("model", "backend"), CASES)
-def test_captured_training_follows_the_eager_one(cuda_data: DeviceData, model: str, backend: Backend) -> None:
+def test_captured_training_follows_the_eager_one(
+    cuda_data: DeviceData, model: str, backend: Backend
+) -> None:
     eager = losses(config_of(model, Backend.EAGER), cuda_data)
     captured = losses(config_of(model, backend), cuda_data)
-    # Learning at ten times the protocol's rate, so that last digits grow; test_equality holds them at the protocol's.
+    # Ten times the protocol's learning rate, so that last digits grow; test_equality holds them
+    # at the protocol's own.
     assert captured == pytest.approx(eager, rel=5e-2 if model == "batchnorm" else 1e-3)
 
 
-@pytest.mark.parametrize(("model", "hidden_size"), [("original", 64), ("original", 1024), ("batchnorm", 64)])
+@pytest.mark.parametrize(
+    ("model", "hidden_size"), [("original", 64), ("original", 1024), ("batchnorm", 64)]
+)
 def test_auto_is_captured_on_fused_kernels_where_they_are_faster(
     cuda_data: DeviceData, model: str, hidden_size: int
 ) -> None:
     result = fit(config_of(model, Backend.AUTO, hidden_size=hidden_size), cuda_data)
-    fused = (model, hidden_size) == ("original", 64) and torch.cuda.get_device_capability() == MEASURED_ON
+    fused = (model, hidden_size) == (
+        "original",
+        64,
+    ) and torch.cuda.get_device_capability() == MEASURED_ON
     assert result.backend is (Backend.TRITON if fused else Backend.GRAPH)
-    assert bool(result.backend_fallback) == (model == "batchnorm" and torch.cuda.get_device_capability() == MEASURED_ON)
+    assert bool(result.backend_fallback) == (
+        model == "batchnorm" and torch.cuda.get_device_capability() == MEASURED_ON
+    )
 
 
 @pytest.mark.parametrize("backend", CAPTURED)
-def test_the_same_seed_gives_the_same_captured_training_with_dropout(cuda_data: DeviceData, backend: Backend) -> None:
+def test_the_same_seed_gives_the_same_captured_training_with_dropout(
+    cuda_data: DeviceData, backend: Backend
+) -> None:
     config = config_of("original", backend, dropout=0.3)
     assert losses(config, cuda_data) == losses(config, cuda_data)
     assert losses(config, cuda_data) != losses(replace(config, seed=4), cuda_data)
@@ -73,7 +101,9 @@ def test_replays_draw_fresh_dropout(cuda_data: DeviceData, backend: Backend) -> 
 
 
 @pytest.mark.parametrize("backend", CAPTURED)
-def test_the_memory_of_many_captured_trainings_does_not_grow(cuda_data: DeviceData, backend: Backend) -> None:
+def test_the_memory_of_many_captured_trainings_does_not_grow(
+    cuda_data: DeviceData, backend: Backend
+) -> None:
     def train(hidden_size: int) -> None:
         config = config_of("rmsnorm", backend, hidden_size=hidden_size)
         fit(replace(config, training=replace(config.training, max_epochs=1)), cuda_data)
@@ -92,7 +122,9 @@ def test_a_captured_training_survives_running_out_of_memory(
 ) -> None:
     torch.cuda.empty_cache()
     allowed = 2**29 if backend is Backend.GRAPH else 2**27
-    torch.cuda.set_per_process_memory_fraction(allowed / torch.cuda.get_device_properties(0).total_memory)
+    torch.cuda.set_per_process_memory_fraction(
+        allowed / torch.cuda.get_device_properties(0).total_memory
+    )
     try:
         huge = config_of("original", backend, hidden_size=hidden_size, batch_size=4096)
         assert fit(huge, cuda_data).stopped_by is StopReason.OUT_OF_MEMORY
@@ -106,7 +138,7 @@ def test_a_captured_training_survives_running_out_of_memory(
 def test_captured_trainings_are_the_same_bit_for_bit_every_time(
     cuda_data: DeviceData, model: str, backend: Backend
 ) -> None:
-    """Branches run on streams of their own: memory used again too early would show as a result that changes."""
+    """Branches run on other streams: memory used again too early would change the result."""
     config = config_of(model, backend, dropout=0.2, hidden_size=128)
     first = losses(config, cuda_data)
     assert all(losses(config, cuda_data) == first for _ in range(4))
@@ -114,5 +146,7 @@ def test_captured_trainings_are_the_same_bit_for_bit_every_time(
 
 @pytest.mark.parametrize("backend", CAPTURED)
 def test_an_interruption_ends_a_captured_epoch(cuda_data: DeviceData, backend: Backend) -> None:
-    result = fit(config_of("original", backend), cuda_data, should_stop=lambda: StopReason.INTERRUPTED)
+    result = fit(
+        config_of("original", backend), cuda_data, should_stop=lambda: StopReason.INTERRUPTED
+    )
     assert (result.stopped_by, result.epochs) == (StopReason.INTERRUPTED, 0)

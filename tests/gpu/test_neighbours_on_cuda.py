@@ -1,4 +1,4 @@
-"""What others do on a GPU while a trial is timed: a stranger's work spoils the time, another launch waits its turn."""
+"""What others do on a GPU while a trial is timed: strangers spoil the time, launches wait."""
 
 from __future__ import annotations
 
@@ -37,14 +37,34 @@ def write_study(folder: Path, name: str) -> None:
     (folder / "fragile.py").write_text(NETWORK)
     (folder / "tiny.toml").write_text(TASK)
     text = STUDY.format(kind="none").replace("fragile-none", name)
-    text = text.replace("dropout = 0.5", "dropout = 0.1").replace("max_epochs = 3", "max_epochs = 100")
+    text = text.replace("dropout = 0.5", "dropout = 0.1").replace(
+        "max_epochs = 3", "max_epochs = 100"
+    )
     (folder / f"{name}.toml").write_text(text)
 
 
 def start(folder: Path, name: str, trials: int) -> subprocess.Popen[str]:
     """`tuner launch` on GPU 0, in the database of the folder."""
-    options = ["--task", str(folder / "tiny.toml"), "--trials", str(trials), "--sampler", "random", "--reruns", "1"]
-    command = [sys.executable, "-m", "tuner", "launch", "--variant", str(folder / f"{name}.toml"), "--gpus", "0"]
+    options = [
+        "--task",
+        str(folder / "tiny.toml"),
+        "--trials",
+        str(trials),
+        "--sampler",
+        "random",
+        "--reruns",
+        "1",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "tuner",
+        "launch",
+        "--variant",
+        str(folder / f"{name}.toml"),
+        "--gpus",
+        "0",
+    ]
     return subprocess.Popen(
         [*command, *options, "--storage", f"sqlite:///{folder}/tuner.db"],
         cwd=folder,
@@ -69,7 +89,9 @@ def records(folder: Path, name: str) -> tuple[TrialRecord, ...]:
 @contextmanager
 def burner() -> Iterator[None]:
     """A process of somebody else that keeps the GPU busy."""
-    with subprocess.Popen([sys.executable, "-c", BURN], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", BURN], stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "burning\n"
@@ -89,7 +111,7 @@ def on_the_gpu() -> list[int]:
 
 @pytest.fixture
 def alone() -> Iterator[bool]:
-    """Whether nothing of ours is on the GPU that a launch would take for a stranger: this process may hold a context.
+    """Whether no context of ours, which a launch takes for a stranger, is on the GPU.
 
     It does no work there, and says so where processes can be told apart.
     """
@@ -97,26 +119,31 @@ def alone() -> Iterator[bool]:
         yield not torch.cuda.is_initialized() or os.getpid() in on_the_gpu()
 
 
-def test_a_foreign_process_spoils_a_trials_time_which_is_run_again(tmp_path: Path, alone: bool) -> None:
+def test_a_foreign_process_spoils_a_trials_time_which_is_run_again(
+    tmp_path: Path, alone: bool
+) -> None:
     write_study(tmp_path, "watched")
     with burner():
         if not on_the_gpu():
             pytest.skip("NVML names no processes on this machine: nobody can be seen on the GPU")
         finish(start(tmp_path, "watched", trials=1))
     (spoiled,) = records(tmp_path, "watched")
-    a = spoiled.attributes
+    a = spoiled.recorded.to_flat()
     print(a["contamination"], a["timings"])
     assert a["contaminated"]
     assert "other processes on the GPU" in a["contamination"]
-    assert [timing["contaminated"] for timing in a["timings"]] == [True, True]  # once more, and that was no better
+    # Once more, and that was no better.
+    assert [timing["contaminated"] for timing in a["timings"]] == [True, True]
     if alone:
         finish(start(tmp_path, "watched", trials=2))
-        clean = records(tmp_path, "watched")[1].attributes
+        clean = records(tmp_path, "watched")[1].recorded.to_flat()
         assert not clean["contaminated"], clean["contamination"]
         assert "timings" not in clean
 
 
-def test_the_timed_parts_of_two_launches_on_one_gpu_never_overlap(tmp_path: Path, alone: bool) -> None:
+def test_the_timed_parts_of_two_launches_on_one_gpu_never_overlap(
+    tmp_path: Path, alone: bool
+) -> None:
     names = ("left", "right")
     for name in names:
         write_study(tmp_path, name)
@@ -126,7 +153,7 @@ def test_the_timed_parts_of_two_launches_on_one_gpu_never_overlap(tmp_path: Path
     found: list[tuple[float, float, str]] = []
     for name in names:
         for record in records(tmp_path, name):
-            a: dict[str, Any] = record.attributes
+            a: dict[str, Any] = record.recorded.to_flat()
             runs = a.get("timings") or [a]
             found += [(run["timed_from"], run["timed_until"], name) for run in runs]
             assert not alone or not a["contaminated"], a["contamination"]

@@ -1,4 +1,4 @@
-"""The kernels beside the network, compiled: of their rounding, and of what is no number, no interpreter tells."""
+"""The kernels beside the network, compiled: their rounding, and what they make of NaN."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from tuner.data.windows import DeviceData
-from tuner.metrics import quantile_loss
+from tuner.training.quantile_loss import quantile_loss
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from tuner.training.fused.adamw import FlatAdamW
-from tuner.training.fused.flat import FlatParameters
-from tuner.training.fused.gather import gather
-from tuner.training.fused.loss import Tally, score
+from tuner.training.engines.fused.adamw import FlatAdamW
+from tuner.training.engines.fused.flat import FlatParameters
+from tuner.training.engines.fused.gather import gather
+from tuner.training.engines.fused.loss import LossSum, score
 
 SHAPES = ((7,), (24, 24), (192, 128), (64, 13, 1), (1,))
 
@@ -28,24 +28,28 @@ def test_a_gathered_batch_is_that_of_the_split(cuda_data: DeviceData, size: int)
         done = torch.tensor(len(split) - size, device="cuda")
         batch, expected = gather(split, order, done, size), split.gather(order[-size:])
         for field in dataclasses.fields(expected):
-            assert torch.equal(getattr(batch, field.name), getattr(expected, field.name)), field.name
+            assert torch.equal(getattr(batch, field.name), getattr(expected, field.name)), (
+                field.name
+            )
 
 
 @pytest.mark.parametrize("n_windows", [1, 256, 8192])
 def test_loss_and_slope_are_those_of_the_metric(n_windows: int) -> None:
     generator = torch.Generator(device="cuda").manual_seed(n_windows)
-    prediction = torch.randn(n_windows, 24, 7, 17, device="cuda", generator=generator, requires_grad=True)
+    prediction = torch.randn(
+        n_windows, 24, 7, 17, device="cuda", generator=generator, requires_grad=True
+    )
     target = torch.randn(n_windows, 24, 7, device="cuda", generator=generator)
     quantiles = torch.linspace(0.01, 0.99, 17, device="cuda")
     loss = quantile_loss(prediction, target, quantiles)
     loss.backward()
     slope = torch.full_like(prediction.detach(), torch.nan)
-    tally = Tally(prediction.device, prediction.numel())
-    score(prediction.detach(), target, quantiles, tally, slope=slope)
+    losses = LossSum(prediction.device, prediction.numel())
+    score(prediction.detach(), target, quantiles, losses, slope=slope)
     assert prediction.grad is not None
     torch.testing.assert_close(slope, prediction.grad, rtol=1e-6, atol=0.0)
-    assert tally.parts.sum().item() / (24 * 7) == pytest.approx(loss.item() * n_windows, rel=1e-5)
-    assert tally.done.item() == n_windows
+    assert losses.parts.sum().item() / (24 * 7) == pytest.approx(loss.item() * n_windows, rel=1e-5)
+    assert losses.done.item() == n_windows
 
 
 def drawn(scale: float, seed: int) -> list[Tensor]:
@@ -57,7 +61,9 @@ def by_torch(weight_decay: float, limit: float, dtype: torch.dtype) -> list[Tens
     parameters = [nn.Parameter(value.to(dtype)) for value in drawn(1.0, 0)]
     adamw = torch.optim.AdamW(parameters, lr=1e-2, weight_decay=weight_decay, fused=True)
     for seed in range(1, 101):
-        for parameter, gradient in zip(parameters, drawn(0.003 * (0.1 + seed % 3), seed), strict=True):
+        for parameter, gradient in zip(
+            parameters, drawn(0.003 * (0.1 + seed % 3), seed), strict=True
+        ):
             parameter.grad = gradient.to(dtype)
         nn.utils.clip_grad_norm_(parameters, limit)
         adamw.step()
@@ -76,21 +82,38 @@ def by_kernel(weight_decay: float, limit: float) -> list[Tensor]:
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 @pytest.mark.parametrize("limit", [0.3, 1e9])
-def test_many_steps_of_adamw_are_as_near_to_float64_as_torchs_own(weight_decay: float, limit: float) -> None:
+def test_many_steps_of_adamw_are_as_near_to_float64_as_torchs_own(
+    weight_decay: float, limit: float
+) -> None:
     truth = by_torch(weight_decay, limit, torch.float64)
     errors = [
-        max(float((value.double() - exact).abs().max()) for value, exact in zip(values, truth, strict=True))
+        max(
+            float((value.double() - exact).abs().max())
+            for value, exact in zip(values, truth, strict=True)
+        )
         for values in (by_kernel(weight_decay, limit), by_torch(weight_decay, limit, torch.float32))
     ]
-    print(f"decay {weight_decay}, limit {limit}: largest error {errors[0]:.1e}, torch's own {errors[1]:.1e}")
+    print(
+        f"decay {weight_decay}, limit {limit}: largest error {errors[0]:.1e}, "
+        f"torch's own {errors[1]:.1e}"
+    )
     assert errors[0] <= 2 * errors[1] + 1e-7
     again = by_kernel(weight_decay, limit)
-    assert all(torch.equal(a, b) for a, b in zip(by_kernel(weight_decay, limit), again, strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(by_kernel(weight_decay, limit), again, strict=True)
+    )
 
 
 def test_a_gradient_that_is_no_number_spoils_every_weight_as_torchs_clipping_does() -> None:
-    parameters = [nn.Parameter(torch.ones(3, device="cuda")), nn.Parameter(torch.ones(2, 2, device="cuda"))]
-    adamw = FlatAdamW(FlatParameters(parameters), torch.tensor(1e-2, device="cuda"), weight_decay=0.0, limit=1.0)
-    adamw.take([torch.tensor([1.0, torch.nan, 1.0], device="cuda"), torch.ones(2, 2, device="cuda")])
+    parameters = [
+        nn.Parameter(torch.ones(3, device="cuda")),
+        nn.Parameter(torch.ones(2, 2, device="cuda")),
+    ]
+    adamw = FlatAdamW(
+        FlatParameters(parameters), torch.tensor(1e-2, device="cuda"), weight_decay=0.0, limit=1.0
+    )
+    adamw.take(
+        [torch.tensor([1.0, torch.nan, 1.0], device="cuda"), torch.ones(2, 2, device="cuda")]
+    )
     adamw.step()
     assert all(torch.isnan(parameter).all() for parameter in parameters)

@@ -11,8 +11,12 @@ from command import wait_for
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import Executable, select, text, update
 
-from tuner.storage import Claim, Database, Ledger, TrialResult, schema
-from tuner.study import OpenStudy
+from tuner.record import Recorded
+from tuner.storage import schema
+from tuner.storage.database import Database
+from tuner.storage.queue.claims import Ledger
+from tuner.storage.records import Claim, TrialResult
+from tuner.study.open import OpenStudy
 
 T = TypeVar("T")
 ATTRIBUTES: dict[str, Any] = {
@@ -25,16 +29,18 @@ ATTRIBUTES: dict[str, Any] = {
     "versions": {"torch": "2", "cuda": None},
     "note": "ä { } % \" '",
 }
-RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), ATTRIBUTES)
+RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), Recorded.from_flat(ATTRIBUTES))
 
 
 @pytest.fixture
 def at_first_sight(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases that ran out are taken back at once, but where a test says otherwise."""
-    monkeypatch.setattr("tuner.storage.leases.CONFIRM_SHARE", 0.0)
+    monkeypatch.setattr("tuner.storage.queue.leases.CONFIRM_SHARE", 0.0)
 
 
-def start(study: OpenStudy, worker: str = "ann", ledger: Ledger | None = None) -> tuple[Claim, FrozenTrial]:
+def start(
+    study: OpenStudy, worker: str = "ann", ledger: Ledger | None = None
+) -> tuple[Claim, FrozenTrial]:
     """Claim and ask, as a worker does."""
     claim = (ledger or study.ledger).claim(worker)
     assert claim is not None
@@ -58,15 +64,18 @@ def claim_states(study: OpenStudy) -> list[str]:
 
 
 def trial_states(study: OpenStudy) -> list[str]:
-    return [trial.state.name for trial in study.optuna.get_trials(deepcopy=False)]
+    """As Optuna has them."""
+    return [trial.state.name for trial in study.database.optuna.get_all_trials(study.study_id)]
 
 
 def while_locked(database: Database, by: Executable, action: Callable[[], T]) -> T:
-    """What `action` returns that begins while another transaction holds the rows of `by`; that ends when it waits."""
+    """What `action` returns that begins while another transaction holds the rows of `by`; that ends
+    when it waits."""
     if database.address.dialect != "postgresql":
         pytest.skip("only there it can be seen that somebody waits for a row")
     waiting = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+        "wait_event_type = 'Lock'"
     )
 
     def waits() -> bool:

@@ -21,8 +21,10 @@ from sqlalchemy import select
 from warm import Done
 
 from tuner.errors import TunerError
-from tuner.storage import Database, open_database, parse_url, schema
-from tuner.study import OpenStudy, open_study
+from tuner.storage import schema
+from tuner.storage.database import Database, open_database
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, open_study
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0
@@ -33,7 +35,8 @@ T = TypeVar("T")
 
 @dataclass
 class Bench:
-    """A folder with the small study's files, and the commands that run in it against one database."""
+    """A folder with the small study's files, and the commands that run in it against one
+    database."""
 
     folder: Path
     url: str
@@ -41,8 +44,12 @@ class Bench:
 
     def __post_init__(self) -> None:
         write_files(self.folder)
-        kept = {key: value for key, value in os.environ.items() if not key.startswith(("TUNER_", "PG"))}
-        locks = self.folder / "tmp"  # whatever else runs on this machine: its device locks are not ours
+        kept = {
+            key: value for key, value in os.environ.items() if not key.startswith(("TUNER_", "PG"))
+        }
+        locks = (
+            self.folder / "tmp"
+        )  # whatever else runs on this machine: its device locks are not ours
         locks.mkdir(exist_ok=True)
         self.environment = {
             **kept,
@@ -54,7 +61,8 @@ class Bench:
         }
 
     def slowed(self) -> Path:
-        """Trials of hundreds of epochs last minutes from now on, until the file returned here is gone.
+        """Trials of hundreds of epochs last minutes from now on, until the file returned here is
+        gone.
 
         None ends before it was looked at, however late the look.
         """
@@ -64,10 +72,13 @@ class Bench:
 
     def start(self, *arguments: str, cores: int | None = None) -> subprocess.Popen[str]:
         """Start a command on the first `cores` cores (all)."""
-        return warm.start(*arguments, folder=self.folder, environment=self.environment, cores=CORES[:cores])
+        return warm.start(
+            *arguments, folder=self.folder, environment=self.environment, cores=CORES[:cores]
+        )
 
     def start_afresh(self, *arguments: str, cores: int | None = None) -> subprocess.Popen[str]:
-        """The same with a Python of its own, from the start: it and its workers show what they are."""
+        """The same with a Python of its own, from the start: it and its workers show what they
+        are."""
         return subprocess.Popen(
             [sys.executable, "-m", "tuner", *arguments],
             cwd=self.folder,
@@ -85,12 +96,15 @@ class Bench:
 
     def launch_arguments(self, trials: int, *, workers: int = 1, epochs: int = 2) -> list[str]:
         return (
-            f"launch --variant small.toml --task tiny.toml --cpu --workers {workers} --trials {trials} "
+            f"launch --variant small.toml --task tiny.toml --cpu --workers {workers} --trials "
+            f"{trials} "
             f"--max-epochs {epochs} --sampler random --reruns 0"
         ).split()
 
     def launch(self, trials: int, *more: str, workers: int = 1, epochs: int = 2) -> Done:
-        return self.run(*self.launch_arguments(trials, workers=workers, epochs=epochs), *more, cores=workers)
+        return self.run(
+            *self.launch_arguments(trials, workers=workers, epochs=epochs), *more, cores=workers
+        )
 
     @contextmanager
     def launched(
@@ -98,7 +112,9 @@ class Bench:
     ) -> Iterator[subprocess.Popen[str]]:
         """A launch that runs meanwhile; whatever is left of it at the end is killed."""
         start = self.start_afresh if afresh else self.start
-        process = start(*self.launch_arguments(trials, workers=workers, epochs=epochs), *more, cores=workers)
+        process = start(
+            *self.launch_arguments(trials, workers=workers, epochs=epochs), *more, cores=workers
+        )
         try:
             yield process
         finally:
@@ -122,24 +138,35 @@ class Bench:
         """State and trial of every claim, in order."""
         with self.database() as database, database.engine.connect() as connection:
             c = schema.claims.c
-            return [tuple(row) for row in connection.execute(select(c.state, c.trial_number).order_by(c.claim_id))]
+            return [
+                tuple(row)
+                for row in connection.execute(select(c.state, c.trial_number).order_by(c.claim_id))
+            ]
 
     def trials(self) -> list[tuple[int, str]]:
         with self.opened() as study:
-            return [(trial.number, trial.state.name) for trial in study.optuna.get_trials(deepcopy=False)]
+            return [
+                (trial.number, trial.state.name)
+                for trial in study.optuna.get_trials(deepcopy=False)
+            ]
 
     def wait_until_training(self, process: subprocess.Popen[str], *, workers: int = 1) -> None:
         """Until that many workers have finished an epoch of the trial they are at."""
 
         def training() -> bool:
             assert process.poll() is None, f"the launch ended early: {process.communicate()}"
-            return study is not None and sum(bool(row.epoch) for row in study.roster.working()) >= workers
+            return (
+                study is not None
+                and sum(bool(row.epoch) for row in study.roster.working()) >= workers
+            )
 
         with contextlib.ExitStack() as stack:
             study = None
             while study is None:
                 assert process.poll() is None, f"the launch ended early: {process.communicate()}"
-                with contextlib.suppress(TunerError):  # neither the database nor the study may be there yet
+                with contextlib.suppress(
+                    TunerError
+                ):  # neither the database nor the study may be there yet
                     study = stack.enter_context(self.opened())
                 time.sleep(0.2)
             wait_for(training, "a trial that trains")
@@ -173,7 +200,9 @@ def workers_of(supervisor: int) -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             line = process.cmdline()
-            its_own = process.name() == f"of-{supervisor}" or any(line[i : i + 2] == mark for i in range(len(line)))
+            its_own = process.name() == f"of-{supervisor}" or any(
+                line[i : i + 2] == mark for i in range(len(line))
+            )
             if its_own and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except psutil.Error:

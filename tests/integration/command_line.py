@@ -14,15 +14,22 @@ __all__ = ["REPOSITORY", "Done", "contents", "refused", "run"]
 def contents(folder: Path) -> dict[str, str]:
     """Every file and folder beneath `folder`, with a digest of what it holds."""
     return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.is_file()
+        else "folder"
         for path in sorted(folder.rglob("*"))
     }
 
 
 def refused(
-    *arguments: str, folder: Path, code: int, says: tuple[str, ...], environment: Mapping[str, str] | None = None
+    *arguments: str,
+    folder: Path,
+    code: int,
+    says: tuple[str, ...],
+    environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Run a command that must fail: in one line that holds all of `says`, without writing anything into `folder`."""
+    """Run a command that must fail: in one line that holds all of `says`, without writing anything
+    into `folder`."""
     before = contents(folder)
     done = run(*arguments, folder=folder, environment=environment)
     assert done.code == code, f"exit code {done.code}\n{done.out}{done.err}"

@@ -1,5 +1,5 @@
-"""Fixtures of the integration tests. Databases and a small study: databases.py. Recorded studies: recorded.py.
-A worker in this process: working.py.
+"""Fixtures of the integration tests. Databases and a small study: databases.py. Recorded studies:
+recorded.py. A worker in this process: working.py.
 """
 
 from browser import screenshots

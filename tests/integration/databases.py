@@ -1,6 +1,8 @@
-"""Databases for the integration tests, as fixtures: every contract runs on SQLite and on PostgreSQL.
+"""Databases for the integration tests, as fixtures: every contract runs on SQLite and on
+PostgreSQL.
 
-With TUNER_TEST_MARIADB=mysql://USER@HOST/ it runs on that MariaDB or MySQL too, in databases that come and go.
+With TUNER_TEST_MARIADB=mysql://USER@HOST/ it runs on that MariaDB or MySQL too, in databases that
+come and go.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from postgres_cluster import Cluster, running_cluster
 from small_study import definition
 from sqlalchemy import create_engine, text
 
-from tuner.storage import Database, open_database, parse_url
-from tuner.study import OpenStudy, create_or_resume
+from tuner.storage.database import Database, open_database
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume
 
 
 @pytest.fixture(scope="session")

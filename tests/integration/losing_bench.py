@@ -1,4 +1,5 @@
-"""`tuner`, but in a bench rmsnorm loses the device's context. With a line in the file `processes` for each process."""
+"""`tuner`, but in a bench rmsnorm loses the device's context. With a line in the file `processes`
+for each process."""
 
 from __future__ import annotations
 
@@ -22,5 +23,7 @@ if __name__ == "__main__":
     with Path("processes").open("a") as processes:
         print(*sys.argv[1:], file=processes)
     Ours.run = losing  # type: ignore[method-assign]
-    sys.executable = str(Path("python-of-tests").absolute())  # which runs this file, whatever module it is told to
+    sys.executable = str(
+        Path("python-of-tests").absolute()
+    )  # which runs this file, whatever module it is told to
     main()

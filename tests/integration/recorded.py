@@ -1,10 +1,11 @@
-"""Finished studies without the training: real database, real claims, made-up but plausible results."""
+"""Finished studies without the training: real database, real claims, made-up but plausible
+results."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,17 @@ from tuner.api import load_study
 from tuner.config import TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
-from tuner.storage import EpochRow, TrialResult, open_database, parse_url
-from tuner.study import OpenStudy, StudyDefinition, create_or_resume, load_study_file
+from tuner.record import Recorded
+from tuner.search.sampler import EncodedSampler
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.seeds import seed_of_trial
+from tuner.spec.study_file import load_study_file
+from tuner.storage.database import open_database
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.results import StudyResults
-from tuner.study.sampler import EncodedSampler
-from tuner.study.seeds import seed_of_trial
 
 DEVICE = "Example CPU, 2 cores"
 VARIANTS = ("rmsnorm", "original")
@@ -42,9 +49,12 @@ class RecordedDatabase:
 
 @pytest.fixture(scope="session")
 def recorded_database(tmp_path_factory: pytest.TempPathFactory) -> RecordedDatabase:
-    """Two finished studies in SQLite. Shared: a test that writes makes its own with `record_study`."""
+    """Two finished studies in SQLite. Shared: a test that writes makes its own with
+    `record_study`."""
     path = tmp_path_factory.mktemp("recorded") / "tuner.db"
-    return RecordedDatabase(path, tuple(record_study(f"sqlite:///{path}", variant=variant) for variant in VARIANTS))
+    return RecordedDatabase(
+        path, tuple(record_study(f"sqlite:///{path}", variant=variant) for variant in VARIANTS)
+    )
 
 
 def record_study(
@@ -56,10 +66,14 @@ def record_study(
     trials: int = 12,
     max_epochs: int = 200,
     device: str = DEVICE,
+    worker: str = "recorder",
+    said: Mapping[str, Any] | None = None,
 ) -> str:
-    """Create the study `name` (`<task>-<variant>`) at `storage` and record `trials` results in it; returns its name.
+    """Create the study `name` (`<task>-<variant>`) at `storage` and record `trials` results in it;
+    returns its name.
 
-    All of them converged, but for the two last where there are five or more: one at its epoch limit, one diverged.
+    All of them converged, but for the two last where there are five or more: one at its epoch
+    limit, one diverged. `said` are attributes that every result has besides, or instead.
     """
     described = load_task(task)
     name = name or f"{task}-{variant}"
@@ -75,38 +89,48 @@ def record_study(
         opened.bind_device_model(device)
         opened.optuna.sampler = EncodedSampler(definition.space, "random", seed=len(variant))
         for number in range(trials):
-            _record(opened, tail=number - trials if trials >= 5 else -9)
+            _record(opened, worker, said or {}, tail=number - trials if trials >= 5 else -9)
     finally:
         database.close()
     return name
 
 
-def _record(opened: OpenStudy, *, tail: int) -> None:
-    claim = opened.ledger.claim("recorder")
+def _record(opened: OpenStudy, worker: str, said: Mapping[str, Any], *, tail: int) -> None:
+    claim = opened.ledger.claim(worker)
     assert claim is not None
     trial = opened.ask(claim)
     assert trial is not None
     if tail == -1:
-        attributes = {"stopped_by": "diverged", "converged": False, "failure": "the loss became nan in epoch 2"}
-        result = TrialResult(TrialState.FAIL, None, attributes)
+        attributes = {
+            "stopped_by": "diverged",
+            "converged": False,
+            "failure": "the loss became nan in epoch 2",
+        }
+        result = TrialResult(TrialState.FAIL, None, Recorded.from_flat(attributes))
     else:
         pace = 1.0 if opened.definition.variant == "rmsnorm" else 1.25
         result = _plausible(trial.params, number=trial.number, converged=tail != -2, pace=pace)
-    opened.epochs.write(trial.number, claim.claim_id, _curve(result.attributes))
+    result = replace(result, recorded=Recorded.from_flat({**result.recorded.to_flat(), **said}))
+    opened.epochs.write(trial.number, claim.claim_id, _curve(result.recorded))
     assert opened.ledger.finish(claim, result)
 
 
-def _curve(attributes: Mapping[str, Any]) -> list[EpochRow]:
-    """A validation loss that falls toward the trial's own and rises a little after its best epoch."""
-    epochs, best = attributes.get("epochs", 2), attributes.get("best_epoch", 1)
-    pace, loss = attributes.get("s_per_epoch", 0.1), attributes.get("val_loss", 1.0)
+def _curve(recorded: Recorded) -> list[EpochRow]:
+    """A validation loss that falls toward the trial's own and rises a little after its best
+    epoch."""
+    epochs, best = recorded.epochs or 2, recorded.best_epoch or 1
+    pace, loss = recorded.s_per_epoch or 0.1, recorded.val_loss or 1.0
     return [
         EpochRow(
             epoch,
             round(loss * (0.9 + 1.5 * math.exp(-epoch / 8)), 5),
             round(
                 loss
-                * (1 + 1.2 * (math.exp(-min(epoch, best) / 7) - math.exp(-best / 7)) + 0.003 * max(epoch - best, 0)),
+                * (
+                    1
+                    + 1.2 * (math.exp(-min(epoch, best) / 7) - math.exp(-best / 7))
+                    + 0.003 * max(epoch - best, 0)
+                ),
                 5,
             ),
             1e-3 * 0.999**epoch,
@@ -116,7 +140,9 @@ def _curve(attributes: Mapping[str, Any]) -> list[EpochRow]:
     ]
 
 
-def _plausible(params: Mapping[str, Any], *, number: int, converged: bool, pace: float) -> TrialResult:
+def _plausible(
+    params: Mapping[str, Any], *, number: int, converged: bool, pace: float
+) -> TrialResult:
     """Wider networks and smaller batches forecast better and take longer: enough for a front."""
     distance = abs(math.log10(params["learning_rate"]) + 3.0)
     epochs = 200 if not converged else 20 + round(10 * distance) + number % 5
@@ -140,4 +166,6 @@ def _plausible(params: Mapping[str, Any], *, number: int, converged: bool, pace:
         "device_label": "cores 0, 1",
         "versions": {"tuner": "0.1.0"},
     }
-    return TrialResult(TrialState.COMPLETE, (round(epochs * s_per_epoch, 4), mql), attributes)
+    return TrialResult(
+        TrialState.COMPLETE, (round(epochs * s_per_epoch, 4), mql), Recorded.from_flat(attributes)
+    )

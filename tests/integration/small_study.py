@@ -1,4 +1,5 @@
-"""A study small enough for tests: its definition for the database, its files for the command line."""
+"""A study small enough for tests: its definition for the database, its files for the command
+line."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.config import TrainingSettings
-from tuner.study import StudyDefinition, load_study_file
+from tuner.data.task import demo_task
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.study_file import load_study_file
 
 TASK_TOML = """
 name = "tiny"
@@ -65,19 +68,25 @@ class Paced(TSMixer):
             time.sleep(0.25)
         return super().forward(*given)
 """
-"""The network rmsnorm; while there is a file `slow` beside it, an epoch takes half a second and more."""
+"""The network rmsnorm; while there is a file `slow` beside it, an epoch takes half a second and
+more."""
+
+
+TASK = demo_task().model_copy(update={"name": "tiny"}).definition()
 
 
 def definition(**changes: Any) -> StudyDefinition:
-    """The definition of a study that no test trains: the variant rmsnorm on data that is nowhere."""
+    """The definition of a study that no test trains: the variant rmsnorm on data that is
+    nowhere."""
     file = load_study_file("rmsnorm")
     training = TrainingSettings(max_epochs=changes.pop("max_epochs", 3))
-    given: dict[str, Any] = {"task": {"name": "tiny", "horizon": 6}, "data_hash": "0" * 64} | changes
+    given: dict[str, Any] = {"task": TASK, "data_hash": "0" * 64} | changes
     return StudyDefinition.of(file, training=training, **given)
 
 
 def write_files(folder: Path) -> tuple[Path, Path]:
-    """A study file and a task file whose trials take as many milliseconds as they have epochs, about."""
+    """A study file and a task file whose trials take as many milliseconds as they have epochs,
+    about."""
     study, task = folder / "small.toml", folder / "tiny.toml"
     study.write_text(STUDY_TOML, encoding="utf-8")
     task.write_text(TASK_TOML, encoding="utf-8")
@@ -87,5 +96,7 @@ def write_files(folder: Path) -> tuple[Path, Path]:
 def write_paced(folder: Path) -> Path:
     """Have the study file name the paced network; the file whose presence slows it down."""
     (folder / "paced.py").write_text(PACED, encoding="utf-8")
-    (folder / "small.toml").write_text(STUDY_TOML.replace('"rmsnorm"', '"paced.py:Paced"'), encoding="utf-8")
+    (folder / "small.toml").write_text(
+        STUDY_TOML.replace('"rmsnorm"', '"paced.py:Paced"'), encoding="utf-8"
+    )
     return folder / "slow"

@@ -1,4 +1,5 @@
-"""Study files, networks and data that people get wrong: one clear line with the place and the remedy, no more."""
+"""Study files, networks and data that people get wrong: one clear line with the place and the
+remedy, no more."""
 
 from __future__ import annotations
 
@@ -16,8 +17,16 @@ DEMO = ("launch", "--task", "demo", "--cpu")
 LAUNCH = (*DEMO, "--variant", "rmsnorm")
 
 STUDY_FILES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "unknown key": ("dropout = 0.1", "dropuot = 0.1", ("mine.toml, line 12", "defaults.dropuot", "'dropout'")),
-    "missing key": ("hidden_size = 8\n", "", ("mine.toml, line 9", "missing key 'defaults.hidden_size'", "add it")),
+    "unknown key": (
+        "dropout = 0.1",
+        "dropuot = 0.1",
+        ("mine.toml, line 12", "defaults.dropuot", "'dropout'"),
+    ),
+    "missing key": (
+        "hidden_size = 8\n",
+        "",
+        ("mine.toml, line 9", "missing key 'defaults.hidden_size'", "add it"),
+    ),
     "low above high": (
         "low = 1e-4, high = 1e-2",
         "low = 1e-2, high = 1e-4",
@@ -38,15 +47,31 @@ STUDY_FILES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "dropout = 0.9",
         ("mine.toml", "defaults", "dropout = 0.9 is outside 0 to 0.3", "widen"),
     ),
-    "number in quotes": ("patience = 100000", 'patience = "3"', ("mine.toml, line 24", "training.patience", '"3"')),
-    "syntax error": ('model = "rmsnorm"', 'model = "rmsnorm', ("mine.toml, line 4", "not valid TOML")),
+    "number in quotes": (
+        "patience = 100000",
+        'patience = "3"',
+        ("mine.toml, line 24", "training.patience", '"3"'),
+    ),
+    "syntax error": (
+        'model = "rmsnorm"',
+        'model = "rmsnorm',
+        ("mine.toml, line 4", "not valid TOML"),
+    ),
     "unknown network": (
         'model = "rmsnorm"',
         'model = "rmsnrm"',
         ("mine.toml", "'rmsnrm'", "did you mean 'rmsnorm'", ":Class"),
     ),
-    "unknown setting": ("n_blocks = 1", "n_block = 1", ("mine.toml", "'n_block'", "did you mean 'n_blocks'")),
-    "a name that is no name": ('name = "small"', 'name = "a/b"', ("mine.toml, line 2", "'name'", '"a/b"')),
+    "unknown setting": (
+        "n_blocks = 1",
+        "n_block = 1",
+        ("mine.toml", "'n_block'", "did you mean 'n_blocks'"),
+    ),
+    "a name that is no name": (
+        'name = "small"',
+        'name = "a/b"',
+        ("mine.toml, line 2", "'name'", '"a/b"'),
+    ),
 }
 
 
@@ -59,7 +84,14 @@ def test_a_wrong_study_file_is_one_line(mistake: str, tmp_path: Path) -> None:
 
 
 def test_a_study_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    refused(*DEMO, "--variant", "mine.toml", folder=tmp_path, code=2, says=("mine.toml", "no study file", "built-in"))
+    refused(
+        *DEMO,
+        "--variant",
+        "mine.toml",
+        folder=tmp_path,
+        code=2,
+        says=("mine.toml", "no study file", "built-in"),
+    )
 
 
 def test_a_folder_in_place_of_a_study_file_is_one_line(tmp_path: Path) -> None:
@@ -86,8 +118,14 @@ class NoModule:
 OUTPUT = (2, demo_task().horizon, len(demo_task().target_columns), len(demo_task().quantiles))
 OWN: dict[str, tuple[str, tuple[str, ...]]] = {
     "module missing": ("my_modles:WrongShape", ("no module 'my_modles'", "current folder")),
-    "class missing": ("my_models:WrongShap", ("my_models", "'WrongShap'", "did you mean 'WrongShape'")),
-    "not an nn.Module": ("my_models:NoModule", ("my_models:NoModule", "not a subclass of torch.nn.Module")),
+    "class missing": (
+        "my_models:WrongShap",
+        ("my_models", "'WrongShap'", "did you mean 'WrongShape'"),
+    ),
+    "not an nn.Module": (
+        "my_models:NoModule",
+        ("my_models:NoModule", "not a subclass of torch.nn.Module"),
+    ),
     "wrong output shape": (
         "my_models:WrongShape",
         ("must return", f"{OUTPUT}", f"not (2, {demo_task().input_size}, 1)"),
@@ -99,10 +137,16 @@ OWN: dict[str, tuple[str, tuple[str, ...]]] = {
 def test_an_own_model_that_cannot_work_is_one_line(mistake: str, tmp_path: Path) -> None:
     reference, says = OWN[mistake]
     (tmp_path / "my_models.py").write_text(OWN_MODELS, encoding="utf-8")
-    study = STUDY_TOML.replace('model = "rmsnorm"', f'model = "{reference}"').replace("n_blocks = 1", "")
+    study = STUDY_TOML.replace('model = "rmsnorm"', f'model = "{reference}"').replace(
+        "n_blocks = 1", ""
+    )
     (tmp_path / "mine.toml").write_text(study, encoding="utf-8")
-    no_cache = {"PYTHONDONTWRITEBYTECODE": "1"}  # a user's module leaves __pycache__, which is Python's doing
-    refused(*DEMO, "--variant", "mine.toml", folder=tmp_path, code=2, says=says, environment=no_cache)
+    no_cache = {
+        "PYTHONDONTWRITEBYTECODE": "1"
+    }  # a user's module leaves __pycache__, which is Python's doing
+    refused(
+        *DEMO, "--variant", "mine.toml", folder=tmp_path, code=2, says=says, environment=no_cache
+    )
 
 
 CSV_TASK = """\
@@ -120,7 +164,13 @@ path = "mine.csv"
 
 def rows() -> list[str]:
     """Header and 60 rows: element n - 1 is row n of the file."""
-    return ["ds,a,b", *(f"2024-01-{1 + i // 24:02d} {i % 24:02d}:00:00,{i % 7}.5,{i * 3 % 11}" for i in range(60))]
+    return [
+        "ds,a,b",
+        *(
+            f"2024-01-{1 + i // 24:02d} {i % 24:02d}:00:00,{i % 7}.5,{i * 3 % 11}"
+            for i in range(60)
+        ),
+    ]
 
 
 def bent(row: int, text: str) -> str:
@@ -133,16 +183,34 @@ PLAIN = "\n".join(rows())
 CSV: dict[str, tuple[str, tuple[str, ...]]] = {
     "empty": ("", ("mine.csv", "empty", "header")),
     "only a header": ("ds,a,b\n", ("mine.csv", "header", "no rows")),
-    "missing column": (PLAIN.replace("ds,a,b", "ds,a,c"), ("mine.csv, row 1", "missing column 'b'", "'c'")),
-    "shorter than a window": ("\n".join(rows()[:20]), ("mine.csv", "19 rows, needed are 38", "more rows")),
-    "NaN": (bent(12, "2024-01-01 10:00:00,1,NaN"), ("mine.csv, row 12, column 'b'", "'NaN'", "finite")),
-    "inf": (bent(13, "2024-01-01 11:00:00,-inf,1"), ("mine.csv, row 13, column 'a'", "'-inf'", "finite")),
-    "text": (bent(14, "2024-01-01 12:00:00,high,1"), ("mine.csv, row 14, column 'a'", "'high'", "finite")),
+    "missing column": (
+        PLAIN.replace("ds,a,b", "ds,a,c"),
+        ("mine.csv, row 1", "missing column 'b'", "'c'"),
+    ),
+    "shorter than a window": (
+        "\n".join(rows()[:20]),
+        ("mine.csv", "19 rows, needed are 38", "more rows"),
+    ),
+    "NaN": (
+        bent(12, "2024-01-01 10:00:00,1,NaN"),
+        ("mine.csv, row 12, column 'b'", "'NaN'", "finite"),
+    ),
+    "inf": (
+        bent(13, "2024-01-01 11:00:00,-inf,1"),
+        ("mine.csv, row 13, column 'a'", "'-inf'", "finite"),
+    ),
+    "text": (
+        bent(14, "2024-01-01 12:00:00,high,1"),
+        ("mine.csv, row 14, column 'a'", "'high'", "finite"),
+    ),
     "unsorted": (
         "\n".join([*rows()[:9], rows()[10], rows()[9], *rows()[11:]]),
         ("mine.csv, row 11, column 'ds'", "unsorted", "sort the rows"),
     ),
-    "duplicate": (bent(8, "2024-01-01 05:00:00,1,1"), ("mine.csv, row 8, column 'ds'", "duplicate", "in row 7")),
+    "duplicate": (
+        bent(8, "2024-01-01 05:00:00,1,1"),
+        ("mine.csv, row 8, column 'ds'", "duplicate", "in row 7"),
+    ),
     "gap": ("\n".join([*rows()[:20], *rows()[22:]]), ("mine.csv, row 21", "gap", "missing rows")),
     "semicolons and decimal commas": (
         PLAIN.replace(",", ";").replace(".5", ",5"),
@@ -161,7 +229,14 @@ def test_a_csv_that_cannot_be_used_is_one_line(mistake: str, tmp_path: Path) -> 
 
 def test_a_csv_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(CSV_TASK, encoding="utf-8")
-    refused(*LAUNCH, "--task", "mine.toml", folder=tmp_path, code=1, says=("mine.csv", "no such file", "'path'"))
+    refused(
+        *LAUNCH,
+        "--task",
+        "mine.toml",
+        folder=tmp_path,
+        code=1,
+        says=("mine.csv", "no such file", "'path'"),
+    )
 
 
 def test_a_wrong_task_file_is_one_line_with_file_and_line(tmp_path: Path) -> None:
@@ -175,22 +250,41 @@ def test_a_constant_column_works(tmp_path: Path) -> None:
     content = [rows()[0], *(f"{line.rsplit(',', 1)[0]},4.0" for line in rows()[1:])]
     (tmp_path / "mine.csv").write_text("\n".join(content), encoding="utf-8")
     (tmp_path / "mine.toml").write_text(CSV_TASK, encoding="utf-8")
-    launch = ("launch", "--cpu", "--variant", study.name, "--task", "mine.toml", "--trials", "1", "--max-epochs", "1")
+    launch = (
+        "launch",
+        "--cpu",
+        "--variant",
+        study.name,
+        "--task",
+        "mine.toml",
+        "--trials",
+        "1",
+        "--max-epochs",
+        "1",
+    )
     done = run(*launch, folder=tmp_path)
     assert done.code == 0, done.err
     (following,) = [line for line in done.out.splitlines() if line.startswith("Next: tuner ")]
-    suggested = following.split("|")[0].split()[2:]  # what it says comes next is a command that works
+    suggested = following.split("|")[0].split()[
+        2:
+    ]  # what it says comes next is a command that works
     best = run(*suggested, "--json", folder=tmp_path)
     assert best.code == 0, best.err
     assert '"test_mql": ' in best.out
 
 
 def test_etth_without_a_network_fails_within_seconds(tmp_path: Path) -> None:
-    """The network here is a proxy that takes the connection and never answers: the slowest way to have none."""
+    """The network here is a proxy that takes the connection and never answers: the slowest way to
+    have none."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         proxy = f"http://127.0.0.1:{silent.getsockname()[1]}"
         cache = tmp_path / "cache"
-        offline = {"https_proxy": proxy, "HTTPS_PROXY": proxy, "no_proxy": "", "XDG_CACHE_HOME": str(cache)}
+        offline = {
+            "https_proxy": proxy,
+            "HTTPS_PROXY": proxy,
+            "no_proxy": "",
+            "XDG_CACHE_HOME": str(cache),
+        }
         (tmp_path / "work").mkdir()
         line = refused(
             *("launch", "--cpu", "--variant", "rmsnorm"),
@@ -219,7 +313,12 @@ def test_a_data_folder_without_the_files_is_one_line(tmp_path: Path) -> None:
     ids=["empty", "cut short", "null", "a list", "a deep list", "another format"],
 )
 @pytest.mark.parametrize("command", ["best", "import"])
-def test_a_file_that_is_no_exported_study_is_one_line(content: str, command: str, tmp_path: Path) -> None:
+def test_a_file_that_is_no_exported_study_is_one_line(
+    content: str, command: str, tmp_path: Path
+) -> None:
     (tmp_path / "mine.json").write_text(content, encoding="utf-8")
-    arguments = {"best": ("best", "--storage", "mine.json"), "import": ("study", "import", "mine.json")}[command]
+    arguments = {
+        "best": ("best", "--storage", "mine.json"),
+        "import": ("study", "import", "mine.json"),
+    }[command]
     refused(*arguments, folder=tmp_path, code=2, says=("mine.json is no exported study",))

@@ -1,4 +1,5 @@
-"""`tuner bench` end to end: the demo task on one core, with darts and neuralforecast really training."""
+"""`tuner bench` end to end: the demo task on one core, with darts and neuralforecast really
+training."""
 
 from __future__ import annotations
 
@@ -24,7 +25,15 @@ def test_a_bench_measures_everyone_and_writes_its_results(tmp_path: Path) -> Non
     arguments = ["--task", "demo", "--cpu", "--variants", "original,rmsnorm", *sizes]
     here = tmp_path / "here"
     here.mkdir()
-    done = run("bench", *arguments, "--output", "results", "--json", folder=here, environment={"TMPDIR": str(locks)})
+    done = run(
+        "bench",
+        *arguments,
+        "--output",
+        "results",
+        "--json",
+        folder=here,
+        environment={"TMPDIR": str(locks)},
+    )
     assert done.code == 0, done.err
     assert all(line.startswith("tuner: ") for line in done.err.splitlines()), done.err
     assert set(contents(here)) == {"results", "results/results.csv", "results/results.md"}
@@ -40,35 +49,56 @@ def test_a_bench_measures_everyone_and_writes_its_results(tmp_path: Path) -> Non
     assert float(original["speedup_epoch"]) == pytest.approx(
         float(darts["s_per_epoch"]) / float(original["s_per_epoch"])
     )
-    assert (steps["scope"], steps["speedup_epoch"]) == ("training steps only, without validation", "")
+    assert (steps["scope"], steps["speedup_epoch"]) == (
+        "training steps only, without validation",
+        "",
+    )
     for row in rows:
         assert float(row["epochs48_s"]) == pytest.approx(48 * float(row["s_per_epoch"]))
         assert float(row["setup_cold_s"]) > 0
-        assert (row["kernels_per_step"], row["gpu_utilisation"], row["peak_memory_bytes"]) == ("", "", "")
+        assert (row["kernels_per_step"], row["gpu_utilisation"], row["peak_memory_bytes"]) == (
+            "",
+            "",
+            "",
+        )
         assert row["command"] == f"tuner bench {' '.join(arguments)} --output results --json"
         assert "darts 0.48" in row["versions"]
 
     document = json.loads(done.out)
     assert [row["contender"] for row in document["results"]] == names
     assert document["results"][0]["s_per_epoch"] == float(darts["s_per_epoch"])
-    assert "| tuner rmsnorm eager |" in (here / "results" / "results.md").read_text(encoding="utf-8")
+    assert "| tuner rmsnorm eager |" in (here / "results" / "results.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_after_a_lost_context_the_others_are_measured_in_a_fresh_process(tmp_path: Path) -> None:
     interpreter = tmp_path / "python-of-tests"
-    interpreter.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {LOSING} "$@"\n')  # without `-m tuner`
+    interpreter.write_text(
+        f'#!/bin/sh\nshift 2\nexec {sys.executable} {LOSING} "$@"\n'
+    )  # without `-m tuner`
     interpreter.chmod(0o755)
-    words = "bench --task demo --cpu --variants rmsnorm,original --against none --hidden 8 --rounds 1 --epochs 1 --json"
+    words = (
+        "bench --task demo --cpu --variants rmsnorm,original --against none --hidden 8 "
+        "--rounds 1 --epochs 1 --json"
+    )
     locks = os.environ | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, LOSING, *words.split()], cwd=tmp_path, env=locks, capture_output=True, text=True, check=False
+        [sys.executable, LOSING, *words.split()],
+        cwd=tmp_path,
+        env=locks,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     first, second = (tmp_path / "processes").read_text().splitlines()
     assert first == words
     assert second.startswith(f"{words} --carried ")
     lost, other = json.loads(done.stdout)["results"]
-    assert lost["failure"].startswith("RuntimeError: CUDA error: an illegal memory access was encountered; it left")
+    assert lost["failure"].startswith(
+        "RuntimeError: CUDA error: an illegal memory access was encountered; it left"
+    )
     assert (other["failure"], other["rounds"], other["incomplete"]) == ("", 1, "")
     assert other["command"] == f"tuner {words}"
 
@@ -92,7 +122,19 @@ def test_misuse_is_one_line_and_writes_nothing(
 
 
 def test_a_bench_without_a_figure_says_why_in_one_line(tmp_path: Path) -> None:
-    job = ("--task", "demo", "--cpu", "--variants", "rmsnorm", "--against", "none", "--rounds", "1", "--epochs", "1")
+    job = (
+        "--task",
+        "demo",
+        "--cpu",
+        "--variants",
+        "rmsnorm",
+        "--against",
+        "none",
+        "--rounds",
+        "1",
+        "--epochs",
+        "1",
+    )
     done = run("bench", *job, "--hidden", str(10**12), folder=tmp_path)
     assert done.code == 1
     last = done.err.splitlines()[-1]

@@ -1,4 +1,5 @@
-"""The compose file's commands, run natively: the same words and variables, the same roles, another server."""
+"""The compose file's commands, run natively: the same words and variables, the same roles, another
+server."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def services() -> dict[str, Any]:
 
 
 class Compose:
-    """The services as processes of this machine, on a server that has run the scripts of the compose file."""
+    """The services as processes of this machine, on a server that has run the scripts of the
+    compose file."""
 
     def __init__(self, roles: ThreeRoles, folder: Path) -> None:
         self.roles = roles
@@ -49,9 +51,15 @@ class Compose:
         given = {name: str(value) for name, value in services()[service]["environment"].items()}
         here = f"@127.0.0.1:{self.roles.cluster.port}/{self.roles.database}"
         given["TUNER_STORAGE"] = given["TUNER_STORAGE"].replace("@postgres:5432/tuner", here)
-        given["TUNER_PASSWORD_FILE"] = given["TUNER_PASSWORD_FILE"].replace("/run/secrets", str(self.roles.secrets))
+        given["TUNER_PASSWORD_FILE"] = given["TUNER_PASSWORD_FILE"].replace(
+            "/run/secrets", str(self.roles.secrets)
+        )
         places = {name: str(self.folder) for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR")}
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "TUNER_"))}
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("PG", "TUNER_"))
+        }
         path = {
             "PYTHONPATH": python_path(),
             "PATH": f"{self.folder}:{os.environ['PATH']}",
@@ -86,18 +94,25 @@ def compose(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def initialised(compose: Compose) -> Compose:
-    """After `init`, and with the studies of the cpu profile filled: its commands find nothing left to do and end."""
+    """After `init`, and with the studies of the cpu profile filled: its commands find nothing left
+    to do and end."""
     code, out, err = compose.run("init")
     assert code == 0, err
     assert "is ready: version" in out
     device = CpuCores(available_cores()).model  # a worker of another model would be refused
     for variant in ("rmsnorm", "original"):
-        record_study(compose.roles.url("worker"), variant=variant, trials=6, max_epochs=150, device=device)
+        record_study(
+            compose.roles.url("worker"), variant=variant, trials=6, max_epochs=150, device=device
+        )
     return compose
 
 
-@pytest.mark.parametrize(("service", "says"), [("launch-cpu", "nothing to do: demo-rmsnorm"), ("worker-cpu", "")])
-def test_the_commands_of_the_cpu_services_run(initialised: Compose, service: str, says: str) -> None:
+@pytest.mark.parametrize(
+    ("service", "says"), [("launch-cpu", "nothing to do: demo-rmsnorm"), ("worker-cpu", "")]
+)
+def test_the_commands_of_the_cpu_services_run(
+    initialised: Compose, service: str, says: str
+) -> None:
     code, _, err = initialised.run(service)
     assert code == 0, err
     assert says in err
@@ -111,28 +126,44 @@ def test_the_dashboard_shows_the_studies_to_its_role(initialised: Compose) -> No
     try:
         found = re.search(r"tuner_reader@.* at (http://127\.0\.0\.1:\d+)/", line)
         assert found is not None, line
-        with urllib.request.urlopen(f"{found[1]}/api/studies", timeout=PATIENCE_S) as answer:
-            assert b"demo-rmsnorm" in answer.read()
+        # What a browser of this machine says, whatever port is published, and another container.
+        for name in ("127.0.0.1:9090", "localhost:8080", "dashboard:8080"):
+            request = urllib.request.Request(f"{found[1]}/api/studies", headers={"Host": name})
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+                assert b"demo-rmsnorm" in answer.read()
     finally:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE_S)
 
 
-def test_without_its_secret_a_service_says_where_it_should_be(compose: Compose, tmp_path: Path) -> None:
+def test_without_its_secret_a_service_says_where_it_should_be(
+    compose: Compose, tmp_path: Path
+) -> None:
     environment = compose.environment("init") | {"TUNER_PASSWORD_FILE": str(tmp_path / "absent")}
     done = subprocess.run(
-        ["sh", str(ENTRY_POINT), "db", "init"], env=environment, capture_output=True, text=True, check=False
+        ["sh", str(ENTRY_POINT), "db", "init"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
-    assert f"cannot read the database password in {tmp_path}/absent; storage/README.md" in done.stderr
+    assert (
+        f"cannot read the database password in {tmp_path}/absent; storage/README.md" in done.stderr
+    )
 
 
 def test_a_real_server_accepts_every_setting_of_the_database(postgres: Cluster) -> None:
     text = (REPOSITORY / "storage/postgres/postgresql.conf").read_text()
     settings = re.findall(r"^(\w+) = '?([^'#]*?)'?\s*(?:#.*)?$", text, flags=re.MULTILINE)
-    assert len(settings) == sum(bool(line) and not line.startswith("#") for line in text.splitlines())
+    assert len(settings) == sum(
+        bool(line) and not line.startswith("#") for line in text.splitlines()
+    )
     with postgres.connect() as connection:
         for name, value in settings:
-            # ALTER SYSTEM checks name and value; without a reload it changes nothing for the running server.
-            connection.execute(sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+            # ALTER SYSTEM checks name and value; without a reload it changes nothing for the
+            # running server.
+            connection.execute(
+                sql.SQL("ALTER SYSTEM SET {} = {}").format(sql.Identifier(name), sql.Literal(value))
+            )
             connection.execute(sql.SQL("ALTER SYSTEM RESET {}").format(sql.Identifier(name)))

@@ -1,4 +1,5 @@
-"""The exported darts script runs: darts' own network, a variant's in its place, and a class of the user's own."""
+"""The exported darts script runs: darts' own network, a variant's in its place, and a class of the
+user's own."""
 
 from __future__ import annotations
 
@@ -66,14 +67,20 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", NETWORKS)
 def test_the_script_sets_darts_up_trains_and_scores(
-    case: str, best: BestConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    case: str,
+    best: BestConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     model, settings, name = NETWORKS[case]
     config = of_network(best, model, settings)
     (tmp_path / "best.py").write_text(render(config, "darts"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["best.py"])
-    monkeypatch.setattr(tsmixer_model, "_TSMixerModule", tsmixer_model._TSMixerModule)  # put back afterwards
+    monkeypatch.setattr(
+        tsmixer_model, "_TSMixerModule", tsmixer_model._TSMixerModule
+    )  # put back afterwards
     made = runpy.run_path("best.py", run_name="__main__")
     printed = capsys.readouterr().out
     assert "WARNING" not in printed
@@ -88,7 +95,9 @@ def test_the_script_sets_darts_up_trains_and_scores(
     }
     assert darts_model.model_params["dropout"] == 0.25
     assert darts_model.model_params["num_blocks"] == 1
-    assert darts_model.model_params.get("norm_type", "LayerNorm") == settings.get("norm_type", "LayerNorm")
+    assert darts_model.model_params.get("norm_type", "LayerNorm") == settings.get(
+        "norm_type", "LayerNorm"
+    )
     assert darts_model.model_params["use_reversible_instance_norm"] is (model != "rmsnorm")
     assert tsmixer_model._TSMixerModule.__name__ == name
 
@@ -96,7 +105,9 @@ def test_the_script_sets_darts_up_trains_and_scores(
 def test_the_script_without_darts_model_repeats_a_training_of_darts_own_class(
     best: BestConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = of_network(best, "darts.models.forecasting.tsmixer_model:_TSMixerModule", {"num_blocks": 1})
+    config = of_network(
+        best, "darts.models.forecasting.tsmixer_model:_TSMixerModule", {"num_blocks": 1}
+    )
     script: Any = ModuleType("exported_script")
     monkeypatch.setitem(sys.modules, script.__name__, script)
     exec(compile(render(config, "python"), "best.py", "exec"), script.__dict__)
@@ -125,8 +136,21 @@ def test_the_variants_network_is_inside_the_class_that_drops_in(best: BestConfig
         def build(shapes: ModelShapes, hidden_size: int, dropout: float) -> TSMixer:
             return TSMixer(shapes, DESIGNS["rmsnorm"], hidden_size=hidden_size, dropout=dropout)
 
-    sizes = {"input_dim": 2, "output_dim": 2, "past_cov_dim": 1, "future_cov_dim": 3, "static_cov_dim": 1}
-    rest = {"nr_params": 5, "hidden_size": 8, "ff_size": 8, "num_blocks": 2, "activation": "ReLU", "dropout": 0.0}
+    sizes = {
+        "input_dim": 2,
+        "output_dim": 2,
+        "past_cov_dim": 1,
+        "future_cov_dim": 3,
+        "static_cov_dim": 1,
+    }
+    rest = {
+        "nr_params": 5,
+        "hidden_size": 8,
+        "ff_size": 8,
+        "num_blocks": 2,
+        "activation": "ReLU",
+        "dropout": 0.0,
+    }
     module = Module(
         **sizes,
         **rest,

@@ -78,7 +78,9 @@ def dashboard(recorded_database: RecordedDatabase) -> Iterator[Dashboard]:
 
 def number_of(dashboard: Dashboard, study: str) -> int:
     _, body = dashboard.ask("/api/studies")
-    return next(s["study_id"] for s in json.loads(body)["study_summaries"] if s["study_name"] == study)
+    return next(
+        s["study_id"] for s in json.loads(body)["study_summaries"] if s["study_name"] == study
+    )
 
 
 def words(html: str) -> str:
@@ -117,7 +119,9 @@ def test_the_values_of_a_trial_are_shown_in_full(
     assert "Best Trial" in page
 
 
-def test_the_dashboards_own_reader_understands_the_note(recorded_database: RecordedDatabase) -> None:
+def test_the_dashboards_own_reader_understands_the_note(
+    recorded_database: RecordedDatabase,
+) -> None:
     study = optuna.load_study(study_name="demo-rmsnorm", storage=recorded_database.url)
     note = get_note(study)
     assert note.startswith("## rmsnorm on demo")

@@ -1,4 +1,5 @@
-"""The dashboard on a study while it runs: what tuner adds to it, on both databases, and in a real browser."""
+"""The dashboard on a study while it runs: what tuner adds to it, on both databases, and in a real
+browser."""
 
 from __future__ import annotations
 
@@ -22,13 +23,17 @@ from postgres_cluster import Cluster
 from recorded import record_study
 from three_roles import three_roles
 
-from tuner.dashboard import make_dashboard
-from tuner.dashboard.additions import Additions, _past_rows, in_order
-from tuner.dashboard.files import StudyFiles
-from tuner.dashboard.shown import ShownStorage
 from tuner.errors import StorageError
-from tuner.storage import Claim, EpochRow, open_database, parse_url, stints
-from tuner.study import OpenStudy, open_study
+from tuner.report.dashboard.additions import Additions, _past_rows, in_order
+from tuner.report.dashboard.downloads import StudyFiles
+from tuner.report.dashboard.readonly_storage import ShownStorage
+from tuner.report.dashboard.server import make_dashboard
+from tuner.storage.database import open_database
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.stints import stints
+from tuner.storage.records import Claim
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, open_study
 
 STUDY = "demo-rmsnorm"
 PATIENCE_S = 120
@@ -60,7 +65,9 @@ class Page:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def page(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Page]:
     """Eight finished trials and one at work; on PostgreSQL shown by the role that may only read."""
     folder = tmp_path_factory.mktemp("running")
     if request.param == "sqlite":
@@ -97,19 +104,29 @@ def begin_a_trial(study: OpenStudy) -> Claim:
     claim = study.ledger.claim("worker-7")
     assert claim is not None
     assert study.ask(claim) is not None
-    study.epochs.write(claim.trial_number, claim.claim_id, [EpochRow(e, 1.0, 0.9 / e, 1e-3, 0.1 * e) for e in (1, 2)])
+    study.epochs.write(
+        claim.trial_number,
+        claim.claim_id,
+        [EpochRow(e, 1.0, 0.9 / e, 1e-3, 0.1 * e) for e in (1, 2)],
+    )
     study.roster.report("worker-7", trial_number=claim.trial_number, epoch=2, val_loss=0.45)
     return claim
 
 
 def words(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", re.sub(r"<(style|script).*?</\1>", "", html, flags=re.DOTALL)).split())
+    return " ".join(
+        re.sub(
+            r"<[^>]+>", " ", re.sub(r"<(style|script).*?</\1>", "", html, flags=re.DOTALL)
+        ).split()
+    )
 
 
 def test_the_api_has_figures_in_their_order_with_the_running_trial_in_them(page: Page) -> None:
     figures = page.figures()
     assert list(figures) == ["front", "curves", "workers", "hypervolume", "trade", "timeline"]
-    assert "rmsnorm: default hyperparameters" in [trace["name"] for trace in figures["front"]["data"]]
+    assert "rmsnorm: default hyperparameters" in [
+        trace["name"] for trace in figures["front"]["data"]
+    ]
     (table,) = figures["workers"]["data"]
     row = [column[0] for column in table["cells"]["values"]]
     assert row[:5] == ["worker-7", "GPU 3", str(page.claim.trial_number), "2", "0.4500"]
@@ -119,12 +136,19 @@ def test_the_api_has_figures_in_their_order_with_the_running_trial_in_them(page:
 
 def test_once_nobody_is_at_work_the_table_says_who_was(page: Page) -> None:
     history = stints(page.study.database.engine, page.study.study_id)
-    rows = _past_rows([*history, dataclasses.replace(history[0], worker="w2", state="lost", ended=0.0)])
+    rows = _past_rows(
+        [*history, dataclasses.replace(history[0], worker="w2", state="lost", ended=0.0)]
+    )
     assert sorted((row["worker"], row["attempts"], row["finished"]) for row in rows[:-1]) == [
         ("recorder", str(len(history) - 1), str(len(history) - 1)),
         ("worker-7", "1", "0"),
     ]
-    assert rows[-1] == {"worker": "w2", "attempts": "1", "finished": "0", "until (UTC)": "1970-01-01 00:00"}
+    assert rows[-1] == {
+        "worker": "w2",
+        "attempts": "1",
+        "finished": "0",
+        "until (UTC)": "1970-01-01 00:00",
+    }
 
 
 def test_axes_carry_units_and_the_note_says_where_the_study_stands(page: Page) -> None:
@@ -143,15 +167,17 @@ def test_axes_carry_units_and_the_note_says_where_the_study_stands(page: Page) -
 def test_what_is_shown_follows_the_study_once_it_is_no_longer_fresh(
     page: Page, fresh_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.dashboard.additions.FRESH_S", fresh_s)
-    monkeypatch.setattr("tuner.dashboard.additions.SHARE", 0)
+    monkeypatch.setattr("tuner.report.dashboard.additions.FRESH_S", fresh_s)
+    monkeypatch.setattr("tuner.report.dashboard.additions.SHARE", 0)
     database, loss = page.study.database, 0.123 + fresh_s / 1e6
     additions = Additions(database, optuna.storages.get_storage(database.optuna), StudyFiles())
     before = additions(page.number)
     row = EpochRow(3, 1.0, loss, 1e-3, 0.3)
     page.study.epochs.write(page.claim.trial_number, page.claim.claim_id, [row])
     after = additions(page.number)
-    (curves,) = [text for key, text in after.items() if key.startswith("dashboard:plot_data:curves")]
+    (curves,) = [
+        text for key, text in after.items() if key.startswith("dashboard:plot_data:curves")
+    ]
     assert (str(loss) in curves) is (fresh_s == 0.0)
     assert (after is before) is (fresh_s > 0.0)
 
@@ -165,7 +191,9 @@ def test_files_of_a_study_and_of_the_trials_on_its_front_can_be_opened(page: Pag
     definition = json.loads(page.get(f"/artifacts/{page.number}/{files['definition.json']}"))
     assert definition["variant"] == "rmsnorm"
 
-    trial = next(each for each in detail["trials"] if each["number"] == detail["best_trials"][0]["number"])
+    trial = next(
+        each for each in detail["trials"] if each["number"] == detail["best_trials"][0]["number"]
+    )
     files = {each["filename"]: each["artifact_id"] for each in trial["artifacts"]}
     where = f"/artifacts/{page.number}/{trial['trial_id']}"
     curve = list(csv.DictReader(io.StringIO(page.get(f"{where}/{files['curve.csv']}").decode())))
@@ -203,7 +231,9 @@ def test_a_browser_shows_front_curves_table_and_note_of_a_running_study(
 def test_a_browser_shows_the_note_with_the_table_of_workers(page: Page, screenshots: Path) -> None:
     if page.study.database.address.is_sqlite:
         pytest.skip("seen once, on the other database")
-    html = rendered(f"{page.url}/dashboard/studies/{page.number}/note", screenshot=screenshots / "note.png")
+    html = rendered(
+        f"{page.url}/dashboard/studies/{page.number}/note", screenshot=screenshots / "note.png"
+    )
     shown = words(html)
     assert "seconds of training and validation" in shown
     assert "worker-7" in shown
@@ -229,7 +259,9 @@ def test_whoever_reaches_the_storage_itself_cannot_write_through_it(page: Page) 
 
 def test_a_list_of_studies_makes_no_figures(page: Page) -> None:
     asked: list[int] = []
-    shown = ShownStorage(page.study.database.optuna, lambda number: asked.append(number) or {"artifacts:x": "1"})
+    shown = ShownStorage(
+        page.study.database.optuna, lambda number: asked.append(number) or {"artifacts:x": "1"}
+    )
     (study,) = shown.get_all_studies()
     assert study.system_attrs.get("preferential") is None
     assert asked == []

@@ -1,4 +1,5 @@
-"""`load_best` on recorded studies, and the records it is written as; the scripts have tests of their own."""
+"""`load_best` on recorded studies, and the records it is written as; the scripts have tests of
+their own."""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ from tuner.data.task import demo_task
 from tuner.data.task import shapes as demo_shapes
 from tuner.errors import TunerError, UsageError
 from tuner.export import FORMATS, BestConfig, load_best, render
-from tuner.storage import open_database, parse_url
-from tuner.study import open_study
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, write_archive
+from tuner.study.open import open_study
 
 
 @pytest.fixture(scope="module")
@@ -49,20 +51,28 @@ def test_a_bound_moves_the_pick_along_the_front(recorded_database: RecordedDatab
     assert front[0].values is not None
     assert front[-1].values is not None
     limit = front[-1].values[0] - 1e-6
-    config = load_best("rmsnorm", pick="mql", task="demo", storage=recorded_database.url, max_time=limit)
+    config = load_best(
+        "rmsnorm", pick="mql", task="demo", storage=recorded_database.url, max_time=limit
+    )
     assert config.trial == front[-2].number
     limit = front[0].values[1] - 1e-6
-    config = load_best("rmsnorm", pick="time", task="demo", storage=recorded_database.url, max_mql=limit)
+    config = load_best(
+        "rmsnorm", pick="time", task="demo", storage=recorded_database.url, max_mql=limit
+    )
     assert config.trial == front[1].number
 
 
 def test_bounds_nobody_meets_name_the_nearest(recorded_database: RecordedDatabase) -> None:
     nearest = recorded_database.results("demo-rmsnorm").front[0]
-    with pytest.raises(TunerError, match=rf"wall_clock_s <= 0\.001; the nearest is trial {nearest.number} with"):
+    with pytest.raises(
+        TunerError, match=rf"wall_clock_s <= 0\.001; the nearest is trial {nearest.number} with"
+    ):
         load_best("rmsnorm", task="demo", storage=recorded_database.url, max_time=0.001)
 
 
-def test_a_trial_is_taken_by_its_number_on_the_front_or_not(recorded_database: RecordedDatabase) -> None:
+def test_a_trial_is_taken_by_its_number_on_the_front_or_not(
+    recorded_database: RecordedDatabase,
+) -> None:
     results = recorded_database.results("demo-rmsnorm")
     beside = next(record for record in results.complete if record not in results.front)
     config = load_best("rmsnorm", task="demo", storage=recorded_database.url, trial=beside.number)
@@ -70,19 +80,31 @@ def test_a_trial_is_taken_by_its_number_on_the_front_or_not(recorded_database: R
     assert tuple(config.values.values()) == beside.values
 
 
-def test_a_trial_without_a_result_or_that_is_not_there_names_the_nearest(recorded_database: RecordedDatabase) -> None:
+def test_a_trial_without_a_result_or_that_is_not_there_names_the_nearest(
+    recorded_database: RecordedDatabase,
+) -> None:
     failed = recorded_database.results("demo-rmsnorm").records[-1].number
-    says = rf"trial {failed} .* is FAIL, not COMPLETE \(the loss became nan .*\); the nearest .* is trial {failed - 1}$"
+    says = (
+        rf"trial {failed} .* is FAIL, not COMPLETE \(the loss became nan .*\); "
+        rf"the nearest .* is trial {failed - 1}$"
+    )
     with pytest.raises(TunerError, match=says):
         load_best("rmsnorm", task="demo", storage=recorded_database.url, trial=failed)
-    with pytest.raises(UsageError, match=rf"has no trial 99; it has 12, and the nearest .* is trial {failed - 1}$"):
+    with pytest.raises(
+        UsageError, match=rf"has no trial 99; it has 12, and the nearest .* is trial {failed - 1}$"
+    ):
         load_best("rmsnorm", task="demo", storage=recorded_database.url, trial=99)
 
 
 def test_every_form_says_where_it_comes_from_and_that_it_is_not_verified(best: BestConfig) -> None:
     for form in FORMATS:
         text = render(best, form)
-        for words in (best.definition.data_hash[:12], best.study, str(best.provenance["seed"]), "Example CPU, 2 cores"):
+        for words in (
+            best.definition.data_hash[:12],
+            best.study,
+            str(best.provenance["seed"]),
+            "Example CPU, 2 cores",
+        ):
             assert words in text, f"{form} does not say {words}"
         if form != "json":
             assert "NOT VERIFIED" in text
@@ -97,7 +119,9 @@ def test_a_disturbed_timing_is_said_where_its_seconds_are(best: BestConfig) -> N
 
 def test_verified_figures_are_said_in_every_form(best: BestConfig) -> None:
     spread = {"median": 1.25, "low": 1.0, "high": 1.5}
-    verified = dataclasses.replace(best, verified={"seeds": 5, "wall_clock_s": spread, "test_mql": spread})
+    verified = dataclasses.replace(
+        best, verified={"seeds": 5, "wall_clock_s": spread, "test_mql": spread}
+    )
     for form in FORMATS:
         text = render(verified, form)
         assert "NOT VERIFIED" not in text
@@ -116,12 +140,17 @@ def test_an_exported_file_gives_the_same_answer_as_the_database(
     with pytest.raises(UsageError, match="holds the variant 'rmsnorm', not 'original'"):
         load_best("original", storage=str(file))
     with pytest.raises(UsageError, match="holds the task 'demo', not 'quick'"):
-        load_best(task=str(Path(__file__).parents[2] / "notebooks" / "data" / "quick.toml"), storage=str(file))
+        load_best(
+            task=str(Path(__file__).parents[2] / "notebooks" / "data" / "quick.toml"),
+            storage=str(file),
+        )
     with pytest.raises(UsageError, match="there is no file"):
         load_best("rmsnorm", storage=str(tmp_path / "other.json.gz"))
 
 
-def test_a_study_is_read_alike_from_every_kind_of_database(database_url: str, best: BestConfig) -> None:
+def test_a_study_is_read_alike_from_every_kind_of_database(
+    database_url: str, best: BestConfig
+) -> None:
     record_study(database_url, variant="rmsnorm")
     found = load_best(study="demo-rmsnorm", storage=database_url)
     assert found.as_dict() | {"provenance": None} == best.as_dict() | {"provenance": None}
@@ -166,8 +195,13 @@ names = st.text(st.characters(exclude_categories=["Cs"]))
 
 
 @given(study=names, device=names, key=names, rate=st.floats(1e-12, 1e12))
-def test_toml_carries_any_text_and_number(best: BestConfig, study: str, device: str, key: str, rate: float) -> None:
-    provenance = best.provenance | {"device": device, "versions": {key: "1.0", "torch": "2.0+cu126"}}
+def test_toml_carries_any_text_and_number(
+    best: BestConfig, study: str, device: str, key: str, rate: float
+) -> None:
+    provenance = best.provenance | {
+        "device": device,
+        "versions": {key: "1.0", "torch": "2.0+cu126"},
+    }
     params = best.params | {"learning_rate": rate}
     bent = dataclasses.replace(best, study=study, provenance=provenance, params=params)
     assert tomllib.loads(render(bent, "toml")) == without_nones(bent.as_dict())
@@ -182,4 +216,9 @@ def test_the_network_of_a_configuration_has_its_sizes(best: BestConfig) -> None:
     past = torch.rand(2, shapes.input_size, shapes.n_targets + shapes.n_past + shapes.n_future)
     future = torch.rand(2, shapes.horizon, shapes.n_future)
     static = torch.zeros(2, shapes.n_static)
-    assert model(past, future, static).shape == (2, shapes.horizon, shapes.n_targets, shapes.n_quantiles)
+    assert model(past, future, static).shape == (
+        2,
+        shapes.horizon,
+        shapes.n_targets,
+        shapes.n_quantiles,
+    )

@@ -13,10 +13,14 @@ import pytest
 from command_line import Done, run
 from optuna.trial import TrialState
 from recorded import RecordedDatabase
-from small_study import definition, write_files
+from small_study import TASK, definition, write_files
 
-from tuner.storage import TrialResult, open_database, parse_url
-from tuner.study import builtin_variants, create_or_resume, open_study
+from tuner.record import Recorded
+from tuner.spec.study_file import builtin_variants
+from tuner.storage.database import open_database
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import create_or_resume, open_study
 
 NUMBER = {"type": "number"}
 COUNT = {"type": "integer", "minimum": 0}
@@ -32,7 +36,9 @@ def listed(items: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": items}
 
 
-PARAMS = record(learning_rate=NUMBER, weight_decay=NUMBER, dropout=NUMBER, hidden_size=COUNT, batch_size=COUNT)
+PARAMS = record(
+    learning_rate=NUMBER, weight_decay=NUMBER, dropout=NUMBER, hidden_size=COUNT, batch_size=COUNT
+)
 VALUES = record(wall_clock_s=NUMBER, test_mql=NUMBER)
 SPREAD = record(median=NUMBER, low=NUMBER, high=NUMBER)
 BEST = record(
@@ -43,7 +49,9 @@ BEST = record(
     pick={"enum": ["mql", "time", "knee"]},
     params=PARAMS,
     values=VALUES,
-    verified={"oneOf": [{"type": "null"}, record(seeds=COUNT, wall_clock_s=SPREAD, test_mql=SPREAD)]},
+    verified={
+        "oneOf": [{"type": "null"}, record(seeds=COUNT, wall_clock_s=SPREAD, test_mql=SPREAD)]
+    },
     provenance=record(data_hash=TEXT, definition_hash=TEXT, seed=COUNT, device=TEXT),
 )
 STUDY = record(
@@ -54,29 +62,47 @@ STUDY = record(
     budget=COUNT,
     front=listed(record(trial=COUNT, params=PARAMS, values=VALUES, verified={})),
     verification=record(waiting=COUNT, running=COUNT, finished=COUNT, skipped=COUNT),
-    policy=record(sampler=TEXT, prune={"type": "boolean"}, max_time_s={"type": ["number", "null"]}, reruns=COUNT),
+    policy=record(
+        sampler=TEXT,
+        prune={"type": "boolean"},
+        max_time_s={"type": ["number", "null"]},
+        reruns=COUNT,
+    ),
     hypervolume={"type": ["number", "null"]},
-    workers=listed(record(worker=TEXT, host=TEXT, pid=COUNT, device=TEXT, val_loss={"type": ["number", "null"]})),
+    workers=listed(
+        record(
+            worker=TEXT, host=TEXT, pid=COUNT, device=TEXT, val_loss={"type": ["number", "null"]}
+        )
+    ),
 )
 STATUS = record(studies=listed(STUDY))
 LAUNCHED = {
-    "allOf": [STUDY, record(changed={"type": "object", "additionalProperties": record(**{"from": {}, "to": {}})})]
+    "allOf": [
+        STUDY,
+        record(
+            changed={"type": "object", "additionalProperties": record(**{"from": {}, "to": {}})}
+        ),
+    ]
 }
 LAUNCH = record(
-    outcome={"enum": ["filled", "timed_out", "interrupted", "terminated"]}, studies={**listed(LAUNCHED), "minItems": 1}
+    outcome={"enum": ["filled", "timed_out", "interrupted", "terminated"]},
+    studies={**listed(LAUNCHED), "minItems": 1},
 )
 DOCTOR = record(
     healthy={"type": "boolean"},
     checks=listed(record(name=TEXT, level={"enum": ["ok", "notice", "error"]}, detail=TEXT)),
 )
 VARIANTS = record(
-    variants=listed(record(name=TEXT, core_change=TEXT, why=TEXT, defaults=PARAMS, space={"type": "object"}))
+    variants=listed(
+        record(name=TEXT, core_change=TEXT, why=TEXT, defaults=PARAMS, space={"type": "object"})
+    )
 )
 ERROR = record(error=record(message=TEXT, exit_code={"enum": [1, 2]}))
 
 
 def document(done: Done, schema: dict[str, Any]) -> Any:
-    """The one document on stdout; `json.loads` refuses a second one, and we refuse what only Python calls JSON."""
+    """The one document on stdout; `json.loads` refuses a second one, and we refuse what only Python
+    calls JSON."""
     assert "Traceback" not in done.err, done.err
     found = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     jsonschema.validate(found, schema)
@@ -84,7 +110,8 @@ def document(done: Done, schema: dict[str, Any]) -> Any:
 
 
 def failed(done: Done, code: int) -> str:
-    """The message of an error: the same in the document, on stderr, and its exit code in both places."""
+    """The message of an error: the same in the document, on stderr, and its exit code in both
+    places."""
     assert done.code == code, done.err
     error = document(done, ERROR)["error"]
     assert error == {"message": done.error, "exit_code": code}
@@ -105,11 +132,15 @@ def copied(recorded_database: RecordedDatabase, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
-    """A folder whose default database holds a study without a finished trial; its one worker's loss is infinite."""
+    """A folder whose default database holds a study without a finished trial; its one worker's loss
+    is infinite."""
     database = open_database(parse_url(f"sqlite:///{tmp_path}/storage/tuner.db"))
-    task = {"name": "demo", "horizon": 6}
-    opened = create_or_resume(database, "demo-rmsnorm", definition(task=task), trials=10)
-    opened.roster.join("somewhere-1", host="somewhere", pid=1, device="CPU core 0", device_uuid="cpu-somewhere-0")
+    opened = create_or_resume(
+        database, "demo-rmsnorm", definition(task=TASK | {"name": "demo"}), trials=10
+    )
+    opened.roster.join(
+        "somewhere-1", host="somewhere", pid=1, device="CPU core 0", device_uuid="cpu-somewhere-0"
+    )
     opened.roster.report("somewhere-1", trial_number=0, epoch=2, val_loss=float("inf"))
     database.close()
     return tmp_path
@@ -139,10 +170,18 @@ def test_status_of_finished_studies(copied: Path, recorded_database: RecordedDat
     assert [study["name"] for study in studies] == list(recorded_database.studies)
     for study in studies:
         results = recorded_database.results(study["name"])
-        assert study["trials"] == {"complete": 11, "running": 0, "waiting": 0, "pruned": 0, "failed": 1}
+        assert study["trials"] == {
+            "complete": 11,
+            "running": 0,
+            "waiting": 0,
+            "pruned": 0,
+            "failed": 1,
+        }
         assert [row["trial"] for row in study["front"]] == [each.number for each in results.front]
         assert study["hypervolume"] == pytest.approx(results.hypervolume)
-    (one,) = document(run("status", "--study", "demo-original", "--json", folder=copied), STATUS)["studies"]
+    (one,) = document(run("status", "--study", "demo-original", "--json", folder=copied), STATUS)[
+        "studies"
+    ]
     assert one == studies[1]
 
 
@@ -153,23 +192,40 @@ def test_best_of_a_finished_study(copied: Path, recorded_database: RecordedDatab
     best = document(done, BEST)
     last = recorded_database.results("demo-rmsnorm").front[-1]
     assert (best["trial"], best["params"], best["verified"]) == (last.number, last.params, None)
-    assert (best["variant"], best["task"], best["study"], best["pick"]) == ("rmsnorm", "demo", "demo-rmsnorm", "mql")
+    assert (best["variant"], best["task"], best["study"], best["pick"]) == (
+        "rmsnorm",
+        "demo",
+        "demo-rmsnorm",
+        "mql",
+    )
     assert run(*arguments, "--format", "json", folder=copied) == done
 
 
 ERRORS: dict[str, tuple[Sequence[str], int, str]] = {
     "best, nothing yet": (("best", "--variant", "rmsnorm"), 1, "there is no database"),
     "best, unknown variant": (("best", "--variant", "rmsnrm"), 2, "did you mean 'rmsnorm'"),
-    "best, two formats": (("best", "--variant", "rmsnorm", "--format", "toml"), 2, "exclude each other"),
+    "best, two formats": (
+        ("best", "--variant", "rmsnorm", "--format", "toml"),
+        2,
+        "exclude each other",
+    ),
     "status, no URL": (("status", "--storage", "nonsense"), 2, "not a database URL"),
-    "status, unreachable": (("status", "--storage", "postgresql://ann@127.0.0.1:1/x"), 1, "refused"),
+    "status, unreachable": (
+        ("status", "--storage", "postgresql://ann@127.0.0.1:1/x"),
+        1,
+        "refused",
+    ),
     "status, watched": (("status", "--watch"), 2, "--watch and --json exclude each other"),
     "doctor, no URL": (("doctor", "--storage", "nonsense"), 2, "not a database URL"),
     "variants, unknown": (("variants", "--check", "rmsnrm"), 2, "did you mean 'rmsnorm'"),
     "variants, unknown flag": (("variants", "--chek", "rmsnorm"), 2, "--check"),
     "launch, unknown variant": (("launch", "--variant", "rmsnrm"), 2, "did you mean 'rmsnorm'"),
     "launch, no trials": (("launch", "--variant", "rmsnorm", "--trials", "0"), 2, "--trials"),
-    "launch, no data": (("launch", "--variant", "rmsnorm", "--cpu", "--data-dir", "."), 1, "ETTh1.csv"),
+    "launch, no data": (
+        ("launch", "--variant", "rmsnorm", "--cpu", "--data-dir", "."),
+        1,
+        "ETTh1.csv",
+    ),
     "unknown command": (("lanch",), 2, "'launch'"),
 }
 
@@ -187,12 +243,16 @@ def test_best_of_a_study_without_finished_trials_is_an_error(begun: Path) -> Non
 
 
 def test_best_beyond_its_bounds_is_an_error(copied: Path) -> None:
-    done = run("best", "--variant", "rmsnorm", "--task", "demo", "--max-time", "0", "--json", folder=copied)
+    done = run(
+        "best", "--variant", "rmsnorm", "--task", "demo", "--max-time", "0", "--json", folder=copied
+    )
     assert "the nearest is trial" in failed(done, 1)
 
 
 def test_an_unknown_study_is_an_error(copied: Path) -> None:
-    assert "did you mean" in failed(run("status", "--study", "demo-rmsnrm", "--json", folder=copied), 2)
+    assert "did you mean" in failed(
+        run("status", "--study", "demo-rmsnrm", "--json", folder=copied), 2
+    )
 
 
 def test_doctor_says_what_it_found(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -224,9 +284,20 @@ def test_variants_are_listed(tmp_path: Path) -> None:
 
 
 def test_launch_in_every_state(tmp_path: Path) -> None:
-    """Stopped before anything finished, then filled, then nothing left to do; what is not said again stays."""
+    """Stopped before anything finished, then filled, then nothing left to do; what is not said
+    again stays."""
     study, task = write_files(tmp_path)
-    arguments = ("launch", "--cpu", "--variant", study.name, "--task", task.name, "--max-epochs", "1", "--json")
+    arguments = (
+        "launch",
+        "--cpu",
+        "--variant",
+        study.name,
+        "--task",
+        task.name,
+        "--max-epochs",
+        "1",
+        "--json",
+    )
     policy = ("--no-prune", "--max-time", "500", "--sampler", "random")
     done = run(*arguments, *policy, "--trials", "1", "--timeout", "0.1s", folder=tmp_path)
     assert done.code == 0, done.err
@@ -243,25 +314,43 @@ def test_launch_in_every_state(tmp_path: Path) -> None:
     arguments = tuple(word for word in arguments if word not in {"--max-epochs", "1"})
     done = run(*arguments, "--max-time", "none", "--prune", folder=tmp_path)
     assert done.code == 0, done.err
-    assert "tuner: tiny-small changes from --no-prune to --prune, from --max-time 500 to --max-time none\n" in done.err
+    assert (
+        "tuner: tiny-small changes from --no-prune to --prune, from --max-time 500 to --max-time "
+        "none\n" in done.err
+    )
     assert "tuner: tiny-small keeps --max-epochs 1 --sampler random\n" in done.err
     assert "nothing to do: tiny-small holds 1 of 1 finished trials" in done.err
     (again,) = document(done, LAUNCH)["studies"]
     assert again["front"] == filled["studies"][0]["front"]
     assert (again["policy"]["sampler"], again["policy"]["prune"]) == ("random", True)
-    assert again["changed"] == {"prune": {"from": False, "to": True}, "max_time_s": {"from": 500.0, "to": None}}
+    assert again["changed"] == {
+        "prune": {"from": False, "to": True},
+        "max_time_s": {"from": 500.0, "to": None},
+    }
 
 
 def test_a_launch_whose_every_trial_failed_prints_the_error_alone(tmp_path: Path) -> None:
     study, task = write_files(tmp_path)
-    arguments = ("launch", "--cpu", "--variant", study.name, "--task", task.name, "--trials", "1", "--json")
+    arguments = (
+        "launch",
+        "--cpu",
+        "--variant",
+        study.name,
+        "--task",
+        task.name,
+        "--trials",
+        "1",
+        "--json",
+    )
     assert run(*arguments, "--timeout", "0.1s", folder=tmp_path).code == 0
     database = open_database(parse_url(f"sqlite:///{tmp_path}/storage/tuner.db"))
     opened = open_study(database, "tiny-small")
     claim = opened.ledger.claim("somewhere-1")
     assert claim is not None
     assert opened.ask(claim) is not None
-    assert opened.ledger.finish(claim, TrialResult(TrialState.FAIL, None, {"failure": "the loss became nan"}))
+    assert opened.ledger.finish(
+        claim, TrialResult(TrialState.FAIL, None, Recorded(failure="the loss became nan"))
+    )
     database.close()
     message = failed(run(*arguments, folder=tmp_path), 1)
     assert message == "every trial of tiny-small failed, the first with: the loss became nan"

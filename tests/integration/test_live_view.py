@@ -5,9 +5,11 @@ import contextlib
 import pytest
 from optuna.trial import TrialState
 
-from tuner.storage import Database, TrialResult
-from tuner.study import OpenStudy
-from tuner.view import live_view
+from tuner.record import Recorded
+from tuner.report.terminal.live import live_view
+from tuner.storage.database import Database
+from tuner.storage.records import TrialResult
+from tuner.study.open import OpenStudy
 
 
 def finish(study: OpenStudy, result: TrialResult) -> None:
@@ -19,16 +21,27 @@ def finish(study: OpenStudy, result: TrialResult) -> None:
 def test_a_pipe_gets_one_line_for_each_trial_that_ends(
     study: OpenStudy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.view.live.REFRESH_S", 0.0)
-    finish(study, TrialResult(TrialState.COMPLETE, (9.0, 1.0), {"stopped_by": "converged", "epochs": 3}))
+    monkeypatch.setattr("tuner.report.terminal.live.REFRESH_S", 0.0)
+    finish(
+        study,
+        TrialResult(TrialState.COMPLETE, (9.0, 1.0), Recorded(stopped_by="converged", epochs=3)),
+    )
     later: list[OpenStudy] = []
     with live_view(lambda: later, stderr=False) as view:
         view.refresh()
         assert capsys.readouterr().out == ""
         later.append(study)  # a study that begins meanwhile joins in
         view.refresh()
-        assert capsys.readouterr().out == "small 1/10: trial 0 converged: 9.000 s, MQL 1.0000, 3 epochs\n"
-        finish(study, TrialResult(TrialState.FAIL, None, {"stopped_by": "diverged", "failure": "[the loss] is nan"}))
+        assert (
+            capsys.readouterr().out
+            == "small 1/10: trial 0 converged: 9.000 s, MQL 1.0000, 3 epochs\n"
+        )
+        finish(
+            study,
+            TrialResult(
+                TrialState.FAIL, None, Recorded(stopped_by="diverged", failure="[the loss] is nan")
+            ),
+        )
         view.refresh()
         view.refresh()
         assert capsys.readouterr().out == "small 2/10: trial 1 diverged: [the loss] is nan\n"
@@ -36,31 +49,45 @@ def test_a_pipe_gets_one_line_for_each_trial_that_ends(
 
 @pytest.mark.parametrize("gives_up", [False, True])
 def test_a_trial_that_ends_between_two_looks_is_shown_when_the_watching_ends(
-    study: OpenStudy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, gives_up: bool
+    study: OpenStudy,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    gives_up: bool,
 ) -> None:
-    monkeypatch.setattr("tuner.view.live.REFRESH_S", 3600.0)
+    monkeypatch.setattr("tuner.report.terminal.live.REFRESH_S", 3600.0)
     with contextlib.suppress(RuntimeError), live_view([study], stderr=False) as view:
         view.refresh()
-        finish(study, TrialResult(TrialState.COMPLETE, (9.0, 1.0), {"stopped_by": "converged", "epochs": 3}))
+        finish(
+            study,
+            TrialResult(
+                TrialState.COMPLETE, (9.0, 1.0), Recorded(stopped_by="converged", epochs=3)
+            ),
+        )
         view.refresh()  # too soon after the first
         assert capsys.readouterr().out == ""
         if gives_up:
             raise RuntimeError
-    assert capsys.readouterr().out == "small 1/10: trial 0 converged: 9.000 s, MQL 1.0000, 3 epochs\n"
+    assert (
+        capsys.readouterr().out == "small 1/10: trial 0 converged: 9.000 s, MQL 1.0000, 3 epochs\n"
+    )
 
 
 def test_a_database_that_goes_away_is_waited_for_in_one_line(
-    database: Database, study: OpenStudy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    database: Database,
+    study: OpenStudy,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from sqlalchemy.exc import OperationalError
 
-    monkeypatch.setattr("tuner.view.live.REFRESH_S", 0.0)
+    monkeypatch.setattr("tuner.report.terminal.live.REFRESH_S", 0.0)
 
     def away(_study: OpenStudy) -> None:
         raise OperationalError("SELECT", {}, Exception("gone"))
 
     with live_view([study], stderr=False) as view:
-        monkeypatch.setattr("tuner.view.live.read_results", away)
+        monkeypatch.setattr("tuner.report.terminal.live.read_results", away)
         view.refresh()
         view.refresh()
     assert capsys.readouterr().out == "the database is away; waiting\n"

@@ -1,4 +1,5 @@
-"""Every variant as a neuralforecast model: trained, asked, cross-validated, saved and loaded by that library."""
+"""Every variant as a neuralforecast model: trained, asked, cross-validated, saved and loaded by
+that library."""
 
 from __future__ import annotations
 
@@ -27,8 +28,17 @@ from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 
 INPUT_SIZE, HORIZON, SERIES, DAYS = 14, 7, 3, 75
-QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
-EXOGENOUS = {"futr_exog_list": ["price"], "hist_exog_list": ["visitors"], "stat_exog_list": ["size"]}
+QUIET = {
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "logger": False,
+    "accelerator": "cpu",
+}
+EXOGENOUS = {
+    "futr_exog_list": ["price"],
+    "hist_exog_list": ["visitors"],
+    "stat_exog_list": ["size"],
+}
 LEVELS = (10.0, 500.0, -40.0)
 
 
@@ -63,11 +73,19 @@ def static() -> pd.DataFrame:
 @pytest.fixture(scope="module")
 def ahead(panel: pd.DataFrame) -> pd.DataFrame:
     days = pd.date_range(panel["ds"].max() + pd.Timedelta(days=1), periods=HORIZON, freq="D")
-    return pd.concat([pd.DataFrame({"unique_id": f"s{n}", "ds": days, "price": 0.5}) for n in range(SERIES)])
+    return pd.concat(
+        [pd.DataFrame({"unique_id": f"s{n}", "ds": days, "price": 0.5}) for n in range(SERIES)]
+    )
 
 
 def small(variant: str, **changes: Any) -> TunerModel:
-    given = {"h": HORIZON, "input_size": INPUT_SIZE, "n_series": SERIES, "hidden_size": 8, "max_steps": 1}
+    given = {
+        "h": HORIZON,
+        "input_size": INPUT_SIZE,
+        "n_series": SERIES,
+        "hidden_size": 8,
+        "max_steps": 1,
+    }
     return MODELS[variant](**{**given, "windows_batch_size": 8, **QUIET, **changes})
 
 
@@ -115,12 +133,26 @@ def test_each_variant_fits_and_forecasts(variant: str, panel: pd.DataFrame) -> N
 def test_the_network_inside_is_the_variants_own(variant: str) -> None:
     model = small(variant, loss=MQLoss(quantiles=[0.1, 0.5, 0.9]), **EXOGENOUS, n_blocks=1).eval()
     shapes = ModelShapes(
-        input_size=INPUT_SIZE, horizon=HORIZON, n_targets=3, n_past=3, n_future=3, n_static=3, n_quantiles=3
+        input_size=INPUT_SIZE,
+        horizon=HORIZON,
+        n_targets=3,
+        n_past=3,
+        n_future=3,
+        n_static=3,
+        n_quantiles=3,
     )
-    hyperparameters = Hyperparameters(learning_rate=1, weight_decay=0, dropout=0.1, hidden_size=8, batch_size=1)
-    ours = build_model(Architecture(model=variant, settings={"n_blocks": 1}), shapes, hyperparameters).eval()
+    hyperparameters = Hyperparameters(
+        learning_rate=1, weight_decay=0, dropout=0.1, hidden_size=8, batch_size=1
+    )
+    ours = build_model(
+        Architecture(model=variant, settings={"n_blocks": 1}), shapes, hyperparameters
+    ).eval()
     ours.load_state_dict(model.network.state_dict())
-    y, visitors, price = torch.rand(4, INPUT_SIZE, 3), torch.rand(4, 1, INPUT_SIZE, 3), torch.rand(4, 1, 21, 3)
+    y, visitors, price = (
+        torch.rand(4, INPUT_SIZE, 3),
+        torch.rand(4, 1, INPUT_SIZE, 3),
+        torch.rand(4, 1, 21, 3),
+    )
     size = torch.rand(3, 1)
     theirs = model({"insample_y": y, "hist_exog": visitors, "futr_exog": price, "stat_exog": size})
     past = torch.cat([y, visitors[:, 0], price[:, 0, :INPUT_SIZE]], dim=-1)
@@ -129,7 +161,9 @@ def test_the_network_inside_is_the_variants_own(variant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "loss", [MQLoss(quantiles=[0.1, 0.5, 0.9]), DistributionLoss("StudentT"), GMM(n_components=2)], ids=repr
+    "loss",
+    [MQLoss(quantiles=[0.1, 0.5, 0.9]), DistributionLoss("StudentT"), GMM(n_components=2)],
+    ids=repr,
 )
 def test_outputs_go_to_the_series_and_the_parameter_they_are_meant_for(loss: Any) -> None:
     model = small("rmsnorm", loss=loss)
@@ -150,7 +184,9 @@ def test_outputs_go_to_the_series_and_the_parameter_they_are_meant_for(loss: Any
 def best(recorded_database: RecordedDatabase) -> BestConfig:
     config = load_best("rmsnorm", task="demo", storage=recorded_database.url)
     # What a real trial also records: 422 windows in 0.5 s, best after 3 epochs.
-    return dataclasses.replace(config, provenance=config.provenance | {"training_windows": 422, "best_epoch": 3})
+    return dataclasses.replace(
+        config, provenance=config.provenance | {"training_windows": 422, "best_epoch": 3}
+    )
 
 
 def test_a_configuration_becomes_a_model_set_up_to_train_like_it(best: BestConfig) -> None:
@@ -179,12 +215,20 @@ def test_another_loss_is_clipped_as_it_is(best: BestConfig) -> None:
 
 
 def test_the_exported_script_fits_and_forecasts_a_panel(
-    best: BestConfig, panel: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    best: BestConfig,
+    panel: pd.DataFrame,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
 ) -> None:
-    config = dataclasses.replace(best, provenance=best.provenance | {"training_windows": 1, "best_epoch": 1})
+    config = dataclasses.replace(
+        best, provenance=best.provenance | {"training_windows": 1, "best_epoch": 1}
+    )
     script = render(config, "neuralforecast")
     assert script.startswith("# rmsnorm on demo: study demo-rmsnorm, trial ")
-    (tmp_path / "best.py").write_text(script.replace("freq='h'", "freq='D'"), encoding="utf-8")  # our panel is daily
+    (tmp_path / "best.py").write_text(
+        script.replace("freq='h'", "freq='D'"), encoding="utf-8"
+    )  # our panel is daily
     panel[["unique_id", "ds", "y"]].assign(ds=panel["ds"].dt.strftime("%Y-%m-%d")).to_csv(
         tmp_path / "panel.csv", index=False
     )

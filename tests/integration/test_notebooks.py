@@ -18,24 +18,35 @@ from tuner.study.archive import read_archive
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOTEBOOKS = REPOSITORY / "notebooks"
-CAMPAIGN = [REPOSITORY / "benchmarks" / "campaign" / f"etth-{name}.json.gz" for name in ("original", "rmsnorm")]
+CAMPAIGN = [
+    REPOSITORY / "benchmarks" / "campaign" / f"etth-{name}.json.gz"
+    for name in ("original", "rmsnorm")
+]
 STUDY = "etth-" if all(path.exists() for path in CAMPAIGN) else "quick-small-"
-SMALL = "" if all(path.exists() and read_archive(path).verifications for path in CAMPAIGN) else "small-"
-"""What the notebooks show: the reference job where it is there, and for a verdict verified; else small studies."""
+SMALL = (
+    "" if all(path.exists() and read_archive(path).verifications for path in CAMPAIGN) else "small-"
+)
+"""What the notebooks show: the reference job where it is there, and for a verdict verified; else
+small studies."""
 NAMES = ("pareto", "compare_variants", "use_best_config")
 
 
-def execute(monkeypatch: pytest.MonkeyPatch, name: str = "pareto", **environment: str) -> NotebookNode:
+def execute(
+    monkeypatch: pytest.MonkeyPatch, name: str = "pareto", **environment: str
+) -> NotebookNode:
     """Run a notebook from its own folder, as Jupyter does."""
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("PYTHONPATH", python_path())  # also works where tuner is not installed
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
-    # Sockets in a folder of its own: a port that is free when it is chosen may be taken when the kernel has started.
+    # Sockets in a folder of its own: a port that is free when it is chosen may be taken when the
+    # kernel has started.
     with tempfile.TemporaryDirectory(prefix="jupyter-") as sockets:
         config = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
         resources = {"metadata": {"path": str(NOTEBOOKS)}}
-        client = NotebookClient(notebook, config=config, timeout=240, startup_timeout=240, resources=resources)
+        client = NotebookClient(
+            notebook, config=config, timeout=240, startup_timeout=240, resources=resources
+        )
         return client.execute()
 
 
@@ -90,7 +101,9 @@ def test_pareto_needs_no_database(nothing_set: pytest.MonkeyPatch) -> None:
     assert f'study = "{STUDY}rmsnorm"' in "".join(outputs(notebook, "stream"))
 
 
-def test_compare_variants_reads_a_verdict_interval_by_interval(nothing_set: pytest.MonkeyPatch) -> None:
+def test_compare_variants_reads_a_verdict_interval_by_interval(
+    nothing_set: pytest.MonkeyPatch,
+) -> None:
     notebook = execute(nothing_set, "compare_variants")
     text = "".join(outputs(notebook, "stream"))
     assert f"- retuned {SMALL}rmsnorm " in text
@@ -101,10 +114,15 @@ def test_compare_variants_reads_a_verdict_interval_by_interval(nothing_set: pyte
     assert "total time (s)" in table
     fronts, *importances = outputs(notebook, "application/vnd.plotly.v1+json")
     assert f"{SMALL}original: front" in [trace["name"] for trace in fronts["data"]]
-    assert [figure["layout"]["title"]["text"] for figure in importances] == [f"{SMALL}original", f"{SMALL}rmsnorm"]
+    assert [figure["layout"]["title"]["text"] for figure in importances] == [
+        f"{SMALL}original",
+        f"{SMALL}rmsnorm",
+    ]
 
 
-def test_use_best_config_trains_and_forecasts_in_three_libraries(nothing_set: pytest.MonkeyPatch) -> None:
+def test_use_best_config_trains_and_forecasts_in_three_libraries(
+    nothing_set: pytest.MonkeyPatch,
+) -> None:
     notebook = execute(nothing_set, "use_best_config")
     text = "".join(outputs(notebook, "stream"))
     assert "test MQL" in text
@@ -113,7 +131,9 @@ def test_use_best_config_trains_and_forecasts_in_three_libraries(nothing_set: py
     assert "80 % interval" in [trace.get("name") for trace in figure["data"]]
 
 
-def test_without_a_database_the_notebook_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_database_the_notebook_says_what_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(CellExecutionError) as caught:
         execute(monkeypatch, TUNER_STORAGE=f"sqlite:///{tmp_path / 'none.db'}", TUNER_STUDY="")
     assert caught.value.ename == "SystemExit"

@@ -1,4 +1,5 @@
-"""Where the output goes: to somebody who reads only its beginning, to nobody, or onto a disk that is full."""
+"""Where the output goes: to somebody who reads only its beginning, to nobody, or onto a disk that
+is full."""
 
 from __future__ import annotations
 
@@ -15,12 +16,22 @@ from warm import given
 COMMANDS = {
     "a table": ("status",),
     "a document": ("status", "--json"),
-    "a long line after line": ("best", "--variant", "rmsnorm", "--task", "demo", "--format", "python"),
+    "a long line after line": (
+        "best",
+        "--variant",
+        "rmsnorm",
+        "--task",
+        "demo",
+        "--format",
+        "python",
+    ),
     "the help": ("launch", "--help"),
 }
 
 
-def ended(*arguments: str, database: RecordedDatabase, stdout: int) -> subprocess.CompletedProcess[str]:
+def ended(
+    *arguments: str, database: RecordedDatabase, stdout: int
+) -> subprocess.CompletedProcess[str]:
     """A command with this standard output, in a process of its own."""
     return subprocess.run(
         [sys.executable, "-m", "tuner", *arguments],
@@ -35,7 +46,9 @@ def ended(*arguments: str, database: RecordedDatabase, stdout: int) -> subproces
 
 
 @pytest.mark.parametrize("what", COMMANDS)
-def test_a_reader_that_has_seen_enough_is_no_failure(what: str, recorded_database: RecordedDatabase) -> None:
+def test_a_reader_that_has_seen_enough_is_no_failure(
+    what: str, recorded_database: RecordedDatabase
+) -> None:
     reading, writing = os.pipe()
     os.close(reading)  # as `| head` does, only sooner
     try:

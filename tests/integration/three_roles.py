@@ -7,8 +7,8 @@ from pathlib import Path
 
 from postgres_cluster import Cluster
 
-from tuner.storage import parse_url
 from tuner.storage.upgrade import initialise
+from tuner.storage.url import parse_url
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SQL = REPOSITORY / "storage" / "postgres"
@@ -31,11 +31,16 @@ class ThreeRoles:
         return (self.secrets / f"{role}-password").read_text(encoding="utf-8").strip()
 
 
-def three_roles(cluster: Cluster, secrets: Path, *, worker_password: str = "", tables: bool = True) -> ThreeRoles:
-    """What docker-compose.yml does when it comes up for the first time; without `tables` up to its service `init`."""
+def three_roles(
+    cluster: Cluster, secrets: Path, *, worker_password: str = "", tables: bool = True
+) -> ThreeRoles:
+    """What docker-compose.yml does when it comes up for the first time; without `tables` up to its
+    service `init`."""
     for role in ROLES:
         password = worker_password if role == "worker" else ""
-        (secrets / f"{role}-password").write_text((password or f"{role}'s p@ss\"word $HOME") + "\n", encoding="utf-8")
+        (secrets / f"{role}-password").write_text(
+            (password or f"{role}'s p@ss\"word $HOME") + "\n", encoding="utf-8"
+        )
     found = ThreeRoles(cluster, cluster.create_database(), secrets)
     cluster.psql(found.database, SQL / "roles.sql")
     cluster.psql(found.database, SQL / "passwords.sql", TUNER_SECRETS=str(secrets))

@@ -13,8 +13,11 @@ PATIENCE_S = 120
 
 
 def at_once(action: Callable[..., Any], *arguments: Any, processes: int = 8) -> list[Any]:
-    """What `action(*arguments)` returned in each process; an exception becomes the text of its traceback."""
-    context = multiprocessing.get_context("fork")  # they start together: nothing has to be imported first
+    """What `action(*arguments)` returned in each process; an exception becomes the text of its
+    traceback."""
+    context = multiprocessing.get_context(
+        "fork"
+    )  # they start together: nothing has to be imported first
     barrier, answers = context.Barrier(processes), context.Queue()
     started = [
         context.Process(target=_answer, args=(action, arguments, barrier, answers), daemon=True)
@@ -28,7 +31,9 @@ def at_once(action: Callable[..., Any], *arguments: Any, processes: int = 8) -> 
     return found
 
 
-def _answer(action: Callable[..., Any], arguments: tuple[Any, ...], barrier: Barrier, answers: Queue[Any]) -> None:
+def _answer(
+    action: Callable[..., Any], arguments: tuple[Any, ...], barrier: Barrier, answers: Queue[Any]
+) -> None:
     try:
         barrier.wait(PATIENCE_S)
         answers.put(action(*arguments))

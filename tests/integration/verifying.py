@@ -1,18 +1,21 @@
-"""Verifications without the training: real plans, claims and results, and runs whose figures are drawn."""
+"""Verifications without the training: real plans, claims and results, and runs whose figures are
+drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from optuna.trial import TrialState
 
 from tuner.devices import CpuCores
-from tuner.job import TrialJob, where
-from tuner.storage import TrialResult
-from tuner.study import OpenStudy
-from tuner.verifier import Verifier
+from tuner.record import Recorded
+from tuner.storage.records import TrialResult
+from tuner.study.open import OpenStudy
+from tuner.trial.job import TrialJob, on_device
+from tuner.worker.loop import Worker
+from tuner.worker.verification_source import VerificationSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,38 +31,48 @@ DEVICE = ExampleDevice((0, 1))
 
 
 def drawn_result(
-    job: TrialJob, *, seconds: float = 10.0, mql: float = 0.8, sd_time: float = 0.03, sd_mql: float = 0.006
+    job: TrialJob,
+    *,
+    seconds: float = 10.0,
+    mql: float = 0.8,
+    sd_time: float = 0.03,
+    sd_mql: float = 0.006,
 ) -> TrialResult:
-    """What a run might give: a median of `seconds` and `mql`, with the noise of seed and configuration."""
+    """What a run might give: a median of `seconds` and `mql`, with the noise of seed and
+    configuration."""
     rng = np.random.default_rng([job.seed or 0, len(job.study), job.number])
     values = (float(seconds * np.exp(rng.normal(0, sd_time))), float(mql + rng.normal(0, sd_mql)))
-    attributes = {
-        "stopped_by": "converged",
-        "converged": True,
-        "contaminated": False,
-        "seed": job.seed,
-        "epochs": round(values[0]),
-        "s_per_epoch": values[0] / round(values[0]),
-        "val_loss": values[1] / 4,
-        "val_mql": values[1] - 0.01,
-        "wall_clock_s": values[0],
-        "test_mql": values[1],
-        "backend": "eager",
-        "precision": "fp32",
-        **where(job.device),
-    }
-    return TrialResult(TrialState.COMPLETE, values, attributes)
+    recorded = Recorded(
+        stopped_by="converged",
+        converged=True,
+        contaminated=False,
+        seed=job.seed,
+        epochs=round(values[0]),
+        s_per_epoch=values[0] / round(values[0]),
+        val_loss=values[1] / 4,
+        val_mql=values[1] - 0.01,
+        wall_clock_s=values[0],
+        test_mql=values[1],
+        backend="eager",
+        precision="fp32",
+    )
+    return TrialResult(TrialState.COMPLETE, values, on_device(recorded, job.device))
 
 
 def missed(job: TrialJob) -> TrialResult:
     """A run that ended at its epoch limit: Optuna would call it complete, a verdict a miss."""
     result = drawn_result(job)
     return TrialResult(
-        result.state, result.values, result.attributes | {"stopped_by": "epoch_limit", "converged": False}
+        result.state,
+        result.values,
+        replace(result.recorded, stopped_by="epoch_limit", converged=False),
     )
 
 
 def verify_all(
-    opened: Sequence[OpenStudy], run: Callable[[TrialJob], TrialResult | None] = drawn_result, *, name: str = "verifier"
+    opened: Sequence[OpenStudy],
+    run: Callable[[TrialJob], TrialResult | None] = drawn_result,
+    *,
+    name: str = "verifier",
 ) -> None:
-    Verifier(opened, DEVICE, run, name=name).run()
+    Worker(opened, DEVICE, run, sources=(VerificationSource,), name=name).run()

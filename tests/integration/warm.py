@@ -1,9 +1,10 @@
 """Commands without the wait: each is a fork of a process that has imported everything already.
 
-Starting Python and importing torch, pandas and Optuna takes about three seconds, the command itself a tenth of one.
-A fork has its own arguments, environment, folder, affinity and output, and nothing else has run in it; the workers of a
-launch are forks as well (`nursery.py`). Other tests start `python -m tuner` itself, as people do: `real`, and all that
-interrupt a launch or look at its processes.
+Starting Python and importing torch, pandas and Optuna takes about three seconds, the command itself
+a tenth of one. A fork has its own arguments, environment, folder, affinity and output, and nothing
+else has run in it; the workers of a launch are forks as well (`nursery.py`). Other tests start
+`python -m tuner` itself, as people do: `real`, and all that interrupt a launch or look at its
+processes.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ IMPORTED = (
     "tuner.cli.app",
     "tuner.export",
     "tuner.launch",
-    "tuner.objective",
-    "tuner.view",
+    "tuner.trial.run",
+    "tuner.report.terminal",
     "tuner.worker",
 )
 SUPERVISED = "--supervised-by"
@@ -69,7 +70,8 @@ class Done:
 
     @property
     def error(self) -> str:
-        """The one line that says what went wrong, after `tuner: error: `; other lines may only be notices."""
+        """The one line that says what went wrong, after `tuner: error: `; other lines may only be
+        notices."""
         assert "Traceback" not in self.err, self.err
         lines = self.err.splitlines()
         assert lines, f"nothing on stderr, exit code {self.code}, stdout {self.out!r}"
@@ -80,22 +82,32 @@ class Done:
 
 
 def given(environment: Mapping[str, str | None] | None = None) -> dict[str, str]:
-    """The environment of a command: ours without what would steer tuner, and `environment` (None takes away)."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
-    ours = {"PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1", "COLUMNS": "200", "TMPDIR": _own_folder()}
+    """The environment of a command: ours without what would steer tuner, and `environment` (None
+    takes away)."""
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)
+    }
+    ours = {
+        "PYTHONPATH": python_path(),
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "200",
+        "TMPDIR": _own_folder(),
+    }
     merged = {**inherited, **ours, **(environment or {})}
     return {name: value for name, value in merged.items() if value is not None}
 
 
 def python_path() -> str:
-    """For a process that is to import tuner, too: what this one was given stays, dependencies may come from there."""
+    """For a process that is to import tuner, too: what this one was given stays, dependencies may
+    come from there."""
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return os.pathsep.join(dict.fromkeys([str(REPOSITORY), *filter(None, given)]))
 
 
 @functools.cache
 def _own_folder() -> str:
-    """For temporary files, device locks among them: whatever else runs on this machine must not make us wait."""
+    """For temporary files, device locks among them: whatever else runs on this machine must not
+    make us wait."""
     folder = tempfile.mkdtemp(prefix="tuner-tests-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -107,7 +119,8 @@ def run(
     environment: Mapping[str, str | None] | None = None,
     cores: Sequence[int] | None = None,
 ) -> Done:
-    """Run `tuner ARGUMENTS` in `folder`, on `cores`, or else on those that this process may use now."""
+    """Run `tuner ARGUMENTS` in `folder`, on `cores`, or else on those that this process may use
+    now."""
     with tempfile.TemporaryDirectory(prefix="tuner-output-") as output:
         out, err = Path(output, "out"), Path(output, "err")
         code = _warm_process().run(
@@ -123,8 +136,11 @@ def run(
         return Done(code, out.read_text(), err.read_text())
 
 
-def start(*arguments: str, folder: Path, environment: Mapping[str, str], cores: Sequence[int]) -> subprocess.Popen[str]:
-    """Start `tuner ARGUMENTS` in `folder` on `cores`, a child of this process with its output in pipes."""
+def start(
+    *arguments: str, folder: Path, environment: Mapping[str, str], cores: Sequence[int]
+) -> subprocess.Popen[str]:
+    """Start `tuner ARGUMENTS` in `folder` on `cores`, a child of this process with its output in
+    pipes."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -141,7 +157,14 @@ def start(*arguments: str, folder: Path, environment: Mapping[str, str], cores: 
         os.sched_setaffinity(0, before)
 
 
-def real(*arguments: str, folder: Path, environment: Mapping[str, str | None] | None = None) -> Done:
+def popen() -> type[subprocess.Popen[str]]:
+    """What starts `python -m tuner` as a fork, a child of this process, and all else as ever."""
+    return _warm_process().popen
+
+
+def real(
+    *arguments: str, folder: Path, environment: Mapping[str, str | None] | None = None
+) -> Done:
     """The same with a Python of its own, from the start."""
     done = subprocess.run(
         [sys.executable, "-m", "tuner", *arguments],
@@ -197,7 +220,8 @@ def _warm_process() -> _WarmProcess:
 
 
 def _serve(requests: socket.socket) -> None:
-    """Fork for each line on standard input, answering with the exit code, and for each request of a child."""
+    """Fork for each line on standard input, answering with the exit code, and for each request of a
+    child."""
     import importlib
 
     for module in IMPORTED:
@@ -240,7 +264,9 @@ def _become(command: Mapping[str, Any]) -> None:
     """Turn this fork into the command; never returns."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    for target, source in enumerate([nothing, os.open(command["out"], flags), os.open(command["err"], flags)]):
+    for target, source in enumerate(
+        [nothing, os.open(command["out"], flags), os.open(command["err"], flags)]
+    ):
         os.dup2(source, target)
     os.sched_setaffinity(0, command["cores"])
     _end_as(command["arguments"], command["folder"], command["environment"])
@@ -260,7 +286,7 @@ def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -
         time.tzset()
         tempfile.tempdir = None  # it remembers the TMPDIR of before
         sys.argv = ["tuner", *words]
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
+        _open_streams()
         if children is not None:
             children.adopt()
         from tuner.cli import main
@@ -279,8 +305,16 @@ def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -
         os._exit(code)
 
 
+def _open_streams() -> None:
+    """The standard ones anew: those of before remember whether what they wrote to was a file."""
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+
+
 def _call_itself(name: str) -> None:
-    """What a list of processes shows, for its command line is still that of the process it was forked from."""
+    """What a list of processes shows, for its command line is still that of the process it was
+    forked from."""
     ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
 
 

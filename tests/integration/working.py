@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,20 +13,27 @@ from small_study import definition
 from sqlalchemy.exc import OperationalError
 
 from tuner.devices import CpuCores
-from tuner.job import TrialJob
-from tuner.storage import Database, TrialResult, open_database, parse_url
-from tuner.study import OpenStudy, SearchPolicy, create_or_resume
-from tuner.worker import Places, Worker
+from tuner.record import Recorded
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import Database, open_database
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume
+from tuner.trial.job import TrialJob
+from tuner.worker.loop import Worker
+from tuner.worker.paths import Places
 
 if TYPE_CHECKING:
     from tuner.training import EpochRecord
 
 DEVICE = CpuCores((0,))
-RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), {"converged": True})
+RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), Recorded(converged=True))
 
 
 def epoch(number: int, elapsed_s: float | None = None) -> EpochRecord:
-    from tuner.training import EpochRecord  # only here: every integration test imports this file, few train
+    from tuner.training import (
+        EpochRecord,  # only here: every integration test imports this file, few train
+    )
 
     return EpochRecord(
         epoch=number,
@@ -43,7 +51,7 @@ def three_epochs(job: TrialJob) -> TrialResult:
 
 
 def result_of(job: TrialJob) -> TrialResult:
-    return TrialResult(RESULT.state, RESULT.values, {**RESULT.attributes, "seed": job.number})
+    return TrialResult(RESULT.state, RESULT.values, replace(RESULT.recorded, seed=job.number))
 
 
 @pytest.fixture
@@ -60,7 +68,11 @@ def study_in(database: Database, trials: int = 2) -> OpenStudy:
     return study
 
 
-def work(study: OpenStudy, run_trial: Callable[[TrialJob], TrialResult | None], places: Path | None = None) -> None:
+def work(
+    study: OpenStudy,
+    run_trial: Callable[[TrialJob], TrialResult | None],
+    places: Path | None = None,
+) -> None:
     Worker([study], DEVICE, run_trial, places=Places(places) if places else None, name="ann").run()
 
 

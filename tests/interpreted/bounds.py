@@ -1,9 +1,10 @@
-"""What the interpreter lets pass and a GPU does not: reads and writes beside tensors, and promises that do not hold.
+"""What the interpreter lets pass and a GPU does not: access beside tensors, broken promises.
 
-Triton's interpreter takes any address. In here every pointer that a kernel is given carries in its highest bits, which
-no address uses, the number of the tensor it belongs to; a load or store takes them off again, and must lie in that
-tensor wherever its mask is set. What a kernel says of its numbers with `tl.multiple_of`, `tl.max_contiguous` and
-`tl.max_constancy` must be so: on a GPU several are loaded at once on the strength of it.
+Triton's interpreter takes any address. In here every pointer that a kernel is given carries in its
+highest bits, which no address uses, the number of the tensor it belongs to; a load or store takes
+them off again, and must lie in that tensor wherever its mask is set. What a kernel says of its
+numbers with `tl.multiple_of`, `tl.max_contiguous` and `tl.max_constancy` must be so: on a GPU
+several are loaded at once on the strength of it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Given(NamedTuple):
     end: int
 
 
-class TrespassError(AssertionError):
+class OutOfBoundsError(AssertionError):
     """A kernel read, wrote or promised what it must not."""
 
 
@@ -60,11 +61,13 @@ class _Launch:
         number = next(n for n, given in enumerate(self.given, 1) if given.tensor is tensor)
         return int(tensor.data_ptr()) | number << ADDRESS_BITS
 
-    def plain(self, pointers: NDArray[np.uint64], mask: NDArray[np.bool_], size: int, what: str) -> NDArray[np.uint64]:
+    def plain(
+        self, pointers: NDArray[np.uint64], mask: NDArray[np.bool_], size: int, what: str
+    ) -> NDArray[np.uint64]:
         """The addresses behind marked pointers, of elements of so many bytes.
 
         Raises:
-            TrespassError: one of those that the mask lets through is not in its tensor.
+            OutOfBoundsError: one of those that the mask lets through is not in its tensor.
         """
         addresses = pointers & ADDRESS
         numbers = pointers[mask] >> np.uint64(ADDRESS_BITS)
@@ -72,14 +75,23 @@ class _Launch:
         for number in np.unique(numbers):
             given = self.given[int(number) - 1] if 0 < number <= len(self.given) else None
             if given is None:
-                raise TrespassError(f"{self.kernel} {what} something that is no argument's")
+                raise OutOfBoundsError(f"{self.kernel} {what} something that is no argument's")
             mine = used[numbers == number]
             first, last = int(mine.min()) - given.start, int(mine.max()) + size - given.end
             if first < 0 or last > 0:
-                side = f"{-first // size} before the first" if first < 0 else f"{-(-last // size)} after the last"
-                raise TrespassError(f"{self.kernel} {what} {given.name}, {side} element, counted in {size} bytes")
+                side = (
+                    f"{-first // size} before the first"
+                    if first < 0
+                    else f"{-(-last // size)} after the last"
+                )
+                raise OutOfBoundsError(
+                    f"{self.kernel} {what} {given.name}, {side} element, counted in {size} bytes"
+                )
             if (mine % size).any():
-                raise TrespassError(f"{self.kernel} {what} {given.name} {size} bytes at once where that is not aligned")
+                raise OutOfBoundsError(
+                    f"{self.kernel} {what} {given.name} {size} bytes at once "
+                    "where that is not aligned"
+                )
         return addresses
 
 
@@ -88,11 +100,14 @@ def bounds_checked() -> Iterator[None]:
     """In here what kernels do is checked.
 
     Raises:
-        TrespassError: within Triton's `InterpreterError`, by the kernel's launch.
+        OutOfBoundsError: within Triton's `InterpreterError`, by the kernel's launch.
     """
     launch = _Launch()
     of_arguments = interpreter.GridExecutor._init_args_hst
-    load, store = interpreter.InterpreterBuilder.create_masked_load, interpreter.InterpreterBuilder.create_masked_store
+    load, store = (
+        interpreter.InterpreterBuilder.create_masked_load,
+        interpreter.InterpreterBuilder.create_masked_store,
+    )
     convert = interpreter._implicit_cvt
 
     def remember(executor: Any, arguments: Any, keywords: Any) -> Any:
@@ -111,7 +126,9 @@ def bounds_checked() -> Iterator[None]:
     def checked(pointers: Any, mask: Any, what: str) -> Any:
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
         allowed = np.broadcast_to(mask.data.astype(bool), pointers.data.shape)
-        return interpreter.TensorHandle(launch.plain(pointers.data, allowed, size, what), pointers.dtype)
+        return interpreter.TensorHandle(
+            launch.plain(pointers.data, allowed, size, what), pointers.dtype
+        )
 
     def checked_load(builder: Any, pointers: Any, mask: Any, *others: Any) -> Any:
         return load(builder, checked(pointers, mask, "reads"), mask, *others)
@@ -136,7 +153,7 @@ def check_promise(kernel: str, handle: Any, name: str, sizes: list[int]) -> None
     """Of all elements, or of each group of so many along an axis.
 
     Raises:
-        TrespassError: it does not hold.
+        OutOfBoundsError: it does not hold.
     """
     pointer = isinstance(handle.dtype, interpreter.tl.pointer_type)
     unit = max(1, handle.get_element_ty().primitive_bitwidth // 8) if pointer else 1
@@ -145,15 +162,17 @@ def check_promise(kernel: str, handle: Any, name: str, sizes: list[int]) -> None
         size = math.prod(sizes) if values.size == 1 else max(sizes)
         if (values % size).any():
             one = values[values % size != 0].flat[0]
-            raise TrespassError(f"{kernel} promises multiples of {size}, and one is {one}")
+            raise OutOfBoundsError(f"{kernel} promises multiples of {size}, and one is {one}")
         return
     step = unit if name == "tt.contiguity" else 0
     for axis, size in enumerate(sizes):
         if values.shape[axis] < size:
-            raise TrespassError(f"{kernel} promises groups of {size} among {values.shape[axis]}")
+            raise OutOfBoundsError(f"{kernel} promises groups of {size} among {values.shape[axis]}")
         lined = np.moveaxis(values, axis, -1).reshape(-1, size)
         if (np.diff(lined, axis=-1) != step).any():
-            raise TrespassError(f"{kernel} promises groups of {size} numbers {step} apart along axis {axis}")
+            raise OutOfBoundsError(
+                f"{kernel} promises groups of {size} numbers {step} apart along axis {axis}"
+            )
 
 
 @contextlib.contextmanager
@@ -167,7 +186,11 @@ def poisoned() -> Iterator[None]:
         return made.fill_(True if made.dtype == torch.bool else torch.iinfo(made.dtype).max)
 
     with (
-        mock.patch.object(torch, "empty", lambda *sizes, **options: spoilt(plain(*sizes, **options))),
-        mock.patch.object(torch, "empty_like", lambda *given, **options: spoilt(plain_like(*given, **options))),
+        mock.patch.object(
+            torch, "empty", lambda *sizes, **options: spoilt(plain(*sizes, **options))
+        ),
+        mock.patch.object(
+            torch, "empty_like", lambda *given, **options: spoilt(plain_like(*given, **options))
+        ),
     ):
         yield

@@ -1,7 +1,8 @@
 """Tests of Triton kernels on CPU tensors, in a process in which Triton interprets them.
 
-Whether it does is settled when a kernel's module is imported, for good: hence the process of their own that
-`tests/unit/training/test_in_the_interpreter.py` starts for each file here. Everywhere else they are not collected.
+Whether it does is settled when a kernel's module is imported, for good: hence the process of their
+own that `tests/unit/training/test_in_the_interpreter.py` starts for each file here. Everywhere else
+they are not collected.
 """
 
 from __future__ import annotations
@@ -40,21 +41,23 @@ def small_task(**changes: Any) -> Task:
 
 
 def few_windows(task: Task) -> DeviceData:
-    """Every fourth training window, 22 of both series: an interpreted kernel takes milliseconds a window."""
+    """Every fourth training window, 22 of both series: an interpreted kernel takes its time."""
     data = to_device(prepare(task, cache_dir=None), "cpu")
     train = replace(
-        data.train, starts=data.train.starts[::4].clone(), series_index=data.train.series_index[::4].clone()
+        data.train,
+        starts=data.train.starts[::4].clone(),
+        series_index=data.train.series_index[::4].clone(),
     )
     return replace(data, train=train)
 
 
 @pytest.fixture(autouse=True)
 def within_bounds() -> Iterator[None]:
-    """Every launch of every test keeps to what it was given, and finds nothing useful in new memory."""
+    """Every launch of every test keeps to what it was given; new memory holds nothing useful."""
     from bounds import bounds_checked, poisoned
-    from leaner import leaner
+    from fast_interpreter import fast_interpreter
 
-    with leaner(), bounds_checked(), poisoned():
+    with fast_interpreter(), bounds_checked(), poisoned():
         yield
 
 
@@ -72,7 +75,13 @@ def bare_data() -> DeviceData:
 @pytest.fixture(scope="session")
 def run_config() -> Callable[..., RunConfig]:
     def build(model: str = "original", **changes: Any) -> RunConfig:
-        values = {"learning_rate": 1e-3, "weight_decay": 0.0, "dropout": 0.0, "hidden_size": 16, "batch_size": 8}
+        values = {
+            "learning_rate": 1e-3,
+            "weight_decay": 0.0,
+            "dropout": 0.0,
+            "hidden_size": 16,
+            "batch_size": 8,
+        }
         settings = {key: value for key, value in changes.items() if key not in values}
         values |= {key: value for key, value in changes.items() if key in values}
         return RunConfig(

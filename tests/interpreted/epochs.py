@@ -10,8 +10,8 @@ from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
-from tuner.training.eager import EagerEngine
-from tuner.training.fused.engine import TritonEngine
+from tuner.training.engines.eager import EagerEngine
+from tuner.training.engines.fused.fused_engine import TritonEngine
 
 
 def network(config: RunConfig, data: DeviceData) -> TSMixer:
@@ -26,8 +26,8 @@ def order_of(data: DeviceData, seed: int) -> Tensor:
 
 
 def fused_epoch(engine: TritonEngine, order: Tensor, learning_rate: float) -> tuple[float, float]:
-    """What a captured epoch does, launched kernel by kernel: the losses of training and validation."""
-    engine._updates.set_learning_rate(learning_rate)
+    """What a captured epoch does, launched kernel by kernel: training and validation losses."""
+    engine._state.set_learning_rate(learning_rate)
     engine._order.copy_(order)
     engine._begin_epoch()
     engine.model.train()
@@ -35,11 +35,15 @@ def fused_epoch(engine: TritonEngine, order: Tensor, learning_rate: float) -> tu
         engine._train_batch(len(batch))
     engine.model.eval()
     engine._validate()
-    return float(engine._train_loss_sum()), float(engine._validation_loss_sum()) / len(engine._data.val)
+    return float(engine._train_loss_sum()), float(engine._validation_loss_sum()) / len(
+        engine._data.val
+    )
 
 
 def eager_epoch(engine: EagerEngine, order: Tensor, learning_rate: float) -> tuple[float, float]:
-    return float(engine.train_epoch(order, learning_rate, lambda: None).loss_sum), float(engine.validation_loss())
+    return float(engine.train_epoch(order, learning_rate, lambda: None).loss_sum), float(
+        engine.validation_loss()
+    )
 
 
 def weights(model: torch.nn.Module) -> list[Tensor]:
@@ -47,6 +51,6 @@ def weights(model: torch.nn.Module) -> list[Tensor]:
 
 
 def assert_near(these: list[Tensor], those: list[Tensor], learning_rate: float) -> None:
-    """As much as rounding does to a few steps of Adam, which makes any gradient a step of the learning rate."""
+    """As much as rounding does to a few steps of Adam, which turns any gradient into a step."""
     for one, other in zip(these, those, strict=True):
         assert float((one - other).abs().max()) < 0.05 * learning_rate

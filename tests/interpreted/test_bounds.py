@@ -1,4 +1,4 @@
-"""The check that all tests here run under notices what it is for; `conftest.py` puts it around every test."""
+"""The check around every test here (see `conftest.py`) notices what it is for."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def test_masked_elements_may_lie_anywhere() -> None:
         ((8, 8), -2, "copy reads pair.first, 2 before the first"),
     ],
 )
-def test_reads_and_writes_beside_a_tensor_are_named(sizes: tuple[int, int], first: int, says: str) -> None:
+def test_reads_and_writes_beside_a_tensor_are_named(
+    sizes: tuple[int, int], first: int, says: str
+) -> None:
     with pytest.raises(InterpreterError, match=says):
         copy[(1,)](pair_of(*sizes), 6, first, BLOCK=8)
 
@@ -74,7 +76,9 @@ def test_a_neighbour_in_memory_is_beside_it_too() -> None:
 def test_words_lie_where_words_can_and_end_where_the_bytes_do() -> None:
     whole = torch.zeros(20, dtype=torch.uint8)
     copy_words[(1,)](whole[:16], whole[4:], BLOCK=4)
-    with pytest.raises(InterpreterError, match="reads source 4 bytes at once where that is not aligned"):
+    with pytest.raises(
+        InterpreterError, match="reads source 4 bytes at once where that is not aligned"
+    ):
         copy_words[(1,)](whole[1:], whole, BLOCK=4)
     with pytest.raises(InterpreterError, match="reads source, 1 after the last"):
         copy_words[(1,)](whole[:15], whole, BLOCK=4)
@@ -91,7 +95,9 @@ def test_words_lie_where_words_can_and_end_where_the_bytes_do() -> None:
         ([6, 7, 8, 9], (1, 4, 4), "groups of 4 numbers 0 apart"),
     ],
 )
-def test_promises_are_held_against_the_numbers(at: list[int], sizes: tuple[int, int, int], says: str | None) -> None:
+def test_promises_are_held_against_the_numbers(
+    at: list[int], sizes: tuple[int, int, int], says: str | None
+) -> None:
     given, out = torch.tensor(at), torch.zeros(4, dtype=torch.int64)
     if says is None:
         promise[(1,)](given, out, *sizes)

@@ -1,4 +1,4 @@
-"""Steps on the kernels around a compiled network, beside the eager engine's: whatever computes a model's forecast.
+"""Steps on the kernels around a compiled network, beside the eager engine's.
 
 The networks are compiled as far as graphs, which run operation by operation.
 """
@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.branches import InPlace
-from tuner.models.compiled import CompiledPieces, CompiledWhole
-from tuner.training.compiled import no_silent_fall_back
-from tuner.training.eager import EagerEngine
-from tuner.training.fused.engine import FusedEngine
-from tuner.training.fused.step import RANDOM_STATE
+from tuner.models.compiled_network import CompiledPieces, CompiledWhole
+from tuner.training.engines.compiled import no_silent_fall_back
+from tuner.training.engines.eager import EagerEngine
+from tuner.training.engines.fused.fused_engine import FusedEngine
+from tuner.training.engines.fused.fused_step import RANDOM_STATE
 
 Configure = Callable[..., RunConfig]
 TRACED = "aot_eager"
@@ -42,7 +42,9 @@ class Compiled(FusedEngine):
 
 def in_pieces(config: RunConfig, data: DeviceData) -> Compiled:
     model = network(config, data)
-    return Compiled(config, data, model, lambda: CompiledPieces(model, Precision.FP32, InPlace(), TRACED))
+    return Compiled(
+        config, data, model, lambda: CompiledPieces(model, Precision.FP32, InPlace(), TRACED)
+    )
 
 
 def at_once(config: RunConfig, data: DeviceData, model: nn.Module) -> Compiled:
@@ -53,14 +55,19 @@ def assert_epochs_are_the_eager_ones(config: RunConfig, data: DeviceData) -> Non
     ours, theirs = in_pieces(config, data), EagerEngine(config, data, network(config, data))
     for seed in (1, 2):
         order = order_of(data, seed)
-        assert fused_epoch(ours, order, 1e-3) == pytest.approx(eager_epoch(theirs, order, 1e-3), rel=1e-4)
-    if config.architecture.model != "batchnorm":  # where a gradient that is nothing but rounding is a step for Adam
+        assert fused_epoch(ours, order, 1e-3) == pytest.approx(
+            eager_epoch(theirs, order, 1e-3), rel=1e-4
+        )
+    # With batchnorm some gradients are nothing but rounding, and a step for Adam.
+    if config.architecture.model != "batchnorm":
         assert_near(weights(ours.model), weights(theirs.model), 1e-3)
     for one, other in zip(ours.model.buffers(), theirs.model.buffers(), strict=True):
         assert torch.allclose(one.double(), other.double(), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(("model", "covariates"), [("original", False), ("rmsnorm", True), ("batchnorm", False)])
+@pytest.mark.parametrize(
+    ("model", "covariates"), [("original", False), ("rmsnorm", True), ("batchnorm", False)]
+)
 def test_epochs_are_the_eager_ones(
     data: DeviceData, bare_data: DeviceData, run_config: Configure, model: str, covariates: bool
 ) -> None:
@@ -93,7 +100,9 @@ class Own(nn.Module):
 
     def forward(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Tensor:
         s = self.shapes
-        return (self.layer(past.flatten(1)) + self.fixed).view(-1, s.horizon, s.n_targets, s.n_quantiles)
+        return (self.layer(past.flatten(1)) + self.fixed).view(
+            -1, s.horizon, s.n_targets, s.n_quantiles
+        )
 
 
 def own(data: DeviceData) -> Own:
@@ -107,7 +116,9 @@ def test_a_network_of_ones_own_is_trained_and_what_it_does_not_use_only_decays(
     config = run_config(weight_decay=0.1, gradient_clip=0.5)
     ours, theirs = at_once(config, data, own(data)), EagerEngine(config, data, own(data))
     order = order_of(data, 1)
-    assert fused_epoch(ours, order, 1e-3) == pytest.approx(eager_epoch(theirs, order, 1e-3), rel=1e-5)
+    assert fused_epoch(ours, order, 1e-3) == pytest.approx(
+        eager_epoch(theirs, order, 1e-3), rel=1e-5
+    )
     trained, expected = dict(ours.model.named_parameters()), dict(theirs.model.named_parameters())
     names = ["layer.weight", "layer.bias", "fixed"]
     assert_near([trained[n].detach() for n in names], [expected[n].detach() for n in names], 1e-3)
@@ -119,7 +130,8 @@ def test_a_network_of_ones_own_is_trained_and_what_it_does_not_use_only_decays(
 def test_its_state_is_continued_bit_for_bit_and_knows_no_other_random_state(
     data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.models.dropout._has_cheap_masks", lambda x: False)  # as on a CUDA device
+    # As on a CUDA device.
+    monkeypatch.setattr("tuner.models.dropout._has_cheap_masks", lambda x: False)
     config = run_config(dropout=0.3, batch_size=EVEN)
     whole = in_pieces(config, data)
     fused_epoch(whole, order_of(data, 1), 1e-3)
@@ -132,14 +144,20 @@ def test_its_state_is_continued_bit_for_bit_and_knows_no_other_random_state(
     resumed.load(saved | {RANDOM_STATE: torch.tensor([1, 2])})  # of a training on fused kernels
     torch.set_rng_state(masks)
     assert fused_epoch(resumed, order_of(data, 2), 1e-3) == expected
-    assert all(torch.equal(a, b) for a, b in zip(weights(whole.model), weights(resumed.model), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(weights(whole.model), weights(resumed.model), strict=True)
+    )
 
 
 def test_what_warm_up_did_is_forgotten(data: DeviceData, run_config: Configure) -> None:
     config = run_config()
     engine = in_pieces(config, data)
-    before = {name: tensor.clone() for name, tensor in engine.state().items() if not name.startswith("model/")}
+    before = {
+        name: tensor.clone()
+        for name, tensor in engine.state().items()
+        if not name.startswith("model/")
+    }
     fused_epoch(engine, order_of(data, 1), 1e-3)
     assert not torch.equal(engine.state()["optimizer/0/exp_avg"], before["optimizer/0/exp_avg"])
-    engine._updates.forget()
+    engine._state.reset_optimizer()
     assert all(torch.equal(engine.state()[name], tensor) for name, tensor in before.items())

@@ -15,11 +15,13 @@ from torch import Tensor
 from tuner.config import ModelShapes
 from tuner.models import tsmixer
 from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.launching import Launching
+from tuner.models.fused.launch_order import Launching
 from tuner.models.fused.layout import layout_of, whole_of
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
-SHAPES = ModelShapes(input_size=20, horizon=6, n_targets=3, n_past=1, n_future=2, n_static=2, n_quantiles=5)
+SHAPES = ModelShapes(
+    input_size=20, horizon=6, n_targets=3, n_past=1, n_future=2, n_static=2, n_quantiles=5
+)
 BARE = replace(SHAPES, n_past=0, n_future=0, n_static=0)
 ROUNDING = 2e-6
 """Of the norm: what float32 leaves after some thirty products and norms."""
@@ -32,9 +34,13 @@ class Inputs(NamedTuple):
 
 
 def network(
-    name: str = "original", shapes: ModelShapes = SHAPES, hidden: int = 16, p: float = 0.0, n_blocks: int = 2
+    name: str = "original",
+    shapes: ModelShapes = SHAPES,
+    hidden: int = 16,
+    p: float = 0.0,
+    n_blocks: int = 2,
 ) -> TSMixer:
-    """With every parameter off its initial value: a norm's weight of 1 and bias of 0 would hide mistakes."""
+    """With every parameter off its initial value: a norm's 1 and 0 would hide mistakes."""
     torch.manual_seed(0)
     model = TSMixer(shapes, DESIGNS[name], hidden_size=hidden, dropout=p, n_blocks=n_blocks)
     with torch.no_grad():
@@ -47,14 +53,18 @@ def inputs_of(shapes: ModelShapes, n: int, seed: int = 1) -> Inputs:
     generator = torch.Generator().manual_seed(seed)
     columns = shapes.n_targets + shapes.n_past + shapes.n_future
     past = 3 * torch.randn(n, shapes.input_size, columns, generator=generator) + 1
-    future = torch.randn(n, shapes.horizon, shapes.n_future, generator=generator) if shapes.n_future else None
+    future = (
+        torch.randn(n, shapes.horizon, shapes.n_future, generator=generator)
+        if shapes.n_future
+        else None
+    )
     static = torch.randn(n, shapes.n_static, generator=generator) if shapes.n_static else None
     return Inputs(past, future, static)
 
 
 @contextlib.contextmanager
 def masks_given(masks: list[Tensor], scale: float, *, transposed: bool) -> Iterator[None]:
-    """In here the plain network drops out by these masks, (B, T, features) each, one after the other."""
+    """In here the plain network drops out by these masks, (B, T, features), one after another."""
     left = iter(masks)
 
     def kept(x: Tensor) -> Tensor:
@@ -72,7 +82,7 @@ def masks_given(masks: list[Tensor], scale: float, *, transposed: bool) -> Itera
 
 
 def assert_agrees(fused: FusedTSMixer, inputs: Inputs) -> None:
-    """Values and every parameter's gradient, beside the plain network's in double precision with the same masks."""
+    """Values and every gradient beside the plain network's, in float64, with the same masks."""
     model = fused.model
     forecast = fused(*inputs)
     slope = torch.randn(forecast.shape, generator=torch.Generator().manual_seed(2))
@@ -99,7 +109,9 @@ def distance(found: Tensor | None, expected: Tensor | None) -> float:
     return float(((found - expected).norm() / expected.norm()).detach())
 
 
-@pytest.mark.parametrize(("name", "p"), [("original", 0.0), ("original", 0.3), ("rmsnorm", 0.3), ("layernorm", 0.3)])
+@pytest.mark.parametrize(
+    ("name", "p"), [("original", 0.0), ("original", 0.3), ("rmsnorm", 0.3), ("layernorm", 0.3)]
+)
 def test_a_variant_agrees_with_the_plain_network(name: str, p: float) -> None:
     assert_agrees(FusedTSMixer(network(name, p=p, n_blocks=1)), inputs_of(SHAPES, 3))
 
@@ -116,12 +128,16 @@ def test_a_variant_agrees_with_the_plain_network(name: str, p: float) -> None:
         ("simple", replace(SHAPES, horizon=64, n_static=0), 16, 1),
     ],
 )
-def test_other_sizes_and_covariates_agree_too(name: str, shapes: ModelShapes, hidden: int, n_blocks: int) -> None:
+def test_other_sizes_and_covariates_agree_too(
+    name: str, shapes: ModelShapes, hidden: int, n_blocks: int
+) -> None:
     assert_agrees(FusedTSMixer(network(name, shapes, hidden, 0.2, n_blocks)), inputs_of(shapes, 1))
 
 
 def test_the_reference_job_agrees() -> None:
-    shapes = ModelShapes(input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17)
+    shapes = ModelShapes(
+        input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17
+    )
     assert_agrees(FusedTSMixer(network("original", shapes, 64, 0.1)), inputs_of(shapes, 1))
 
 
@@ -165,7 +181,7 @@ def gradients_of(fused: FusedTSMixer, inputs: Inputs) -> list[Tensor]:
 def test_masks_have_the_rate_and_know_nothing_of_each_other() -> None:
     p = 0.3
     fused = FusedTSMixer(network(p=p))
-    from tuner.models.fused import launch
+    from tuner.models.fused import kernel_launch as launch
 
     plan, drawn = fused.plan, []
     for number in range(2):
@@ -184,7 +200,9 @@ def test_masks_have_the_rate_and_know_nothing_of_each_other() -> None:
         assert abs(float((flat[0][lag:] * flat[0][:-lag]).sum()) / n) < bound, lag
 
 
-def test_evaluation_drops_nothing_and_takes_a_batch_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_drops_nothing_and_takes_a_batch_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("tuner.models.fused.network.WITHOUT_GRADIENT", 2)
     model, inputs = network(p=0.5, n_blocks=1).eval(), inputs_of(SHAPES, 3)
     fused = FusedTSMixer(model)

@@ -1,7 +1,7 @@
-"""Steps around the network, beside the eager engine's, and a training's state on its way between both.
+"""Steps around the network beside the eager engine's, and a state on its way between both.
 
-The network itself is the plain one here: interpreted, the fused one takes most of a second a window. With it, a few
-steps are compared in `test_fused_training.py`.
+The network itself is the plain one here: interpreted, the fused one takes most of a second a
+window. With it, a few steps are compared in `test_fused_training.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from torch import Tensor
 
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.models.fused.launching import Launching
+from tuner.models.fused.launch_order import Launching
 from tuner.models.tsmixer import TSMixer
-from tuner.training.eager import EagerEngine
-from tuner.training.fused.engine import TritonEngine
-from tuner.training.fused.step import RANDOM_STATE
+from tuner.training.engines.eager import EagerEngine
+from tuner.training.engines.fused.fused_engine import TritonEngine
+from tuner.training.engines.fused.fused_step import RANDOM_STATE
 
 Configure = Callable[..., RunConfig]
 
@@ -38,13 +38,18 @@ class Plain:
 
 @pytest.fixture(autouse=True)
 def _plain_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.training.fused.engine.FusedTSMixer", Plain)
+    monkeypatch.setattr("tuner.training.engines.fused.fused_engine.FusedTSMixer", Plain)
 
 
 @pytest.mark.parametrize(("model", "clip"), [("original", 0.05), ("rmsnorm", 1e9)])
-def test_fused_epochs_are_the_eager_ones(data: DeviceData, run_config: Configure, model: str, clip: float) -> None:
+def test_fused_epochs_are_the_eager_ones(
+    data: DeviceData, run_config: Configure, model: str, clip: float
+) -> None:
     config = run_config(model, weight_decay=0.1, gradient_clip=clip)
-    fused, eager = TritonEngine(config, data, network(config, data)), EagerEngine(config, data, network(config, data))
+    fused, eager = (
+        TritonEngine(config, data, network(config, data)),
+        EagerEngine(config, data, network(config, data)),
+    )
     start = weights(eager.model)
     for seed in (1, 2):
         ours, theirs = (
@@ -53,7 +58,10 @@ def test_fused_epochs_are_the_eager_ones(data: DeviceData, run_config: Configure
         )
         assert ours == pytest.approx(theirs, rel=1e-5)
     assert_near(weights(fused.model), weights(eager.model), 1e-3)
-    assert max(float((a - b).abs().max()) for a, b in zip(start, weights(fused.model), strict=True)) > 1e-3
+    assert (
+        max(float((a - b).abs().max()) for a, b in zip(start, weights(fused.model), strict=True))
+        > 1e-3
+    )
 
 
 def test_validation_in_pieces_is_that_in_one(
@@ -64,7 +72,9 @@ def test_validation_in_pieces_is_that_in_one(
     engine.model.eval()
     engine._validate()
     whole = float(engine._validation_loss_sum())
-    monkeypatch.setattr("tuner.training.fused.engine.VALIDATION_BATCH", len(data.val) // 3 + 1)
+    monkeypatch.setattr(
+        "tuner.training.engines.fused.fused_engine.VALIDATION_BATCH", len(data.val) // 3 + 1
+    )
     engine._validate()
     assert float(engine._validation_loss_sum()) == pytest.approx(whole, rel=1e-6)
 
@@ -79,17 +89,23 @@ def test_a_training_goes_on_on_either_engine_from_the_state_of_the_other(
     eager_epoch(eager, first, 1e-3)
     fused = TritonEngine(config, data, network(config, data))
     fused.load({name: tensor.clone() for name, tensor in eager.state().items()})
-    assert fused_epoch(fused, second, 1e-3) == pytest.approx(eager_epoch(eager, second, 1e-3), rel=1e-5)
+    assert fused_epoch(fused, second, 1e-3) == pytest.approx(
+        eager_epoch(eager, second, 1e-3), rel=1e-5
+    )
     assert_near(weights(fused.model), weights(eager.model), 1e-3)
 
     back = EagerEngine(config, data, network(config, data))
     back.load({name: tensor.clone() for name, tensor in fused.state().items()})
     third = order_of(data, 3)
-    assert eager_epoch(back, third, 1e-3) == pytest.approx(fused_epoch(fused, third, 1e-3), rel=1e-5)
+    assert eager_epoch(back, third, 1e-3) == pytest.approx(
+        fused_epoch(fused, third, 1e-3), rel=1e-5
+    )
     assert_near(weights(fused.model), weights(back.model), 1e-3)
 
 
-def test_its_own_state_is_continued_bit_for_bit_with_the_same_masks(data: DeviceData, run_config: Configure) -> None:
+def test_its_own_state_is_continued_bit_for_bit_with_the_same_masks(
+    data: DeviceData, run_config: Configure
+) -> None:
     config = run_config(dropout=0.3)
     whole = TritonEngine(config, data, network(config, data))
     fused_epoch(whole, order_of(data, 1), 1e-3)
@@ -103,14 +119,18 @@ def test_its_own_state_is_continued_bit_for_bit_with_the_same_masks(data: Device
     assert torch.equal(resumed.state()[RANDOM_STATE], saved[RANDOM_STATE])
     torch.set_rng_state(masks)
     assert fused_epoch(resumed, order_of(data, 2), 1e-3) == expected
-    assert all(torch.equal(a, b) for a, b in zip(weights(whole.model), weights(resumed.model), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(weights(whole.model), weights(resumed.model), strict=True)
+    )
 
 
 def unchanged(engine: TritonEngine, before: Mapping[str, Tensor]) -> bool:
     return all(torch.equal(tensor, before[name]) for name, tensor in engine.state().items())
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing(data: DeviceData, run_config: Configure) -> None:
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    data: DeviceData, run_config: Configure
+) -> None:
     config = run_config()
     engine = TritonEngine(config, data, network(config, data))
     fused_epoch(engine, order_of(data, 1), 1e-3)
@@ -124,7 +144,13 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(data: DeviceData, run_
             engine.load({name: tensor + 1 for name, tensor in before.items()} | changes)
         assert unchanged(engine, before)
     with pytest.raises(ValueError, match="different numbers of steps"):
-        engine.load({name: tensor + 1 for name, tensor in before.items() if not name.startswith("optimizer/1/")})
+        engine.load(
+            {
+                name: tensor + 1
+                for name, tensor in before.items()
+                if not name.startswith("optimizer/1/")
+            }
+        )
     assert unchanged(engine, before)
 
 
@@ -134,16 +160,24 @@ def test_what_warm_up_did_is_forgotten(data: DeviceData, run_config: Configure) 
     before = {name: tensor.clone() for name, tensor in engine.state().items()}
     fused_epoch(engine, order_of(data, 1), 1e-3)
     engine.state()[RANDOM_STATE].add_(5)
-    engine._updates.forget()
+    engine._state.reset_optimizer()
     after = engine.state()
-    assert all(torch.equal(after[name], tensor) for name, tensor in before.items() if not name.startswith("model/"))
+    assert all(
+        torch.equal(after[name], tensor)
+        for name, tensor in before.items()
+        if not name.startswith("model/")
+    )
 
 
-def test_after_release_the_parameters_have_memory_of_their_own(data: DeviceData, run_config: Configure) -> None:
+def test_after_release_the_parameters_have_memory_of_their_own(
+    data: DeviceData, run_config: Configure
+) -> None:
     config = run_config()
     engine = TritonEngine(config, data, network(config, data))
     fused_epoch(engine, order_of(data, 1), 1e-3)
     trained = weights(engine.model)
-    engine._updates.release()
-    assert all(torch.equal(p, value) for p, value in zip(engine.model.parameters(), trained, strict=True))
+    engine._state.release()
+    assert all(
+        torch.equal(p, value) for p, value in zip(engine.model.parameters(), trained, strict=True)
+    )
     assert all(p.untyped_storage().nbytes() == p.nbytes for p in engine.model.parameters())

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from tuner.data.windows import DeviceData
-from tuner.metrics import quantile_loss
 from tuner.models.fused.layout import layout_of, whole_of
-from tuner.training.fused.adamw import FlatAdamW
-from tuner.training.fused.flat import FlatParameters
-from tuner.training.fused.gather import gather
-from tuner.training.fused.loss import BLOCK, Tally, score
+from tuner.training.engines.fused.adamw import FlatAdamW
+from tuner.training.engines.fused.flat import FlatParameters
+from tuner.training.engines.fused.gather import gather
+from tuner.training.engines.fused.loss import BLOCK, LossSum, score
+from tuner.training.quantile_loss import quantile_loss
 
 CPU = torch.device("cpu")
 
@@ -49,35 +49,35 @@ def test_loss_and_slope_are_those_of_the_metric(n_windows: int) -> None:
     loss = quantile_loss(prediction, target, quantiles)
     loss.backward()
     slope = torch.full_like(prediction.detach(), torch.nan)
-    tally = Tally(CPU, prediction.numel())
-    score(prediction.detach(), target, quantiles, tally, slope=slope)
+    losses = LossSum(CPU, prediction.numel())
+    score(prediction.detach(), target, quantiles, losses, slope=slope)
     assert prediction.grad is not None
     assert torch.equal(slope, prediction.grad)
-    assert float(tally.parts.sum()) / (6 * 3) == pytest.approx(loss.item() * n_windows, rel=1e-6)
-    assert int(tally.done) == n_windows
+    assert float(losses.parts.sum()) / (6 * 3) == pytest.approx(loss.item() * n_windows, rel=1e-6)
+    assert int(losses.done) == n_windows
 
 
 def test_a_tally_adds_up_batches_of_any_size_and_starts_again() -> None:
-    tally = Tally(CPU, 5 * 6 * 3 * 17)
+    losses = LossSum(CPU, 5 * 6 * 3 * 17)
     expected = 0.0
     for n_windows in (5, 5, 2):
         prediction, target, quantiles = forecasts(n_windows)
         assert prediction.numel() > BLOCK or n_windows == 2
         expected += quantile_loss(prediction, target, quantiles).item() * n_windows
-        score(prediction.detach(), target, quantiles, tally)
-    assert float(tally.parts.sum()) / (6 * 3) == pytest.approx(expected, rel=1e-6)
-    assert int(tally.done) == 12
-    tally.reset()
-    assert (int(tally.done), float(tally.parts.sum())) == (0, 0.0)
+        score(prediction.detach(), target, quantiles, losses)
+    assert float(losses.parts.sum()) / (6 * 3) == pytest.approx(expected, rel=1e-6)
+    assert int(losses.done) == 12
+    losses.reset()
+    assert (int(losses.done), float(losses.parts.sum())) == (0, 0.0)
 
 
 def test_a_forecast_that_is_no_number_makes_a_loss_that_is_none() -> None:
     prediction, target, quantiles = forecasts(2)
     broken = prediction.detach().clone()
     broken[1, 2, 0, 3] = torch.nan
-    tally = Tally(CPU, broken.numel())
-    score(broken, target, quantiles, tally)
-    assert torch.isnan(tally.parts.sum())
+    losses = LossSum(CPU, broken.numel())
+    score(broken, target, quantiles, losses)
+    assert torch.isnan(losses.parts.sum())
 
 
 SHAPES = ((7,), (24, 24), (64, 13), (3,), (1,))
@@ -85,11 +85,12 @@ STEPS = 12
 
 
 def drawn() -> tuple[list[Tensor], list[list[Tensor]]]:
-    """Parameters, and their gradients in each step: some steps with a norm far above 1, some far below."""
+    """Parameters and their gradients in each step, some with a norm far above 1, some below."""
     generator = torch.Generator().manual_seed(0)
     values = [torch.randn(shape, generator=generator) for shape in SHAPES]
     gradients = [
-        [torch.randn(shape, generator=generator) * 0.03 * (0.1 + step % 3) for shape in SHAPES] for step in range(STEPS)
+        [torch.randn(shape, generator=generator) * 0.03 * (0.1 + step % 3) for shape in SHAPES]
+        for step in range(STEPS)
     ]
     return values, gradients
 
@@ -109,7 +110,9 @@ def by_torch(weight_decay: float, limit: float, dtype: torch.dtype) -> list[Tens
 def by_kernel(weight_decay: float, limit: float) -> list[Tensor]:
     values, gradients = drawn()
     parameters = [nn.Parameter(value) for value in values]
-    adamw = FlatAdamW(FlatParameters(parameters), torch.tensor(1e-2), weight_decay=weight_decay, limit=limit)
+    adamw = FlatAdamW(
+        FlatParameters(parameters), torch.tensor(1e-2), weight_decay=weight_decay, limit=limit
+    )
     for step in gradients:
         adamw.take(step)
         adamw.step()
@@ -123,18 +126,25 @@ def distance(these: Sequence[Tensor], those: Sequence[Tensor]) -> float:
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 @pytest.mark.parametrize("limit", [1.0, 1e9])
-def test_many_steps_of_adamw_are_as_near_to_float64_as_torchs_own(weight_decay: float, limit: float) -> None:
+def test_many_steps_of_adamw_are_as_near_to_float64_as_torchs_own(
+    weight_decay: float, limit: float
+) -> None:
     truth = by_torch(weight_decay, limit, torch.float64)
     ours, theirs = by_kernel(weight_decay, limit), by_torch(weight_decay, limit, torch.float32)
     assert distance(ours, truth) <= 2 * distance(theirs, truth)
     # 12 roundings of weights of about 1, and a few more in each step that is added
     assert max(float((a - b).abs().max()) for a, b in zip(ours, theirs, strict=True)) < 12 * 2**-23
-    assert distance(truth, by_torch(weight_decay, 1.0 if limit > 1 else 1e9, torch.float64)) > 1e-3, "clipping matters"
+    assert (
+        distance(truth, by_torch(weight_decay, 1.0 if limit > 1 else 1e9, torch.float64)) > 1e-3
+    ), "clipping matters"
 
 
 def test_the_first_steps_are_exact_to_the_last_digits() -> None:
-    """From weights of 0, where nothing hides what the corrections of the moments lack in precision."""
-    parameters, doubles = [nn.Parameter(torch.zeros(5))], [nn.Parameter(torch.zeros(5, dtype=torch.float64))]
+    """From weights of 0, where nothing hides what the moments' corrections lack in precision."""
+    parameters, doubles = (
+        [nn.Parameter(torch.zeros(5))],
+        [nn.Parameter(torch.zeros(5, dtype=torch.float64))],
+    )
     ours = FlatAdamW(FlatParameters(parameters), torch.tensor(2**-7), weight_decay=0.0, limit=1e9)
     exact = torch.optim.AdamW(doubles, lr=2**-7, weight_decay=0.0)
     for scale in (1.0, -0.5, 3.0):

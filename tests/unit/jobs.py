@@ -8,8 +8,10 @@ from typing import Any
 
 from tuner.config import Architecture, Hyperparameters, TrainingSettings
 from tuner.devices import CpuCores
-from tuner.job import TrialJob
-from tuner.study import SearchPolicy, StudyDefinition, load_study_file
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_file import load_study_file
+from tuner.trial.job import TrialJob
 
 
 def job_of(*, seeds: int = 1, folder: Path | None = None, reruns: int = 1, **more: Any) -> TrialJob:
@@ -21,7 +23,9 @@ def job_of(*, seeds: int = 1, folder: Path | None = None, reruns: int = 1, **mor
         training=TrainingSettings(max_epochs=3),
         seeds_per_trial=seeds,
     )
-    definition = replace(definition, architecture=Architecture(model="rmsnorm", settings={"n_blocks": 1}))
+    definition = replace(
+        definition, architecture=Architecture(model="rmsnorm", settings={"n_blocks": 1})
+    )
     given: dict[str, Any] = {
         "study": "tiny-rmsnorm",
         "definition": definition,

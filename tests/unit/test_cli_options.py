@@ -1,4 +1,5 @@
-"""Options that commands share: flag before environment before default, durations, and the password warning."""
+"""Options that commands share: flag before environment before default, durations, and the password
+warning."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.cli.options import above_zero, data_folder, duration_s, size_bytes, storage_url
-from tuner.cli.policy import said_policy
+from tuner.cli.options import above_zero, as_typed, data_folder, duration_s, size_bytes, storage_url
+from tuner.cli.policy_options import said_policy
 from tuner.errors import UsageError
 from tuner.storage.url import DEFAULT_URL
 
@@ -36,14 +37,19 @@ def test_a_duration_is_read(text: str, seconds: float) -> None:
 
 @given(st.integers(0, 99), st.integers(0, 59), st.integers(1, 59))
 def test_hours_minutes_and_seconds_add_up(hours: int, minutes: int, seconds: int) -> None:
-    assert duration_s(f"{hours}h{minutes}m{seconds}s", "--timeout") == 3600 * hours + 60 * minutes + seconds
+    assert (
+        duration_s(f"{hours}h{minutes}m{seconds}s", "--timeout")
+        == 3600 * hours + 60 * minutes + seconds
+    )
 
 
 def test_no_duration_is_no_limit() -> None:
     assert duration_s(None, "--timeout") is None
 
 
-@pytest.mark.parametrize("text", ["", " ", "soon", "0", "0h0m", "-5", "-5s", "5d", "5m2h", "1h 30m", "1e3", "nan", "s"])
+@pytest.mark.parametrize(
+    "text", ["", " ", "soon", "0", "0h0m", "-5", "-5s", "5d", "5m2h", "1h 30m", "1e3", "nan", "s"]
+)
 def test_what_is_no_duration_is_refused_with_the_flag_and_an_example(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         duration_s(text, "--timeout")
@@ -51,7 +57,9 @@ def test_what_is_no_duration_is_refused_with_the_flag_and_an_example(text: str) 
     assert "1h30m" in str(refused.value)
 
 
-def test_the_flag_comes_before_the_environment_and_that_before_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flag_comes_before_the_environment_and_that_before_the_default(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TUNER_STORAGE", "sqlite:///environment.db")
     assert storage_url("sqlite:///flag.db") == "sqlite:///flag.db"
     assert storage_url(None) == "sqlite:///environment.db"
@@ -61,7 +69,9 @@ def test_the_flag_comes_before_the_environment_and_that_before_the_default(monke
     assert storage_url(None) == DEFAULT_URL
 
 
-def test_a_wrong_url_in_the_environment_is_blamed_on_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_url_in_the_environment_is_blamed_on_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TUNER_STORAGE", "trials.db")
     with pytest.raises(UsageError, match=r"^TUNER_STORAGE: 'trials.db' is not a database URL"):
         storage_url(None)
@@ -76,9 +86,15 @@ def test_an_empty_flag_is_a_mistake_and_no_default(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     "url",
-    ["postgresql://ann:Zq7@db.example/x", "postgresql://ann@db.example/x?password=Zq7", "postgresql://ann:Zq7@/x"],
+    [
+        "postgresql://ann:Zq7@db.example/x",
+        "postgresql://ann@db.example/x?password=Zq7",
+        "postgresql://ann:Zq7@/x",
+    ],
 )
-def test_a_password_in_the_flag_works_but_is_warned_of(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_password_in_the_flag_works_but_is_warned_of(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert storage_url(url) == url
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -98,7 +114,9 @@ def test_a_password_in_the_environment_is_no_reason_to_warn(
     assert capsys.readouterr().err == ""
 
 
-def test_the_data_folder_is_the_flags_else_the_environments_else_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_folder_is_the_flags_else_the_environments_else_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("TUNER_DATA_DIR", "from-environment")
     assert data_folder(Path("from-flag")) == Path("from-flag")
     assert data_folder(None) == Path("from-environment")
@@ -109,7 +127,8 @@ def test_the_data_folder_is_the_flags_else_the_environments_else_none(monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("800MB", 800_000_000), ("8GB", 8 * 10**9), ("8 GiB", 8 << 30), ("1.5gb", 1_500_000_000)]
+    ("text", "size"),
+    [("800MB", 800_000_000), ("8GB", 8 * 10**9), ("8 GiB", 8 << 30), ("1.5gb", 1_500_000_000)],
 )
 def test_an_amount_of_memory_has_a_unit(text: str, size: int) -> None:
     assert size_bytes(text, "--max-memory") == size
@@ -128,7 +147,16 @@ def test_a_limit_that_is_none_is_refused(text: str) -> None:
 
 
 def said(**flags: Any) -> dict[str, Any]:
-    names = ["sampler", "sampler_seed", "prune", "max_time", "max_mql", "max_memory", "reruns", "checkpoint_every"]
+    names = [
+        "sampler",
+        "sampler_seed",
+        "prune",
+        "max_time",
+        "max_mql",
+        "max_memory",
+        "reruns",
+        "checkpoint_every",
+    ]
     return said_policy(**(dict.fromkeys(names) | flags))
 
 
@@ -141,12 +169,22 @@ def test_only_flags_that_were_given_are_said() -> None:
         "max_mql": 0.1,
         "max_memory_bytes": 8 * 10**9,
     }
-    assert [said(checkpoint_every=text)["checkpoint_s"] for text in ("2m", "0", "0s", "none")] == [120.0, 0.0, 0.0, 0.0]
+    assert [said(checkpoint_every=text)["checkpoint_s"] for text in ("2m", "0", "0s", "none")] == [
+        120.0,
+        0.0,
+        0.0,
+        0.0,
+    ]
 
 
 @pytest.mark.parametrize(
     ("flag", "field"),
-    [("max_time", "max_time_s"), ("max_mql", "max_mql"), ("max_memory", "max_memory_bytes"), ("sampler_seed", "seed")],
+    [
+        ("max_time", "max_time_s"),
+        ("max_mql", "max_mql"),
+        ("max_memory", "max_memory_bytes"),
+        ("sampler_seed", "seed"),
+    ],
 )
 def test_none_lifts_what_a_study_had(flag: str, field: str) -> None:
     assert said(**{flag: "none"}) == {field: None}
@@ -158,3 +196,18 @@ def test_none_lifts_what_a_study_had(flag: str, field: str) -> None:
 def test_a_seed_is_a_whole_number(text: str) -> None:
     with pytest.raises(UsageError, match="--sampler-seed"):
         said(sampler_seed=text)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_command_to_be_typed_again_leaves_out_a_secret(
+    joined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for url, kept in (
+        ("postgresql://ann:Zq7@host/s", False),
+        ("postgresql://ann@host/s?sslpassword=Zq7", False),
+        ("sqlite:///a b.db", True),
+    ):
+        flag = [f"--storage={url}"] if joined else ["--storage", url]
+        monkeypatch.setattr("sys.argv", ["/usr/bin/tuner", "launch", *flag, "--cpu"])
+        assert as_typed(url) == ["tuner", "launch", *(flag if kept else []), "--cpu"]
+        assert as_typed(None) == ["tuner", "launch", *flag, "--cpu"]

@@ -38,7 +38,14 @@ def compose() -> dict[str, Any]:
 def validate(path: Path) -> subprocess.CompletedProcess[str]:
     """Check against the Compose Specification's own schema, which check-jsonschema carries."""
     return subprocess.run(
-        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)],
+        [
+            sys.executable,
+            "-m",
+            "check_jsonschema",
+            "--builtin-schema",
+            "vendor.compose-spec",
+            str(path),
+        ],
         capture_output=True,
         text=True,
         timeout=240,
@@ -64,7 +71,9 @@ def test_the_services_are_the_expected_ones(compose: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("service", OURS)
-def test_the_command_of_each_service_is_a_tuner_command_line(compose: dict[str, Any], service: str) -> None:
+def test_the_command_of_each_service_is_a_tuner_command_line(
+    compose: dict[str, Any], service: str
+) -> None:
     expected = "db init" if service == "init" else service.partition("-")[0]
     assert parse(compose["services"][service]["command"]) == expected
 
@@ -79,17 +88,24 @@ def test_each_service_has_its_role_and_that_roles_password_only(
     assert found["environment"]["TUNER_PASSWORD_FILE"] == f"/run/secrets/{role}-password"
 
 
-def test_the_tables_are_made_once_the_database_is_healthy_and_all_others_wait_for_them(compose: dict[str, Any]) -> None:
+def test_the_tables_are_made_once_the_database_is_healthy_and_all_others_wait_for_them(
+    compose: dict[str, Any],
+) -> None:
     for service in OURS:
         first, condition = (
-            ("postgres", "service_healthy") if service == "init" else ("init", "service_completed_successfully")
+            ("postgres", "service_healthy")
+            if service == "init"
+            else ("init", "service_completed_successfully")
         )
         assert compose["services"][service]["depends_on"] == {first: {"condition": condition}}
     assert "--host=127.0.0.1" in compose["services"]["postgres"]["healthcheck"]["test"]
 
 
 def test_no_password_stands_in_the_file(compose: dict[str, Any]) -> None:
-    assert compose["services"]["postgres"]["environment"]["POSTGRES_PASSWORD_FILE"] == "/run/secrets/owner-password"
+    assert (
+        compose["services"]["postgres"]["environment"]["POSTGRES_PASSWORD_FILE"]
+        == "/run/secrets/owner-password"
+    )
     names = {f"{role}-password" for role in ROLES.values()}
     assert compose["secrets"] == {name: {"file": f"./storage/secrets/{name}"} for name in names}
     assert not re.search(r"PASSWORD:|://\w+:\w", COMPOSE.read_text())
@@ -104,7 +120,9 @@ def test_no_password_stands_in_the_file(compose: dict[str, Any]) -> None:
     assert ignored.returncode in (0, 128)
 
 
-def test_the_server_is_given_its_scripts_in_order_and_every_password(compose: dict[str, Any]) -> None:
+def test_the_server_is_given_its_scripts_in_order_and_every_password(
+    compose: dict[str, Any],
+) -> None:
     postgres = compose["services"]["postgres"]
     scripts = [v.split(":") for v in postgres["volumes"] if "initdb.d" in v]
     assert [(source, target.rpartition("/")[2]) for source, target, _ in scripts] == [
@@ -117,7 +135,9 @@ def test_the_server_is_given_its_scripts_in_order_and_every_password(compose: di
 
 
 @pytest.mark.parametrize("service", OURS)
-def test_our_services_have_no_more_of_the_machine_than_they_need(compose: dict[str, Any], service: str) -> None:
+def test_our_services_have_no_more_of_the_machine_than_they_need(
+    compose: dict[str, Any], service: str
+) -> None:
     found = compose["services"][service]
     assert found["read_only"] is True
     assert found["cap_drop"] == ["ALL"]
@@ -146,7 +166,9 @@ def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
     assert sorted(ports) == ["127.0.0.1:5432:5432", "127.0.0.1:8080:8080"]
 
 
-def test_the_database_is_on_a_named_volume_and_asks_for_scram_passwords(compose: dict[str, Any]) -> None:
+def test_the_database_is_on_a_named_volume_and_asks_for_scram_passwords(
+    compose: dict[str, Any],
+) -> None:
     postgres = compose["services"]["postgres"]
     assert "postgres:/var/lib/postgresql/data" in postgres["volumes"]
     assert {"postgres", "tuner"} <= set(compose["volumes"])
@@ -158,8 +180,12 @@ def test_the_database_is_on_a_named_volume_and_asks_for_scram_passwords(compose:
     assert "password_encryption = 'scram-sha-256'" in settings
 
 
-@pytest.mark.parametrize(("service", "reserved"), [("launch", True), ("worker", True), ("launch-cpu", False)])
-def test_gpus_are_reserved_where_they_are_used(compose: dict[str, Any], service: str, reserved: bool) -> None:
+@pytest.mark.parametrize(
+    ("service", "reserved"), [("launch", True), ("worker", True), ("launch-cpu", False)]
+)
+def test_gpus_are_reserved_where_they_are_used(
+    compose: dict[str, Any], service: str, reserved: bool
+) -> None:
     found = compose["services"][service]
     assert ("deploy" in found) is reserved
     if reserved:
@@ -184,9 +210,15 @@ def test_what_the_files_mount_and_copy_is_there(compose: dict[str, Any]) -> None
     assert copied
     for path in mounted + copied:
         assert (REPOSITORY / path).exists(), path
-    allowed = [line[1:] for line in (REPOSITORY / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    allowed = [
+        line[1:]
+        for line in (REPOSITORY / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    ]
     for path in copied:
-        assert any(path == name or path.startswith(f"{name}/") for name in allowed), f"{path} does not reach the build"
+        assert any(path == name or path.startswith(f"{name}/") for name in allowed), (
+            f"{path} does not reach the build"
+        )
 
 
 def test_the_image_does_not_run_as_root() -> None:
@@ -206,7 +238,11 @@ def test_the_entry_point_hands_the_password_over_in_the_environment_only(tmp_pat
         environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TUNER_PASSWORD_FILE": file}
         script = REPOSITORY / "storage/docker/entrypoint.sh"
         return subprocess.run(
-            ["sh", str(script), "status", "--json"], env=environment, capture_output=True, text=True, check=True
+            ["sh", str(script), "status", "--json"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
 
     assert run(str(secret)) == "p@ss {word}|status --json"

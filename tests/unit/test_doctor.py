@@ -7,22 +7,28 @@ from types import SimpleNamespace
 
 import pytest
 
-from tuner import doctor
+from tuner.cli import machine as doctor
 
 
 @pytest.mark.parametrize(("compiler", "level"), [("gcc", "ok"), ("", "notice")])
 def test_where_there_are_gpus_a_missing_c_compiler_is_worth_a_notice(
     compiler: str, level: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(doctor, "list_gpus", lambda environment: [SimpleNamespace(index=0, name="a GPU")])
+    monkeypatch.setattr(
+        doctor, "list_gpus", lambda environment: [SimpleNamespace(index=0, name="a GPU")]
+    )
     monkeypatch.setenv("CC", compiler)
     monkeypatch.setenv("PATH", str(tmp_path))
-    checks = {check.name: check for check in doctor.examine(storage="sqlite:///no.db", data_dir=None, environment={})}
+    checks = {
+        check.name: check
+        for check in doctor.examine(storage="sqlite:///no.db", data_dir=None, environment={})
+    }
     assert checks["C compiler"].level == level
 
 
 def test_without_gpus_nobody_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "list_gpus", lambda environment: [])
     assert "C compiler" not in {
-        check.name for check in doctor.examine(storage="sqlite:///no.db", data_dir=None, environment={})
+        check.name
+        for check in doctor.examine(storage="sqlite:///no.db", data_dir=None, environment={})
     }

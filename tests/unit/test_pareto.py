@@ -13,7 +13,8 @@ from tuner.pareto import Point, front_indices, hypervolume, knee_index, referenc
 
 finite = st.floats(0.0, 1e6)
 points = st.lists(st.tuples(finite, finite), min_size=1, max_size=40)
-coarse = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40)  # many ties
+few = st.integers(0, 5)  # many ties
+coarse = st.lists(st.tuples(few, few), min_size=1, max_size=40)
 
 
 def dominates(a: Point, b: Point) -> bool:
@@ -43,7 +44,9 @@ def test_an_infinite_value_is_never_on_the_front_beside_a_finite_one() -> None:
 
 
 @given(points | coarse)
-def test_no_front_point_is_dominated_and_every_other_point_is_or_equals_one(some: list[Point]) -> None:
+def test_no_front_point_is_dominated_and_every_other_point_is_or_equals_one(
+    some: list[Point],
+) -> None:
     front = [some[i] for i in front_indices(some)]
     assert not any(dominates(a, b) for a in some for b in front)
     assert all(any(dominates(f, p) or f == p for f in front) for p in some)
@@ -78,13 +81,17 @@ def test_the_knee_of_nothing_is_a_mistake() -> None:
 
 def test_the_hypervolume_of_a_staircase_is_its_area() -> None:
     # Below (10, 10): 9x2 of (1, 8), and what (4, 3) and (7, 1) add below it: 6x5 and 3x2.
-    assert hypervolume([(1.0, 8.0), (4.0, 3.0), (7.0, 1.0)], (10.0, 10.0)) == pytest.approx(18 + 30 + 6)
+    assert hypervolume([(1.0, 8.0), (4.0, 3.0), (7.0, 1.0)], (10.0, 10.0)) == pytest.approx(
+        18 + 30 + 6
+    )
 
 
 def test_points_at_or_beyond_the_reference_add_nothing() -> None:
     inside = [(1.0, 8.0), (4.0, 3.0)]
     beyond = [(10.0, 0.0), (0.0, 10.0), (11.0, 1.0), (math.inf, 0.0)]
-    assert hypervolume(inside + beyond, (10.0, 10.0)) == pytest.approx(hypervolume(inside, (10.0, 10.0)))
+    assert hypervolume(inside + beyond, (10.0, 10.0)) == pytest.approx(
+        hypervolume(inside, (10.0, 10.0))
+    )
     assert hypervolume(beyond, (10.0, 10.0)) == 0.0
     assert hypervolume([], (10.0, 10.0)) == 0.0
 
@@ -94,7 +101,11 @@ def test_only_the_front_makes_the_hypervolume(some: list[Point]) -> None:
     reference = (6.0, 6.0)
     front = [some[i] for i in front_indices(some)]
     cells = sum(any(p[0] <= x and p[1] <= y for p in some) for x in range(6) for y in range(6))
-    assert hypervolume(some, reference) == pytest.approx(hypervolume(front, reference)) == pytest.approx(cells)
+    assert (
+        hypervolume(some, reference)
+        == pytest.approx(hypervolume(front, reference))
+        == pytest.approx(cells)
+    )
 
 
 def test_the_reference_is_a_tenth_beyond_the_worst_of_each() -> None:

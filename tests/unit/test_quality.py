@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tuner.compare.quality import round_levels
+from tuner.verdict.compare.equal_quality import round_levels
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,9 @@ from tuner.compare.quality import round_levels
         (0.1 + 0.2, 0.1 + 0.2, [0.3]),
     ],
 )
-def test_levels_are_round_and_from_the_best_to_the_worst(lowest: float, highest: float, levels: list[float]) -> None:
+def test_levels_are_round_and_from_the_best_to_the_worst(
+    lowest: float, highest: float, levels: list[float]
+) -> None:
     assert round_levels(lowest, highest) == levels
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from optuna.distributions import FloatDistribution, IntDistribution
 from pydantic import ValidationError
 
-from tuner.space import ZERO_SHARE, FloatRange, SearchSpace, SizeRange, hyperparameters
-from tuner.study import builtin_variants, load_study_file
+from tuner.spec.space import ZERO_SHARE, FloatRange, SearchSpace, SizeRange, hyperparameters
+from tuner.spec.study_file import builtin_variants, load_study_file
 
 SPACE = load_study_file("rmsnorm").space
 
@@ -41,7 +41,9 @@ def test_a_log_range_without_zero_goes_there_and_back(data: st.DataObject, r: Fl
 
 
 @given(data=st.data(), low=st.integers(0, 12), steps=st.integers(0, 6))
-def test_a_size_is_a_power_of_two_searched_by_its_exponent(data: st.DataObject, low: int, steps: int) -> None:
+def test_a_size_is_a_power_of_two_searched_by_its_exponent(
+    data: st.DataObject, low: int, steps: int
+) -> None:
     r = SizeRange(low=1 << low, high=1 << (low + steps))
     exponent = data.draw(st.integers(low, low + steps))
     assert r.encoded() == IntDistribution(low, low + steps)
@@ -96,7 +98,10 @@ def test_what_lies_outside_is_named(name: str, value: float) -> None:
     ("change", "word"),
     [
         ({"learning_rate": {"low": 1e-2, "high": 1e-3}}, "swap"),
-        ({"learning_rate": {"low": 0.0, "high": 1e-3, "scale": "log"}}, "log range cannot start at 0"),
+        (
+            {"learning_rate": {"low": 0.0, "high": 1e-3, "scale": "log"}},
+            "log range cannot start at 0",
+        ),
         ({"learning_rate": {"low": 0.0, "high": 1e-3}}, "above 0"),
         ({"weight_decay": {"low": 0.0, "high": 1e-3, "zero": True}}, "linear range"),
         ({"weight_decay": {"low": -1.0, "high": 1e-3}}, "0 or more"),

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
 from tuner.errors import UsageError
-from tuner.tomlfile import read_toml, validate
+from tuner.files.toml_file import read_toml, validate
 
 
 class Closed(BaseModel):
@@ -74,7 +74,8 @@ def test_an_unknown_key_is_named_with_its_line_and_the_known_keys(tmp_path: Path
 def test_an_unknown_key_at_the_top_is_named(tmp_path: Path) -> None:
     message = problem(tmp_path, "trails = 3\n" + STUDY.replace("hihg", "high"))
     assert message == (
-        "my.toml, line 1: unknown key 'trails' (did you mean 'trials'?); expected one of: extra, space, trials, variant"
+        "my.toml, line 1: unknown key 'trails' (did you mean 'trials'?); "
+        "expected one of: extra, space, trials, variant"
     )
 
 
@@ -85,7 +86,9 @@ def test_a_missing_key_is_named_with_the_line_of_its_table(tmp_path: Path) -> No
 
 def test_a_wrong_type_is_named_with_what_was_given(tmp_path: Path) -> None:
     message = problem(tmp_path, STUDY.replace("hihg = 0.5", 'high = "0.5"'))
-    assert message == "my.toml, line 7: key 'space.dropout.high' should be a valid number, got \"0.5\""
+    assert (
+        message == "my.toml, line 7: key 'space.dropout.high' should be a valid number, got \"0.5\""
+    )
 
 
 def test_a_number_out_of_bounds_is_named(tmp_path: Path) -> None:
@@ -94,12 +97,16 @@ def test_a_number_out_of_bounds_is_named(tmp_path: Path) -> None:
 
 
 def test_true_is_no_number(tmp_path: Path) -> None:
-    assert "'trials' should be a valid integer" in problem(tmp_path, "trials = true\n" + STUDY.replace("hihg", "high"))
+    assert "'trials' should be a valid integer" in problem(
+        tmp_path, "trials = true\n" + STUDY.replace("hihg", "high")
+    )
 
 
 def test_an_unknown_kind_lists_the_known_ones(tmp_path: Path) -> None:
     message = problem(tmp_path, STUDY.replace('"float"', '"flaot"'))
-    assert message == "my.toml, line 5: key 'space.dropout.type' is 'flaot'; expected one of: 'float', 'choice'"
+    assert message == (
+        "my.toml, line 5: key 'space.dropout.type' is 'flaot'; expected one of: 'float', 'choice'"
+    )
 
 
 def test_a_missing_kind_is_named(tmp_path: Path) -> None:
@@ -108,7 +115,8 @@ def test_a_missing_kind_is_named(tmp_path: Path) -> None:
 
 
 def test_an_element_of_an_array_of_tables_is_named_by_its_own_line(tmp_path: Path) -> None:
-    tail = '\n[[extra]]\ntype = "float"\nlow = 0\nhigh = 1\n\n[[extra]]\ntype = "float"\nlow = 0\nhigh = 1\nhihg = 1\n'
+    extra = '\n[[extra]]\ntype = "float"\nlow = 0\nhigh = 1\n'
+    tail = f"{extra}{extra}hihg = 1\n"
     message = problem(tmp_path, STUDY.replace("hihg", "high") + tail)
     assert message.startswith("my.toml, line 18: unknown key 'extra.1.hihg' (did you mean 'high'?)")
 
@@ -121,7 +129,9 @@ def test_a_syntax_error_is_named_with_its_line(tmp_path: Path) -> None:
 
 def test_a_key_given_twice_is_a_syntax_error_with_its_line(tmp_path: Path) -> None:
     path = write(tmp_path, "trials = 1\ntrials = 2\n")
-    with pytest.raises(UsageError, match=r"my\.toml, line 2: is not valid TOML: cannot overwrite a value$"):
+    with pytest.raises(
+        UsageError, match=r"my\.toml, line 2: is not valid TOML: cannot overwrite a value$"
+    ):
         read_toml(path)
 
 

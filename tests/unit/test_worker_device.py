@@ -1,4 +1,5 @@
-"""`tuner worker --gpu`: which GPU it takes, sees, and keeps in a fresh process. The GPUs are made up."""
+"""`tuner worker --gpu`: which GPU it takes, sees, and keeps in a fresh process. The GPUs are made
+up."""
 
 from __future__ import annotations
 
@@ -8,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tuner.cli import worker as command
 from tuner.cli.main import main
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.gpu import _visible
-from tuner.devices.seat import seat_beside
-from tuner.worker import ContextLostError
+from tuner.devices.gpu_assignment import seat_beside
+from tuner.worker.restart import ContextLostError
 
 UUIDS = ["GPU-a", "GPU-b"]
 
@@ -28,9 +28,12 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Gpu]:
 
     def listed(environment: dict[str, str]) -> tuple[Gpu, ...]:
         visible = _visible(UUIDS, environment.get("CUDA_VISIBLE_DEVICES"))
-        return tuple(Gpu(index, UUIDS[number], "Example", number) for index, number in enumerate(visible))
+        return tuple(
+            Gpu(index, UUIDS[number], "Example", number) for index, number in enumerate(visible)
+        )
 
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
     monkeypatch.setattr("tuner.devices.list_gpus", listed)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     return list(listed({}))
@@ -40,27 +43,31 @@ def taken(monkeypatch: pytest.MonkeyPatch, *words: str, lost: bool = False) -> l
     """The device that the command works on."""
     devices: list[Gpu | CpuCores] = []
 
-    def work(study: str, device: Gpu | CpuCores, *_: object, **__: object) -> int:
+    def work(order: object, device: Gpu | CpuCores, *_: object, **__: object) -> int:
         devices.append(device)
         if lost:
             raise ContextLostError("CUDA error: out of luck")
         return 0
 
-    monkeypatch.setattr(command, "work", work)
+    monkeypatch.setattr("tuner.worker.session.work", work)
     with pytest.raises(SystemExit) as ended:
         main(["worker", "--study", "mine", *words])
     assert ended.value.code in (0, None)
     return devices
 
 
-def test_free_passes_over_gpus_that_have_a_worker(monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]) -> None:
+def test_free_passes_over_gpus_that_have_a_worker(
+    monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]
+) -> None:
     other = seat_beside(gpus[0])
     assert taken(monkeypatch, "--gpu", "free") == [gpus[1]]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-b"
     other.leave()
 
 
-def test_a_gpu_that_is_named_is_taken_whoever_has_it(monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]) -> None:
+def test_a_gpu_that_is_named_is_taken_whoever_has_it(
+    monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]
+) -> None:
     other = seat_beside(gpus[0])
     assert taken(monkeypatch, "--gpu", "0") == [gpus[0]]
     other.leave()
@@ -111,7 +118,10 @@ def test_a_machine_without_gpus_and_one_without_a_free_one_say_so(
     gpus: list[Gpu], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seats = [seat_beside(gpu) for gpu in gpus]
-    for visible, code, said in (("0,1", 1, "each of the 2 GPUs here has a worker"), ("", 2, "no GPU is visible here")):
+    for visible, code, said in (
+        ("0,1", 1, "each of the 2 GPUs here has a worker"),
+        ("", 2, "no GPU is visible here"),
+    ):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
         with pytest.raises(SystemExit) as ended:
             main(["worker", "--study", "mine", "--gpu", "free"])

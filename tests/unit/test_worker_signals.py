@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tuner.cli import worker
-from tuner.worker import StopFlag
+from tuner.worker import process
+from tuner.worker.stop import StopFlag
 
 
 @pytest.fixture(autouse=True)
@@ -24,9 +24,9 @@ def test_the_same_signal_said_twice_at_once_is_one_and_lets_the_trial_be_handed_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As the kernel does when a supervisor with several threads is killed."""
-    monkeypatch.setattr(worker, "SAME_SIGNAL_S", 3600.0)
+    monkeypatch.setattr(process, "SAME_SIGNAL_S", 3600.0)
     stop = StopFlag()
-    received = worker._set_on_signals(stop)
+    received = process.stop_on_signals(stop)
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)
     assert stop.is_set()
@@ -36,8 +36,8 @@ def test_the_same_signal_said_twice_at_once_is_one_and_lets_the_trial_be_handed_
 def test_a_second_signal_ends_the_worker_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    monkeypatch.setattr(worker, "SAME_SIGNAL_S", -1.0)
-    worker._set_on_signals(StopFlag())
+    monkeypatch.setattr(process, "SAME_SIGNAL_S", -1.0)
+    process.stop_on_signals(StopFlag())
     os.kill(os.getpid(), signal.SIGTERM)
     assert ended == []
     os.kill(os.getpid(), signal.SIGINT)

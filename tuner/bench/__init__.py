@@ -1,9 +1,9 @@
-"""Our backends, darts and neuralforecast on the same job, batch and device, interleaved in one run: `tuner bench`."""
+"""`tuner bench`: our backends, darts and neuralforecast on the same job, interleaved in one run."""
 
-from tuner.bench.figures import Row, summarise
-from tuner.bench.plan import Plan, make_plan
+from tuner.bench.entrants import Plan, make_plan
 from tuner.bench.report import Circumstances, as_documents, print_table, write_results
-from tuner.bench.run import FreshProcessError, run_bench
+from tuner.bench.rounds import FreshProcessError, run_bench
+from tuner.bench.rows import Row, summarise
 
 __all__ = [
     "Circumstances",

@@ -1,4 +1,4 @@
-"""What takes part in a bench: something that can set up the job anew, train some epochs of it, and say how long."""
+"""What takes part in a bench: it sets up the job anew, trains epochs of it, and says how long."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """One counted epoch. `seconds` is what the entry's scope says; `step_s` the training part alone, per step."""
+    """One counted epoch: `seconds` of the entry's scope, `step_s` of a step's training alone."""
 
     seconds: float
     step_s: float
@@ -65,10 +65,11 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """One turn: set up from nothing, one epoch that settles and is not counted, then the counted epochs.
+    """One turn: set up from nothing, one epoch that settles and does not count, then epochs.
 
-    `counted` are the readings of `time.perf_counter` around the counted epochs. `peak_memory_bytes` is the most device
-    memory that this contender held in its turn, its data included; None on a CPU.
+    `counted` are the readings of `time.perf_counter` around the counted epochs. `peak_memory_bytes`
+    is the most device memory that this contender held in its turn, its data included; None on a
+    CPU.
     """
 
     setup_s: float
@@ -88,14 +89,14 @@ class Contender(Protocol):
         """Who this is."""
 
     def run(self, epochs: int) -> Round:
-        """One turn with so many counted epochs, the device synchronised at every reading of the clock."""
+        """One turn with so many counted epochs; the device is idle whenever the clock is read."""
 
     def kernels_per_step(self) -> int | None:
-        """CUDA kernels that one training step launches, copies and fills left out; None on a CPU."""
+        """CUDA kernels that one training step launches, without copies and fills; None on a CPU."""
 
 
 def torch_device(device: Gpu | CpuCores) -> torch.device:
-    """The device as torch names it in a process that sees no other; on a CPU, torch is held to its cores."""
+    """The device as torch names it where it is the only one; on a CPU, torch keeps to its cores."""
     if isinstance(device, Gpu):
         return torch.device("cuda:0")
     torch.set_num_threads(len(device.cores))
@@ -105,8 +106,9 @@ def torch_device(device: Gpu | CpuCores) -> torch.device:
 class DeviceMemory:
     """The most memory allocated on a device since this was made, beyond what was there before.
 
-    What others left is given back first (`release_leftovers`): given back in the middle of a turn, it would be taken
-    off that turn's figure, and collected on its clock. So this is made before a turn's first reading of the clock.
+    What others left is given back first (`release_leftovers`): given back in the middle of a turn,
+    it would be taken off that turn's figure, and collected on its clock. So this is made before a
+    turn's first reading of the clock.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -126,8 +128,9 @@ class DeviceMemory:
 def release_leftovers(device: torch.device) -> None:
     """Give back what is on the device and belongs to nobody any more.
 
-    That is what lies in reference cycles, and the workspaces that cuBLAS keeps for every stream it has ever seen, a
-    quarter of a gigabyte after captured graphs: Lightning gives these back when a training of its own begins and ends.
+    That is what lies in reference cycles, and the workspaces that cuBLAS keeps for every stream it
+    has ever seen, a quarter of a gigabyte after captured graphs: Lightning gives these back when a
+    training of its own begins and ends.
     """
     gc.collect()
     if device.type != "cuda":

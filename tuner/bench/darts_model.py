@@ -1,4 +1,4 @@
-"""darts' TSMixerModel on the job, at the protocol's settings: its own windows, DataLoader and Lightning trainer."""
+"""darts' TSMixerModel at the protocol's settings: its own windows, loader and Lightning trainer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ from darts.utils.likelihood_models.torch import QuantileRegression
 from pytorch_lightning import Callback
 
 from tuner.bench.contender import DeviceMemory, Entry, Job, Round, reader
-from tuner.bench.lightning import EpochTimer, KernelCounter, lightning_surroundings, trainer_arguments
+from tuner.bench.lightning import (
+    EpochTimer,
+    KernelCounter,
+    seeded_lightning,
+    trainer_arguments,
+)
 from tuner.config import RunConfig
 from tuner.data.prepare import PreparedData, PreparedSplit
 
@@ -22,7 +27,7 @@ N_BLOCKS = 2
 
 
 class Darts:
-    """darts as its documentation has it. Its series hold our prepared arrays, so it has our windows and our values.
+    """darts as its documentation has it, on our prepared arrays: the same windows and values.
 
     Its epoch ends with its validation, loss only; nothing keeps its best weights.
     """
@@ -32,7 +37,10 @@ class Darts:
         self._entry = entry
         self._config = config
         self._train = _fit_arguments(job.prepared, job.prepared.train)
-        self._val = {f"val_{key}": value for key, value in _fit_arguments(job.prepared, job.prepared.val).items()}
+        self._val = {
+            f"val_{key}": value
+            for key, value in _fit_arguments(job.prepared, job.prepared.val).items()
+        }
 
     @property
     def entry(self) -> Entry:
@@ -45,12 +53,14 @@ class Darts:
         timer = EpochTimer(read)
         n_windows = len(self._job.prepared.train.starts)
         n_steps = math.ceil(n_windows / self._config.hyperparameters.batch_size)
-        with lightning_surroundings(self._job.precision, self._job.seed, device):
+        with seeded_lightning(self._job.precision, self._job.seed, device):
             began = read()
             model = self._model(timer)
             model.fit(**self._train, **self._val, epochs=epochs + 1)
         assert timer.started is not None, "darts trained"
-        assert timer.steps == [n_steps] * (epochs + 1), f"darts has other batches than ours: {timer.steps}, {n_steps}"
+        assert timer.steps == [n_steps] * (epochs + 1), (
+            f"darts has other batches than ours: {timer.steps}, {n_steps}"
+        )
         return Round(
             setup_s=timer.started - began,
             epochs=tuple(timer.epochs[1:]),
@@ -66,7 +76,7 @@ class Darts:
         if device.type != "cuda":
             return None
         counter = KernelCounter(device)
-        with lightning_surroundings(self._job.precision, self._job.seed, device):
+        with seeded_lightning(self._job.precision, self._job.seed, device):
             self._model(counter, limit_train_batches=2).fit(**self._train, epochs=2)
         return counter.kernels
 
@@ -101,7 +111,7 @@ def _network(model: TSMixerModel) -> torch.nn.Module:
 
 
 def _fit_arguments(prepared: PreparedData, split: PreparedSplit) -> dict[str, Any]:
-    """One series after the other, numbered by rows, as `fit` takes them: targets with their static id, covariates."""
+    """One series after the other, as `fit` takes them: targets with their static id, covariates."""
     task, sizes = prepared.task, prepared.shapes
     targets: list[TimeSeries] = []
     past: list[TimeSeries] = []
@@ -122,7 +132,9 @@ def _fit_arguments(prepared: PreparedData, split: PreparedSplit) -> dict[str, An
 
 def _series(values: np.ndarray[Any, Any], static: pd.DataFrame | None) -> TimeSeries:
     columns = [f"column{number}" for number in range(values.shape[1])]
-    return TimeSeries.from_values(np.ascontiguousarray(values), columns=columns, static_covariates=static)
+    return TimeSeries.from_values(
+        np.ascontiguousarray(values), columns=columns, static_covariates=static
+    )
 
 
 def rows_of(split: PreparedSplit, series: int, window: int) -> slice:

@@ -1,4 +1,4 @@
-"""How many CUDA kernels a piece of work launches, as the profiler sees them (those inside a replayed graph, too)."""
+"""How many CUDA kernels a piece of work launches, those inside a replayed graph counted too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_KERNELS = ("Memcpy", "Memset")
 
 
 def is_kernel(event: Any) -> bool:
-    """Whether a profiler's event is a kernel: on the device, neither a copy, a fill nor somebody's annotation."""
+    """Whether a profiler's event is a kernel: on the device, and no copy, fill or annotation."""
     on_device = event.device_type == DeviceType.CUDA
     return on_device and not event.is_user_annotation and not event.name.startswith(_NOT_KERNELS)
 
@@ -45,11 +45,12 @@ def count_kernels(device: torch.device, work: Callable[[], object]) -> int:
 
 
 def per_step(count: Callable[[int], int], steps: int) -> int:
-    """Kernels of one step, from counting runs of several: what an epoch's beginning adds cancels out.
+    """Kernels of one step, from runs of several: what an epoch's beginning adds cancels out.
 
     Args:
         count: the kernels of a run of so many steps.
-        steps: at most so many, all of the same kind; where there is but one, its run's own extras are in the figure.
+        steps: at most so many, all of the same kind; where there is but one, its run's own extras
+            are in the figure.
     """
     if steps == 1:
         return count(1)

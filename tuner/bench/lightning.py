@@ -1,4 +1,4 @@
-"""What both Lightning libraries need: callbacks that read the clock, and a trainer that only trains."""
+"""What both Lightning libraries need: callbacks that read the clock, a trainer that only trains."""
 
 from __future__ import annotations
 
@@ -15,12 +15,17 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from tuner.bench.contender import Epoch
 from tuner.bench.kernels import KernelCount
 from tuner.config import Precision
-from tuner.training.surroundings import seeded
+from tuner.training.determinism import seeded
 
 COUNTED_STEP = 1
 """Kernels are counted in the second step of a training: the first creates the optimiser's state."""
 
-_LOGGERS = ("darts", "pytorch_lightning", "lightning_fabric", "pytorch_lightning.utilities.rank_zero")
+_LOGGERS = (
+    "darts",
+    "pytorch_lightning",
+    "lightning_fabric",
+    "pytorch_lightning.utilities.rank_zero",
+)
 
 
 class EpochTimer(Callback):
@@ -56,11 +61,13 @@ class EpochTimer(Callback):
         steps = trainer.global_step - self._steps_before
         self.ends.append(ended)
         self.steps.append(steps)
-        self.epochs.append(Epoch(seconds=ended - self._began, step_s=(self._trained - self._began) / steps))
+        self.epochs.append(
+            Epoch(seconds=ended - self._began, step_s=(self._trained - self._began) / steps)
+        )
 
 
 class StepTimer(Callback):
-    """The end of set-up, and the clock after `settle` steps and after every further `chunk` steps."""
+    """The clock at the end of set-up, after `settle` steps, and after every `chunk` steps more."""
 
     def __init__(self, read: Callable[[], float], *, settle: int, chunk: int) -> None:
         self._read = read
@@ -90,7 +97,9 @@ class KernelCounter(Callback):
         self._counting: KernelCount | None = None
         self.kernels: int | None = None
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
         del pl_module, batch, batch_idx
         if trainer.global_step == COUNTED_STEP and self.kernels is None:
             self._counting = KernelCount(self._device)
@@ -105,8 +114,10 @@ class KernelCounter(Callback):
             self._counting = None
 
 
-def trainer_arguments(device: torch.device, precision: Precision, callback: Callback) -> dict[str, Any]:
-    """A trainer on this one device that logs, saves and prints nothing. The device is the only one visible."""
+def trainer_arguments(
+    device: torch.device, precision: Precision, callback: Callback
+) -> dict[str, Any]:
+    """A trainer that logs, saves and prints nothing, on the one device that is visible."""
     arguments: dict[str, Any] = {
         "accelerator": "gpu" if device.type == "cuda" else "cpu",
         "devices": 1,
@@ -122,10 +133,11 @@ def trainer_arguments(device: torch.device, precision: Precision, callback: Call
 
 
 @contextmanager
-def lightning_surroundings(precision: Precision, seed: int, device: torch.device) -> Iterator[None]:
-    """Seeded, quiet, with the arithmetic asked for; Ctrl-C stays a KeyboardInterrupt, which Lightning makes an exit.
+def seeded_lightning(precision: Precision, seed: int, device: torch.device) -> Iterator[None]:
+    """A training by Lightning: seeded, quiet, with the arithmetic asked for.
 
-    The arithmetic is set through torch's older interface: Lightning asks through it, and torch refuses a mixture.
+    Ctrl-C stays a KeyboardInterrupt, which Lightning would make an exit. The arithmetic is set
+    through torch's older interface: Lightning asks through it, and torch refuses a mixture.
     """
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]

@@ -12,7 +12,7 @@ from tuner.bench.contender import Entry, Epoch, Round
 
 @dataclass(slots=True)
 class Measurement:
-    """What one contender's turns came to. `failure` is why it dropped out, in one line; empty when it did not."""
+    """What one contender's turns came to; `failure` is why it dropped out, or empty."""
 
     entry: Entry
     cold_setup_s: float | None = None
@@ -35,7 +35,9 @@ def from_text(text: str, entries: Sequence[Entry]) -> list[Measurement]:
         ValueError: it is of others, or of none at all.
     """
     try:
-        found = [_measurement(each, entry) for each, entry in zip(json.loads(text), entries, strict=True)]
+        found = [
+            _measurement(each, entry) for each, entry in zip(json.loads(text), entries, strict=True)
+        ]
     except (TypeError, KeyError) as error:
         raise ValueError(str(error)) from error
     return found
@@ -44,7 +46,11 @@ def from_text(text: str, entries: Sequence[Entry]) -> list[Measurement]:
 def _measurement(values: dict[str, Any], entry: Entry) -> Measurement:
     if values["entry"] != asdict(entry):
         raise ValueError(f"measured was {values['entry']}, not {entry.label}")
-    plain = {each.name: values[each.name] for each in fields(Measurement) if each.name not in ("entry", "rounds")}
+    plain = {
+        each.name: values[each.name]
+        for each in fields(Measurement)
+        if each.name not in ("entry", "rounds")
+    }
     return Measurement(entry=entry, rounds=[_round(each) for each in values["rounds"]], **plain)
 
 

@@ -12,7 +12,12 @@ from neuralforecast.tsdataset import TimeSeriesDataset
 from pytorch_lightning import Callback
 
 from tuner.bench.contender import DeviceMemory, Entry, Epoch, Job, Round, reader
-from tuner.bench.lightning import KernelCounter, StepTimer, lightning_surroundings, trainer_arguments
+from tuner.bench.lightning import (
+    KernelCounter,
+    StepTimer,
+    seeded_lightning,
+    trainer_arguments,
+)
 from tuner.config import RunConfig
 from tuner.data.prepare import PreparedData
 
@@ -30,9 +35,10 @@ FURTHER_BLOCKS = 1
 class NeuralForecast:
     """TSMixerx with the target columns of the job's first series as its panel.
 
-    A multivariate model of this library mixes the series of one panel, so the job's two series cannot be trained on
-    together, and there is no static id. Each step draws a full batch of windows from all there are: it has no epochs.
-    An epoch is therefore counted as the job's number of steps times the time of a step, without validation.
+    A multivariate model of this library mixes the series of one panel, so the job's two series
+    cannot be trained on together, and there is no static id. Each step draws a full batch of
+    windows from all there are: it has no epochs. An epoch is therefore counted as the job's number
+    of steps times the time of a step, without validation.
     """
 
     def __init__(self, job: Job, entry: Entry, config: RunConfig) -> None:
@@ -53,7 +59,7 @@ class NeuralForecast:
         memory = DeviceMemory(device)
         chunk = min(CHUNK, self._n_steps)
         timer = StepTimer(read, settle=SETTLE_STEPS, chunk=chunk)
-        with lightning_surroundings(self._job.precision, self._job.seed, device):
+        with seeded_lightning(self._job.precision, self._job.seed, device):
             began = read()
             model = self._model(timer, max_steps=SETTLE_STEPS + epochs * chunk)
             model.fit(self._dataset)
@@ -62,7 +68,9 @@ class NeuralForecast:
         assert len(steps) == epochs, f"{len(timer.marks)} readings of the clock in {epochs} epochs"
         return Round(
             setup_s=timer.started - began,
-            epochs=tuple(Epoch(seconds=float(step) * self._n_steps, step_s=float(step)) for step in steps),
+            epochs=tuple(
+                Epoch(seconds=float(step) * self._n_steps, step_s=float(step)) for step in steps
+            ),
             counted=(timer.marks[0], timer.marks[-1]),
             peak_memory_bytes=memory.peak(),
             n_parameters=sum(p.numel() for p in model.parameters() if p.requires_grad),
@@ -75,7 +83,7 @@ class NeuralForecast:
         if device.type != "cuda":
             return None
         counter = KernelCounter(device)
-        with lightning_surroundings(self._job.precision, self._job.seed, device):
+        with seeded_lightning(self._job.precision, self._job.seed, device):
             self._model(counter, max_steps=3).fit(self._dataset)
         return counter.kernels
 
@@ -106,13 +114,24 @@ class NeuralForecast:
 
 
 def panel(prepared: PreparedData) -> TimeSeriesDataset:
-    """The training rows of the first series: each target column is a series of the panel, covariates beside it."""
+    """The training rows of the first series: each target a series, with covariates beside it."""
     split, sizes = prepared.train, prepared.shapes
     starts = split.starts[split.series_index == 0]
     rows = slice(int(starts[0]), int(starts[-1]) + prepared.task.window)
-    shared = [split.future[rows], split.past[rows], np.ones((rows.stop - rows.start, 1), dtype=np.float32)]
-    values = np.concatenate([np.hstack([column[:, None], *shared]) for column in split.targets[rows].T])
-    columns = ["y", *_names("future", sizes.n_future), *_names("past", sizes.n_past), "available_mask"]
+    shared = [
+        split.future[rows],
+        split.past[rows],
+        np.ones((rows.stop - rows.start, 1), dtype=np.float32),
+    ]
+    values = np.concatenate(
+        [np.hstack([column[:, None], *shared]) for column in split.targets[rows].T]
+    )
+    columns = [
+        "y",
+        *_names("future", sizes.n_future),
+        *_names("past", sizes.n_past),
+        "available_mask",
+    ]
     return TimeSeriesDataset(
         temporal=values,
         temporal_cols=pd.Index(columns),

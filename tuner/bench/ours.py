@@ -15,14 +15,14 @@ from tuner.bench.kernels import count_kernels, per_step
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.models.registry import build_model
-from tuner.training.backends import make_engine
+from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engine import Engine, Poll
+from tuner.training.engines.choose import make_engine
 from tuner.training.snapshot import Snapshot
-from tuner.training.surroundings import arithmetic, seeded
 
 
 class Ours:
-    """A variant on one of our backends. The data lies on the device for good and counts into its memory."""
+    """A variant on one of our backends. Its data lies on the device and counts into its memory."""
 
     def __init__(self, job: Job, entry: Entry, config: RunConfig, data: DeviceData) -> None:
         self._job = job
@@ -69,17 +69,24 @@ class Ours:
         with self._engine() as (engine, _):
 
             def count(steps: int) -> int:
-                return count_kernels(device, lambda: engine.train_epoch(order, learning_rate, stop_after(steps)))
+                return count_kernels(
+                    device, lambda: engine.train_epoch(order, learning_rate, stop_after(steps))
+                )
 
             engine.train_epoch(order, learning_rate, stop_after(1))
             return per_step(count, max(1, len(order) // self._batch_size))
 
     @contextmanager
     def _engine(self) -> Iterator[tuple[Engine, torch.Generator]]:
-        """The network and its engine, warmed up, in the surroundings of a training; closed at the end."""
+        """The network and its engine, warmed up, under a training's settings; closed at the end."""
         device = self._job.device
-        with arithmetic(self._config.training.precision), seeded(self._config.seed, device) as shuffles:
-            model = build_model(self._config.architecture, self._data.shapes, self._config.hyperparameters)
+        with (
+            arithmetic(self._config.training.precision),
+            seeded(self._config.seed, device) as shuffles,
+        ):
+            model = build_model(
+                self._config.architecture, self._data.shapes, self._config.hyperparameters
+            )
             engine = make_engine(self._config, self._data, model.to(device))
             if engine.fallback:
                 raise FellBackError(f"would run as {engine.backend.value}: {engine.fallback}")
@@ -91,14 +98,19 @@ class Ours:
 
 
 class FellBackError(Exception):
-    """The backend asked for does not serve this network: another one's figures must not stand under its name."""
+    """The backend does not serve this network: another's figures would bear its name."""
 
 
 class _Training:
-    """Epochs one after the other, each with all that `fit` does in one: shuffle, train, validate, keep the best."""
+    """Epochs with all that `fit` does in one: shuffle, train, validate, keep the best."""
 
     def __init__(
-        self, engine: Engine, config: RunConfig, data: DeviceData, shuffles: torch.Generator, n_steps: int
+        self,
+        engine: Engine,
+        config: RunConfig,
+        data: DeviceData,
+        shuffles: torch.Generator,
+        n_steps: int,
     ) -> None:
         self._engine = engine
         self._data = data

@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from tuner.bench.figures import Row
+from tuner.bench.rows import Row
+from tuner.display.terminal import make_console
 
 Cell = Callable[[Row], str]
 
@@ -40,8 +40,14 @@ def as_documents(rows: Sequence[Row], circumstances: Circumstances) -> list[dict
     return [asdict(row) | asdict(circumstances) for row in rows]
 
 
-def write_results(rows: Sequence[Row], circumstances: Circumstances, folder: Path) -> tuple[Path, Path]:
-    """Write results.csv (everything) and results.md (the table) into `folder`, which is made if need be.
+FIRST_COLUMNS = tuple(each.name for each in fields(Row)[:3])
+"""Of results.csv: by these a table of ours is known."""
+
+
+def write_results(
+    rows: Sequence[Row], circumstances: Circumstances, folder: Path
+) -> tuple[Path, Path]:
+    """Write results.csv (everything) and results.md (the table) into `folder`, made if need be.
 
     Each file is at any time the earlier one or the new one, whole.
     """
@@ -70,8 +76,9 @@ def markdown(rows: Sequence[Row], circumstances: Circumstances) -> str:
     """The table with its circumstances above and its footnotes below."""
     c = circumstances
     headings = [heading for heading, _ in COLUMNS]
+    epochs = f"{c.epochs_per_round} counted epochs a round"
     lines = [
-        f"{c.device}, {c.date}, task {c.task}, {c.precision}, {c.epochs_per_round} counted epochs a round.",
+        f"{c.device}, {c.date}, task {c.task}, {c.precision}, {epochs}.",
         f"{c.versions}; revision {c.git_revision or 'unknown'}.",
         "",
         f"    {c.command}",
@@ -85,23 +92,30 @@ def markdown(rows: Sequence[Row], circumstances: Circumstances) -> str:
 
 def print_table(rows: Sequence[Row], circumstances: Circumstances) -> None:
     """The table's most important columns on the screen."""
-    table = Table(title=f"bench: {circumstances.task} on {circumstances.device}", box=None, padding=(0, 1, 0, 0))
+    table = Table(
+        title=f"bench: {circumstances.task} on {circumstances.device}",
+        box=None,
+        padding=(0, 1, 0, 0),
+    )
     shown = [(heading, cell) for heading, cell in COLUMNS if heading in ON_SCREEN]
     for heading, _ in shown:
-        table.add_column(heading, justify="left" if heading == "contender" else "right", no_wrap=True)
+        table.add_column(
+            heading, justify="left" if heading == "contender" else "right", no_wrap=True
+        )
     for row in rows:
         table.add_row(*(cell(row) for _, cell in shown))
-    console = Console()
+    console = make_console()
     console.print(table)
     for note in _footnotes(rows, circumstances):
-        console.print(note, markup=False, highlight=False)
+        console.print(note)
 
 
 def _footnotes(rows: Sequence[Row], circumstances: Circumstances) -> list[str]:
     notes = [f"Incomplete: {circumstances.incomplete}."] if circumstances.incomplete else []
-    notes += [
-        "x: darts' time divided by this one's at the same sizes; x warm and x cold: of 48 epochs with that set-up."
-    ]
+    notes.append(
+        "x: darts' time divided by this one's at the same sizes; "
+        "x warm and x cold: of 48 epochs with that set-up."
+    )
     steps_only = {row.contender: row for row in rows if "without" in row.scope}
     notes += [f"* {name}: {row.scope}; {row.note}." for name, row in steps_only.items()]
     notes += [f"{_who(row)}: {row.failure}" for row in rows if row.failure]
@@ -149,5 +163,16 @@ COLUMNS: tuple[tuple[str, Cell], ...] = (
 )
 """Heading and cell of the table's columns."""
 
-ON_SCREEN = ("contender", "hidden", "batch", "s/epoch", "x", "ms/step", "x step", "warm s", "x warm", "kernels")
+ON_SCREEN = (
+    "contender",
+    "hidden",
+    "batch",
+    "s/epoch",
+    "x",
+    "ms/step",
+    "x step",
+    "warm s",
+    "x warm",
+    "kernels",
+)
 """What fits: the rest is in the files."""

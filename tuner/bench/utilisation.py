@@ -31,14 +31,17 @@ class UtilisationSampler:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         del kind, error, trace
         self._stop.set()
         self._thread.join()
 
     def median(self, window: tuple[float, float]) -> float | None:
-        """The median in per cent between two readings of `time.perf_counter`; None where NVML says nothing."""
+        """Median in per cent between two `perf_counter` readings; None where NVML is silent."""
         return median_within(self._samples, window)
 
     def _watch(self) -> None:
@@ -55,7 +58,7 @@ class UtilisationSampler:
 
 
 def median_within(samples: list[tuple[float, int]], window: tuple[float, float]) -> float | None:
-    """Samples taken too early in the window still speak of the time before it: left out while others remain."""
+    """Samples early in the window still speak of the time before: left out while others remain."""
     first, last = window
     inside = [used for at, used in samples if first <= at <= last]
     settled = [used for at, used in samples if first + NVML_PERIOD_S <= at <= last]

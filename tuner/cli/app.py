@@ -33,10 +33,14 @@ from tuner.version import __version__
 
 
 class _Commands(TyperGroup):
-    """All commands. typer answers Ctrl-C with an exit code and no word; here it is a failure like any other."""
+    """All commands. typer answers Ctrl-C with an exit code and no word; here it is a failure like
+    any other.
+    """
 
     def make_context(self, *given: Any, **named: Any) -> Any:
-        with _told():  # the first look at the command line takes a while: typer imports pydantic for it
+        with (
+            _told()
+        ):  # the first look at the command line takes a while: typer imports pydantic for it
             return super().make_context(*given, **named)
 
     def invoke(self, ctx: Any) -> Any:
@@ -55,7 +59,8 @@ def _told() -> Iterator[None]:
 app = typer.Typer(
     name="tuner",
     cls=_Commands,
-    help="Retune forecasting models: each architecture gets its own study, over time to convergence and test MQL.",
+    help="Retune forecasting models: each architecture gets its own study, over time to "
+    "convergence and test MQL.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -72,7 +77,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     del version

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.options import Json, Storage, Study, TaskName, storage_url
+from tuner.display.text import shown_lines
 from tuner.errors import UsageError
 
 
@@ -31,15 +32,26 @@ class Format(StrEnum):
 
 def best(
     variant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Variant whose study is picked from (or --study).")
+        str | None,
+        typer.Option(metavar="NAME", help="Variant whose study is picked from (or --study)."),
     ] = None,
-    pick: Annotated[Pick, typer.Option(help="Lowest MQL, lowest time, or the knee of the front.")] = Pick.KNEE,
-    max_time: Annotated[float | None, typer.Option(metavar="S", help="At most this many seconds.")] = None,
-    max_mql: Annotated[float | None, typer.Option(metavar="Q", help="At most this test MQL.")] = None,
-    trial: Annotated[int | None, typer.Option(min=0, metavar="N", help="This trial, on the front or not.")] = None,
+    pick: Annotated[
+        Pick, typer.Option(help="Lowest MQL, lowest time, or the knee of the front.")
+    ] = Pick.KNEE,
+    max_time: Annotated[
+        float | None, typer.Option(metavar="S", help="At most this many seconds.")
+    ] = None,
+    max_mql: Annotated[
+        float | None, typer.Option(metavar="Q", help="At most this test MQL.")
+    ] = None,
+    trial: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="This trial, on the front or not.")
+    ] = None,
     output_format: Annotated[
         Format | None,
-        typer.Option("--format", help="toml (default), json; scripts: python, neuralforecast, darts."),
+        typer.Option(
+            "--format", help="toml (default), json; scripts: python, neuralforecast, darts."
+        ),
     ] = None,
     task: TaskName = "etth",
     study: Study = None,
@@ -63,5 +75,5 @@ def best(
         trial=trial,
     )
     chosen = output_format or (Format.JSON if json else Format.TOML)
-    typer.echo(render(found, chosen.value))
+    typer.echo(shown_lines(render(found, chosen.value)))
     return 0

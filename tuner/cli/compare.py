@@ -10,6 +10,7 @@ import typer
 from tuner.cli.best import Pick
 from tuner.cli.options import Json, Storage, TaskName, note, storage_url
 from tuner.cli.output import print_json
+from tuner.cli.replace import Force, check_free, is_page, is_table
 
 
 def compare(
@@ -17,25 +18,38 @@ def compare(
         list[str],
         typer.Argument(
             metavar="VARIANT...",
-            help="Variants, the reference first; study:NAME for a study; or exported studies (.json, .json.gz).",
+            help="Variants, the reference first; study:NAME for a study; or exported studies "
+            "(.json, .json.gz).",
             show_default=False,
         ),
     ],
     task: TaskName = "etth",
-    pick: Annotated[Pick, typer.Option(help="Which point of each front stands for the retuned variant.")] = Pick.KNEE,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with table, fronts, answers.")] = None,
+    pick: Annotated[
+        Pick, typer.Option(help="Which point of each front stands for the retuned variant.")
+    ] = Pick.KNEE,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page with table, fronts, answers.")
+    ] = None,
     storage: Storage = None,
+    force: Force = False,
     json: Json = False,
 ) -> int:
-    """Compare variants, default and retuned: a table with intervals, and what can be claimed after verification."""
-    from tuner.compare import compare as make_report
-    from tuner.compare import read_subjects
-    from tuner.compare.files import write_csv, write_html
-    from tuner.compare.terminal import print_report
+    """Compare variants, default and retuned: a table with intervals, and what can be claimed after
+    verification.
+    """
+    from tuner.report.comparison_files import write_csv, write_html
+    from tuner.report.terminal.comparison import print_report
+    from tuner.verdict.compare.findings import compare as make_report
+    from tuner.verdict.compare.studies import read_studies
 
-    subjects = read_subjects(studies, task=task, storage=storage_url(storage))
-    report = make_report(subjects, pick=pick.value)
+    for path, is_ours in ((csv, is_table), (html, is_page)):
+        if path is not None:
+            check_free(path, is_ours, force=force)
+    found = read_studies(studies, task=task, storage=storage_url(storage))
+    report = make_report(found, pick=pick.value)
     for path, write in ((csv, write_csv), (html, write_html)):
         if path is not None:
             write(report, path)

@@ -11,18 +11,31 @@ from tuner.errors import INTERRUPTED
 
 
 def dashboard(
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")] = 8080,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")
+    ] = 8080,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on; loopback unless you say otherwise.")
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Address to listen on; loopback unless you say otherwise."
+        ),
     ] = "127.0.0.1",
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Another name that browsers may call it by; repeatable. Loopback always may.",
+        ),
+    ] = None,
     storage: Storage = None,
 ) -> int:
     """Show the studies in a browser, read-only, until Ctrl-C."""
-    from tuner.dashboard import serve
-    from tuner.storage import absolute, parse_url
+    from tuner.report.dashboard.server import serve
+    from tuner.storage.url import absolute, parse_url
 
     try:
-        serve(absolute(parse_url(storage_url(storage))), host=host, port=port, announce=note)
+        address = absolute(parse_url(storage_url(storage)))
+        serve(address, host=host, port=port, allowed=allow_host or (), announce=note)
     except KeyboardInterrupt:  # how it ends, not a failure
         return INTERRUPTED
     return 0

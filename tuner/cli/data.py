@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli.output import say
 from tuner.errors import unknown_name
 
 app = typer.Typer(help="Data of the built-in tasks.", no_args_is_help=True)
@@ -20,12 +21,14 @@ def _root() -> None:
 @app.command()
 def fetch(
     task: Annotated[str, typer.Argument(metavar="TASK", help="Which data: etth.")],
-    to: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to put it (default: the user cache).")] = None,
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to put it (default: the user cache).")
+    ] = None,
 ) -> int:
     """Download a task's data once and check it."""
     from tuner.data.etth import fetch_etth
 
     if task != "etth":
         raise unknown_name("downloadable data", task, ["etth"])
-    typer.echo(f"etth is in {fetch_etth(to)}")
+    say(f"etth is in {fetch_etth(to)}")
     return 0

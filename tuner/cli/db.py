@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from tuner.cli.options import Json, Storage, storage_url
-from tuner.cli.output import print_json
+from tuner.cli.output import print_json, say
 
 app = typer.Typer(help="Make the database ready, look it over, upgrade it.", no_args_is_help=True)
 
@@ -18,49 +20,84 @@ def _root() -> None:
 @app.command()
 def init(storage: Storage = None) -> int:
     """Create the tables. A launch does it too, but then its role must be allowed to."""
-    from tuner.storage import absolute, parse_url
     from tuner.storage.schema import SCHEMA_VERSION
     from tuner.storage.upgrade import initialise
+    from tuner.storage.url import absolute, parse_url
 
     address = absolute(parse_url(storage_url(storage)))
     made = initialise(address)
-    typer.echo(f"{address} {'is ready' if made else 'was ready already'}: version {SCHEMA_VERSION}")
+    say(f"{address} {'is ready' if made else 'was ready already'}: version {SCHEMA_VERSION}")
     return 0
 
 
 @app.command(short_help="Look the database over; exit 1 when something is wrong.")
-def check(storage: Storage = None, json: Json = False) -> int:
-    """Look at versions, counts and whether all agrees; exit 1 when something is wrong. Changes nothing."""
-    from tuner.storage import absolute, parse_url
-    from tuner.storage.check import check_database
+def check(
+    storage: Storage = None,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="First put right what other programs changed or deleted; say what was done.",
+        ),
+    ] = False,
+    json: Json = False,
+) -> int:
+    """Look at versions, counts and whether all agrees; exit 1 when something is wrong. Changes
+    nothing by itself.
 
-    report = check_database(absolute(parse_url(storage_url(storage))))
+    With --repair, what tuner recorded is restored in Optuna's tables, and what is left of studies
+    that were deleted by other means is written to a file each, then removed. Trials of other
+    programs stay as they are.
+    """
+    from tuner.storage.check import check_database
+    from tuner.storage.url import absolute, parse_url
+
+    address = absolute(parse_url(storage_url(storage)))
+    done: tuple[str, ...] = ()
+    if repair:
+        from tuner.study.repair import repair as repair_database
+        from tuner.worker.paths import working_folder
+
+        done = repair_database(address, working_folder(address))
+    report = check_database(address)
     if json:
-        print_json(report.as_dict())
+        print_json(report.as_dict() | ({"repaired": list(done)} if repair else {}))
         return 0 if report.healthy else 1
-    typer.echo(f"{report.storage}\n{report.server}")
-    typer.echo(f"tables: version {report.version or 'none'} (this tuner: {report.expected_version})")
-    typer.echo(f"Optuna's tables: {report.optuna_version or 'none'} (this Optuna: {report.expected_optuna_version})")
+    for line in done or (("nothing to repair",) if repair else ()):
+        say(line)
+    say(report.storage)
+    say(report.server)
+    say(f"tables: version {report.version or 'none'} (this tuner: {report.expected_version})")
+    say(
+        f"Optuna's tables: {report.optuna_version or 'none'} (this Optuna: "
+        f"{report.expected_optuna_version})"
+    )
     if report.counts:
-        typer.echo(", ".join(f"{name.replace('_', ' ')} {number}" for name, number in report.counts.items()))
+        say(
+            ", ".join(
+                f"{name.replace('_', ' ')} {number}" for name, number in report.counts.items()
+            )
+        )
     for finding in report.findings:
-        typer.echo(f"{finding.level}: {finding.what}")
+        say(f"{finding.level}: {finding.what}")
     if not report.findings:
-        typer.echo("everything agrees")
+        say("everything agrees")
     return 0 if report.healthy else 1
 
 
 @app.command()
 def upgrade(storage: Storage = None) -> int:
-    """Move the tables of an older tuner to this one's version. Stop all workers and make a backup first."""
-    from tuner.storage import absolute, parse_url
+    """Move the tables of an older tuner to this one's version. Stop all workers and make a backup
+    first.
+    """
     from tuner.storage.schema import SCHEMA_VERSION
     from tuner.storage.upgrade import upgrade as upgrade_database
+    from tuner.storage.url import absolute, parse_url
 
     address = absolute(parse_url(storage_url(storage)))
     found = upgrade_database(address)
     if found == SCHEMA_VERSION:
-        typer.echo(f"nothing to do: {address} has version {found} already")
+        say(f"nothing to do: {address} has version {found} already")
     else:
-        typer.echo(f"{address} moved from version {found} to {SCHEMA_VERSION}")
+        say(f"{address} moved from version {found} to {SCHEMA_VERSION}")
     return 0

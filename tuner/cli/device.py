@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 from tuner.cli.options import note
 from tuner.errors import UsageError
+from tuner.files.home import guard_compiler_cache
 
 ONE_DEVICE = "a worker owns one device: give either --gpu INDEX (or --gpu free) or --cpu"
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
+    from tuner.devices.gpu_assignment import Seat
     from tuner.devices.holder import Holder
-    from tuner.devices.seat import Seat
 
 
 def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
@@ -48,21 +49,26 @@ def own_device(*, gpu: int | None, cpu: bool, cores: str | None) -> Gpu | CpuCor
     except ValueError:
         raise UsageError(f"--cores: {cores!r} is no list of cores; expected e.g. 0,1") from None
     if missing := set(wanted) - set(available):
-        raise UsageError(f"--cores: there is no core {min(missing)}; there are {', '.join(map(str, available))}")
+        raise UsageError(
+            f"--cores: there is no core {min(missing)}; there are {', '.join(map(str, available))}"
+        )
     os.sched_setaffinity(0, wanted)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.environ["OMP_NUM_THREADS"] = str(len(wanted))
+    guard_compiler_cache(os.environ)
     return CpuCores(wanted)
 
 
 def own_gpu(gpu: Gpu) -> Gpu:
     """Make this process see this GPU only. To be called before torch is imported."""
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
+    guard_compiler_cache(os.environ)
     return gpu
 
 
 def seat_at(wanted: str, *, kept: int | None = None) -> Seat:
-    """A worker's seat at the GPU that `--gpu` names: an index, or `free` for one that has no worker.
+    """A worker's seat at the GPU that `--gpu` names: an index, or `free` for one that has no
+    worker.
 
     `kept` is the descriptor of the seat that it had as another program, if it was one.
 
@@ -72,12 +78,15 @@ def seat_at(wanted: str, *, kept: int | None = None) -> Seat:
         OSError: the descriptor is none.
     """
     from tuner.devices import list_gpus, pick_gpus
-    from tuner.devices.seat import free_seat, kept_seat, seat_beside
+    from tuner.devices.gpu_assignment import free_seat, kept_seat, seat_beside
 
     gpus = list_gpus(os.environ)
     if wanted == "free":
         if not gpus:
-            raise UsageError("--gpu free: no GPU is visible here; run with --cpu, or check the driver (tuner doctor)")
+            raise UsageError(
+                "--gpu free: no GPU is visible here; run with --cpu, or check the driver (tuner "
+                "doctor)"
+            )
         return free_seat(gpus)
     if not wanted.isdecimal():
         raise UsageError(f"--gpu: {wanted!r} is neither the index of a GPU nor 'free'")

@@ -21,17 +21,23 @@ def explain(
     ],
     task: TaskName = "etth",
     epochs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Which learning rates converge under so many epochs?")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="Which learning rates converge under so many epochs?"
+        ),
     ] = 50,
     storage: Storage = None,
     json: Json = False,
 ) -> int:
-    """Say which hyperparameters matter, how validation ranks against test, and which learning rates converge."""
-    from tuner.compare import read_subjects
-    from tuner.compare.understanding import print_understanding, understand
+    """Say which hyperparameters matter, how validation ranks against test, and which learning rates
+    converge.
+    """
+    from tuner.verdict.compare.studies import read_studies
+    from tuner.verdict.explain import print_understanding, understand
 
     found = [
-        understand(each, epochs=epochs) for each in read_subjects(studies, task=task, storage=storage_url(storage))
+        understand(each, epochs=epochs)
+        for each in read_studies(studies, task=task, storage=storage_url(storage))
     ]
     if json:
         print_json({"studies": [each.as_dict() for each in found]})

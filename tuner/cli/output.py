@@ -1,4 +1,4 @@
-"""What goes to stdout: one JSON document, where that was asked for."""
+"""What goes to stdout, one JSON document or lines for a person."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ import json
 import math
 from typing import Any
 
+import typer
+
+from tuner.display.text import shown
+
 
 def print_json(document: Any) -> None:
-    """One JSON document on stdout. What is no finite number (the loss of a diverging trial) has no JSON: it is null."""
+    """One JSON document on stdout. What is no finite number (the loss of a diverging trial) has no
+    JSON: it is null.
+    """
     print(json.dumps(_finite(document), indent=2, allow_nan=False))  # noqa: T201
+
+
+def say(line: str) -> None:
+    """A line on stdout, whatever names are in it."""
+    typer.echo(shown(line))
 
 
 def _finite(value: Any) -> Any:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.options import Storage, note, storage_url
+from tuner.cli.replace import Force, check_free, is_figure
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-    from tuner.figures import Subject
+    from tuner.study.snapshot import StudySnapshot
 
 
 class Kind(StrEnum):
@@ -32,83 +33,77 @@ class Kind(StrEnum):
 
 
 def plot(
-    kind: Annotated[Kind, typer.Argument(metavar="KIND", help=f"One of: {', '.join(Kind)}.", show_default=False)],
-    output: Annotated[Path, typer.Option(metavar="FILE", help=".png, .svg or .pdf (these need a Chromium), or .html.")],
+    kind: Annotated[
+        Kind, typer.Argument(metavar="KIND", help=f"One of: {', '.join(Kind)}.", show_default=False)
+    ],
+    output: Annotated[
+        Path,
+        typer.Option(metavar="FILE", help=".png, .svg or .pdf (these need a Chromium), or .html."),
+    ],
     study: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME|FILE[,...]", help="Studies, or files of exported ones (default: all of the database)."
+            metavar="NAME|FILE[,...]",
+            help="Studies, or files of exported ones (default: all of the database).",
         ),
     ] = None,
     title: Annotated[str, typer.Option(metavar="TEXT", help="A line above the figure.")] = "",
     width: Annotated[int, typer.Option(min=200, max=10_000, metavar="N", help="Pixels.")] = 900,
     height: Annotated[int, typer.Option(min=150, max=10_000, metavar="N", help="Pixels.")] = 540,
     storage: Storage = None,
+    force: Force = False,
 ) -> int:
     """Draw a figure of one study or several into a file."""
-    from tuner.figures import draw
-    from tuner.plots.files import check_kind, save
+    from tuner.report.figures.draw import draw
+    from tuner.report.figures.save import check_kind, save
 
     check_kind(output)
+    check_free(output, is_figure, force=force)
     names = [name.strip() for name in study.split(",")] if study is not None else None
+    address = storage_url(storage)
     if kind is Kind.IMPORTANCES:
-        figure = _importances(names, storage, title)
+        figure = _importances(names, address, title)
     else:
-        with _subjects(names, storage) as subjects:
-            figure = draw(kind.value, subjects, title=title)
+        with _studies(names, address) as studies:
+            figure = draw(kind.value, studies, title=title)
     save(figure, output, width=width, height=height)
     note(f"wrote {output}")
     return 0
 
 
-def _importances(names: list[str] | None, storage: str | None, title: str) -> go.Figure:
-    """Each hyperparameter's share in each objective, of every study: what `tuner explain` says in figures."""
-    from tuner.compare import read_subjects
-    from tuner.compare.understanding import understand
-    from tuner.plots import importances_figure
+def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure:
+    """Each hyperparameter's share in each objective, of every study: what `tuner explain` says in
+    figures.
+    """
+    from tuner.api import study_names
+    from tuner.report.figures.importances import importances_figure
+    from tuner.study.named import PREFIX, says_which
+    from tuner.verdict.compare.studies import read_studies
+    from tuner.verdict.explain import understand
 
-    address = storage_url(storage)
-    if names is None:
-        from tuner.api import study_names
-
-        names = study_names(storage=address)
-    subjects = read_subjects([name if is_file(name) else f"study:{name}" for name in names], task="", storage=address)
+    wanted = study_names(storage=storage) if names is None else names
+    known = [name if names is not None and says_which(name) else PREFIX + name for name in wanted]
+    studies = read_studies(known, task="", storage=storage)
     shares = {
-        f"{subject.name}: {objective}" if len(subjects) > 1 else objective: share
-        for subject in subjects
-        for objective, share in understand(subject).importances.items()
+        f"{study.name}: {objective}" if len(studies) > 1 else objective: share
+        for study in studies
+        for objective, share in understand(study).importances.items()
     }
     return importances_figure(shares, title=title)
 
 
-def is_file(name: str) -> bool:
-    """True for an exported study, which is named by its file."""
-    from tuner.study.archive import is_archive_name
-
-    return is_archive_name(name)
-
-
 @contextmanager
-def _subjects(names: list[str] | None, storage: str | None) -> Iterator[list[Subject]]:
-    """The studies of these names: exported ones from their files, others from the database, which then has to be there.
+def _studies(names: list[str] | None, storage: str) -> Iterator[list[StudySnapshot]]:
+    """The studies of these names, of the database or exported ones; all of the database where none
+    is named.
 
     Raises:
         UsageError: there is no such study or file.
         StorageError: the database cannot be read.
     """
-    from tuner.figures import of_archive, of_study
-    from tuner.storage import absolute, open_database, parse_url
-    from tuner.study import list_studies, open_study
-    from tuner.study.archive import read_archive
+    from tuner.study.named import PREFIX, opened_if_needed, snapshot_named
+    from tuner.study.open import list_studies
 
-    if names is not None and all(is_file(name) for name in names):
-        yield [of_archive(read_archive(Path(name))) for name in names]
-        return
-    database = open_database(absolute(parse_url(storage_url(storage))), create=False)
-    try:
-        yield [
-            of_archive(read_archive(Path(name))) if is_file(name) else of_study(open_study(database, name))
-            for name in (names or list_studies(database))
-        ]
-    finally:
-        database.close()
+    with opened_if_needed(storage) as database:
+        wanted = [PREFIX + name for name in list_studies(database())] if names is None else names
+        yield [snapshot_named(name, database) for name in wanted]

@@ -7,48 +7,55 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import Json, Storage, storage_url
-from tuner.cli.output import print_json
-from tuner.errors import INTERRUPTED, EmptyDatabaseError, UsageError
+from tuner.cli.options import Json, Storage, is_named, storage_url
+from tuner.cli.output import print_json, say
+from tuner.display.text import command_line
+from tuner.errors import INTERRUPTED, EmptyDatabaseError, StudyGoneError, UsageError, unknown_name
 
 if TYPE_CHECKING:
-    from tuner.storage import Database
-    from tuner.study import OpenStudy
+    from tuner.storage.database import Database
+    from tuner.storage.url import DatabaseUrl
+    from tuner.study.open import OpenStudy
 
 WATCH_S = 2.0
 
 
 def status(
-    study: Annotated[str | None, typer.Option(metavar="NAME", help="This study alone (default: all).")] = None,
+    study: Annotated[
+        str | None, typer.Option(metavar="NAME", help="This study alone (default: all).")
+    ] = None,
     storage: Storage = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Stay and refresh; end with Ctrl-C.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Stay and refresh; end with Ctrl-C.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Show studies: trials, front, hypervolume, workers."""
-    from tuner.storage import absolute, open_database, parse_url
-    from tuner.study import list_studies, open_study
-    from tuner.study.status import status_of
+    from tuner.report.study_status import status_of
+    from tuner.storage.database import open_database
+    from tuner.storage.url import absolute, parse_url
+    from tuner.study.open import list_studies, open_study
 
     if watch and json:
         raise UsageError("--watch and --json exclude each other; choose one")
     address = absolute(parse_url(storage_url(storage)))
-    if address.is_sqlite and not address.sqlite_path.exists():
-        return _nothing_yet(str(address), json=json)
+    if address.is_sqlite and not address.sqlite_path.exists() and not is_named(storage):
+        return _nothing_yet(address, study, storage, json=json)
     try:
         database = open_database(address, create=False)
     except EmptyDatabaseError:
-        return _nothing_yet(str(address), json=json)
+        return _nothing_yet(address, study, storage, json=json)
     try:
         names = list_studies(database) if study is None else [study]
         opened = [open_study(database, name) for name in names]
         if json:
             print_json({"storage": str(address), "studies": [status_of(each) for each in opened]})
         elif not opened:
-            return _nothing_yet(str(address), json=False)
+            return _nothing_yet(address, study, storage, json=False)
         elif watch:
             return _watch(database, study)
         else:
-            from tuner.view import print_status
+            from tuner.report.terminal.tables import print_status
 
             print_status(opened)
     finally:
@@ -56,26 +63,39 @@ def status(
     return 0
 
 
-def _nothing_yet(address: str, *, json: bool) -> int:
+def _nothing_yet(address: DatabaseUrl, study: str | None, flag: str | None, *, json: bool) -> int:
+    """A database that nobody has launched into is a beginning, no failure; that a study is not
+    there is one.
+
+    Raises:
+        UsageError: a study was named.
+    """
+    if study is not None:
+        raise unknown_name("study", study, [], more=f" in {address}; 'tuner launch' creates one")
     if json:
-        print_json({"storage": address, "studies": []})
+        print_json({"storage": str(address), "studies": []})
     else:
-        typer.echo(f"no studies yet in {address}; start one with: tuner launch --variant rmsnorm")
+        there = [] if flag is None or address.holds_secrets else ["--storage", flag]
+        launch = command_line(["tuner", "launch", "--variant", "rmsnorm", *there])
+        say(f"no studies yet in {address}; start one with: {launch}")
     return 0
 
 
 def _watch(database: Database, study: str | None) -> int:
     """Until Ctrl-C, which is how one leaves: no error. Studies that begin meanwhile join in."""
-    from tuner.study import list_studies, open_study
-    from tuner.view import live_view
+    from tuner.report.terminal.live import live_view
+    from tuner.study.open import list_studies, open_study
 
     known: dict[str, OpenStudy] = {}
 
     def find() -> list[OpenStudy]:
-        for name in [study] if study else list_studies(database):
+        names = list_studies(database)
+        for name in [study] if study else names:
             if name not in known:
                 known[name] = open_study(database, name)
-        return list(known.values())
+            elif study and name not in names:
+                raise StudyGoneError.of(name)
+        return [each for name, each in known.items() if name in names]
 
     try:
         with live_view(find, stderr=False, footer="Ctrl-C leaves", stay=True) as view:

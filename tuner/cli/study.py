@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import MANY, Json, Storage, storage_url
-from tuner.cli.output import print_json
+from tuner.cli.options import Json, Storage, Trust, opened_database, storage_url
+from tuner.cli.output import print_json, say
+from tuner.cli.replace import Force, check_free, is_exported_study
+from tuner.config import MANY
 from tuner.errors import UsageError
 
 if TYPE_CHECKING:
-    from tuner.storage import Database
-    from tuner.study import OpenStudy
+    from tuner.study.open import OpenStudy
 
 app = typer.Typer(
-    name="study", help="Copy, extend, export and import whole studies.", no_args_is_help=True, rich_markup_mode=None
+    name="study",
+    help="Copy, extend, export and import whole studies.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The study.")]
@@ -35,7 +37,7 @@ def copy(
     from tuner.study.transfer import copy_study
 
     _check_name(new)
-    with _database(storage, create=False) as database:
+    with opened_database(storage_url(storage)) as database:
         _say(copy_study(database, name, new), f"copied {name}", json=json)
     return 0
 
@@ -44,45 +46,69 @@ def copy(
 def extend(
     name: Name,
     trials: Annotated[
-        int | None, typer.Option(min=1, max=MANY, metavar="N", help="Until it holds this many finished trials.")
+        int | None,
+        typer.Option(
+            min=1, max=MANY, metavar="N", help="Until it holds this many finished trials."
+        ),
     ] = None,
     space: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Study file (or variant) with the new space; needs --as.")
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Study file (or variant) with the new space; needs --as."
+        ),
     ] = None,
-    new: Annotated[str | None, typer.Option("--as", metavar="NEW", help="Name of the study over that space.")] = None,
+    new: Annotated[
+        str | None, typer.Option("--as", metavar="NEW", help="Name of the study over that space.")
+    ] = None,
     storage: Storage = None,
     json: Json = False,
 ) -> int:
     """Let a study run more trials, or continue it over another space.
 
-    A space is part of what a study is: NEW is a new study, which begins with those finished trials of NAME that lie
-    in it.
+    A space is part of what a study is: NEW is a new study, which begins with those finished trials
+    of NAME that lie in it.
     """
-    from tuner.study import load_study_file, open_study
-    from tuner.study.transfer import extend_budget, extend_space
+    from tuner.study.open import open_study
+    from tuner.study.transfer import extend_budget
 
     if (space is None) != (new is None):
-        raise UsageError("--space and --as belong together: another space makes a new study, which needs a name")
+        raise UsageError(
+            "--space and --as belong together: another space makes a new study, which needs a name"
+        )
     if space is None and trials is None:
         raise UsageError("nothing to extend; give --trials N, or --space FILE --as NEW")
-    with _database(storage, create=False) as database:
+    with opened_database(storage_url(storage)) as database:
         opened = open_study(database, name)
         if space is None or new is None:
             extend_budget(opened, trials or 0)
             _say(opened, "the budget is set", json=json)
-            return 0
-        _check_name(new)
-        file = load_study_file(space)
-        other = file.architecture()
-        if other.model.rpartition("/")[2] != opened.definition.architecture.model.rpartition("/")[2]:
-            raise UsageError(
-                f"--space: {space} is of the network {other.model}, study {name!r} of "
-                f"{opened.definition.architecture.model}; their trials do not compare"
-            )
-        made, taken = extend_space(opened, file.space, file.default_hyperparameters(), new, trials=trials)
-        ended = opened.ledger.counts().finished
-        _say(made, f"{taken} of the {ended} finished trials of {name} lie in the new space and are in it", json=json)
+        else:
+            made, what = _extended(opened, space, new, trials)
+            _say(made, what, json=json)
     return 0
+
+
+def _extended(opened: OpenStudy, space: str, new: str, trials: int | None) -> tuple[OpenStudy, str]:
+    """The new study over that space, and what to say of it."""
+    from tuner.spec.study_file import load_study_file
+    from tuner.study.transfer import extend_space
+
+    _check_name(new)
+    file = load_study_file(space)
+    there, here = opened.definition.architecture.model, file.architecture().model
+    if here.rpartition("/")[2] != there.rpartition("/")[2]:
+        raise UsageError(
+            f"--space: {space} is of the network {here}, study {opened.name!r} of {there}; their "
+            "trials do not compare"
+        )
+    made, taken = extend_space(
+        opened, file.space, file.default_hyperparameters(), new, trials=trials
+    )
+    ended = opened.ledger.counts().finished
+    return made, (
+        f"{taken} of the {ended} finished trials of {opened.name} lie in the new space and are in "
+        "it"
+    )
 
 
 @app.command("export", short_help="Write a study into one file.")
@@ -90,13 +116,15 @@ def export(
     name: Name,
     output: Annotated[Path, typer.Option(metavar="FILE", help="A .json or .json.gz file.")],
     storage: Storage = None,
+    force: Force = False,
     json: Json = False,
 ) -> int:
     """Write a study into one file: definition, trials, curves, verification runs."""
-    from tuner.study import open_study
     from tuner.study.archive import archive_of, write_archive
+    from tuner.study.open import open_study
 
-    with _database(storage, create=False) as database:
+    check_free(output, is_exported_study, force=force)
+    with opened_database(storage_url(storage)) as database:
         opened = open_study(database, name)
         write_archive(archive_of(opened), output)
         _say(opened, f"written to {output} ({output.stat().st_size / 1000:.0f} kB)", json=json)
@@ -106,30 +134,27 @@ def export(
 @app.command("import", short_help="Make a study of an exported one.")
 def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What 'tuner study export' wrote.")],
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="The study's name here (default: its own).")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The study's name here (default: its own).")
+    ] = None,
+    trust: Trust = False,
     storage: Storage = None,
     json: Json = False,
 ) -> int:
-    """Make a study of an exported one; it can be continued where its file left off."""
+    """Make a study of an exported one; it can be continued where its file left off.
+
+    Where it names a class of somebody's own, that class runs once --trust was said, here or with
+    what trains it.
+    """
     from tuner.study.archive import read_archive
     from tuner.study.transfer import restore
 
     archive = read_archive(file)
     _check_name(name or archive.name)
-    with _database(storage, create=True) as database:
-        _say(restore(database, archive, name or archive.name), f"imported from {file}", json=json)
+    with opened_database(storage_url(storage), create=True) as database:
+        made = restore(database, archive, name or archive.name, origin="" if trust else str(file))
+        _say(made, f"imported from {file}", json=json)
     return 0
-
-
-@contextmanager
-def _database(storage: str | None, *, create: bool) -> Iterator[Database]:
-    from tuner.storage import absolute, open_database, parse_url
-
-    database = open_database(absolute(parse_url(storage_url(storage))), create=create)
-    try:
-        yield database
-    finally:
-        database.close()
 
 
 def _check_name(name: str) -> None:
@@ -139,10 +164,10 @@ def _check_name(name: str) -> None:
 
 
 def _say(opened: OpenStudy, what: str, *, json: bool) -> None:
-    from tuner.study.status import status_of
+    from tuner.report.study_status import status_of
 
     if json:
         print_json(status_of(opened))
         return
     counts = opened.ledger.counts()
-    typer.echo(f"{opened.name}: {what}; {counts.finished} of {counts.budget} trials finished")
+    say(f"{opened.name}: {what}; {counts.finished} of {counts.budget} trials finished")

@@ -11,22 +11,28 @@ from tuner.cli.output import print_json
 from tuner.errors import UsageError
 
 if TYPE_CHECKING:
-    from tuner.storage import Database
+    from tuner.storage.database import Database
 
 
 def trial(
-    number: Annotated[int, typer.Argument(metavar="NUMBER", min=0, help="The trial's number in its study.")],
+    number: Annotated[
+        int, typer.Argument(metavar="NUMBER", min=0, help="The trial's number in its study.")
+    ],
     study: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Its study; may be left out where the database has one only.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Its study; may be left out where the database has one only."
+        ),
     ] = None,
     storage: Storage = None,
     json: Json = False,
 ) -> int:
     """Show one trial: parameters, values, curve, attempts, device, versions, and why it ended."""
-    from tuner.storage import absolute, open_database, parse_url
-    from tuner.study import open_study
-    from tuner.study.detail import read_trial
-    from tuner.view import print_trial
+    from tuner.report.terminal.trial_sections import print_trial
+    from tuner.report.trial_detail import read_trial
+    from tuner.storage.database import open_database
+    from tuner.storage.url import absolute, parse_url
+    from tuner.study.open import open_study
 
     database = open_database(absolute(parse_url(storage_url(storage))), create=False)
     try:
@@ -41,7 +47,7 @@ def trial(
 
 
 def _only_study(database: Database) -> str:
-    from tuner.study import list_studies
+    from tuner.study.open import list_studies
 
     names = list_studies(database)
     if len(names) != 1:

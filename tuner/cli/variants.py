@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tuner.cli.options import Json, TaskName
-from tuner.cli.output import print_json
+from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
+from tuner.cli.output import print_json, say
+
+SPLITS = ("train", "val", "test")
 
 
 def variants(
     check: Annotated[
         str | None,
-        typer.Option(metavar="NAME|FILE", help="Build this variant once for --task and say whether it works."),
+        typer.Option(
+            metavar="NAME|FILE",
+            help="Prepare --task's data, train this variant one step: does it work?",
+        ),
     ] = None,
     task: TaskName = "demo",
+    data_dir: DataDir = None,
     json: Json = False,
 ) -> int:
     """List the variants that come with tuner."""
-    from tuner.study import builtin_variants, load_study_file
+    from tuner.spec.study_file import builtin_variants, load_study_file
 
     if check is not None:
-        return _check(check, task, json=json)
+        return _check(check, task, data_dir, json=json)
     files = [load_study_file(name) for name in builtin_variants()]
     if json:
         rows = [
@@ -39,26 +48,66 @@ def variants(
         ]
         print_json({"variants": rows})
         return 0
-    from rich.console import Console
     from rich.table import Table
+
+    from tuner.display.terminal import make_console
 
     table = Table("variant", "core change", "why", "source", title="Variants", show_lines=True)
     for file in files:
         table.add_row(file.name, file.core_change, " ".join(file.why.split()), file.source)
-    Console().print(table)
+    make_console().print(table)
     return 0
 
 
-def _check(variant: str, task: str, *, json: bool) -> int:
-    from tuner.data.task import load_task, shapes
-    from tuner.models.registry import build_model
-    from tuner.study import load_study_file
+def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int:
+    """What a launch would meet: the study file, the task, its data, and one step of the network's
+    training.
+    """
+    from tuner.data.prepare import prepare
+    from tuner.data.task import load_task
+    from tuner.spec.study_file import load_study_file
 
     file = load_study_file(variant)
-    model = build_model(file.architecture(), shapes(load_task(task)), file.default_hyperparameters())
-    parameters = sum(p.numel() for p in model.parameters())
+    prepared = prepare(load_task(task), data_dir=data_folder(data_dir))
+    # What a class of the user's own prints is not part of the document.
+    with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
+        from tuner.models.foreign import unused_notice
+        from tuner.models.own import methods_not_used
+        from tuner.training.one_step import train_one_step
+
+        architecture = file.architecture()
+        unused = methods_not_used(architecture)
+        seen = train_one_step(
+            architecture, file.default_hyperparameters(), file.training_settings(), prepared
+        )
+    notice = unused_notice(file.model, unused)
+    windows = {name: len(getattr(prepared, name).starts) for name in SPLITS}
     if json:
-        print_json({"name": file.name, "model": file.model, "parameters": parameters})
-    else:
-        typer.echo(f"{file.name}: {file.model} works, {parameters:,} parameters at its defaults on task {task}")
+        print_json(
+            {
+                "name": file.name,
+                "model": file.model,
+                "parameters": seen.parameters,
+                "task": prepared.task.name,
+                "data_hash": prepared.data_hash,
+                "series": list(prepared.series),
+                "windows": windows,
+                "step": {"windows": seen.windows, "loss": seen.loss},
+                "unused_methods": list(unused),
+                "notices": [notice] if notice else [],
+            }
+        )
+        return 0
+    say(
+        f"{file.name}: {file.model} works, {seen.parameters:,} parameters at its defaults on task "
+        f"{task}"
+    )
+    counted = ", ".join(f"{number:,} {name}" for name, number in windows.items())
+    say(f"checked: the data ({len(prepared.series)} series; windows: {counted}),")
+    say(
+        f"  one training step on {seen.windows} of them: forward, loss {seen.loss:.4g}, backward, "
+        "update"
+    )
+    if notice:
+        note(notice)
     return 0

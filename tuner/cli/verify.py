@@ -2,140 +2,146 @@
 
 from __future__ import annotations
 
-import functools
-import os
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.command import takes
 from tuner.cli.options import (
-    MANY,
+    Cpu,
     DataDir,
+    Gpus,
     Json,
     Storage,
     TaskName,
+    Timeout,
+    Trust,
+    Workers,
     data_folder,
     duration_s,
-    note,
+    opened_database,
     storage_url,
-    working_folder,
 )
 from tuner.cli.output import print_json
-from tuner.errors import INTERRUPTED, TERMINATED
+from tuner.config import MANY
 
 if TYPE_CHECKING:
-    from tuner.launch import Outcome
-    from tuner.storage import Database
-    from tuner.study import OpenStudy
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from tuner.launch.verification import VerificationOutcome, VerificationRequest
+    from tuner.report.terminal.live import Live
+    from tuner.study.open import OpenStudy
 
 
 class FrontChosen(StrEnum):
-    """`tuner.study.fronts.Choice`, without its imports."""
+    """`tuner.verdict.expected_front.Choice`, without its imports."""
 
     FRONT = "front"
     EXPECTED = "expected"
 
 
-def verify(
-    variant: Annotated[str, typer.Option(metavar="NAME[,NAME]", help="Variants whose studies to verify, together.")],
-    task: TaskName = "etth",
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """The options of `tuner verify`."""
+
+    variant: Annotated[
+        str, typer.Option(metavar="NAME[,NAME]", help="Variants whose studies to verify, together.")
+    ]
+    task: TaskName = "etth"
     top: Annotated[
-        int, typer.Option(min=1, max=MANY, metavar="N", help="Configurations along each front, its knee included.")
-    ] = 5,
+        int,
+        typer.Option(
+            min=1, max=MANY, metavar="N", help="Configurations along each front, its knee included."
+        ),
+    ] = 5
     choose: Annotated[
         FrontChosen,
         typer.Option(
-            "--choose", help="From the front as the search saw it, or from what all trials together expect of each."
+            "--choose",
+            help="From the front as the search saw it, or from what all trials together expect of "
+            "each.",
         ),
-    ] = FrontChosen.FRONT,
-    seeds: Annotated[int, typer.Option(min=1, max=MANY, metavar="N", help="Fresh seeds for each configuration.")] = 10,
-    gpus: Annotated[str | None, typer.Option(metavar="0,1|all", help="GPUs, one worker each.")] = None,
-    cpu: Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")] = False,
-    workers: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="CPU workers, sharing out the cores (up to 4).")
-    ] = None,
+    ] = FrontChosen.FRONT
+    seeds: Annotated[
+        int, typer.Option(min=1, max=MANY, metavar="N", help="Fresh seeds for each configuration.")
+    ] = 10
+    gpus: Gpus = None
+    cpu: Cpu = False
+    workers: Workers = None
     stop_early: Annotated[
-        bool, typer.Option("--stop-early", help="End at a planned look (60 or 80 % of the seeds) when all is clear.")
-    ] = False,
+        bool,
+        typer.Option(
+            "--stop-early",
+            help="End at a planned look (60 or 80 % of the seeds) when all is clear.",
+        ),
+    ] = False
     study: Annotated[
-        str | None, typer.Option(metavar="NAME[,NAME]", help="Study names (default: <task>-<variant>).")
-    ] = None,
-    data_dir: DataDir = None,
-    timeout: Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")] = None,
-    storage: Storage = None,
-    json: Json = False,
-) -> int:
+        str | None,
+        typer.Option(metavar="NAME[,NAME]", help="Study names (default: <task>-<variant>)."),
+    ] = None
+    data_dir: DataDir = None
+    timeout: Timeout = None
+    trust: Trust = False
+    storage: Storage = None
+    json: Json = False
+
+
+@takes(VerifyOptions)
+def verify(options: VerifyOptions) -> int:
     """Run the front's configurations and the default one again on seeds that the search never used.
 
-    Runs are interleaved in random order, each alone on its device. Running the same command again resumes; when there
-    is nothing left to do it says so.
+    Runs are interleaved in random order, each alone on its device. Running the same command again
+    resumes; when there is nothing left to do it says so.
     """
-    from tuner.launch import choose_devices
-    from tuner.storage import absolute, open_database, parse_url
-    from tuner.study import open_study
-    from tuner.study.fronts import Choice
-    from tuner.study.verification import plan_verification, study_names
+    request = _request(options)
+    from tuner.cli.foreground import EXIT_CODES, Foreground
+    from tuner.launch import verification
 
-    timeout_s = duration_s(timeout, "--timeout")
-    names = study_names(variant, task=task, studies=study)
-    database = open_database(absolute(parse_url(storage_url(storage))), create=False)
-    try:
-        opened = [open_study(database, name) for name in names]
-        devices, notice = choose_devices(gpus=gpus, cpu=cpu, workers=workers, environment=os.environ)
-        for each in opened:
-            each.refuse_other_device(devices[0].model)
-        planned = plan_verification(opened, top=top, seeds=seeds, choice=Choice(choose.value), stop_early=stop_early)
-        for line in (*planned.missing, *planned.notes):
-            note(line)
-        if notice:
-            note(notice)
-        options = ["--verify", "--task", task]
-        if (folder := data_folder(data_dir)) is not None:
-            options += ["--data-dir", str(folder.absolute())]
-        outcome = _run(opened, devices, database, options, timeout_s)
-        return _report(opened, outcome, planned.missing, json=json)
-    finally:
-        database.close()
+    foreground = Foreground(_view)
+    outcome = verification.run(request, progress=foreground, stop=foreground.stop)
+    _report(outcome, request.storage, json=options.json)
+    return EXIT_CODES.get(outcome.ended, 0)
 
 
-def _run(
-    opened: list[OpenStudy], devices: Any, database: Database, options: list[str], timeout_s: float | None
-) -> Outcome:
-    from tuner.launch import Outcome, Supervisor
-    from tuner.launch.verification import VerificationWork
-    from tuner.view.verification import progress_view
-    from tuner.worker import Places, deliver
+def _request(options: VerifyOptions) -> VerificationRequest:
+    from tuner.launch import DeviceChoice
+    from tuner.launch.verification import VerificationRequest
+    from tuner.verdict.expected_front import Choice
 
-    work = VerificationWork.of(opened)
-    address = database.address
-    folder = working_folder(address)
-    bring_results = functools.partial(deliver, opened, Places(folder))
-    bring_results()
-    work.ledger.reap()
-    if work.ledger.counts().left == 0:
-        counts = work.ledger.counts()
-        if counts.budget:
-            note(f"nothing to do: {counts.finished} of {counts.budget} verification runs are finished")
-        return Outcome.FILLED
-    supervisor = Supervisor(
-        studies=[work],
-        devices=devices,
-        worker_options=options,
-        environment={**os.environ, "TUNER_STORAGE": address.full()},
-        log_folder=folder / "logs",
-        deliver=bring_results,
+    return VerificationRequest(
+        variants=options.variant,
+        task=options.task,
+        studies=options.study,
+        top=options.top,
+        choice=Choice(options.choose.value),
+        seeds=options.seeds,
+        stop_early=options.stop_early,
+        devices=DeviceChoice(gpus=options.gpus, cpu=options.cpu, workers=options.workers),
+        data_dir=data_folder(options.data_dir),
+        timeout_s=duration_s(options.timeout, "--timeout"),
+        storage=storage_url(options.storage),
+        trust=options.trust,
     )
-    with progress_view(work.ledger) as view:
-        return supervisor.run(view.refresh, timeout_s=timeout_s)
 
 
-def _report(opened: list[OpenStudy], outcome: Outcome, missing: tuple[str, ...], *, json: bool) -> int:
-    from tuner.launch import Outcome as Ended
-    from tuner.view.verification import print_verified, verification_document
+def _view(studies: Sequence[OpenStudy]) -> AbstractContextManager[Live]:
+    from tuner.report.terminal.verification import progress_view
+    from tuner.verdict.verification_plan import verifications_of
 
-    if json:
-        print_json({"outcome": outcome.value, "missing": list(missing)} | verification_document(opened))
-    else:
-        print_verified(opened, ended=outcome.value)
-    return {Ended.INTERRUPTED: INTERRUPTED, Ended.TERMINATED: TERMINATED}.get(outcome, 0)
+    return progress_view(verifications_of(studies))
+
+
+def _report(outcome: VerificationOutcome, storage: str, *, json: bool) -> None:
+    from tuner.report.terminal.verification import print_verified, verification_document
+    from tuner.study.open import open_study
+
+    with opened_database(storage) as database:
+        opened = [open_study(database, name) for name in outcome.verified]
+        if json:
+            document = {"outcome": outcome.ended.value, "missing": list(outcome.missing)}
+            print_json(document | verification_document(opened))
+        else:
+            print_verified(opened, ended=outcome.ended.value)

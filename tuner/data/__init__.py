@@ -1,5 +1,5 @@
-"""Tasks and their data: what is forecast, from which file, and the arrays and tensors that training reads.
+"""Tasks and their data: what is forecast, from which file, and the arrays that training reads.
 
-`task` says what a task is, `prepare` turns it into scaled arrays and windows, `windows` puts those on a device.
-Only `windows` imports torch.
+`task` says what a task is, `prepare` turns it into scaled arrays and windows, `windows` puts those
+on a device. Only `windows` imports torch.
 """

@@ -1,4 +1,7 @@
-"""Prepared arrays on disk, keyed by content. A cache may be missing, damaged or unwritable: it never fails a run."""
+"""Prepared arrays on disk, keyed by content.
+
+A cache may be missing, damaged or unwritable: it never fails a run.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +13,52 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tuner.errors import DataError
+
 _LOG = logging.getLogger(__name__)
 _DIGEST_SIZE = 32
 
 
 def default_folder() -> Path:
     """Where prepared data is kept for this user."""
+    return user_cache() / "prepared"
+
+
+def user_cache() -> Path:
+    """The user's folder for what can be made or downloaded again.
+
+    Raises:
+        DataError: there is no home, nor anything else to go by.
+    """
     from platformdirs import user_cache_dir
 
-    return Path(user_cache_dir("tuner")) / "prepared"
+    try:
+        return Path(user_cache_dir("tuner"))
+    except RuntimeError:
+        raise DataError(
+            "there is no home folder for a cache; name a folder for it: XDG_CACHE_HOME=DIR"
+        ) from None
 
 
 def load(folder: Path, key: str) -> dict[str, Any] | None:
-    """What was stored under `key`; None where there is nothing or where it is damaged (it is then built again)."""
+    """What was stored under `key`; None where there is nothing, or where it is damaged.
+
+    What is damaged is then built again.
+    """
     path = _path(folder, key)
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            content = file.read()
     except OSError:
         return None
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
+        # A cache that users share: what is unpickled is run, and this may be anybody's.
+        _LOG.warning("%s may be written by others; preparing the data again", path)
+        return None
     digest, payload = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
-    if hashlib.sha256(payload).digest() != digest:  # cut short or altered: never handed to the unpickler
+    # Cut short or altered: never handed to the unpickler.
+    if hashlib.sha256(payload).digest() != digest:
         _LOG.warning("%s is damaged; preparing the data again", path)
         return None
     import joblib

@@ -1,4 +1,7 @@
-"""Calendar covariates: a sine and a cosine for each cycle, from timestamps alone. The periods are the protocol's."""
+"""Calendar covariates: a sine and a cosine for each cycle, from timestamps alone.
+
+The periods are the protocol's.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,13 @@ PERIODS = {
     "month": 12,
     "quarter": 4,
 }
-"""Length of each cycle, in its own zero-based unit: Monday, the first day, January and the first quarter are 0."""
+"""Length of each cycle in its own unit, counted from 0: at Monday, the first day, January."""
 
 
-def calendar_columns(timestamps: npt.NDArray[np.datetime64], cycles: Sequence[str]) -> npt.NDArray[np.float64]:
-    """Sine and cosine of 2·pi·position/period for each cycle, (R, 2 * len(cycles)), in the order of `cycles`."""
+def calendar_columns(
+    timestamps: npt.NDArray[np.datetime64], cycles: Sequence[str]
+) -> npt.NDArray[np.float64]:
+    """Sine and cosine of 2·pi·position/period for each cycle, (R, 2 * len(cycles)), in order."""
     columns = np.empty((len(timestamps), 2 * len(cycles)), dtype=np.float64)
     for position, cycle in enumerate(cycles):
         angle = 2.0 * np.pi * _position(timestamps, cycle) / PERIODS[cycle]

@@ -1,4 +1,4 @@
-"""Generated hourly series: daily and weekly cycles, a slow drift, and noise that grows with the level."""
+"""Generated hourly series: daily and weekly cycles, slow drift, noise that grows with the level."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _DECIMALS = 4
 def demo_series(*, rows: int, seed: int, n_targets: int) -> tuple[Series, ...]:
     """Series `demo1` and `demo2`, `rows` hours each, values (rows, n_targets) around 10 to 100.
 
-    The same seed gives the same values: PCG64, one child stream per series, values rounded to 4 decimals.
+    The same seed gives the same values: PCG64, one child stream per series, values rounded to 4
+    decimals.
     """
     streams = np.random.SeedSequence(seed).spawn(2)
     timestamps = _START + np.arange(rows) * np.timedelta64(1, "h")
@@ -33,7 +34,9 @@ def _values(rows: int, n_targets: int, random: np.random.Generator) -> npt.NDArr
     hours = np.arange(rows, dtype=np.float64)[:, None]
     level = random.uniform(20.0, 60.0, n_targets)
     phase = random.uniform(0.0, 2.0 * np.pi, (3, n_targets))
-    day = np.sin(2.0 * np.pi * hours / 24.0 + phase[0]) + 0.4 * np.sin(4.0 * np.pi * hours / 24.0 + phase[1])
+    day = np.sin(2.0 * np.pi * hours / 24.0 + phase[0]) + 0.4 * np.sin(
+        4.0 * np.pi * hours / 24.0 + phase[1]
+    )
     week = np.sin(2.0 * np.pi * hours / 168.0 + phase[2])
     drift = random.uniform(-0.15, 0.15, n_targets) * hours / max(rows, 1)
     signal = level * (1.0 + 0.3 * day + 0.15 * week + drift)

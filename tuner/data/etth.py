@@ -1,4 +1,4 @@
-"""ETTh1 and ETTh2: found in a folder or the user's cache, else downloaded once; always checked by SHA-256.
+"""ETTh1 and ETTh2: found in a folder or the user's cache, else downloaded; checked by SHA-256.
 
 Source: the ETDataset of Zhou et al. 2021 (github.com/zhouhaoyi/ETDataset, licence CC BY-ND 4.0).
 """
@@ -13,6 +13,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
+from tuner.data.cache import user_cache
 from tuner.errors import DataError
 
 SHA256 = {
@@ -22,28 +23,30 @@ SHA256 = {
 BASE_URL = "https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small"
 _TIMEOUT_S = 10.0
 _CHUNK = 1 << 16
-_ELSEWHERE = "download ETTh1.csv and ETTh2.csv elsewhere and name their folder with --data-dir or TUNER_DATA_DIR"
+_ELSEWHERE = (
+    "download ETTh1.csv and ETTh2.csv elsewhere "
+    "and name their folder with --data-dir or TUNER_DATA_DIR"
+)
 
 
 def default_folder() -> Path:
     """Where downloaded files are kept for this user."""
-    from platformdirs import user_cache_dir
-
-    return Path(user_cache_dir("tuner")) / "etth"
+    return user_cache() / "etth"
 
 
 def read_etth(data_dir: Path | None, *, base_url: str = BASE_URL) -> dict[str, bytes]:
-    """Content of both files, by file name: from `data_dir` if given, else from the user's cache, else downloaded.
+    """The content of both files by file name: from `data_dir`, the user's cache, or the network.
 
     Raises:
-        DataError: `data_dir` lacks a file, no network, or a file whose SHA-256 is not the known one.
+        DataError: `data_dir` lacks a file, no network, or a file whose SHA-256 is not the known
+            one.
     """
     folder = fetch_etth(base_url=base_url) if data_dir is None else data_dir
     return {name: _read_checked(folder / name) for name in SHA256}
 
 
 def find_etth(data_dir: Path | None) -> Path:
-    """The folder the files are in, both checked: `data_dir` if given, else the user's cache. Downloads nothing.
+    """The folder of both files, checked: `data_dir`, else the user's cache. Nothing is downloaded.
 
     Raises:
         DataError: a file is missing, or its SHA-256 is not the known one.
@@ -55,7 +58,7 @@ def find_etth(data_dir: Path | None) -> Path:
 
 
 def fetch_etth(dest: Path | None = None, *, base_url: str = BASE_URL) -> Path:
-    """Make sure both files are in `dest` (default: the user's cache), downloading what is missing; that folder.
+    """Download what `dest` lacks of both files (default: the user's cache), and return that folder.
 
     Raises:
         DataError: no network, an unwritable folder, or a file whose SHA-256 is not the known one.
@@ -70,8 +73,8 @@ def fetch_etth(dest: Path | None = None, *, base_url: str = BASE_URL) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DataError(
-                f"{folder}: cannot be made ({error.strerror}); name a folder that holds ETTh1.csv and ETTh2.csv with "
-                "--data-dir or TUNER_DATA_DIR"
+                f"{folder}: cannot be made ({error.strerror}); name a folder that holds ETTh1.csv "
+                "and ETTh2.csv with --data-dir or TUNER_DATA_DIR"
             ) from None
     for name in missing:
         _download(f"{base_url}/{name}", folder / name)
@@ -83,16 +86,16 @@ def _read_checked(path: Path) -> bytes:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
-            f"{path}: no such file; put ETTh1.csv and ETTh2.csv into this folder, name another with --data-dir or "
-            "TUNER_DATA_DIR, or run 'tuner data fetch etth' and name none"
+            f"{path}: no such file; put ETTh1.csv and ETTh2.csv into this folder, name another "
+            "with --data-dir or TUNER_DATA_DIR, or run 'tuner data fetch etth' and name none"
         ) from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     found, expected = hashlib.sha256(content).hexdigest(), SHA256[path.name]
     if found != expected:
         raise DataError(
-            f"{path}: SHA-256 is {found}, expected {expected}; the file is damaged or another version: delete it and "
-            "run 'tuner data fetch etth'"
+            f"{path}: SHA-256 is {found}, expected {expected}; "
+            "the file is damaged or another version: delete it and run 'tuner data fetch etth'"
         )
     return content
 
@@ -101,34 +104,44 @@ def _download(url: str, path: Path) -> None:
     """Download to a temporary file beside `path`, check it, then move it into place in one step."""
     partial: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
             partial = Path(file.name)
             _transfer(url, file, path.name)
         content = partial.read_bytes()
         found, expected = hashlib.sha256(content).hexdigest(), SHA256[path.name]
         if found != expected:
             raise DataError(
-                f"{url}: what was downloaded for {path} has SHA-256 {found}, expected {expected}; try again, or "
-                f"{_ELSEWHERE}"
+                f"{url}: what was downloaded for {path} has SHA-256 {found}, expected {expected}; "
+                f"try again, or {_ELSEWHERE}"
             )
         partial.chmod(0o644)
         os.replace(partial, path)  # noqa: PTH105
     except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
-        raise DataError(f"{path}: not there, and could not be downloaded from {url} ({reason}); {_ELSEWHERE}") from None
+        raise DataError(
+            f"{path}: not there, and could not be downloaded from {url} ({reason}); {_ELSEWHERE}"
+        ) from None
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
 
 
 def _transfer(url: str, file: IO[bytes], name: str) -> None:
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    from tuner.display.terminal import make_console
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+    )
     with (
         urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response,  # noqa: S310  the address is ours
-        Progress(*columns, console=Console(stderr=True)) as progress,
+        Progress(*columns, console=make_console(stderr=True)) as progress,
     ):
         length = response.headers.get("Content-Length")
         bar = progress.add_task(f"downloading {name}", total=int(length) if length else None)

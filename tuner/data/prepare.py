@@ -1,4 +1,7 @@
-"""From a task to scaled arrays and windows: split by time, scale on train only, never cross a split or a series."""
+"""From a task to scaled arrays and windows.
+
+Rows are split by time and scaled by the training rows only; no window crosses a split or a series.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,10 @@ Floats = npt.NDArray[np.float64]
 class PreparedSplit:
     """One split: the rows of all series, one series after the other, and the windows over them.
 
-    `targets` (R, C), `past` (R, P) and `future` (R, F) are float32; targets and covariate columns are scaled, the
-    calendar (last in `future`) is not. `starts` (N,) int64 is the first row of each window, `series_index` (N,) int64
-    its series. A window is input_size rows of history and then horizon rows to forecast.
+    `targets` (R, C), `past` (R, P) and `future` (R, F) are float32; targets and covariate columns
+    are scaled, the calendar (last in `future`) is not. `starts` (N,) int64 is the first row of each
+    window, `series_index` (N,) int64 its series. A window is input_size rows of history and then
+    horizon rows to forecast.
     """
 
     targets: npt.NDArray[np.float32]
@@ -47,10 +51,10 @@ class PreparedSplit:
 class PreparedData:
     """A task's data, ready for a device.
 
-    `static` (S, K) float32, K 0 or 1; original = scaled * `scale` + `minimum`, both (S, C) float64; here S counts the
-    series. `covariate_minimum` and `covariate_scale` are the same for the past and then the future covariate columns.
-    `data_hash` is the SHA-256 of the values, the timestamps and the task's definition: where the file lies,
-    and how it was written, is no part of it.
+    `static` (S, K) float32, K 0 or 1; original = scaled * `scale` + `minimum`, both (S, C) float64;
+    here S counts the series. `covariate_minimum` and `covariate_scale` are the same for the past
+    and then the future covariate columns. `data_hash` is the SHA-256 of the values, the timestamps
+    and the task's definition: where the file lies, and how it was written, is no part of it.
     """
 
     task: Task
@@ -67,16 +71,21 @@ class PreparedData:
     data_hash: str
 
 
-def prepare(task: Task, *, data_dir: Path | None = None, cache_dir: Path | None = None) -> PreparedData:
-    """Read, check, split and scale a task's data; the result is kept in `cache_dir` (default: the user's cache).
+def prepare(
+    task: Task, *, data_dir: Path | None = None, cache_dir: Path | None = None
+) -> PreparedData:
+    """Read, check, split and scale a task's data; the result is kept in `cache_dir`.
 
     Args:
         task: what to prepare.
-        data_dir: folder with ETTh1.csv and ETTh2.csv, used by `etth` only; a folder that lacks them is an error.
-        cache_dir: where prepared data is kept, keyed by the content of the source files, the task and this code.
+        data_dir: folder with ETTh1.csv and ETTh2.csv, used by `etth` only; a folder that lacks them
+            is an error.
+        cache_dir: where prepared data is kept, keyed by the content of the source files, the task
+            and this code.
 
     Raises:
-        DataError: data that is missing, unreadable, too short or otherwise unfit; one line with file, row and column.
+        DataError: data that is missing, unreadable, too short or otherwise unfit; one line with
+            file, row and column.
         UsageError: `objective_series` names no series of the data.
     """
     source = open_source(task, data_dir)
@@ -103,7 +112,10 @@ def prepare(task: Task, *, data_dir: Path | None = None, cache_dir: Path | None 
 
 
 def split_sizes(rows: int, split: Sequence[float]) -> tuple[int, int, int]:
-    """Rows for training, validation and test: exact decimal arithmetic, rounded down; the test split takes the rest."""
+    """Rows for training, validation and test.
+
+    Exact decimal arithmetic, rounded down; the test split takes the rest.
+    """
     train, val = (Fraction(repr(float(fraction))) for fraction in split[:2])
     train_end = int(rows * train)
     val_end = int(rows * (train + val))
@@ -126,7 +138,7 @@ def data_hash(task: Task, series: Sequence[Series]) -> str:
 
 
 def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
-    """Everything in `PreparedData` that the task alone does not say, as plain arrays for the cache."""
+    """All of `PreparedData` that the task alone does not say, as plain arrays for the cache."""
     names = tuple(one.name for one in series)
     if task.objective_series is not None and task.objective_series not in names:
         raise unknown_name("objective_series", task.objective_series, names)
@@ -140,7 +152,9 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
         sizes = split_sizes(len(one.values), task.split)
         minimum, scale = _fit_scaling(one.values[: sizes[0]])
         scaled = _apply_scaling(task, one, minimum, scale, label)
-        known = np.hstack([scaled[:, n_targets + n_past :], calendar_columns(one.timestamps, task.calendar)])
+        known = np.hstack(
+            [scaled[:, n_targets + n_past :], calendar_columns(one.timestamps, task.calendar)]
+        )
         minima.append(minimum)
         scales.append(scale)
         first = 0
@@ -171,7 +185,7 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
 
 
 def _concatenate(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
-    """All series' rows one after the other; each series' window starts are moved to where its rows now begin."""
+    """All series' rows one after the other, with window starts where the rows now begin."""
     offset = 0
     for part in parts:
         part["starts"] = part["starts"] + offset
@@ -194,8 +208,8 @@ def _apply_scaling(task: Task, one: Series, minimum: Floats, scale: Floats, labe
         columns = (*task.target_columns, *task.past_covariates, *task.future_covariates)
         column = columns[int(np.flatnonzero(unfit)[0])]
         raise DataError(
-            f"{label}: series {one.name!r}, column {column!r}: the values are too large for 32-bit numbers once scaled "
-            "by the range of the training rows; rescale the column"
+            f"{label}: series {one.name!r}, column {column!r}: the values are too large for 32-bit "
+            "numbers once scaled by the range of the training rows; rescale the column"
         )
     return np.asarray(scaled, dtype=np.float64)
 
@@ -211,14 +225,14 @@ def _check_length(task: Task, one: Series, label: str) -> None:
         needed += max(1, window - min(split_sizes(needed, task.split)))
     shortest = SPLITS[sizes.index(min(sizes))]
     raise DataError(
-        f"{label}: series {one.name!r} has {rows} rows, needed are {needed}: every split must hold a window of "
-        f"input_size {task.input_size} + horizon {task.horizon} = {window} rows, and the {shortest} split has "
-        f"{min(sizes)}; give more rows, or a smaller input_size or horizon"
+        f"{label}: series {one.name!r} has {rows} rows, needed are {needed}: every split must hold "
+        f"a window of input_size {task.input_size} + horizon {task.horizon} = {window} rows, and "
+        f"the {shortest} split has {min(sizes)}; give more rows, or a smaller input_size or horizon"
     )
 
 
 def _cache_key(task: Task, content_digest: str) -> str:
-    """Over the source's bytes, all that is said about reading them, and the code that prepares them."""
+    """Over the source's bytes, all that says how to read them, and the code that prepares them."""
     plain = task.model_dump(mode="json", exclude={"description": True, "source": {"path"}})
     together = hashlib.sha256(_canonical([plain, content_digest]))
     for file in sorted(resources.files("tuner.data").iterdir(), key=lambda file: file.name):

@@ -12,8 +12,8 @@ import numpy.typing as npt
 class Series:
     """A named, gap-free series in original units.
 
-    `timestamps` is (R,) datetime64[us] without a time zone; `values` is (R, C + P + known) float64, all finite:
-    targets, past covariates, then future covariates, in the task's order.
+    `timestamps` is (R,) datetime64[us] without a time zone; `values` is (R, C + P + known) float64,
+    all finite: targets, past covariates, then future covariates, in the task's order.
     """
 
     name: str

@@ -16,7 +16,9 @@ from tuner.errors import DataError, unknown_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSource:
-    """A source whose bytes are at hand: their digest (for the cache), and the parsing, done only when needed."""
+    """A source whose bytes are at hand: their digest (for the cache), and the parsing, done only
+    when needed.
+    """
 
     label: str
     content_digest: str
@@ -24,7 +26,8 @@ class OpenSource:
 
 
 def open_source(task: Task, data_dir: Path | None) -> OpenSource:
-    """Read the task's files. `data_dir` is where `etth` looks; a CSV has its own path, `demo` needs none.
+    """Read the task's files. `data_dir` is where `etth` looks; a CSV has its own path, `demo` needs
+    none.
 
     Raises:
         DataError: a file that is missing, unreadable or not what it should be.
@@ -41,7 +44,9 @@ def open_source(task: Task, data_dir: Path | None) -> OpenSource:
             parse=lambda: demo_series(rows=rows, seed=seed, n_targets=n_targets),
         )
     contents = read_etth(data_dir)
-    return OpenSource(label="etth", content_digest=_digest(contents), parse=lambda: _parse_etth(contents, task))
+    return OpenSource(
+        label="etth", content_digest=_digest(contents), parse=lambda: _parse_etth(contents, task)
+    )
 
 
 def _open_csv(task: Task, source: CsvSource) -> OpenSource:

@@ -1,8 +1,9 @@
 """The user's CSV: wide or long, read cell by cell so that an error names the row and the column.
 
-The cells are read with the standard library's reader, which knows the line every row starts on (a row's number is the
-line of the file, the header being row 1), and converted by Python's own float, so that the values, and with them the
-data hash, do not depend on the version of pandas. pandas reads the timestamps and knows the frequencies.
+The cells are read with the standard library's reader, which knows the line every row starts on (a
+row's number is the line of the file, the header being row 1), and converted by Python's own float,
+so that the values, and with them the data hash, do not depend on the version of pandas. pandas
+reads the timestamps and knows the frequencies.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _OTHER_SEPARATORS = (";", "\t", "|", ",")
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """The used columns as text, blanks stripped: a list of cells per column; `rows` are lines of the file."""
+    """The used columns as text, blanks stripped: a list of cells per column; `rows` are lines of
+    the file.
+    """
 
     columns: dict[str, list[str]]
     rows: list[int]
@@ -43,9 +46,13 @@ def read_bytes(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{path}: no such file; correct 'path' under [source] in the task file") from None
+        raise DataError(
+            f"{path}: no such file; correct 'path' under [source] in the task file"
+        ) from None
     except IsADirectoryError:
-        raise DataError(f"{path}: is a folder; 'path' under [source] must name a CSV file") from None
+        raise DataError(
+            f"{path}: is a folder; 'path' under [source] must name a CSV file"
+        ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"{path}: cannot be read ({reason})") from None
@@ -55,13 +62,18 @@ def read_bytes(path: Path) -> bytes:
 
 
 def parse_table(content: bytes, source: CsvSource, task: Task) -> tuple[Series, ...]:
-    """The series in a CSV's content (see `CsvSource` for the two layouts). Columns the task does not name are ignored.
+    """The series in a CSV's content (see `CsvSource` for the two layouts). Columns the task does
+    not name are ignored.
 
     Raises:
         DataError: one line naming the file and, where there is one, the row and the column.
     """
     values = (*task.target_columns, *task.past_covariates, *task.future_covariates)
-    keys = (source.time_column,) if source.id_column is None else (source.time_column, source.id_column)
+    keys = (
+        (source.time_column,)
+        if source.id_column is None
+        else (source.time_column, source.id_column)
+    )
     cells = _read_cells(_decode(content, source), source, (*keys, *values))
     matrix = np.stack([_numbers(cells, column, source) for column in values], axis=1)
     where = TimeColumn(
@@ -79,14 +91,19 @@ def parse_table(content: bytes, source: CsvSource, task: Task) -> tuple[Series, 
 
 
 def _decode(content: bytes, source: CsvSource) -> str:
-    encoding = "utf-8-sig" if source.encoding.lower().replace("_", "-") in {"utf-8", "utf8"} else source.encoding
+    encoding = (
+        "utf-8-sig"
+        if source.encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
+        else source.encoding
+    )
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
         row = content[: error.start].count(b"\n") + 1
         guess = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
         raise DataError(
-            f"{source.path}, row {row}: is not {source.encoding} text; set encoding (perhaps {guess!r}) under [source] "
+            f"{source.path}, row {row}: is not {source.encoding} text; set encoding (perhaps "
+            f"{guess!r}) under [source] "
             "in the task file or save the file as UTF-8"
         ) from None
 
@@ -103,9 +120,13 @@ def _read_cells(text: str, source: CsvSource, wanted: Sequence[str]) -> _Cells:
         blank = 0
         for line in reader:
             if not any(cell.strip() for cell in line):
-                blank = blank or row  # blank lines at the end are harmless, before data they are not
+                blank = (
+                    blank or row
+                )  # blank lines at the end are harmless, before data they are not
             elif blank:
-                raise DataError(f"{source.path}, row {blank}: the row is blank; remove it or fill it in")
+                raise DataError(
+                    f"{source.path}, row {blank}: the row is blank; remove it or fill it in"
+                )
             elif len(line) != len(header):
                 raise DataError(_ragged(source, row, len(line), len(header)))
             else:
@@ -123,7 +144,10 @@ def _read_cells(text: str, source: CsvSource, wanted: Sequence[str]) -> _Cells:
 def _ragged(source: CsvSource, row: int, found: int, expected: int) -> str:
     problem = f"{source.path}, row {row}: the row has {found} cells, the header has {expected}"
     if found > expected and source.separator == ",":
-        return f"{problem}; numbers with decimal commas need another separator: set separator = ';' and decimal = ','"
+        return (
+            f"{problem}; numbers with decimal commas need another separator: "
+            "set separator = ';' and decimal = ','"
+        )
     return f"{problem}; correct the row"
 
 
@@ -134,11 +158,15 @@ def _places(header: list[str], text: str, source: CsvSource, wanted: Sequence[st
         if dialect:
             raise DataError(f"{source.path}: {dialect} under [source] in the task file")
         raise DataError(
-            f"{source.path}, row 1: missing column {missing[0]!r}; there are: {', '.join(map(repr, header))}"
+            f"{source.path}, row 1: missing column {missing[0]!r}; there are: "
+            f"{', '.join(map(repr, header))}"
         )
     for name in wanted:
         if header.count(name) > 1:
-            raise DataError(f"{source.path}, row 1: column {name!r} is there {header.count(name)} times; rename one")
+            raise DataError(
+                f"{source.path}, row 1: column {name!r} is there {header.count(name)} times; "
+                "rename one"
+            )
     return [header.index(name) for name in wanted]
 
 
@@ -154,9 +182,12 @@ def _other_dialect(text: str, source: CsvSource, wanted: Sequence[str]) -> str |
             continue
         shown = "\\t" if separator == "\t" else separator
         second = next(csv.reader(lines[1:2], delimiter=separator), [])
-        if source.decimal == "." and any(re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell) for cell in second):
+        if source.decimal == "." and any(
+            re.fullmatch(r"\s*[+-]?\d+,\d+\s*", cell) for cell in second
+        ):
             return (
-                f"looks {names[separator]}-separated with decimal commas: set separator = {_toml(shown)} "
+                f"looks {names[separator]}-separated with decimal commas: set separator = "
+                f"{_toml(shown)} "
                 "and decimal = ','"
             )
         return f"looks {names[separator]}-separated: set separator = {_toml(shown)}"
@@ -175,7 +206,9 @@ def _numbers(cells: _Cells, column: str, source: CsvSource) -> npt.NDArray[np.fl
             value = float(cell if source.decimal == "." else cell.replace(",", "."))
         except ValueError:
             value = math.nan
-        if not math.isfinite(value) or "_" in cell:  # Python reads 1_000 as a number, a careful reader does not
+        if (
+            not math.isfinite(value) or "_" in cell
+        ):  # Python reads 1_000 as a number, a careful reader does not
             raise DataError(_not_a_number(cell, column, cells.rows[position], source))
         values[position] = value
     return values
@@ -186,7 +219,10 @@ def _not_a_number(cell: str, column: str, row: int, source: CsvSource) -> str:
     if not cell:
         return f"{where}: the cell is empty; every cell of a used column must hold a finite number"
     if source.decimal == "." and re.fullmatch(r"[+-]?\d+,\d+", cell):
-        return f"{where}: {cell!r} looks like a decimal comma: set decimal = ',' under [source] in the task file"
+        return (
+            f"{where}: {cell!r} looks like a decimal comma: "
+            "set decimal = ',' under [source] in the task file"
+        )
     return f"{where}: {cell!r} is not a finite number; correct or remove it"
 
 
@@ -199,7 +235,8 @@ def _members(cells: _Cells, source: CsvSource, task_name: str) -> dict[str, npt.
         if not name:
             row = cells.rows[position]
             raise DataError(
-                f"{source.path}, row {row}, column {source.id_column!r}: the cell is empty; name the row's series"
+                f"{source.path}, row {row}, column {source.id_column!r}: the cell is empty; name "
+                "the row's series"
             )
         members.setdefault(name, []).append(position)
     return {name: np.asarray(positions) for name, positions in members.items()}

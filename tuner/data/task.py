@@ -1,7 +1,11 @@
-"""A task: which data, which windows, which covariates, which quantiles. `etth`, `demo`, or a TOML file."""
+"""A task: which data, which windows, which covariates, which quantiles. `etth`, `demo`, or a TOML
+file.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from tuner.config import ModelShapes
 from tuner.errors import UsageError, unknown_name
-from tuner.tomlfile import read_toml, validate
+from tuner.files.plain import Label, Prose
+from tuner.files.toml_file import read_toml, validate
 
 PROTOCOL_QUANTILES = (
     0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99,
@@ -20,12 +25,15 @@ PROTOCOL_QUANTILES = (
 PROTOCOL_EVAL_QUANTILES = (0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95)
 """The 7 levels its test MQL is averaged over."""
 
-Calendar = Literal["minute", "hour", "day_of_week", "day_of_month", "day_of_year", "month", "quarter"]
-Name = Annotated[str, Field(min_length=1)]
+Calendar = Literal[
+    "minute", "hour", "day_of_week", "day_of_month", "day_of_year", "month", "quarter"
+]
+Name = Label
+MOST_COLUMNS, MOST_ROWS = 10_000, 1_000_000
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class EtthSource(_Frozen):
@@ -39,16 +47,18 @@ class DemoSource(_Frozen):
 
     kind: Literal["demo"]
     rows: int = Field(default=400, ge=1, le=1_000_000)
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, le=2**63 - 1)
 
 
 class CsvSource(_Frozen):
     """The user's own file.
 
-    Without `id_column` the file is wide: one row per timestamp, one series, named like the task. With it the file is
-    long: the rows of several series stacked or interleaved, each series named by its id, numbered in the order in
-    which the ids first appear. `path` is relative to the folder of the task file. Timestamps are ISO 8601 unless
-    `time_format` (as in Python's strptime) says otherwise; those with an offset are converted to UTC.
+    Without `id_column` the file is wide: one row per timestamp, one series, named like the task.
+    With it the file is
+    long: the rows of several series stacked or interleaved, each series named by its id, numbered
+    in the order in which the ids first appear. `path` is relative to the folder of the task file.
+    Timestamps are ISO 8601 unless `time_format` (as in Python's strptime) says otherwise; those
+    with an offset are converted to UTC.
     """
 
     kind: Literal["csv"]
@@ -72,8 +82,10 @@ class CsvSource(_Frozen):
     def _encoding_is_known(cls, value: str) -> str:
         try:
             "".encode(value)
-        except LookupError:
-            raise ValueError(f"unknown encoding {value!r}; use for example utf-8, cp1252, latin-1, utf-16") from None
+        except (LookupError, ValueError):
+            raise ValueError(
+                f"unknown encoding {value!r}; use for example utf-8, cp1252, latin-1, utf-16"
+            ) from None
         return value
 
 
@@ -83,28 +95,29 @@ Source = Annotated[EtthSource | DemoSource | CsvSource, Field(discriminator="kin
 class Task(_Frozen):
     """What is to be forecast, and how it is measured.
 
-    A row of data is one timestamp. `split` are the fractions of each series' rows, in time order, for training,
-    validation and test. `past_covariates` are columns known only up to now, `future_covariates` columns known over
-    the horizon too; `calendar` adds a sine and a cosine per cycle to the latter. `static_id` gives the model the
-    series' number (0, 1, ...) as its one static covariate. `objective_series` names the series whose test MQL is the
-    objective; None means the mean over all series.
+    A row of data is one timestamp. `split` are the fractions of each series' rows, in time order,
+    for training, validation and test. `past_covariates` are columns known only up to now,
+    `future_covariates` columns known over the horizon too; `calendar` adds a sine and a cosine per
+    cycle to the latter. `static_id` gives the model the series' number (0, 1, ...) as its one
+    static covariate. `objective_series` names the series whose test MQL is the objective; None
+    means the mean over all series.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)
-    description: str = ""
+    description: Prose = ""
     source: Source
-    target_columns: tuple[Name, ...] = Field(min_length=1)
+    target_columns: tuple[Name, ...] = Field(min_length=1, max_length=MOST_COLUMNS)
     frequency: Name
-    input_size: int = Field(ge=1)
-    horizon: int = Field(ge=1)
+    input_size: int = Field(ge=1, le=MOST_ROWS)
+    horizon: int = Field(ge=1, le=MOST_ROWS)
     split: tuple[float, float, float] = (0.6, 0.2, 0.2)
     calendar: tuple[Calendar, ...] = ()
-    past_covariates: tuple[Name, ...] = ()
-    future_covariates: tuple[Name, ...] = ()
+    past_covariates: tuple[Name, ...] = Field(default=(), max_length=MOST_COLUMNS)
+    future_covariates: tuple[Name, ...] = Field(default=(), max_length=MOST_COLUMNS)
     static_id: bool = False
-    quantiles: tuple[float, ...] = Field(default=PROTOCOL_QUANTILES, min_length=1)
+    quantiles: tuple[float, ...] = Field(default=PROTOCOL_QUANTILES, min_length=1, max_length=1000)
     eval_quantiles: tuple[float, ...] = Field(default=(), validate_default=True)
-    objective_series: str | None = None
+    objective_series: Name | None = None
 
     @field_validator("frequency")
     @classmethod
@@ -124,7 +137,9 @@ class Task(_Frozen):
     @classmethod
     def _split_is_a_partition(cls, value: tuple[float, float, float]) -> tuple[float, float, float]:
         if not all(0 < fraction < 1 for fraction in value) or abs(sum(value) - 1) > 1e-6:  # noqa: PLR2004
-            raise ValueError(f"three fractions above 0 that add up to 1 are needed, got {list(value)}")
+            raise ValueError(
+                f"three fractions above 0 that add up to 1 are needed, got {list(value)}"
+            )
         return value
 
     @field_validator("calendar")
@@ -134,7 +149,9 @@ class Task(_Frozen):
 
     @field_validator("target_columns", "past_covariates", "future_covariates")
     @classmethod
-    def _columns_are_named_once(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    def _columns_are_named_once(
+        cls, value: tuple[str, ...], info: ValidationInfo
+    ) -> tuple[str, ...]:
         source = info.data.get("source")
         taken: list[str] = []
         if isinstance(source, CsvSource):
@@ -142,7 +159,12 @@ class Task(_Frozen):
         for field in ("target_columns", "past_covariates", "future_covariates"):
             if field != info.field_name:
                 taken += info.data.get(field, ())
-        if info.field_name != "target_columns" and value and source is not None and not isinstance(source, CsvSource):
+        if (
+            info.field_name != "target_columns"
+            and value
+            and source is not None
+            and not isinstance(source, CsvSource)
+        ):
             raise ValueError(f"the source {source.kind!r} has no covariate columns; leave it empty")
         return _named_once(value, taken)
 
@@ -155,15 +177,21 @@ class Task(_Frozen):
 
     @field_validator("eval_quantiles")
     @classmethod
-    def _evaluated_levels_are_trained(cls, value: tuple[float, ...], info: ValidationInfo) -> tuple[float, ...]:
+    def _evaluated_levels_are_trained(
+        cls, value: tuple[float, ...], info: ValidationInfo
+    ) -> tuple[float, ...]:
         trained = info.data.get("quantiles")
         if trained is None:  # reported already
             return value
         if not value:  # the protocol's seven where all are trained, else every trained level
-            return PROTOCOL_EVAL_QUANTILES if set(PROTOCOL_EVAL_QUANTILES) <= set(trained) else trained
+            return (
+                PROTOCOL_EVAL_QUANTILES if set(PROTOCOL_EVAL_QUANTILES) <= set(trained) else trained
+            )
         stray = [level for level in value if level not in trained]
         if stray or not all(a < b for a, b in pairwise(value)):
-            raise ValueError(f"ascending levels from quantiles are needed, got {stray or list(value)}")
+            raise ValueError(
+                f"ascending levels from quantiles are needed, got {stray or list(value)}"
+            )
         return value
 
     @property
@@ -179,13 +207,27 @@ class Task(_Frozen):
     def definition(self) -> dict[str, Any]:
         """What makes this task this task, as plain JSON-able data.
 
-        Left out: the description, and where and in what dialect the file is written. The identity of the data is the
-        hash of its content (`PreparedData.data_hash`).
+        Left out: the description, and where and in what dialect the file is written. The identity
+        of the data is the hash of its content (`PreparedData.data_hash`).
         """
         plain = self.model_dump(mode="json", exclude={"description"})
         for key in ("path", "separator", "decimal", "encoding", "time_format"):
             plain["source"].pop(key, None)
         return plain
+
+
+def task_of(definition: Mapping[str, Any]) -> Task:
+    """The task of a stored definition, as strictly as that of a file.
+
+    It has no path (data is identified by its hash), so a CSV's is made up.
+
+    Raises:
+        ValueError: it describes no task.
+    """
+    source = definition.get("source")
+    if isinstance(source, dict) and source.get("kind") == "csv":
+        definition = {**definition, "source": {"path": ".", **source}}
+    return Task.model_validate_json(json.dumps(definition), strict=True)
 
 
 def shapes(task: Task) -> ModelShapes:
@@ -221,7 +263,8 @@ def demo_task() -> Task:
     """Two small generated series: a CPU trial takes seconds, and nothing is downloaded."""
     return Task(
         name="demo",
-        description="two generated hourly series with daily and weekly cycles: 24 h in, 6 h out; small and offline",
+        description="two generated hourly series with daily and weekly cycles: 24 h in, 6 h out; "
+        "small and offline",
         source=DemoSource(kind="demo"),
         target_columns=("load", "heat", "flow"),
         frequency="h",
@@ -239,12 +282,15 @@ def load_task(name_or_path: str) -> Task:
     """A built-in task by name, or a task file: anything that ends in `.toml` or contains a slash.
 
     Raises:
-        UsageError: unknown name, or a task file that is missing or wrong (file, line and key are named).
+        UsageError: unknown name, or a task file that is missing or wrong (file, line and key are
+            named).
     """
     if "/" in name_or_path or name_or_path.endswith(".toml"):
         return _load_file(Path(name_or_path).expanduser())
     if name_or_path not in _BUILT_IN:
-        raise unknown_name("task", name_or_path, _BUILT_IN, more="; or the path of a task file ending in .toml")
+        raise unknown_name(
+            "task", name_or_path, _BUILT_IN, more="; or the path of a task file ending in .toml"
+        )
     return _BUILT_IN[name_or_path]()
 
 
@@ -253,10 +299,14 @@ def _load_file(path: Path) -> Task:
     task = validate(document, Task)
     if task.name in _BUILT_IN:
         where = document.where(("name",))
-        raise UsageError(f"{where}: key 'name': {task.name!r} is a built-in task; choose another name")
+        raise UsageError(
+            f"{where}: key 'name': {task.name!r} is a built-in task; choose another name"
+        )
     if isinstance(task.source, CsvSource):
         data_file = (path.parent / task.source.path.expanduser()).absolute()
-        task = task.model_copy(update={"source": task.source.model_copy(update={"path": data_file})})
+        task = task.model_copy(
+            update={"source": task.source.model_copy(update={"path": data_file})}
+        )
     return task
 
 

@@ -1,4 +1,4 @@
-"""Prepared data on a device. A batch is a gather by window number there: no copies from the host, no waiting for it."""
+"""Prepared data on a device. A batch is a gather by window number, without waiting for the host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tuner.data.task import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Batch:
-    """B windows. The last axis of `past` is targets, past covariates, then the history of the future covariates."""
+    """B windows. Last axis of `past`: targets, past covariates, past of the future covariates."""
 
     past: Tensor  # (B, L, C + P + F)
     future: Tensor | None  # (B, T, F); None where the task has no future covariates
@@ -52,7 +52,8 @@ class DeviceSplit:
     def gather(self, index: Tensor) -> Batch:
         """The windows with these numbers, (B,) int64 on the same device.
 
-        Only indexing by device tensors: nothing waits for the host, so the gather can be captured in a CUDA graph.
+        Only indexing by device tensors: nothing waits for the host, so the gather can be captured
+        in a CUDA graph.
         """
         start = self.starts[index].unsqueeze(1)  # (B, 1)
         rows = start + self.future_steps  # (B, T)
@@ -66,7 +67,7 @@ class DeviceSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class DeviceData:
-    """A task's data on one device. original = scaled * scale[series] + minimum[series], in float64."""
+    """A task's data on a device. original = scaled * scale[series] + minimum[series], float64."""
 
     task: Task
     shapes: ModelShapes
@@ -83,8 +84,13 @@ class DeviceData:
         return f"<{self.task.name}: {', '.join(self.series)}; {counts}; on {self.minimum.device}>"
 
 
-def to_device(prepared: PreparedData, device: torch.device | str, *, dtype: torch.dtype = torch.float32) -> DeviceData:
-    """Copy prepared data to `device`, once. `dtype`: of targets and covariates (float64 for exact comparisons)."""
+def to_device(
+    prepared: PreparedData, device: torch.device | str, *, dtype: torch.dtype = torch.float32
+) -> DeviceData:
+    """Copy prepared data to `device`, once.
+
+    `dtype` is that of targets and covariates (float64 for exact comparisons).
+    """
     device = torch.device(device)
     static = _tensor(prepared.static, device).to(dtype) if prepared.shapes.n_static else None
     return DeviceData(
@@ -100,7 +106,11 @@ def to_device(prepared: PreparedData, device: torch.device | str, *, dtype: torc
 
 
 def _split(
-    split: PreparedSplit, sizes: ModelShapes, static: Tensor | None, device: torch.device, dtype: torch.dtype
+    split: PreparedSplit,
+    sizes: ModelShapes,
+    static: Tensor | None,
+    device: torch.device,
+    dtype: torch.dtype,
 ) -> DeviceSplit:
     history = np.hstack([split.targets, split.past, split.future])
     window = sizes.input_size + sizes.horizon

@@ -1,4 +1,6 @@
-"""The devices trials run on: finding them, sharing them out, one trial at a time on each, and what they were doing."""
+"""The devices trials run on: finding them, sharing them out, one trial at a time on each, and what
+they were doing.
+"""
 
 from tuner.devices.carried import Carried
 from tuner.devices.cpu import CpuCores, share_out_cores

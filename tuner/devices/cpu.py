@@ -51,7 +51,8 @@ def available_cores() -> tuple[int, ...]:
 
 
 def share_out_cores(workers: int, cores: Sequence[int]) -> tuple[CpuCores, ...]:
-    """Split `cores` into `workers` sets of the same size (so that their times compare); a remainder stays idle.
+    """Split `cores` into `workers` sets of the same size (so that their times compare); a remainder
+    stays idle.
 
     Raises:
         UsageError: more workers than cores.
@@ -60,7 +61,8 @@ def share_out_cores(workers: int, cores: Sequence[int]) -> tuple[CpuCores, ...]:
     if each == 0:
         there = f"{len(cores)} usable core{'s' if len(cores) != 1 else ''}"
         raise UsageError(
-            f"--workers {workers}: this machine has {there}, and workers that share a core spoil each other's clock; "
+            f"--workers {workers}: this machine has {there}, and workers that share a core spoil "
+            "each other's clock; "
             f"expected at most {len(cores)}"
         )
     return tuple(CpuCores(tuple(cores[i * each : (i + 1) * each])) for i in range(workers))

@@ -1,4 +1,6 @@
-"""NVIDIA GPUs through NVML: no CUDA context is created, so a supervisor may look without touching the device."""
+"""NVIDIA GPUs through NVML: no CUDA context is created, so a supervisor may look without touching
+the device.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from tuner.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One physical GPU. `index` counts the visible ones, as people type it in `--gpus`; `number` counts all."""
+    """One physical GPU. `index` counts the visible ones, as people type it in `--gpus`; `number`
+    counts all.
+    """
 
     index: int
     uuid: str
@@ -49,7 +53,9 @@ def nvml() -> Iterator[Any | None]:
 
 
 def list_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """The GPUs that a CUDA program started with `environment` would see, in its order (`CUDA_VISIBLE_DEVICES`)."""
+    """The GPUs that a CUDA program started with `environment` would see, in its order
+    (`CUDA_VISIBLE_DEVICES`).
+    """
     with nvml() as library:
         if library is None:
             return ()
@@ -62,7 +68,9 @@ def list_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
 
 
 def _visible(uuids: Sequence[str], setting: str | None) -> list[int]:
-    """CUDA's reading of `CUDA_VISIBLE_DEVICES`: indices or UUID prefixes, up to the first that names no device."""
+    """CUDA's reading of `CUDA_VISIBLE_DEVICES`: indices or UUID prefixes, up to the first that
+    names no device.
+    """
     if setting is None:
         return list(range(len(uuids)))
     visible: list[int] = []
@@ -81,12 +89,15 @@ def pick_gpus(wanted: str, available: Sequence[Gpu], *, flag: str = "--gpus") ->
     """The GPUs that `flag` names: `all`, or indices such as `0,1`.
 
     Raises:
-        UsageError: an empty list, not a number, a GPU that is not there, or one named twice. There is no fall-back
-            to the CPU: who asked for a GPU gets a GPU or an error.
+        UsageError: an empty list, not a number, a GPU that is not there, or one named twice. There
+            is no fall-back to the CPU: who asked for a GPU gets a GPU or an error.
     """
     if wanted.strip() == "all":
         if not available:
-            raise UsageError(f"{flag} all: no GPU is visible here; run with --cpu, or check the driver (tuner doctor)")
+            raise UsageError(
+                f"{flag} all: no GPU is visible here; run with --cpu, or check the driver (tuner "
+                "doctor)"
+            )
         return tuple(available)
     parts = [part.strip() for part in wanted.split(",")]
     if not any(parts):
@@ -94,7 +105,9 @@ def pick_gpus(wanted: str, available: Sequence[Gpu], *, flag: str = "--gpus") ->
     picked: list[Gpu] = []
     for part in parts:
         if not _is_index(part):
-            raise UsageError(f"{flag}: {part!r} is no GPU index; expected indices such as 0,1 or 'all'")
+            raise UsageError(
+                f"{flag}: {part!r} is no GPU index; expected indices such as 0,1 or 'all'"
+            )
         if int(part) >= len(available):
             there = f"there are {_indices(available)}" if available else "no GPU is visible here"
             raise UsageError(f"{flag}: there is no GPU {part}: {there}; or run with --cpu")

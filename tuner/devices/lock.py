@@ -3,43 +3,136 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import logging
-import tempfile
+import os
+import stat
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import filelock
-
-from tuner.devices.holder import Holder, holder_of, noted, stopped_among
+from tuner.devices.common_files import CommonFolderError, common_folder, open_common, user_name
+from tuner.devices.holder import Holder, holder_of, noted
+from tuner.errors import TunerError
 
 POLL_S = 0.5
+TRY_S = 0.05
+AGAIN_S = 60.0
+"""How often who still waits is told so."""
+WAITING_FOR_DEVICE = "waiting for its device"
+"""What a worker is at meanwhile, as its life signs say."""
+SYSTEM_FOLDER = Path("/run/tuner-device-locks")
+"""Where root has made it: a place that nobody else can plant anything at, whatever TMPDIR a user
+has."""
+_TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
+_TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - the folder made there is judged before it is used
 _log = logging.getLogger(__name__)
 
 
+class DeviceLockError(TunerError):
+    """The locks of devices cannot be relied on: no trial's fault, and none is tried (exit code
+    1).
+    """
+
+
 def lock_folder() -> Path:
-    """Where the lock files are: one folder for all users of the host, since they share its devices."""
-    return Path(tempfile.gettempdir()) / "tuner-device-locks"
+    """Where the lock files are: one folder for all users of the host, since they share its devices.
+
+    That is the one that root has made for it, else one in the temporary folder: as `tempfile` finds
+    that, but without writing into it.
+    """
+    if os.path.lexists(SYSTEM_FOLDER):
+        return SYSTEM_FOLDER
+    named = [Path(os.environ[name]) for name in _TEMPORARY_VARIABLES if os.environ.get(name)]
+    for folder in (*named, *_TEMPORARY):
+        if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+            return folder.absolute() / "tuner-device-locks"
+    return _TEMPORARY[0] / "tuner-device-locks"
 
 
-def open_folder() -> Path:
-    """The same folder, made where it is missing, and open to all users."""
-    folder = lock_folder()
-    folder.mkdir(parents=True, exist_ok=True)
-    with contextlib.suppress(PermissionError):  # another user's folder is already open to all
-        folder.chmod(0o1777)
-    return folder
+@contextmanager
+def open_folder(*, make: bool = True) -> Iterator[int]:
+    """A descriptor of that folder, which is made where it is missing, and open to all users.
+
+    Raises:
+        DeviceLockError: it cannot be made, or is none to rely on.
+        FileNotFoundError: there is none, and none is to be made.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = stack.enter_context(common_folder(lock_folder(), make=make))
+        except CommonFolderError as error:
+            raise _unusable(str(error)) from None
+        yield descriptor
+
+
+def check_folder() -> None:
+    """See to it that devices can be locked, before anything else is begun.
+
+    Raises:
+        DeviceLockError: they cannot.
+    """
+    with open_folder():
+        pass
+
+
+def describe_folder() -> str:
+    """The folder as it is, or will be made, for people. Writes nothing.
+
+    Raises:
+        DeviceLockError: `check_folder` would find that devices cannot be locked.
+    """
+    path = lock_folder()
+    try:
+        with open_folder(make=False) as folder:
+            status = os.fstat(folder)
+    except FileNotFoundError:
+        if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
+            raise _unusable(f"{path.parent} cannot be written, or is no folder") from None
+        return f"{path}, which the first launch makes{_for_whom(path.parent)}"
+    return f"{path}, made by {user_name(status.st_uid)}{_for_whom(path.parent, path)}"
+
+
+def _for_whom(*folders: Path) -> str:
+    """What is to be known of who shares a lock there: a device may have other users."""
+    private = any(
+        not folder.stat().st_mode & stat.S_IWOTH
+        for folder in folders
+        if folder != SYSTEM_FOLDER.parent
+    )
+    return (
+        "; not all users can write there, and those who cannot have other locks" if private else ""
+    )
+
+
+def _unusable(why: str) -> DeviceLockError:
+    return DeviceLockError(
+        f"no place for the device locks: {why}; or let root make one for all users: install -d -m "
+        f"1777 {SYSTEM_FOLDER}"
+    )
 
 
 def stopped_holder(names: Sequence[str]) -> Holder | None:
-    """Who holds one of the devices `names` and is stopped: nobody else will ever get it unless somebody sees to it."""
-    return stopped_among([_note(lock_folder(), name) for name in names])
+    """Who holds one of the devices `names` and is stopped: nobody else will ever get it unless
+    somebody sees to it.
+    """
+    return next((holder for holder in _holders(names) if holder.is_stopped), None)
 
 
-def log_waiting(holder: Holder | None) -> None:
-    """What a worker says of whom it waits for: into its log."""
-    level = logging.WARNING if holder is not None and holder.is_stopped else logging.INFO
-    _log.log(level, "waiting for the device: %s", holder or "another process has it")
+def holder_among(names: Sequence[str]) -> Holder | None:
+    """Who holds one of the devices `names`, as far as the notes say."""
+    return next(iter(_holders(names)), None)
+
+
+def logs_waiting(label: str = "the device") -> Callable[[Holder | None], None]:
+    """Says in a worker's log for what it waits, and for whom."""
+
+    def waiting(holder: Holder | None) -> None:
+        level = logging.WARNING if holder is not None and holder.is_stopped else logging.INFO
+        _log.log(level, "waiting for %s: %s", label, holder or "another process has it")
+
+    return waiting
 
 
 @contextmanager
@@ -47,34 +140,105 @@ def exclusive(
     names: Sequence[str],
     *,
     give_up: Callable[[], bool] = lambda: False,
-    waiting: Callable[[Holder | None], None] = log_waiting,
+    waiting: Callable[[Holder | None], None] | None = None,
 ) -> Iterator[bool]:
-    """Hold the devices `names`; waits for whoever has them. Yields False when `give_up` turned true meanwhile.
+    """Hold the devices `names`; waits for whoever has them. Yields False when `give_up` turned true
+    meanwhile.
 
-    `waiting` is told for whom, as far as that is known: once, and again when another has it or the holder was stopped.
-    The kernel releases the locks of a process that dies. Locks are taken in sorted order, so two workers whose sets
-    of cores overlap cannot wait for each other in a circle.
+    `waiting` is told for whom, as far as that is known: at once, again when another has it or the
+    holder was stopped, and from time to time. The kernel releases the locks of a process that dies.
+    Locks are taken in sorted order, so two workers whose sets of cores overlap cannot wait for each
+    other in a circle.
+
+    Raises:
+        DeviceLockError: the folder of the locks, or a file in it, is none to rely on.
     """
-    folder = open_folder()
+    told = _Told(waiting or logs_waiting())
     with contextlib.ExitStack() as held:
         for name in sorted(names):
-            lock = filelock.FileLock(folder / f"{name}.lock", mode=0o666)
-            told = ""
-            while True:
-                try:
-                    lock.acquire(timeout=POLL_S)
-                    break
-                except filelock.Timeout:
-                    if give_up():
-                        yield False
-                        return
-                    holder = holder_of(_note(folder, name))
-                    if told != (told := str(holder)):
-                        waiting(holder)
-            held.callback(lock.release)
-            held.enter_context(noted(_note(folder, name)))
+            while not _taken(name, held):
+                if give_up():
+                    yield False
+                    return
+                told.of(holder_among([name]))
         yield True
 
 
-def _note(folder: Path, name: str) -> Path:
-    return folder / f"{name}.holder"
+class _Told:
+    """Tells who waits for whom, and does not repeat it too soon."""
+
+    def __init__(self, waiting: Callable[[Holder | None], None]) -> None:
+        self._waiting = waiting
+        self._said: str | None = None
+        self._again = 0.0
+
+    def of(self, holder: Holder | None) -> None:
+        now = time.monotonic()
+        if str(holder) != self._said or now >= self._again:
+            self._said, self._again = str(holder), now + AGAIN_S
+            self._waiting(holder)
+
+
+def _taken(name: str, held: contextlib.ExitStack) -> bool:
+    """Whether the device is ours now, for as long as `held` lasts; another process may have it for
+    `POLL_S`.
+
+    The folder is opened anew each time: whoever cleans up temporary files may have taken it away
+    meanwhile.
+    """
+    with contextlib.ExitStack() as ours:
+        folder = ours.enter_context(open_folder())
+        descriptor = _try(folder, f"{name}.lock", for_s=POLL_S)
+        if descriptor is None:
+            return False
+        ours.callback(os.close, descriptor)
+        ours.enter_context(noted(folder, _note(name)))
+        held.enter_context(ours.pop_all())
+        return True
+
+
+def _try(folder: int, name: str, *, for_s: float) -> int | None:
+    """A descriptor that holds the lock; None where another process has had it all the time."""
+    until = time.monotonic() + for_s
+    while True:
+        try:
+            descriptor = _lock(folder, name)
+        except FileNotFoundError:  # the folder is no more
+            return None
+        except OSError as error:
+            path = lock_folder() / name
+            raise DeviceLockError(
+                f"cannot use the device lock {path}: {error.strerror}; remove it, if need be as "
+                f"root: rm {path}"
+            ) from None
+        if descriptor is not None or time.monotonic() >= until:
+            return descriptor
+        time.sleep(min(TRY_S, for_s))
+
+
+def _lock(folder: int, name: str) -> int | None:
+    descriptor = open_common(folder, name, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_nlink:  # not one that was deleted meanwhile, and kept nobody out
+            return descriptor
+    except BlockingIOError:
+        pass
+    except BaseException:
+        os.close(descriptor)
+        raise
+    os.close(descriptor)
+    return None
+
+
+def _holders(names: Sequence[str]) -> list[Holder]:
+    try:
+        with open_folder(make=False) as folder:
+            noted_there = [holder_of(folder, _note(name)) for name in names]
+    except (OSError, DeviceLockError):
+        return []
+    return [holder for holder in noted_there if holder is not None]
+
+
+def _note(name: str) -> str:
+    return f"{name}.holder"

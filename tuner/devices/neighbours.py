@@ -1,9 +1,10 @@
-"""Which of the processes on a GPU are foreign: neither this one, nor a tuner worker that waits for its turn.
+"""Which of the processes on a GPU are foreign: neither this one, nor a tuner worker that waits for
+its turn.
 
-NVML numbers processes as the host does. In a container with process numbers of its own this process does not find
-itself in the list: then one process that was there before and after is taken for it, and the count of the others is
-right all the same. Other containers' workers cannot be told from foreign processes there; give every GPU to one
-container.
+NVML numbers processes as the host does. In a container with process numbers of its own this process
+does not find itself in the list: then one process that was there before and after is taken for it,
+and the count of the others is right all the same. Other containers' workers cannot be told from
+foreign processes there; give every GPU to one container.
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from pathlib import Path
 
 import psutil
 
+from tuner.devices.common_files import CommonFolderError, common_folder, read_common, write_common
+
+ENTRY_BYTES = 64
 MPS_SERVER = "nvidia-cuda-mps-server"
-"""Owns a context wherever clients run under MPS, and computes nothing itself; its clients are listed too."""
+"""Owns a context wherever clients run under MPS, and computes nothing itself; its clients are
+listed too."""
 
 
 def foreign_processes(
@@ -43,19 +48,22 @@ def foreign_processes(
 
 @contextmanager
 def signed_in(folder: Path) -> Iterator[None]:
-    """While inside, this process is known in the lock folder as one that leaves devices alone until it holds them."""
-    entry = folder / f"worker-{os.getpid()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        entry.write_text(birth(os.getpid()), encoding="ascii")
-    except OSError:  # then it may be taken for a stranger: a timing too many is run again
+    """While inside, this process is known in the lock folder as one that leaves devices alone until
+    it holds them.
+    """
+    entry = f"worker-{os.getpid()}"
+    with contextlib.ExitStack() as stack:
+        # Where it cannot, it may be taken for a stranger: a timing too many is run again.
+        with contextlib.suppress(OSError, CommonFolderError):
+            there = stack.enter_context(common_folder(folder, make=True))
+            write_common(there, entry, birth(os.getpid()).encode())
+            stack.callback(_sign_out, there, entry)
         yield
-        return
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            entry.unlink()
+
+
+def _sign_out(folder: int, entry: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(entry, dir_fd=folder)
 
 
 def is_harmless(pid: int, folder: Path) -> bool:
@@ -63,8 +71,10 @@ def is_harmless(pid: int, folder: Path) -> bool:
     try:
         if psutil.Process(pid).name() == MPS_SERVER:
             return True
-        return (folder / f"worker-{pid}").read_text(encoding="ascii") == birth(pid)
-    except (OSError, ValueError, psutil.Error):
+        with common_folder(folder, make=False) as there:
+            entry = read_common(there, f"worker-{pid}", at_most=ENTRY_BYTES)
+        return entry == birth(pid).encode()
+    except (OSError, CommonFolderError, psutil.Error):
         return False
 
 

@@ -1,4 +1,6 @@
-"""What else happened on the device while a trial was timed: foreign processes, clocks, throttling."""
+"""What else happened on the device while a trial was timed: foreign processes, clocks,
+throttling.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _HARMFUL_THROTTLE = {
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen between start and end. `contaminated` says that the timing is not to be trusted, `why` says why."""
+    """What was seen between start and end. `contaminated` says that the timing is not to be
+    trusted, `why` says why.
+    """
 
     contaminated: bool
     why: str
@@ -34,7 +38,9 @@ class Observation:
 
 
 class Watch:
-    """Looks at a device before and after a timed part, and whenever asked: nothing while the clock runs."""
+    """Looks at a device before and after a timed part, and whenever asked: nothing while the clock
+    runs.
+    """
 
     def __init__(self, device: Gpu | CpuCores) -> None:
         self._device = device
@@ -62,7 +68,9 @@ def _look_at_gpu(gpu: Gpu) -> dict[str, Any]:
         def read(name: str, *arguments: Any) -> Any:
             try:
                 return getattr(library, name)(handle, *arguments)
-            except library.NVMLError:  # not every figure exists on every card or in every virtual machine
+            except (
+                library.NVMLError
+            ):  # not every figure exists on every card or in every virtual machine
                 return None
 
         processes = read("nvmlDeviceGetComputeRunningProcesses") or []
@@ -79,7 +87,9 @@ def _judge_gpu(before: dict[str, Any], after: dict[str, Any]) -> Observation:
     if not before or not after:
         return Observation(contaminated=False, why="", details={"watched": False})
     others = foreign_processes(
-        before["processes"], after["processes"], harmless=lambda pid: is_harmless(pid, lock_folder())
+        before["processes"],
+        after["processes"],
+        harmless=lambda pid: is_harmless(pid, lock_folder()),
     )
     throttle = before["throttle"] | after["throttle"]
     why = []
@@ -98,15 +108,22 @@ def _judge_gpu(before: dict[str, Any], after: dict[str, Any]) -> Observation:
 
 def _look_at_cores(device: CpuCores) -> dict[str, Any]:
     times = psutil.cpu_times(percpu=True)
-    # Cores in /proc/stat are numbered as in an affinity mask; idle and iowait are time nobody used, and guest time is
-    # already part of user time.
+    # Cores in /proc/stat are numbered as in an affinity mask; idle and iowait are time nobody used,
+    # and guest time is already part of user time.
     busy = 0.0
     for core in device.cores:
         t = times[core]
-        busy += sum(t) - t.idle - t.iowait - getattr(t, "guest", 0.0) - getattr(t, "guest_nice", 0.0)
+        busy += (
+            sum(t) - t.idle - t.iowait - getattr(t, "guest", 0.0) - getattr(t, "guest_nice", 0.0)
+        )
     own = time.process_time()
     frequency = psutil.cpu_freq()
-    return {"busy": busy, "own": own, "at": time.perf_counter(), "mhz": frequency.current if frequency else None}
+    return {
+        "busy": busy,
+        "own": own,
+        "at": time.perf_counter(),
+        "mhz": frequency.current if frequency else None,
+    }
 
 
 def _judge_cpu(before: dict[str, Any], after: dict[str, Any], cores: int) -> Observation:

@@ -1,23 +1,27 @@
-"""A configuration for darts: a script that sets up its TSMixerModel, with the network that drops in where ours differs.
+"""A configuration for darts: a script that sets up its TSMixerModel, with the network that drops in
+where ours differs.
 
-`original` is the same function as darts' own network, which is therefore left as it is. Another variant's network, or a
-class of the user's own, takes the place of darts' module class.
+`original` is the same function as darts' own network, which is therefore left as it is. Another
+variant's network, or a class of the user's own, takes the place of darts' module class.
 """
 
 from __future__ import annotations
 
 from tuner.export.as_python import (
+    DARTS_INTERFACE,
     DATA,
+    NETWORK_HEAD,
     TRAINING,
     comment,
     kind_of,
-    load_lines,
+    literal,
     network_function,
     read_function,
     settings_lines,
+    users_class,
 )
+from tuner.export.best_config import BestConfig
 from tuner.export.bundle import Name, bundle
-from tuner.export.record import BestConfig
 
 DARTS = "tuner.export.standalone.darts_training"
 
@@ -74,34 +78,47 @@ class _TSMixerModule(NetworkModule):
 
 tsmixer_model._TSMixerModule = _TSMixerModule  # darts builds whatever class this name has'''
 
-USERS = '''\
-def users_class() -> type:
-    """The class that drops in for darts' own."""
-{load}    return module.{name}
+USERS = DROP_IN.replace(
+    "= _TSMixerModule  #", "= OWN_CLASS if DROPS_IN else _TSMixerModule  #"
+).replace(
+    "{function}",
+    """\
+{find}
 
 
-tsmixer_model._TSMixerModule = users_class()  # darts builds whatever class this name has'''
+OWN_CLASS = users_class()
+DROPS_IN = has_darts_interface(OWN_CLASS)
+
+
+{function}""",
+)
 
 
 def render(config: BestConfig) -> str:
     """The script.
 
     Raises:
-        UsageError: the network's class cannot be found.
+        UsageError: a built-in variant that this tuner does not have.
     """
     reader, roots = read_function(config)
     roots = [(DARTS, "run_darts"), (DARTS, "make_model"), (TRAINING, "Job"), *roots]
     renamed = {RENAMED.get(key, key): value for key, value in config.architecture.settings.items()}
-    changes = "".join(f", {key}={value!r}" for key, value in renamed.items() if key in TAKEN)
+    changes = "".join(f", {key}={literal(value)}" for key, value in renamed.items() if key in TAKEN)
     needs = ["from darts.models.forecasting import tsmixer_model"]
-    network, own_norm, what = "", False, "darts' own network is the same function as this variant's."
+    network, own_norm, what = (
+        "",
+        "False",
+        "darts' own network is the same function as this variant's.",
+    )
     if config.architecture.model != "original":
         network, more, own_norm, what = _drop_in(config)
         roots += more
-        if "importlib" in network:
-            needs.append("import importlib.util")
+        if ":" in config.architecture.model:
+            needs += ["import importlib.util", "from typing import cast"]
     made = bundle(roots, first=[DARTS, TRAINING, DATA])
-    arguments = {"demo": "", "etth": "[FOLDER of ETTh1.csv and ETTh2.csv]"}.get(kind_of(config), "[CSV]")
+    arguments = {"demo": "", "etth": "[FOLDER of ETTh1.csv and ETTh2.csv]"}.get(
+        kind_of(config), "[CSV]"
+    )
     return SCRIPT.format(
         headline=comment(config),
         arguments=arguments,
@@ -117,17 +134,31 @@ def render(config: BestConfig) -> str:
     )
 
 
-def _drop_in(config: BestConfig) -> tuple[str, list[Name], bool, str]:
-    """What takes the place of darts' module class, what it needs, and whether it normalises its windows itself."""
-    model = config.architecture.model
-    if ":" in model:
-        from tuner.models.darts_interface import has_darts_interface
-        from tuner.models.own import load_class
+def _drop_in(config: BestConfig) -> tuple[str, list[Name], str, str]:
+    """What takes the place of darts' module class, what it needs, and whether it normalises its
+    windows itself.
 
-        if has_darts_interface(load_class(model)):
-            location, _, name = model.rpartition(":")
-            text = USERS.format(load=load_lines(location), name=name)
-            return text, [], False, "The class of the study takes the place of darts' own."
+    Which of the two interfaces a class of the user's own has, the script finds out: nothing is
+    imported to write it.
+    """
+    model, settings = config.architecture.model, dict(config.architecture.settings)
+    if ":" in model:
+        more = f", **{literal(settings)}" if settings else ""
+        sizes = f"hidden_size=job.hidden_size, dropout=job.dropout{more}"
+        function = f"{NETWORK_HEAD}    return OWN_CLASS(shapes, {sizes})"
+        text = USERS.format(find=users_class(model), function=function)
+        what = "The class of the study takes the place of darts' own, or is inside what does."
+        return (
+            text,
+            [(DARTS, "NetworkModule"), (DARTS_INTERFACE, "has_darts_interface")],
+            "not DROPS_IN",
+            what,
+        )
     function, roots = network_function(config)
     text = DROP_IN.format(function=function)
-    return text, [(DARTS, "NetworkModule"), *roots], True, "The variant's network takes the place of darts' own."
+    return (
+        text,
+        [(DARTS, "NetworkModule"), *roots],
+        "True",
+        "The variant's network takes the place of darts' own.",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tuner.export.record import BestConfig
+from tuner.export.best_config import BestConfig
 
 
 def render(config: BestConfig) -> str:

@@ -1,8 +1,10 @@
-"""Parts of this package as one text that runs without it: definitions with all they need, cut out of its own modules.
+"""Parts of this package as one text that runs without it: definitions with all they need, cut out
+of its own modules.
 
-A script that trains the very network that was tuned must not be a second network written by hand. So it is made of
-the first one's source: from a few names, everything they refer to inside the package is followed and copied, imports
-from elsewhere are collected. Modules are read, never imported.
+A script that trains the very network that was tuned must not be a second network written by hand.
+So it is made of the first one's source: from a few names, everything they refer to inside the
+package is followed and copied, imports from elsewhere are collected. Modules are read, never
+imported.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ def bundle(roots: Iterable[Name], *, first: Iterable[str] = ()) -> Bundle:
 
     Args:
         roots: what is wanted.
-        first: modules to begin the text with, in this order, for a reader's sake; they may only refer to the others
-            from inside functions or annotations.
+        first: modules to begin the text with, in this order, for a reader's sake; they may only
+            refer to the others from inside functions or annotations.
 
     Raises:
         ValueError: two different definitions of one name.
@@ -67,13 +69,19 @@ def bundle(roots: Iterable[Name], *, first: Iterable[str] = ()) -> Bundle:
     found = _Found()
     for root in roots:
         _follow(root, found)
-    order = [*first, *(name for name in _providers_first(found.takes_from) if name not in set(first))]
+    order = [
+        *first,
+        *(name for name in _providers_first(found.takes_from) if name not in set(first)),
+    ]
     texts: dict[str, str] = {}
     for module in order:
         for name in (name for name, _ in _in_order(module) if (module, name) in found.wanted):
             text = _text(module, found.wanted[module, name])
             if texts.setdefault(name, text) != text:
-                raise ValueError(f"{module}.{name} is another definition of the name {name!r}; rename one of the two")
+                raise ValueError(
+                    f"{module}.{name} is another definition of the name {name!r}; rename one of "
+                    "the two"
+                )
     # A protocol that only annotations name would be read and never used.
     only_named = sorted(found.annotated - texts.keys())
     aliases = f"{' = '.join(only_named)} = Any  # named in annotations only" if only_named else ""
@@ -84,8 +92,14 @@ def bundle(roots: Iterable[Name], *, first: Iterable[str] = ()) -> Bundle:
 
 def names_in(module: str, expression: str) -> list[Name]:
     """The top-level names of `module` that an expression refers to, as roots."""
-    return [(module, name) for name in _names(ast.parse(expression)) if name in _read(module).definitions] + [
-        _read(module).ours[name] for name in _names(ast.parse(expression)) if name in _read(module).ours
+    return [
+        (module, name)
+        for name in _names(ast.parse(expression))
+        if name in _read(module).definitions
+    ] + [
+        _read(module).ours[name]
+        for name in _names(ast.parse(expression))
+        if name in _read(module).ours
     ]
 
 
@@ -139,7 +153,9 @@ def _providers_first(takes_from: Mapping[str, Iterable[str]]) -> list[str]:
 @functools.cache
 def _read(name: str) -> _Module:
     path = _ROOT.joinpath(*name.split(".")[1:])
-    source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
+    source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(
+        encoding="utf-8"
+    )
     module = _Module(source.splitlines())
     for node in _top_level(ast.parse(source)):
         if isinstance(node, ast.ImportFrom):
@@ -166,7 +182,11 @@ def _read(name: str) -> _Module:
 def _top_level(tree: ast.Module) -> Iterator[ast.stmt]:
     """Statements, also those that only a type checker sees."""
     for node in tree.body:
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        if (
+            isinstance(node, ast.If)
+            and isinstance(node.test, ast.Name)
+            and node.test.id == "TYPE_CHECKING"
+        ):
             yield from node.body
         else:
             yield node
@@ -195,13 +215,18 @@ def _annotations(node: ast.AST) -> list[ast.AST]:
 
 
 def _text(module: str, node: ast.stmt) -> str:
-    """A definition as it stands in its file, each docstring cut to its first paragraph, notes to our tools left out."""
+    """A definition as it stands in its file, each docstring cut to its first paragraph, notes to
+    our tools left out.
+    """
     decorators = getattr(node, "decorator_list", [])
     start = min([node.lineno, *(decorator.lineno for decorator in decorators)])
     assert node.end_lineno is not None
     lines: list[str | None] = list(_read(module).lines[start - 1 : node.end_lineno])
     for inner in ast.walk(node):
-        if isinstance(inner, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(inner) is not None:
+        if (
+            isinstance(inner, ast.FunctionDef | ast.ClassDef)
+            and ast.get_docstring(inner) is not None
+        ):
             _shorten(lines, inner.body[0], start)
     return _FOR_OUR_TOOLS.sub("", "\n".join(line for line in lines if line is not None))
 
@@ -220,10 +245,16 @@ def _import_lines(imports: dict[str, tuple[str, str]]) -> str:
     named: dict[str, set[str]] = {}
     for bound, (module, name) in imports.items():
         if not name:
-            plain.add(f"import {module}" if bound == module.partition(".")[0] else f"import {module} as {bound}")
+            plain.add(
+                f"import {module}"
+                if bound == module.partition(".")[0]
+                else f"import {module} as {bound}"
+            )
         else:
             named.setdefault(module, set()).add(name if bound == name else f"{name} as {bound}")
-    lines = sorted(plain) + [f"from {module} import {', '.join(sorted(named[module]))}" for module in sorted(named)]
+    lines = sorted(plain) + [
+        f"from {module} import {', '.join(sorted(named[module]))}" for module in sorted(named)
+    ]
     return "\n".join(lines)
 
 

@@ -1,4 +1,6 @@
-"""Which trial of a study: the one that a pick names on the front within the bounds, or one by its number."""
+"""Which trial of a study: the one that a pick names on the front within the bounds, or one by its
+number.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,15 @@ Bounds = tuple[float | None, float | None]
 """Upper bounds of the objectives, in their order."""
 
 
-def choose(results: StudyResults, name: str, *, pick: str, bounds: Bounds = (None, None)) -> TrialRecord:
-    """The trial that `pick` names among the front's trials within the bounds; `name` is the study's, for messages.
+def choose(
+    results: StudyResults, name: str, *, pick: str, bounds: Bounds = (None, None)
+) -> TrialRecord:
+    """The trial that `pick` names among the front's trials within the bounds; `name` is the
+    study's, for messages.
 
     Raises:
-        TunerError: no finished trial yet, none that keeps the study's limits, or none within the bounds (the nearest
-            is named).
+        TunerError: no finished trial yet, none that keeps the study's limits, or none within the
+            bounds (the nearest is named).
     """
     front = results.front
     if not front:
@@ -53,20 +58,34 @@ def trial_by_number(results: StudyResults, name: str, number: int) -> TrialRecor
     """
     complete = [record.number for record in results.complete]
     nearest = min(complete, key=lambda other: (abs(other - number), other), default=None)
-    hint = "no trial is complete yet" if nearest is None else f"the nearest complete one is trial {nearest}"
+    hint = (
+        "no trial is complete yet"
+        if nearest is None
+        else f"the nearest complete one is trial {nearest}"
+    )
     record = next((record for record in results.records if record.number == number), None)
     if record is None:
-        raise UsageError(f"study {name!r} has no trial {number}; it has {len(results.records)}, and {hint}")
+        raise UsageError(
+            f"study {name!r} has no trial {number}; it has {len(results.records)}, and {hint}"
+        )
     if record.number not in complete:
-        how = record.attributes.get("failure") or record.attributes.get("stopped_by") or "it has not ended"
-        raise TunerError(f"trial {number} of study {name!r} is {record.state.name}, not COMPLETE ({how}); {hint}")
+        how = record.recorded.failure or record.recorded.stopped_by or "it has not ended"
+        raise TunerError(
+            f"trial {number} of study {name!r} is {record.state.name}, not COMPLETE ({how}); {hint}"
+        )
     return record
 
 
 def _excess(record: TrialRecord, bounds: Bounds) -> float:
-    """By how much the record's values lie beyond the bounds, each relative to its bound; 0 where within all."""
+    """By how much the record's values lie beyond the bounds, each relative to its bound; 0 where
+    within all.
+    """
     assert record.values is not None, "the front holds complete trials"
-    pairs = [(value, bound) for value, bound in zip(record.values, bounds, strict=True) if bound is not None]
+    pairs = [
+        (value, bound)
+        for value, bound in zip(record.values, bounds, strict=True)
+        if bound is not None
+    ]
     return sum((value - bound) / (abs(bound) or 1.0) for value, bound in pairs if value > bound)
 
 
@@ -74,7 +93,9 @@ def _nobody_within(name: str, front: Sequence[TrialRecord], bounds: Bounds) -> s
     nearest = min(front, key=lambda record: _excess(record, bounds))
     assert nearest.values is not None
     asked = " and ".join(
-        f"{label} <= {bound:g}" for label, bound in zip(nearest.objectives, bounds, strict=True) if bound is not None
+        f"{label} <= {bound:g}"
+        for label, bound in zip(nearest.objectives, bounds, strict=True)
+        if bound is not None
     )
     return (
         f"no configuration of study {name!r} has {asked}; the nearest is trial {nearest.number} "

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import cast
 
 from tuner.errors import unknown_name
-from tuner.export.record import BestConfig
+from tuner.export.best_config import BestConfig
 
 FORMATS = ("json", "toml", "python", "neuralforecast", "darts")
 
@@ -15,8 +15,8 @@ FORMATS = ("json", "toml", "python", "neuralforecast", "darts")
 def render(config: BestConfig, form: str) -> str:
     """`config` as text.
 
-    `json` and `toml` are its record. The others are scripts: `python` trains it with torch, pandas and numpy alone,
-    `neuralforecast` and `darts` with these libraries.
+    `json` and `toml` are its record. The others are scripts: `python` trains it with torch, pandas
+    and numpy alone, `neuralforecast` and `darts` with these libraries.
 
     Raises:
         UsageError: unknown form, or one that this configuration does not have.

@@ -1,4 +1,6 @@
-"""What a training needs of a configuration, from a study or from the TOML file it was written to."""
+"""What a training needs of a configuration, from a study or from the TOML file it was written
+to.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict, Field, field_validator
 
 from tuner.config import Architecture, Hyperparameters, Precision, TrainingSettings
-from tuner.export.record import PROTOCOL_SETTINGS, BestConfig
-from tuner.tomlfile import read_toml, validate
+from tuner.export.best_config import PROTOCOL_SETTINGS, BestConfig
+from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict
+from tuner.files.toml_file import read_toml, validate
+from tuner.models.names import NetworkName, NetworkSettings
+from tuner.spec.study_file import Defaults, FixedTraining
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A configuration to train: network, hyperparameters, protocol; `origin` is the record it was taken from."""
+    """A configuration to train: network, hyperparameters, protocol; `origin` is the record it was
+    taken from.
+    """
 
     task: str
     architecture: Architecture
@@ -31,7 +38,13 @@ class Recipe:
 
     @staticmethod
     def of(config: BestConfig) -> Recipe:
-        """The recipe of a configuration from a study."""
+        """The recipe of a configuration from a study.
+
+        Raises:
+            UsageError: its network is a class that only an exported study names, and nobody said to
+                trust it.
+        """
+        config.refuse_untrusted()
         kept = {name: getattr(config.training, name) for name in PROTOCOL_SETTINGS}
         return Recipe(
             task=config.task,
@@ -42,58 +55,60 @@ class Recipe:
         )
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class _Network(Strict):
+    model: NetworkName
+    settings: NetworkSettings = Field(default_factory=dict)
 
 
-class _Params(_Strict):
-    learning_rate: float
-    weight_decay: float
-    dropout: float
-    hidden_size: int
-    batch_size: int
-
-
-class _Network(_Strict):
-    model: str
-    settings: dict[str, Any] = {}
-
-
-class _Protocol(_Strict):
-    max_epochs: int = 200
-    patience: int = 10
-    min_delta: float = 1e-5
-    gradient_clip: float = 1.0
-    learning_rate_decay: float = 0.999
+class _Protocol(FixedTraining):
     precision: Precision = Precision.FP32
 
 
-class _File(_Strict):
-    """What `tuner best --format toml` writes; beyond the first three, what is left out has its default."""
+class _Provenance(Strict):
+    """What of a configuration's origin is read again; the rest is carried along."""
 
-    task: str
-    params: _Params
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    data_hash: Digest | None = None
+
+
+class _File(Strict):
+    """What `tuner best --format toml` writes; beyond the first three, what is left out has its
+    default.
+    """
+
+    task: Label
+    params: Defaults
     architecture: _Network
     training: _Protocol = _Protocol()
-    variant: str = ""
-    study: str = ""
-    trial: int | None = None
-    pick: str = ""
-    values: dict[str, float] = {}
-    verified: dict[str, Any] | None = None
-    provenance: dict[str, Any] = {}
+    variant: Prose = ""
+    study: Prose = ""
+    trial: Count | None = None
+    pick: Prose = ""
+    values: dict[Label, float] = Field(default_factory=dict)
+    verified: PlainTable | None = None
+    provenance: PlainTable = Field(default_factory=dict)
+
+    @field_validator("provenance")
+    @classmethod
+    def _hash_is_a_text(cls, value: dict[str, Any]) -> dict[str, Any]:
+        _Provenance.model_validate(value)
+        return value
 
 
 def read_recipe(path: Path) -> Recipe:
     """The recipe in a file of `tuner best --format toml`.
 
     Raises:
-        UsageError: no such file, or one that is not of this form (file, line, key and remedy are named).
+        UsageError: no such file, or one that is not of this form (file, line, key and remedy are
+            named).
     """
     file = validate(read_toml(path), _File)
     return Recipe(
         task=file.task,
-        architecture=Architecture(model=file.architecture.model, settings=file.architecture.settings),
+        architecture=Architecture(
+            model=file.architecture.model, settings=file.architecture.settings
+        ),
         hyperparameters=Hyperparameters(**file.params.model_dump()),
         training=TrainingSettings(**file.training.model_dump()),
         origin=file.model_dump(mode="json", exclude_defaults=True),

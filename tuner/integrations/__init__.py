@@ -1,1 +1,1 @@
-"""Our networks inside other people's libraries. Each module imports its library; nothing here imports them all."""
+"""Our networks inside other people's libraries. Each module imports its library, nothing all."""

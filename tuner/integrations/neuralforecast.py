@@ -1,13 +1,15 @@
-"""Every variant as a neuralforecast model: the same network, in `NeuralForecast(models=[...])` like any other.
+"""Every variant as a neuralforecast model: the same network, in `NeuralForecast(models=[...])`.
 
 A panel's series are the network's target columns. Importing this module makes the classes known to
 `NeuralForecast.save` and `NeuralForecast.load`; a process that loads a saved one imports it first.
 
-Legend: B windows, L input hours, h horizon, N series, X historic, F future and S static columns, Q outputs a value.
+Legend: B windows, L input hours, h horizon, N series, X historic, F future and S static columns, Q
+    outputs a value.
 """
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, ClassVar
 
 import torch
@@ -18,6 +20,8 @@ from torch import Tensor
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.models.registry import build_model
+
+BASE_ARGUMENTS = frozenset(inspect.signature(BaseModel).parameters) - {"trainer_kwargs"}
 
 
 class TunerModel(BaseModel):  # type: ignore[misc]
@@ -31,12 +35,19 @@ class TunerModel(BaseModel):  # type: ignore[misc]
         n_blocks: mixer blocks.
         feed_forward_size: width inside a feature mixing; None means `hidden_size`.
         dropout: probability of every dropout.
-        windows_batch_size: windows of a step, which the studies call `batch_size`; `batch_size` counts series here.
-        scaler_type: neuralforecast's scaling of every window. None means `identity` for losses whose outputs have the
-            units of the series, since the network itself takes a window's level and spread out and puts them back,
-            and `standard` for losses whose outputs are the parameters of a distribution.
+        windows_batch_size: windows of a step, which the studies call `batch_size`; `batch_size`
+            counts series here.
+        scaler_type: neuralforecast's scaling of every window. None means `identity` for losses
+            whose outputs have the units of the series, since the network itself takes a window's
+            level and spread out and puts them back, and `standard` for losses whose outputs are the
+            parameters of a distribution.
 
     The others are neuralforecast's own, as in its `TSMixerx`.
+
+    Raises:
+        UsageError: sizes that no network can have, or a class of one's own that cannot be built.
+
+    Source: the network is `tuner.models.tsmixer`'s (Chen et al., 2023), as the study trained it.
     """
 
     EXOGENOUS_FUTR = True
@@ -90,77 +101,49 @@ class TunerModel(BaseModel):  # type: ignore[misc]
         **trainer_kwargs: Any,
     ) -> None:
         loss = MAE() if loss is None else loss
-        super().__init__(
-            h=h,
-            input_size=input_size,
-            n_series=n_series,
-            futr_exog_list=futr_exog_list,
-            hist_exog_list=hist_exog_list,
-            stat_exog_list=stat_exog_list,
-            cat_exog_list=cat_exog_list,
-            categorical_cardinalities=categorical_cardinalities,
-            cat_emb_dim=cat_emb_dim,
-            exclude_insample_y=exclude_insample_y,
-            loss=loss,
-            valid_loss=valid_loss,
-            max_steps=max_steps,
-            learning_rate=learning_rate,
-            num_lr_decays=num_lr_decays,
-            early_stop_patience_steps=early_stop_patience_steps,
-            val_monitor=val_monitor,
-            val_check_steps=val_check_steps,
-            batch_size=batch_size,
-            valid_batch_size=valid_batch_size,
-            windows_batch_size=windows_batch_size,
-            inference_windows_batch_size=inference_windows_batch_size,
-            start_padding_enabled=start_padding_enabled,
-            training_data_availability_threshold=training_data_availability_threshold,
-            step_size=step_size,
-            scaler_type=scaler_type or ("standard" if loss.is_distribution_output else "identity"),
-            random_seed=random_seed,
-            drop_last_loader=drop_last_loader,
-            alias=alias,
-            optimizer=optimizer,
-            optimizer_kwargs=optimizer_kwargs,
-            lr_scheduler=lr_scheduler,
-            lr_scheduler_kwargs=lr_scheduler_kwargs,
-            dataloader_kwargs=dataloader_kwargs,
-            **trainer_kwargs,
-        )
-        shapes = ModelShapes(
-            input_size=self.input_size,  # the base class has its own idea of one below 1
-            horizon=h,
-            n_targets=n_series,
-            n_past=n_series * self.hist_exog_size,
-            n_future=n_series * self.futr_exog_size,
-            n_static=n_series * self.stat_exog_size,
-            n_quantiles=self.loss.outputsize_multiplier,
-        )
-        hyperparameters = Hyperparameters(
-            learning_rate=learning_rate,
-            weight_decay=0.0,  # the optimiser's business, like the learning rate: no network reads them
-            dropout=dropout,
-            hidden_size=hidden_size,
-            batch_size=windows_batch_size,
-        )
+        # All that the base class takes goes to it as it came, but for the scaling of windows.
+        passed = {name: value for name, value in locals().items() if name in BASE_ARGUMENTS}
+        passed["scaler_type"] = scaler_type or _scaling_for(loss)
+        super().__init__(**passed, **trainer_kwargs)
         settings = self.settings(n_blocks=n_blocks, feed_forward_size=feed_forward_size)
         self.network = build_model(
-            Architecture(model=self.architecture.model, settings=settings), shapes, hyperparameters
+            Architecture(model=self.architecture.model, settings=settings),
+            self._shapes(),
+            Hyperparameters(
+                hidden_size=hidden_size,
+                dropout=dropout,
+                learning_rate=learning_rate,  # no network reads it, nor what follows
+                weight_decay=0.0,
+                batch_size=windows_batch_size,
+            ),
         )
-        # What `torch.tensor_split` later takes apart lies parameter by parameter, all else series by series.
-        self._by_parameter = isinstance(self.loss, DistributionLoss) and self.loss.distribution != "ISQF"
+        self._by_parameter = _lies_by_parameter(self.loss)
+
+    def _shapes(self) -> ModelShapes:
+        return ModelShapes(
+            input_size=self.input_size,  # the base class has its own idea of one below 1
+            horizon=self.h,
+            n_targets=self.n_series,
+            n_past=self.n_series * self.hist_exog_size,
+            n_future=self.n_series * self.futr_exog_size,
+            n_static=self.n_series * self.stat_exog_size,
+            n_quantiles=self.loss.outputsize_multiplier,
+        )
 
     @classmethod
     def settings(cls, *, n_blocks: int, feed_forward_size: int | None) -> dict[str, Any]:
-        """The fixed settings of the network: a built-in one's are arguments, another's come with its class."""
+        """The network's fixed settings: arguments, or what comes with the user's own class."""
         if ":" in cls.architecture.model:
             return dict(cls.architecture.settings)
-        return {"n_blocks": n_blocks} | ({} if feed_forward_size is None else {"feed_forward_size": feed_forward_size})
+        return {"n_blocks": n_blocks} | (
+            {} if feed_forward_size is None else {"feed_forward_size": feed_forward_size}
+        )
 
     def forward(self, windows_batch: dict[str, Any]) -> Tensor:
         """One batch as neuralforecast has it -> (B, h, N * Q).
 
-        `insample_y` is (B, L, N), `hist_exog` (B, X, L, N), `futr_exog` (B, F, L + h, N), `stat_exog` (N, S).
+        `insample_y` is (B, L, N), `hist_exog` (B, X, L, N), `futr_exog` (B, F, L + h, N),
+        `stat_exog` (N, S).
         """
         y = windows_batch["insample_y"]
         n_windows, length = y.shape[:2]
@@ -178,6 +161,15 @@ class TunerModel(BaseModel):  # type: ignore[misc]
             forecast = forecast.transpose(2, 3)
         flat: Tensor = forecast.reshape(n_windows, forecast.shape[1], -1)
         return flat
+
+
+def _scaling_for(loss: Any) -> str:
+    return "standard" if loss.is_distribution_output else "identity"
+
+
+def _lies_by_parameter(loss: Any) -> bool:
+    """What `torch.tensor_split` takes apart later lies parameter by parameter, else by series."""
+    return isinstance(loss, DistributionLoss) and loss.distribution != "ISQF"
 
 
 def _columns(exogenous: Tensor) -> Tensor:
@@ -228,8 +220,8 @@ MODEL_FILENAME_DICT.update({each.__name__.lower(): each for each in MODELS.value
 def model_class(architecture: Architecture) -> type[TunerModel]:
     """The class for a network: of a built-in variant, or made for a class of the user's own.
 
-    One made for a user's class is known to `NeuralForecast.load` only in processes that called this: a saved model
-    never says which file to import.
+    One made for a user's class is known to `NeuralForecast.load` only in processes that called
+    this: a saved model never says which file to import.
     """
     if ":" not in architecture.model:
         return MODELS[architecture.model]

@@ -1,6 +1,28 @@
-"""`tuner launch`: plan the studies, start one worker per device, watch them, and sum up."""
+"""Launches: `run` fills studies with trials, by workers on every device, as a `LaunchRequest` asks.
 
-from tuner.launch.plan import Plan, choose_devices, make_plan
-from tuner.launch.supervisor import Outcome, Supervisor
+`tuner.launch.verification` does the same for verifications.
+"""
 
-__all__ = ["Outcome", "Plan", "Supervisor", "choose_devices", "make_plan"]
+from tuner.launch.launcher import run
+from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
+from tuner.launch.plan import choose_devices
+from tuner.launch.progress import Progress
+from tuner.launch.request import DeviceChoice, LaunchRequest, StudySettings
+from tuner.launch.stopping import StopRequests
+from tuner.launch.supervisor import Supervisor
+from tuner.spec.policy import PolicyChanges
+
+__all__ = [
+    "DeviceChoice",
+    "LaunchOutcome",
+    "LaunchRequest",
+    "Outcome",
+    "PolicyChanges",
+    "Progress",
+    "StopRequests",
+    "StudyOutcome",
+    "StudySettings",
+    "Supervisor",
+    "choose_devices",
+    "run",
+]

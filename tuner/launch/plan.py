@@ -3,107 +3,139 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.config import OBJECTIVES, Backend, Precision
+from tuner.config import OBJECTIVES, Backend, MqlSplit, Precision, TimeObjective
 from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
 from tuner.devices import CpuCores, Gpu, list_gpus, pick_gpus, share_out_cores
 from tuner.devices.cpu import available_cores
 from tuner.errors import TunerError, UsageError
-from tuner.study import StudyDefinition, StudyFile, builtin_variants, load_study_file
+from tuner.launch.request import DeviceChoice, LaunchRequest, StudySettings, names_of
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
 
 STUDY_NAME_LIMIT = 200
 
 DEFAULT_CPU_WORKERS = 4
-"""At most, and one per core at most: small networks gain little from a second thread, and lose much where anything else
-runs on one of two cores that wait for each other."""
+"""At most, and one per core at most: small networks gain little from a second thread, and lose much
+where anything else runs on one of two cores that wait for each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class LaunchPlan:
     """Studies by name, and the devices that will run them."""
 
     task: Task
     definitions: Mapping[str, StudyDefinition]
     devices: Sequence[Gpu | CpuCores]
     notice: str = ""
+    of_networks: Sequence[str] = ()
+    """What is to be said of classes of the user's own."""
 
 
-def make_plan(
-    *,
-    variants: str,
-    task: str,
-    data_dir: Path | None,
-    cache_dir: Path | None,
-    gpus: str | None,
-    cpu: bool,
-    workers: int | None,
-    study: str | None,
-    environment: Mapping[str, str],
-    max_epochs: int | None = None,
-    backend: Backend = Backend.AUTO,
-    seeds: int = 1,
-    precision: Precision = Precision.FP32,
-    time_objective: str = OBJECTIVES[0],
-    mql_split: str = "test",
-    target_val_loss: float | None = None,
-) -> Plan:
+def make_plan(request: LaunchRequest, *, environment: Mapping[str, str]) -> LaunchPlan:
     """Check everything a launch was asked for, in the order in which mistakes are cheapest to find.
 
     Raises:
         UsageError: a wrong variant, task file, study file or device.
         DataError: data that is missing or unfit.
     """
-    files = _study_files(variants)
-    if study is not None:
+    _check_target(request.settings)
+    files = _study_files(request.variants)
+    if request.study is not None:
         if len(files) > 1:
-            raise UsageError(f"--study {study} names one study, --variant names {len(files)}; launch them one by one")
-        check_study_name(study)
-    loaded = load_task(task)
-    devices, notice = choose_devices(gpus=gpus, cpu=cpu, workers=workers, environment=environment)
-    if precision is Precision.TF32 and not isinstance(devices[0], Gpu):
-        raise UsageError("--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32 or bf16")
-    if backend not in (Backend.AUTO, Backend.EAGER) and not isinstance(devices[0], Gpu):
-        raise UsageError(f"--backend {backend.value} needs a CUDA GPU; on the CPU choose auto or eager")
-    prepared = prepare(loaded, data_dir=data_dir, cache_dir=cache_dir)
+            raise UsageError(
+                f"--study {request.study} names one study, --variant names {len(files)}; launch "
+                "them one by one"
+            )
+        check_study_name(request.study)
+    task = load_task(request.task)
+    devices, notice = choose_devices(request.devices, environment=environment)
+    _check_arithmetic(request.settings, devices[0])
+    prepared = prepare(task, data_dir=request.data_dir)
     definitions = {}
+    of_networks: list[str] = []
     for variant, file in files.items():
         if variant not in builtin_variants():
-            _check_network(variant, task)
-        training = dataclasses.replace(file.training_settings(), backend=backend, precision=precision)
-        if max_epochs is not None:
-            training = dataclasses.replace(training, max_epochs=max_epochs)
-        name = study or f"{loaded.name}-{file.name}"
-        definitions[name] = StudyDefinition.of(
-            file,
-            task=loaded.definition(),
-            data_hash=prepared.data_hash,
-            training=training,
-            time_objective=time_objective,
-            mql_split=mql_split,
-            target_val_loss=target_val_loss,
-            seeds_per_trial=seeds,
+            of_networks += _check_network(variant, request.task, request.data_dir)
+        name = request.study or f"{task.name}-{file.name}"
+        check_study_name(name, flag="--study" if request.study else "--task and --variant")
+        definitions[name] = _definition(file, task, prepared.data_hash, request.settings)
+    return LaunchPlan(
+        task=task,
+        definitions=definitions,
+        devices=devices,
+        notice=notice,
+        of_networks=of_networks,
+    )
+
+
+def _definition(
+    file: StudyFile, task: Task, data_hash: str, settings: StudySettings
+) -> StudyDefinition:
+    """With the defaults of a new study where nothing else was said."""
+    training = file.training_settings()
+    return StudyDefinition.of(
+        file,
+        task=task.definition(),
+        data_hash=data_hash,
+        training=dataclasses.replace(
+            training,
+            backend=settings.backend or Backend.AUTO,
+            precision=settings.precision or Precision.FP32,
+            max_epochs=settings.max_epochs or training.max_epochs,
+        ),
+        time_objective=settings.time_objective or OBJECTIVES[0],
+        mql_split=settings.mql_split or MqlSplit.TEST.value,
+        target_val_loss=settings.target_val_loss,
+        seeds_per_trial=settings.seeds or 1,
+    )
+
+
+def _check_target(settings: StudySettings) -> None:
+    """The registered validation loss is what the time to a target needs, and nothing else takes."""
+    to_target = settings.time_objective is TimeObjective.TO_TARGET
+    if (settings.target_val_loss is not None) != to_target:
+        raise UsageError(
+            f"--target-val-loss and --time-objective {TimeObjective.TO_TARGET.value} belong "
+            "together; give both or none"
         )
-    return Plan(task=loaded, definitions=definitions, devices=devices, notice=notice)
+
+
+def _check_arithmetic(settings: StudySettings, device: Gpu | CpuCores) -> None:
+    if isinstance(device, Gpu):
+        return
+    if settings.precision is Precision.TF32:
+        raise UsageError(
+            "--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32 or bf16"
+        )
+    if settings.backend not in (None, Backend.AUTO, Backend.EAGER):
+        raise UsageError(
+            f"--backend {settings.backend.value} needs a CUDA GPU; on the CPU choose auto or eager"
+        )
 
 
 def choose_devices(
-    *, gpus: str | None, cpu: bool, workers: int | None, environment: Mapping[str, str]
+    choice: DeviceChoice, *, environment: Mapping[str, str]
 ) -> tuple[Sequence[Gpu | CpuCores], str]:
     """The devices to run on, and a notice when the choice was ours.
 
     Raises:
         UsageError: flags that contradict each other, or devices that are not there.
     """
+    gpus, cpu, workers = choice.gpus, choice.cpu, choice.workers
     if cpu and gpus is not None:
         raise UsageError("--cpu and --gpus exclude each other; choose one")
     if workers is not None and gpus is not None:
-        raise UsageError("--workers belongs to --cpu; on GPUs there is one worker per GPU, chosen by --gpus")
+        raise UsageError(
+            "--workers belongs to --cpu; on GPUs there is one worker per GPU, chosen by --gpus"
+        )
     if gpus is not None:
         return pick_gpus(gpus, list_gpus(environment)), ""
     if not cpu and workers is None and (found := list_gpus(environment)):
@@ -114,12 +146,14 @@ def choose_devices(
     return share_out_cores(workers or min(DEFAULT_CPU_WORKERS, len(cores)), cores), notice
 
 
-def _study_files(variants: str) -> dict[str, StudyFile]:
-    names = [name.strip() for name in variants.split(",")]
+def _study_files(variants: str | Sequence[str]) -> dict[str, StudyFile]:
+    names = names_of(variants)
     if not any(names):
         raise UsageError("--variant: the list is empty; expected e.g. rmsnorm or rmsnorm,original")
     if not all(names):
-        raise UsageError(f"--variant: {variants!r} holds an empty name; expected e.g. rmsnorm,original")
+        raise UsageError(
+            f"--variant: {variants!r} holds an empty name; expected e.g. rmsnorm,original"
+        )
     files: dict[str, StudyFile] = {}
     for name in names:
         file = load_study_file(name)
@@ -129,23 +163,39 @@ def _study_files(variants: str) -> dict[str, StudyFile]:
     return files
 
 
-def check_study_name(name: str) -> None:
+def check_study_name(name: str, *, flag: str = "--study") -> None:
     """Raises UsageError when a study cannot be called `name`."""
     fits = 0 < len(name) <= STUDY_NAME_LIMIT and name.isprintable() and name == name.strip()
     if not fits or "," in name:  # workers take a list of names
         raise UsageError(
-            f"--study: {name!r} cannot name a study; expected 1 to {STUDY_NAME_LIMIT} printable characters, no comma, "
+            f"{flag}: {name!r} cannot name a study; expected 1 to {STUDY_NAME_LIMIT} printable "
+            "characters, no comma, "
             "no blanks around them"
+            + ("" if flag == "--study" else "; name it yourself: --study NAME")
         )
 
 
-def _check_network(variant: str, task: str) -> None:
-    """Build the network of the user's own study file once, in a child: the supervisor itself never imports torch.
+def _check_network(variant: str, task: str, data_dir: Path | None) -> list[str]:
+    """Train the network of the user's own study file for a step, in a child: the supervisor never
+    imports torch.
 
-    Without this, a class that cannot work or a setting that nobody takes would fail every trial of the study.
+    Without this, a class that cannot work or a setting that nobody takes would fail every trial of
+    the study. Returns what is to be said of a class that works.
     """
+    folder = ["--data-dir", str(data_dir)] if data_dir is not None else []
     checked = subprocess.run(
-        [sys.executable, "-m", "tuner", "variants", "--check", variant, "--task", task],
+        [
+            sys.executable,
+            "-m",
+            "tuner",
+            "variants",
+            "--check",
+            variant,
+            "--task",
+            task,
+            *folder,
+            "--json",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -153,4 +203,7 @@ def _check_network(variant: str, task: str) -> None:
     if checked.returncode:
         lines = checked.stderr.strip().splitlines() or ["the check of its network failed"]
         message = lines[-1].removeprefix("tuner: error: ")
-        raise (UsageError if checked.returncode == UsageError.exit_code else TunerError)(f"{variant}: {message}")
+        raise (UsageError if checked.returncode == UsageError.exit_code else TunerError)(
+            f"{variant}: {message}"
+        )
+    return [str(notice) for notice in json.loads(checked.stdout)["notices"]]

@@ -1,7 +1,8 @@
 """Kills workers that hang, judged by their pulse: in a thread of its own, without the database.
 
-A worker that trains beats after every epoch, and is given ten times the trial's longest epoch so far. Before a trial's
-first epoch, and in a database call, it may be at one thing for long; while it waits, it beats every second.
+A worker that trains beats after every epoch, and is given ten times the trial's longest epoch so
+far. Before a trial's first epoch, and in a database call, it may be at one thing for long; while it
+waits, it beats every second.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import time
 from dataclasses import dataclass, field
 from typing import Self
 
-from tuner.worker.pulse import TRAINING, WAITING, Beat
+from tuner.devices.lock import WAITING_FOR_DEVICE
+from tuner.worker.heartbeat import TRAINING, WAITING, Beat
 
 FIRST_LIMIT_S = 1800.0
-"""Without a life sign while nothing tells how long things take: starting, setting up, compiling, a first epoch."""
+"""Without a life sign while nothing tells how long things take: starting, setting up, compiling, a
+first epoch."""
 FLOOR_S = 60.0
 """However short the epochs are: a machine may stall."""
 EPOCHS = 10.0
@@ -62,8 +65,8 @@ class WatchedProcess:
 class Watchdog:
     """Looks at all workers twice a second, as long as its context lasts.
 
-    `limit_s`, where given, takes the place of both fixed limits once a worker has started; epochs that take longer
-    still count tenfold.
+    `limit_s`, where given, takes the place of both fixed limits once a worker has started; epochs
+    that take longer still count tenfold.
     """
 
     limit_s: float | None = None
@@ -74,7 +77,9 @@ class Watchdog:
     _thread: threading.Thread | None = None
 
     def watch(self, label: str, process: subprocess.Popen[bytes], pipe: int) -> WatchedProcess:
-        """From now on. `pipe`: the reading end of the worker's pulse; it is closed with the watch."""
+        """From now on. `pipe`: the reading end of the worker's pulse; it is closed with the
+        watch.
+        """
         os.set_blocking(pipe, False)
         watched = WatchedProcess(label, process, pipe)
         with self._lock:
@@ -91,10 +96,12 @@ class Watchdog:
         """Seconds that may pass after this life sign."""
         if beat.phase == STARTING:  # nobody knows how long a machine takes to import everything
             return FIRST_LIMIT_S
-        first, floor = (FIRST_LIMIT_S, FLOOR_S) if self.limit_s is None else (self.limit_s, self.limit_s)
+        first, floor = (
+            (FIRST_LIMIT_S, FLOOR_S) if self.limit_s is None else (self.limit_s, self.limit_s)
+        )
         if beat.phase == TRAINING:
             return max(floor, EPOCHS * beat.longest_epoch_s)
-        return floor if beat.phase == WAITING else first
+        return floor if beat.phase in (WAITING, WAITING_FOR_DEVICE) else first
 
     def look(self) -> None:
         """Kill whoever has been silent for too long."""
@@ -106,7 +113,8 @@ class Watchdog:
                     continue
                 each.killed = True
                 _log.error(
-                    "the worker on %s hangs: no life sign for %.0f s (limit %.0f s), last at: %s; it is killed",
+                    "the worker on %s hangs: no life sign for %.0f s (limit %.0f s), last at: %s; "
+                    "it is killed",
                     each.label,
                     silent_s,
                     limit_s,

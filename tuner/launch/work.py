@@ -4,20 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tuner.storage import Counts
-
-
-class Queue(Protocol):
-    """What workers claim from."""
-
-    def reap(self, *, worker: str | None = None, state: str = "lost") -> int:
-        """Take back what overdue workers, or this dead one, held."""
-
-    def counts(self) -> Counts:
-        """What is planned, running and finished."""
-
-    def results(self, worker: str) -> int:
-        """How many results are this worker's."""
+from tuner.storage.queue.protocol import Shared
 
 
 class SignedIn(Protocol):
@@ -35,7 +22,7 @@ class Work(Protocol):
         """As `tuner worker --study` takes it."""
 
     @property
-    def ledger(self) -> Queue:
+    def ledger(self) -> Shared:
         """What is left to do."""
 
     @property

@@ -1,1 +1,1 @@
-"""The networks: one TSMixer skeleton with five built-in variants, and the way to bring one's own class."""
+"""The networks: one TSMixer with five built-in variants, and the way to bring one's own class."""

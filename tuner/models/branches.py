@@ -1,8 +1,9 @@
-"""Parts of a network that do not wait for each other: run in place, or side by side on a GPU that one would not fill.
+"""Parts of a network that need not wait for each other: in place, or side by side on a GPU.
 
-The kernels of a small network leave most of a large GPU idle. Mixing the future covariates, or the static ones of each
-block, needs nothing from the rest; on streams of their own they cost next to nothing. Worth it only where a whole step
-is captured as a graph: launched one by one from Python, kernels never overlap anyway.
+The kernels of a small network leave most of a large GPU idle. Mixing the future covariates, or the
+static ones of each block, needs nothing from the rest; on streams of their own they cost next to
+nothing. Worth it only where a whole step is captured as a graph: launched one by one from Python,
+kernels never overlap anyway.
 """
 
 from __future__ import annotations
@@ -33,10 +34,13 @@ class InPlace:
 
 
 class SideStreams:
-    """Each branch on the next of `streams`; backward, autograd runs every operation on the stream of its forward.
+    """Each branch on the next of `streams`.
 
-    A tensor's memory belongs to the stream that allocated it, which may use it again as soon as the last reference is
-    gone, whatever other streams still do with it. So every tensor that crosses is marked as used on the other side.
+    Autograd runs the backward pass of every operation on the stream of its forward pass.
+
+    A tensor's memory belongs to the stream that allocated it, which may use it again as soon as the
+    last reference is gone, whatever other streams still do with it. So every tensor that crosses is
+    marked as used on the other side.
     """
 
     def __init__(self, streams: Sequence[torch.cuda.Stream]) -> None:

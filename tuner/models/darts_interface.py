@@ -1,8 +1,9 @@
-"""Module classes with the interface of darts' TSMixer as networks of ours: a rewritten `tsmixer_model.py` as it stands.
+"""Module classes with the interface of darts' TSMixer as networks: a team's `tsmixer_model.py`.
 
-Such a class has the constructor arguments of `darts.models.forecasting.tsmixer_model._TSMixerModule` (darts 0.48) and a
-`forward(x_in)`. Older darts handed it a triple of tensors, newer darts an object with named tensors; what it gets here
-is both. darts itself is only imported by the class.
+Such a class has the constructor arguments of
+`darts.models.forecasting.tsmixer_model._TSMixerModule` (darts 0.48) and a `forward(x_in)`. Older
+darts handed it a triple of tensors, newer darts an object with named tensors; what it gets here is
+both. darts itself is only imported by the class.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 
-TELLING = frozenset({"input_dim", "output_dim", "past_cov_dim", "future_cov_dim", "static_cov_dim", "nr_params"})
+TELLING = frozenset(
+    {"input_dim", "output_dim", "past_cov_dim", "future_cov_dim", "static_cov_dim", "nr_params"}
+)
 """Constructor arguments by which such a class is known."""
 
 NUM_BLOCKS = 2
@@ -31,8 +34,10 @@ def has_darts_interface(model_class: type[nn.Module]) -> bool:
         return False
 
 
-def darts_arguments(model_class: type[nn.Module], shapes: ModelShapes, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What such a class is called with: darts' defaults and the protocol's reversible norm, `arguments` over them.
+def darts_arguments(
+    model_class: type[nn.Module], shapes: ModelShapes, arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What such a class is called with: `arguments` over darts' defaults and the reversible norm.
 
     `ff_size` follows the hidden size. What a class without `**kwargs` does not take is left out.
     """
@@ -64,7 +69,18 @@ def darts_arguments(model_class: type[nn.Module], shapes: ModelShapes, arguments
     }
     parameters = inspect.signature(model_class).parameters
     takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    return {key: value for key, value in given.items() if takes_all or key in parameters} | dict(arguments)
+    return {key: value for key, value in given.items() if takes_all or key in parameters} | dict(
+        arguments
+    )
+
+
+def build_class(
+    model_class: type[nn.Module], shapes: ModelShapes, arguments: Mapping[str, Any]
+) -> nn.Module:
+    """A network of a class of either interface, ours or darts'."""
+    if has_darts_interface(model_class):
+        return DartsNetwork(model_class(**darts_arguments(model_class, shapes, arguments)), shapes)
+    return model_class(shapes, **arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -83,10 +99,14 @@ class ModuleInput:
     state: None = None
 
     def __iter__(self) -> Iterator[Tensor | None]:
-        return iter((self.concatenate_past_features(), self.future_covariates, self.static_covariates))
+        return iter(
+            (self.concatenate_past_features(), self.future_covariates, self.static_covariates)
+        )
 
     def concatenate_past_features(self) -> Tensor:
-        return _together(self.past_target, self.past_covariates, self.historic_future_covariates, dim=2)
+        return _together(
+            self.past_target, self.past_covariates, self.historic_future_covariates, dim=2
+        )
 
     def concatenate_future_along_time(self) -> Tensor:
         return _together(self.historic_future_covariates, self.future_covariates, dim=1)
@@ -97,10 +117,11 @@ def _together(*parts: Tensor | None, dim: int) -> Tensor:
 
 
 class DartsNetwork(nn.Module):
-    """A module with darts' interface, called as our networks are: (past, future, static) -> (B, T, C, Q).
+    """A module with darts' interface, called as ours are: (past, future, static) -> (B, T, C, Q).
 
-    darts' decorator `io_processor` applies the module's reversible norm around its forward pass, in the way of the
-    darts it comes from. Here that is switched off and done in this class, the same for all of them.
+    darts' decorator `io_processor` applies the module's reversible norm around its forward pass, in
+    the way of the darts it comes from. Here that is switched off and done in this class, the same
+    for all of them.
     """
 
     def __init__(self, module: nn.Module, shapes: ModelShapes) -> None:
@@ -112,7 +133,9 @@ class DartsNetwork(nn.Module):
         if self.normalises:
             inner.use_reversible_instance_norm = False
 
-    def forward(self, past: Tensor, future: Tensor | None = None, static: Tensor | None = None) -> Tensor:
+    def forward(
+        self, past: Tensor, future: Tensor | None = None, static: Tensor | None = None
+    ) -> Tensor:
         """Shapes as in `tuner.models.tsmixer.TSMixer.forward`."""
         s = self.shapes
         norm: Any = self.module.rin if self.normalises else None

@@ -1,10 +1,13 @@
-"""Dropout beside what it stands next to, cheap on a CPU too: there PyTorch draws a double for every element, one after
-the other on one core, which took a third of a training step.
+"""Dropout at a price near that of what stands beside it, on a CPU too.
 
-On a CPU the masks are made from 16 random bits an element, drawn by numpy's fastest generator (SFC64) from a seed that
-torch's own generator gives: a training stays a function of its seed. An element is dropped where its 16 bits, read as a
-signed number, do not exceed a bound. That makes the rate a multiple of 2^-16, and what is kept is scaled by exactly the
-rate realised. On CUDA, in evaluation, and in half precision these are PyTorch's own operations.
+There PyTorch draws a double for every element, one after the other on one core, which took a third
+of a training step.
+
+On a CPU the masks are made from 16 random bits an element, drawn by numpy's fastest generator
+(SFC64) from a seed that torch's own generator gives: a training stays a function of its seed. An
+element is dropped where its 16 bits, read as a signed number, do not exceed a bound. That makes the
+rate a multiple of 2^-16, and what is kept is scaled by exactly the rate realised. On CUDA, in
+evaluation, and in half precision these are PyTorch's own operations.
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ _LEVELS = 1 << 16
 _where_above = torch.ops.aten.threshold_backward
 """(values, deciders, bound) -> the values where the decider is above the bound, 0 elsewhere.
 
-One vectorised pass. A comparison that yields booleans and a selection by them are ten times as slow on a CPU.
+One vectorised pass. A comparison that yields booleans and a selection by them are ten times as slow
+on a CPU.
 """
 
 
@@ -72,7 +76,7 @@ class Mask(NamedTuple):
 
 
 def draw_mask(like: Tensor, p: float) -> Mask:
-    """A fresh mask for a CPU tensor, a function of the state of torch's generator, which moves on by three words.
+    """A fresh mask for a CPU tensor, from torch's generator, which moves on by three words.
 
     Args:
         like: gives shape and element type; the bits are whole numbers of this type.
@@ -87,12 +91,14 @@ def draw_mask(like: Tensor, p: float) -> Mask:
 
 def _only_above(x: Tensor, mask: Mask) -> Tensor:
     """The kept elements of x, not yet scaled, in the memory of the mask's bits."""
-    kept: Tensor = torch.ops.aten.threshold_backward.grad_input(x, mask.bits, mask.bound, grad_input=mask.bits)
+    kept: Tensor = torch.ops.aten.threshold_backward.grad_input(
+        x, mask.bits, mask.bound, grad_input=mask.bits
+    )
     return kept
 
 
 class _ReluDropout(torch.autograd.Function):
-    """What is dropped and what was below zero are both 0 in the result, which is thus all that backward needs."""
+    """What was dropped and what was below zero are both 0 in the result: backward needs no more."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""Products on a CPU, in the shapes that its library is fast at: same values, measured in docs/log.md."""
+"""Products on a CPU, in the shapes that its library is fast at: same values (docs/log.md)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.nn import functional
 
 TILE = 16
-"""Results are formed in groups of so many columns. With fewer, a product takes two to seven times as long."""
+"""Columns that results are formed by. With fewer, a product takes two to seven times as long."""
 
 
 class RowsFunction(torch.autograd.Function):
-    """A linear layer over the last axis; how its gradients are best formed depends on the device."""
+    """A linear layer over the last axis, whose gradients are formed as the device likes best."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -29,10 +29,10 @@ class HostRowsLinear(RowsFunction):
         x, weight = ctx.saved_tensors
         n_out, n_in = weight.shape
         rows, inputs = gradients[0].reshape(-1, n_out), x.reshape(-1, n_in)
-        of_x = _product(rows, weight).view(x.shape) if ctx.needs_input_grad[0] else None
+        grad_x = _product(rows, weight).view(x.shape) if ctx.needs_input_grad[0] else None
         sideways = n_in % TILE > 0 and n_out % TILE == 0
-        of_weight = torch.mm(inputs.t(), rows).t() if sideways else torch.mm(rows.t(), inputs)
-        return of_x, of_weight, rows.sum(dim=0)
+        grad_weight = torch.mm(inputs.t(), rows).t() if sideways else torch.mm(rows.t(), inputs)
+        return grad_x, grad_weight, rows.sum(dim=0)
 
 
 def _product(rows: Tensor, weight: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The pieces that tell the variants apart: in which layout features and time lie, and what normalises after a mixing.
+"""What tells the variants apart: how features and time lie, and what normalises after a mixing.
 
 Legend: B batch, T horizon, H features. A *plane* is one sample's features and time.
 Time-first planes are (B, T, H), channel-first planes (B, H, T).
@@ -32,7 +32,7 @@ class Layout(Protocol):
         """(B, S) -> a plane of a single hour."""
 
     def stretch(self, plane: Tensor, horizon: int) -> Tensor:
-        """A plane of a single hour -> one that says the same at every hour of the horizon (a view)."""
+        """A plane of one hour -> one that says the same at every hour of the horizon (a view)."""
 
     def feature_linear(self, n_in: int, n_out: int) -> nn.Module:
         """A layer applied to the features of every hour."""
@@ -56,7 +56,7 @@ class RowsLinear(nn.Linear):
 
 
 class PointwiseConv(nn.Conv1d):
-    """A Conv1d of kernel 1, (B, n_in, T) -> (B, n_out, T): the same function, without cuDNN's slow gradient."""
+    """A Conv1d of kernel 1, (B, n_in, T) -> (B, n_out, T), without cuDNN's slow gradient."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
         super().__init__(n_in, n_out, kernel_size=1)
@@ -93,7 +93,7 @@ class TimeFirst:
 
 
 class ChannelFirst:
-    """(B, H, T): feature mixing is a Conv1d of kernel 1, time mixing a Linear on the last axis; nothing is permuted."""
+    """(B, H, T): feature mixing is a Conv1d of kernel 1, time mixing a Linear on the last axis."""
 
     feature_axis = 1
 
@@ -117,9 +117,12 @@ class ChannelFirst:
 
 
 class FeatureRMSNorm(nn.Module):
-    """(B, H, T) divided by the root mean square over H, a weight per feature. Nothing is subtracted, nothing permuted.
+    """(B, H, T) divided by its root mean square over H, times a weight per feature.
 
-    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019; eps as LayerNorm's.
+    Nothing is subtracted, nothing permuted. Source: Zhang and Sennrich, 2019.
+
+    Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019; eps as
+        LayerNorm's.
     """
 
     def __init__(self, n_features: int) -> None:
@@ -131,7 +134,10 @@ class FeatureRMSNorm(nn.Module):
 
 
 class FeatureLayerNorm(nn.LayerNorm):
-    """(B, H, T) normalised over H at every hour, affine per feature; LayerNorm needs H last, hence the transposes."""
+    """(B, H, T) normalised over H at every hour, affine per feature; LayerNorm needs H last.
+
+    Hence the transposes.
+    """
 
     def __init__(self, n_features: int) -> None:
         super().__init__(n_features, eps=EPS)
@@ -161,5 +167,5 @@ def feature_layer_norm(n_features: int, horizon: int) -> nn.Module:  # noqa: ARG
 
 
 def feature_batch_norm(n_features: int, horizon: int) -> nn.Module:  # noqa: ARG001
-    """BatchNorm1d over the features of a channel-first plane: statistics over batch and time, running ones in eval."""
+    """BatchNorm1d over a plane's features: statistics of batch and time, running ones in eval."""
     return nn.BatchNorm1d(n_features, eps=EPS)

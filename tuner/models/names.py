@@ -1,6 +1,14 @@
-"""The names of the built-in networks. Imports nothing: checking a name costs nothing. What they are, studies/ says."""
+"""The names of the built-in networks, and no imports. What they are, studies/ says."""
 
 from __future__ import annotations
+
+import keyword
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator
+
+from tuner.files.plain import Label, PlainTable
 
 BUILTIN = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
 
@@ -8,3 +16,34 @@ BUILTIN = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
 def builtin_names() -> tuple[str, ...]:
     """The names of the built-in networks, the baseline first."""
     return BUILTIN
+
+
+_MODULE = re.compile(r"[\w.]+|.+\.py")
+
+
+def _reference(model: str) -> str:
+    """A name, or an import string whose class can be written into a script as it is."""
+    location, colon, name = model.rpartition(":")
+    if colon and not (_MODULE.fullmatch(location) and _is_name(name)):
+        raise ValueError(
+            f"{model!r} is no import string; expected package.module:Class or path/to/file.py:Class"
+        )
+    return model
+
+
+def _settings(settings: Any) -> Any:
+    for name in settings if isinstance(settings, dict) else ():
+        if not (isinstance(name, str) and _is_name(name)):
+            raise ValueError(f"{name!r} is no argument of a network; expected a Python name")
+    return settings
+
+
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
+NetworkName = Annotated[Label, AfterValidator(_reference)]
+"""A built-in network, or a class of the user's own."""
+
+NetworkSettings = Annotated[PlainTable, BeforeValidator(_settings)]
+"""The fixed arguments of a network."""

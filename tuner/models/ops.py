@@ -1,4 +1,4 @@
-"""Operations whose plain form is slow for skinny planes, computed another way: same values, fewer and larger kernels.
+"""Operations whose plain form is slow for skinny planes: same values, fewer and larger kernels.
 
 What each replaces, and what that cost on the reference job, stands in docs/log.md.
 """
@@ -15,17 +15,18 @@ from torch.nn import functional
 from tuner.models.host import HostRowsLinear, RowsFunction
 
 PRODUCTS_AT_MOST = 8 << 20
-"""Weight gradients are formed per sample and then summed while those hold at most this many numbers."""
+"""Weight gradients are formed per sample, then summed, while they hold at most so many numbers."""
 
 NARROW = 32
-"""With fewer columns a CPU takes longer over a product per sample than over one product of a transposed copy."""
+"""With fewer columns, a CPU is faster with one product of a transposed copy than one a sample."""
 
 
 def middle_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """A linear layer over the middle axis: (B, n_in, M), (n_out, n_in), (n_out,) -> (B, n_out, M), nothing permuted.
+    """A linear layer over the middle axis: (B, n_in, M), (n_out, n_in), (n_out,) -> (B, n_out, M).
 
-    A batched product per sample: the plain forms copy both ways (a Linear between two transposes), or run cuDNN's
-    repeatable weight gradient of a kernel-1 convolution, which alone took 3.6 of a 6.0 ms step.
+    A batched product per sample: the plain forms copy both ways (a Linear between two transposes),
+    or run cuDNN's repeatable weight gradient of a kernel-1 convolution, which alone took 3.6 of a
+    6.0 ms step.
     """
     wide_enough = x.is_cuda or x.shape[2] >= NARROW
     batched = wide_enough and not torch.is_autocast_enabled(x.device.type)
@@ -45,10 +46,14 @@ class _MiddleLinear(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         (gradient,) = gradients
         x, weight = ctx.saved_tensors
-        of_x = torch.bmm(weight.t().expand(len(x), -1, -1), gradient) if ctx.needs_input_grad[0] else None
-        of_weight = torch.bmm(gradient, x.transpose(1, 2)).sum(dim=0)
-        # Along the contiguous axis first: one reduction over both axes at once runs three times as long.
-        return of_x, of_weight, gradient.sum(dim=2).sum(dim=0)
+        grad_x = (
+            torch.bmm(weight.t().expand(len(x), -1, -1), gradient)
+            if ctx.needs_input_grad[0]
+            else None
+        )
+        grad_weight = torch.bmm(gradient, x.transpose(1, 2)).sum(dim=0)
+        # Along the contiguous axis first: one reduction over both axes takes three times as long.
+        return grad_x, grad_weight, gradient.sum(dim=2).sum(dim=0)
 
 
 def rows_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -61,19 +66,19 @@ def rows_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class _RowsLinear(RowsFunction):
-    """The plain gradients but for the bias's: a product with ones runs in half the time of a reduction."""
+    """The plain gradients, but the bias's is a product with ones: half a reduction's time."""
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
         x, weight = ctx.saved_tensors
         gradient = gradients[0].reshape(-1, len(weight))  # (rows, n_out)
-        of_x = (gradient @ weight).view_as(x) if ctx.needs_input_grad[0] else None
-        of_bias = torch.mv(gradient.t(), _ones(len(gradient), gradient.device, gradient.dtype))
-        return of_x, gradient.t() @ x.reshape(len(gradient), -1), of_bias
+        grad_x = (gradient @ weight).view_as(x) if ctx.needs_input_grad[0] else None
+        grad_bias = torch.mv(gradient.t(), _ones(len(gradient), gradient.device, gradient.dtype))
+        return grad_x, gradient.t() @ x.reshape(len(gradient), -1), grad_bias
 
 
 LEAST_ONES = 1 << 15
-"""Rows of a batch of the reference job at most: one block of memory serves every size of its search."""
+"""Rows of the reference job's largest batch: one block of memory serves all sizes of its search."""
 
 
 def _ones(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -86,7 +91,9 @@ def _kept_ones(length: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     return torch.ones(length, device=device, dtype=dtype)
 
 
-def restore_level(forecast: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+def restore_level(
+    forecast: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, deviation: Tensor
+) -> Tensor:
     """(forecast - bias) / weight * deviation + mean, per window and column.
 
     Args:
@@ -101,17 +108,21 @@ def restore_level(forecast: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, 
 
 
 class _RestoreLevel(torch.autograd.Function):
-    """One multiply-add forward; backward, the sums for (C,) are taken over rows of the contiguous (B T, C Q) matrix."""
+    """One multiply-add forward; backward, sums for (C,) over rows of the contiguous (B T, C Q)."""
 
     @staticmethod
-    def forward(ctx: Any, forecast: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, forecast: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, deviation: Tensor
+    ) -> Tensor:
         slope = deviation / weight  # (B, 1, C)
         level = mean - bias * slope
         ctx.save_for_backward(forecast, weight, bias, slope)
         if forecast.is_cuda:
             return torch.addcmul(level.unsqueeze(-1), forecast, slope.unsqueeze(-1))
         n_levels = forecast.shape[3]
-        restored = torch.addcmul(_at_each(level, n_levels), forecast.flatten(2), _at_each(slope, n_levels))
+        restored = torch.addcmul(
+            _at_each(level, n_levels), forecast.flatten(2), _at_each(slope, n_levels)
+        )
         return restored.view(forecast.shape)
 
     @staticmethod
@@ -119,16 +130,18 @@ class _RestoreLevel(torch.autograd.Function):
         (gradient,) = gradients
         forecast, weight, bias, slope = ctx.saved_tensors
         if gradient.is_cuda:
-            of_forecast = gradient * slope.unsqueeze(-1)
+            grad_forecast = gradient * slope.unsqueeze(-1)
         else:
-            of_forecast = (gradient.flatten(2) * _at_each(slope, gradient.shape[3])).view(gradient.shape)
-        total = _sum_by_column(of_forecast)
-        of_weight = (bias * total - _sum_by_column(of_forecast * forecast)) / weight
-        return of_forecast, of_weight, -total, None, None
+            grad_forecast = (gradient.flatten(2) * _at_each(slope, gradient.shape[3])).view(
+                gradient.shape
+            )
+        total = _sum_by_column(grad_forecast)
+        grad_weight = (bias * total - _sum_by_column(grad_forecast * forecast)) / weight
+        return grad_forecast, grad_weight, -total, None, None
 
 
 def _at_each(values: Tensor, n_levels: int) -> Tensor:
-    """(B, 1, C) -> (B, 1, C Q), as a matrix's rows: a CPU takes five times as long over an innermost axis of Q."""
+    """(B, 1, C) -> (B, 1, C Q), as a matrix's rows: on a CPU a last axis Q takes five times."""
     return values.unsqueeze(-1).expand(-1, -1, -1, n_levels).flatten(2)
 
 
@@ -139,7 +152,7 @@ def _sum_by_column(values: Tensor) -> Tensor:
 
 
 def middle_rms_norm(plane: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """Root mean square norm over the middle axis: (B, H, T) / sqrt(mean over H of squares + eps) * (H,).
+    """Root mean square norm over the middle axis: (B, H, T) / sqrt(mean over H + eps) * (H,).
 
     Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", NeurIPS 2019.
     """
@@ -148,7 +161,7 @@ def middle_rms_norm(plane: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 class _MiddleRMSNorm(torch.autograd.Function):
-    """Left to autograd, the broadcast products of this norm come back as two dozen small kernels and reductions."""
+    """Left to autograd, this norm's broadcast products come back as two dozen small kernels."""
 
     @staticmethod
     def forward(ctx: Any, plane: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -161,7 +174,8 @@ class _MiddleRMSNorm(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         (gradient,) = gradients
         normed, inverse, weight = ctx.saved_tensors
-        of_weight = (gradient * normed).sum(dim=2).sum(dim=0)
+        grad_weight = (gradient * normed).sum(dim=2).sum(dim=0)
         scaled = gradient * weight.unsqueeze(-1)
-        along = (scaled * normed).mean(dim=1, keepdim=True)  # (B, 1, T): what the norm takes out again
-        return torch.addcmul(scaled, normed, along, value=-1) * inverse, of_weight, None
+        # (B, 1, T): what the norm takes out again.
+        along = (scaled * normed).mean(dim=1, keepdim=True)
+        return torch.addcmul(scaled, normed, along, value=-1) * inverse, grad_weight, None

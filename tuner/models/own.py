@@ -1,4 +1,4 @@
-"""The user's own network: found by an import string, called, and tried once before hours are spent on it."""
+"""The user's own network: found by an import string, called, and tried before hours go into it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from tuner.config import ModelShapes
+from tuner.config import Architecture, ModelShapes
 from tuner.errors import UsageError, unknown_name
 from tuner.models.darts_interface import DartsNetwork, darts_arguments, has_darts_interface
+from tuner.models.fault import on_one_line
+from tuner.models.foreign import advice, unused_methods
 
 TRIAL_BATCH = 2
 
 
 def build_own(reference: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> nn.Module:
-    """`Class(shapes, **arguments)` for `package.module:Class` or `path/to/file.py:Class`, checked on a tiny batch.
+    """`Class(shapes, **arguments)` for an import string or `path/to/file.py:Class`, tried once.
 
     A class with the interface of darts' TSMixer module is called as darts calls it instead.
 
-    A package is looked for where Python looks and in the current folder; a file is taken relative to the current
-    folder.
+    A package is looked for where Python looks and in the current folder; a file is taken relative
+    to the current folder.
 
     Raises:
         UsageError: one line for each way in which the class cannot be used.
@@ -47,7 +49,8 @@ def build_own(reference: str, shapes: ModelShapes, arguments: Mapping[str, Any])
     except (torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:
-        raise UsageError(f"{reference}: building it failed with {_words(error)}") from error
+        why = on_one_line(error) + advice(model_class)
+        raise UsageError(f"{reference}: building it failed: {why}") from error
     _check_output(reference, model, shapes)
     return model
 
@@ -56,18 +59,31 @@ def load_class(reference: str) -> type[nn.Module]:
     """The class an import string names.
 
     Raises:
-        UsageError: the module or file is not there or fails on import, has no such name, or it is no nn.Module class.
+        UsageError: the module or file is not there or fails on import, has no such name, or it is
+            no nn.Module class.
     """
     location, _, name = reference.rpartition(":")
     if not location or not name:
-        raise UsageError(f"{reference!r} is no import string; expected package.module:Class or path/to/file.py:Class")
+        raise UsageError(
+            f"{reference!r} is no import string; "
+            "expected package.module:Class or path/to/file.py:Class"
+        )
     module = _module_from_file(location) if location.endswith(".py") else _module_by_name(location)
     if not hasattr(module, name):
         raise unknown_name(f"class in {location}", name, _module_classes(module))
     found = getattr(module, name)
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
-        raise UsageError(f"{reference}: {name} is not a subclass of torch.nn.Module")
+        raise UsageError(f"{reference}: {name} is not a subclass of torch.nn.Module{advice(found)}")
     return found
+
+
+def methods_not_used(architecture: Architecture) -> tuple[str, ...]:
+    """Methods of the user's own class by which it would train itself, which nobody calls here.
+
+    Raises:
+        UsageError: as `load_class`.
+    """
+    return unused_methods(load_class(architecture.model)) if ":" in architecture.model else ()
 
 
 def _module_by_name(name: str) -> ModuleType:
@@ -77,18 +93,19 @@ def _module_by_name(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             raise UsageError(
-                f"no module {name!r}; it is looked for in the installed packages and in the current folder"
+                f"no module {name!r}; "
+                "it is looked for in the installed packages and in the current folder"
             ) from error
-        raise UsageError(f"importing {name} failed with {_words(error)}") from error
+        raise UsageError(f"importing {name} failed: {on_one_line(error)}") from error
     except Exception as error:
-        raise UsageError(f"importing {name} failed with {_words(error)}") from error
+        raise UsageError(f"importing {name} failed: {on_one_line(error)}") from error
 
 
 def _module_from_file(location: str) -> ModuleType:
     path = Path(location).expanduser().resolve()
     if not path.is_file():
         raise UsageError(f"{location}: no such file; a class is named as path/to/file.py:Class")
-    # The same file is the same module, so that its classes keep their identity between trainings of one process.
+    # The same file is the same module: classes keep their identity between a process's trainings.
     digest = hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:16]
     name = f"_tuner_own_{path.stem}_{digest}"
     if name in sys.modules:
@@ -102,7 +119,7 @@ def _module_from_file(location: str) -> ModuleType:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise UsageError(f"importing {location} failed with {_words(error)}") from error
+        raise UsageError(f"importing {location} failed: {on_one_line(error)}") from error
     return module
 
 
@@ -121,11 +138,18 @@ def _current_folder_importable() -> Iterator[None]:
 
 
 def _module_classes(module: ModuleType) -> list[str]:
-    return [n for n, v in vars(module).items() if isinstance(v, type) and v.__module__ == module.__name__]
+    return [
+        n
+        for n, v in vars(module).items()
+        if isinstance(v, type) and v.__module__ == module.__name__
+    ]
 
 
 def _check_arguments(
-    reference: str, model_class: type[nn.Module], positional: Sequence[Any], arguments: Mapping[str, Any]
+    reference: str,
+    model_class: type[nn.Module],
+    positional: Sequence[Any],
+    arguments: Mapping[str, Any],
 ) -> None:
     try:
         signature = inspect.signature(model_class)
@@ -135,7 +159,9 @@ def _check_arguments(
         signature.bind(*positional, **arguments)
     except TypeError as error:
         given = ", ".join([*("shapes" for _ in positional), *arguments])
-        raise UsageError(f"{reference} cannot be called as Class({given}): {error}") from error
+        raise UsageError(
+            f"{reference} cannot be called as Class({given}): {error}{advice(model_class)}"
+        ) from error
 
 
 @torch.no_grad()
@@ -146,24 +172,24 @@ def _check_output(reference: str, model: nn.Module, shapes: ModelShapes) -> None
     try:
         with torch.random.fork_rng(devices=[]):
             past = torch.rand(TRIAL_BATCH, shapes.input_size, n_past_columns)
-            future = torch.rand(TRIAL_BATCH, shapes.horizon, shapes.n_future) if shapes.n_future else None
+            future = (
+                torch.rand(TRIAL_BATCH, shapes.horizon, shapes.n_future)
+                if shapes.n_future
+                else None
+            )
             static = torch.zeros(TRIAL_BATCH, shapes.n_static) if shapes.n_static else None
             output = model.eval()(past, future, static)
     except (torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:
-        raise UsageError(f"{reference}: model(past, future, static) failed with {_words(error)}") from error
+        raise UsageError(
+            f"{reference}: model(past, future, static) failed: {on_one_line(error)}"
+        ) from error
     finally:
         model.train()
     if not isinstance(output, torch.Tensor) or tuple(output.shape) != expected:
         got = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
         raise UsageError(
-            f"{reference}: model(past, future, static) must return a tensor of shape "
-            f"(batch, horizon, targets, quantiles) = {expected} for a batch of {TRIAL_BATCH}, not {got}"
+            f"{reference}: model(past, future, static) must return a tensor of shape (batch, "
+            f"horizon, targets, quantiles) = {expected} for a batch of {TRIAL_BATCH}, not {got}"
         )
-
-
-def _words(error: BaseException) -> str:
-    """An exception on one line."""
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""From an `Architecture` to a network: a built-in variant by its name, or the user's own class by an import string.
+"""From an `Architecture` to a network: a built-in variant by name, or the user's own class.
 
 torch is imported only when a network is built, so that names and errors cost nothing.
 """
@@ -28,17 +28,29 @@ def check_name(model: str) -> None:
         raise unknown_name("variant", model, builtin_names(), more=f"; {OWN_FORM}")
 
 
-def build_model(architecture: Architecture, shapes: ModelShapes, hyperparameters: Hyperparameters) -> nn.Module:
+def build_model(
+    architecture: Architecture, shapes: ModelShapes, hyperparameters: Hyperparameters
+) -> nn.Module:
     """A new network on the CPU, initialised from torch's global random state, in training mode.
 
-    Its call is `model(past (B, L, C+P+F), future (B, T, F) or None, static (B, S) or None) -> (B, T, C, Q)`.
-    Built-in variants take the settings `n_blocks` (2) and `feed_forward_size` (the hidden size). A class of the
-    user's own is called as `Class(shapes, hidden_size=..., dropout=..., **settings)`, one with the interface of darts'
-    TSMixer module as darts calls that, and tried on one tiny batch.
+    Built-in variants take the settings `n_blocks` (2) and `feed_forward_size` (the hidden size). A
+    class of the user's own is called as `Class(shapes, hidden_size=..., dropout=..., **settings)`,
+    one with the interface of darts' TSMixer module as darts calls that, and tried on one tiny
+    batch.
+
+    Args:
+        architecture: a built-in variant's name or an import string, and its fixed settings.
+        shapes: of the windows: L input hours, T hours ahead, C targets, P past, F future and S
+            static covariates, Q quantiles.
+        hyperparameters: of which a network takes `hidden_size` and `dropout`.
+
+    Returns:
+        A module that is called as `model(past (B, L, C + P + F), future (B, T, F) or None, static
+        (B, S) or None) -> (B, T, C, Q)`, forecasts in the units of `past`.
 
     Raises:
-        UsageError: unknown name, class that cannot be imported, called or used, settings it does not take, or a
-            hyperparameter no network can have.
+        UsageError: unknown name, class that cannot be imported, called or used, settings it does
+            not take, or a hyperparameter no network can have.
     """
     check_name(architecture.model)
     _check_hyperparameters(hyperparameters)
@@ -54,14 +66,22 @@ def build_model(architecture: Architecture, shapes: ModelShapes, hyperparameters
     return _build_builtin(architecture, shapes, arguments)
 
 
-def _build_builtin(architecture: Architecture, shapes: ModelShapes, arguments: dict[str, Any]) -> nn.Module:
+def _build_builtin(
+    architecture: Architecture, shapes: ModelShapes, arguments: dict[str, Any]
+) -> nn.Module:
     from tuner.models.tsmixer import DESIGNS, TSMixer
 
-    accepted = [name for name, p in inspect.signature(TSMixer).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    accepted = [
+        name
+        for name, p in inspect.signature(TSMixer).parameters.items()
+        if p.kind is p.KEYWORD_ONLY
+    ]
     for name, value in architecture.settings.items():
         where = f"variant {architecture.model!r}, settings"
         if name in ("hidden_size", "dropout"):
-            raise UsageError(f"{where}: {name!r} is a hyperparameter; give it in the study's space or defaults")
+            raise UsageError(
+                f"{where}: {name!r} is a hyperparameter; give it in the study's space or defaults"
+            )
         if name not in accepted:
             raise unknown_name(f"setting of variant {architecture.model!r}", name, accepted[2:])
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:

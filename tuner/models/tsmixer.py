@@ -1,13 +1,15 @@
-"""TSMixer with covariates: features and hours of a window are mixed in turns by small shared layers.
+"""TSMixer with covariates: small shared layers mix features and hours of a window in turns.
 
-One skeleton for every built-in variant. What varies is composed in by a `Design`: the layout of a plane, and the norm
-after each mixing step.
+One skeleton for every built-in variant. What varies is composed in by a `Design`: the layout of a
+plane, and the norm after each mixing step.
 
-Source: Chen et al., "TSMixer: An All-MLP Architecture for Time Series Forecasting", TMLR 2023 (arXiv:2303.06053),
-the extended form with auxiliary information; sizes, order of the steps and the output head as in the protocol.
+Source: Chen et al., "TSMixer: An All-MLP Architecture for Time Series Forecasting", TMLR 2023
+(arXiv:2303.06053), the extended form with auxiliary information; sizes, order of the steps and the
+output head as in the protocol.
 
-Legend: B batch, L input hours, T horizon, C targets, P past covariates, F future covariates, S static covariates,
-Q quantiles, H hidden size, K = C + P + F. A *plane* is (B, T, features) or (B, features, T), as the layout has it.
+Legend: B batch, L input hours, T horizon, C targets, P past covariates, F future covariates, S
+static covariates, Q quantiles, H hidden size, K = C + P + F. A *plane* is (B, T, features) or (B,
+features, T), as the layout has it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ from tuner.models.revin import ReversibleInstanceNorm, WindowStatistics
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What makes a variant: a layout, and a norm built from (features, horizon) for planes of that layout."""
+    """What makes a variant: a layout, and a norm built from (features, horizon) for its planes."""
 
     layout: Layout
     norm: Callable[[int, int], nn.Module]
@@ -74,29 +76,34 @@ class TimeMixing(nn.Module):
         self.norm = design.norm(n_features, sizes.horizon)
 
     def forward(self, plane: Tensor) -> Tensor:
-        mixed: Tensor = self.norm(plane + relu_dropout(self.linear(plane), self.dropout, training=self.training))
+        mixed: Tensor = self.norm(
+            plane + relu_dropout(self.linear(plane), self.dropout, training=self.training)
+        )
         return mixed
 
 
 class FeatureMixing(nn.Module):
     """Plane of n_in -> plane of H features: Linear, ReLU, dropout, Linear, dropout, residual, norm.
 
-    Where the widths differ the residual goes through a Linear. It has the same input as the first Linear of the
-    mixing, so both are one layer, `enter`: its first outputs are the mixing's, the last H the residual's.
+    Where the widths differ the residual goes through a Linear. It has the same input as the first
+    Linear of the mixing, so both are one layer, `enter`: its first outputs are the mixing's, the
+    last H the residual's.
     """
 
     def __init__(self, design: Design, sizes: MixingSizes, n_in: int) -> None:
         super().__init__()
         layout, n_out = design.layout, sizes.hidden_size
         self.layout = layout
-        self.widths = [sizes.feed_forward_size] if n_in == n_out else [sizes.feed_forward_size, n_out]
+        self.widths = (
+            [sizes.feed_forward_size] if n_in == n_out else [sizes.feed_forward_size, n_out]
+        )
         self.enter = layout.feature_linear(n_in, sum(self.widths))
         self.contract = layout.feature_linear(sizes.feed_forward_size, n_out)
         self.dropout = sizes.dropout
         self.norm = design.norm(n_out, sizes.horizon)
 
     def forward(self, plane: Tensor, horizon: int | None = None) -> Tensor:
-        """With `horizon`, `plane` is a single hour that stands for all: what dropout does not tell apart runs once.
+        """With `horizon`, `plane` is one hour that stands for all: what is the same runs once.
 
         That is the first layer in training, and all but the norm in evaluation.
         """
@@ -116,7 +123,7 @@ class FeatureMixing(nn.Module):
 
 
 class MixerBlock(nn.Module):
-    """Plane of n_in -> plane of H: the mixed static covariates join in, then time is mixed, then features."""
+    """Plane of n_in -> plane of H: static covariates join in, then time is mixed, then features."""
 
     def __init__(self, design: Design, sizes: MixingSizes, n_in: int, n_static: int) -> None:
         super().__init__()
@@ -127,7 +134,7 @@ class MixerBlock(nn.Module):
         self.feature_mixing = FeatureMixing(design, sizes, n_joined)
 
     def forward(self, planes: Sequence[Tensor]) -> Tensor:
-        """Planes that together have the block's features; the last is what `static_mixing` made, where there is one."""
+        """Planes that together have the block's features; the last is `static_mixing`'s."""
         plane = torch.cat(list(planes), dim=self.feature_axis) if len(planes) > 1 else planes[0]
         mixed: Tensor = self.feature_mixing(self.time_mixing(plane))
         return mixed
@@ -174,15 +181,23 @@ class TSMixer(nn.Module):
         self.branches: Branches = InPlace()
         self.reversible_norm = ReversibleInstanceNorm(shapes.n_targets)
         self.time_projection = MiddleLinear(shapes.input_size, shapes.horizon)
-        self.past_mixing = FeatureMixing(design, sizes, shapes.n_targets + shapes.n_past + shapes.n_future)
-        self.future_mixing = FeatureMixing(design, sizes, shapes.n_future) if shapes.n_future else None
+        self.past_mixing = FeatureMixing(
+            design, sizes, shapes.n_targets + shapes.n_past + shapes.n_future
+        )
+        self.future_mixing = (
+            FeatureMixing(design, sizes, shapes.n_future) if shapes.n_future else None
+        )
         first_width = 2 * hidden_size if shapes.n_future else hidden_size
         widths = [first_width] + [hidden_size] * (n_blocks - 1)
-        self.blocks = nn.ModuleList(MixerBlock(design, sizes, width, shapes.n_static) for width in widths)
+        self.blocks = nn.ModuleList(
+            MixerBlock(design, sizes, width, shapes.n_static) for width in widths
+        )
         self.head = design.layout.feature_linear(hidden_size, shapes.n_targets * shapes.n_quantiles)
 
-    def forward(self, past: Tensor, future: Tensor | None = None, static: Tensor | None = None) -> Tensor:
-        """Forecasts the quantiles of every target at every hour of the horizon, in the units of `past`.
+    def forward(
+        self, past: Tensor, future: Tensor | None = None, static: Tensor | None = None
+    ) -> Tensor:
+        """Forecasts every target's quantiles at every hour of the horizon, in the units of `past`.
 
         Args:
             past: (B, L, C + P + F), targets first.
@@ -196,10 +211,14 @@ class TSMixer(nn.Module):
         plane, statistics = self.mix_past(past)
         planes = [plane] if joins.future is None else [plane, joins.future()]
         # Each static plane is waited for when its block asks, not before.
-        return self.forecast(planes, (None if join is None else join() for join in joins.static), statistics)
+        return self.forecast(
+            planes, (None if join is None else join() for join in joins.static), statistics
+        )
 
-    def begin_covariates(self, future: Tensor | None, static: Tensor | None, branches: Branches) -> Joins:
-        """Mix the future covariates, and the static ones for each block: none of it waits for the past."""
+    def begin_covariates(
+        self, future: Tensor | None, static: Tensor | None, branches: Branches
+    ) -> Joins:
+        """Mix the future covariates, and the static ones of each block: none waits for the past."""
         layout, begin, horizon = self.layout, branches.begin, self.shapes.horizon
         mixed_future = None
         if self.future_mixing is not None and future is not None:
@@ -215,22 +234,28 @@ class TSMixer(nn.Module):
         return Joins(mixed_future, tuple(mixed_static))
 
     def mix_past(self, past: Tensor) -> tuple[Tensor, WindowStatistics]:
-        """The window, (B, L, C + P + F), as a plane of H at the hours of the horizon, and the level that it had."""
+        """The window, (B, L, C + P + F), as a plane of H at the horizon's hours, and its level."""
         n_targets = self.shapes.n_targets
         targets, statistics = self.reversible_norm(past[..., :n_targets])
         history = torch.cat([targets, past[..., n_targets:]], dim=-1)
-        projected = self.reversible_norm.after_projection(self.time_projection(history), self.time_projection)
+        projected = self.reversible_norm.after_projection(
+            self.time_projection(history), self.time_projection
+        )
         plane: Tensor = self.past_mixing(self.layout.enter(projected))
         return plane, statistics
 
     def forecast(
-        self, planes: Sequence[Tensor], static: Iterable[Tensor | None], statistics: WindowStatistics
+        self,
+        planes: Sequence[Tensor],
+        static: Iterable[Tensor | None],
+        statistics: WindowStatistics,
     ) -> Tensor:
         """The blocks and the head.
 
         Args:
             planes: of H each: the mixed past and, where there are any, the mixed future covariates.
-            static: for each block the mixed static covariates, a plane of H, or None where there are none.
+            static: for each block the mixed static covariates, a plane of H, or None where there
+                are none.
             statistics: what the past had.
 
         Returns:
@@ -239,6 +264,8 @@ class TSMixer(nn.Module):
         for block, mixed in zip(self.blocks, static, strict=True):
             planes = [block(planes if mixed is None else [*planes, mixed])]
         forecast = self.layout.leave(self.head(planes[0]))  # (B, T, C * Q)
-        forecast = forecast.reshape(-1, self.shapes.horizon, self.shapes.n_targets, self.shapes.n_quantiles)
+        forecast = forecast.reshape(
+            -1, self.shapes.horizon, self.shapes.n_targets, self.shapes.n_quantiles
+        )
         restored: Tensor = self.reversible_norm.inverse(forecast, statistics)
         return restored

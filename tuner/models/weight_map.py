@@ -1,6 +1,7 @@
 """Where the same weight lives in networks that are the same function.
 
-Source of the foreign names: the parameters of `darts.models.TSMixerModel` (darts 0.48), read from its state dict.
+Source of the foreign names: the parameters of `darts.models.TSMixerModel` (darts 0.48), read from
+its state dict.
 """
 
 from __future__ import annotations
@@ -28,14 +29,17 @@ _DARTS_LAYERS = (
 
 
 def darts_to_original(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The state dict of darts' TSMixer network (LayerNorm, norm after mixing, RIN) under the names of `original`.
+    """The state dict of darts' TSMixer (LayerNorm, norm after mixing, RIN) as `original` names it.
 
-    Where darts projects the residual by a layer of its own, its outputs follow those of the mixing's first layer.
+    Where darts projects the residual by a layer of its own, its outputs follow those of the
+    mixing's first layer.
 
     Raises:
         KeyError: a name that such a network does not have.
     """
-    mapped = {_original_name(name): value for name, value in state.items() if ".projection." not in name}
+    mapped = {
+        _original_name(name): value for name, value in state.items() if ".projection." not in name
+    }
     for name, value in state.items():
         if ".projection." in name:
             enter = _original_name(name.replace(".projection.", ".fc1."))
@@ -58,8 +62,8 @@ def _original_name(name: str) -> str:
 def original_to_simple(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights of `original` in the layout of `simple`, which is then the same function.
 
-    A Linear over features (out, in) becomes a Conv1d of kernel 1 (out, in, 1); a plane norm's affine (T, H) is
-    transposed to (H, T); layers over time are the same in both.
+    A Linear over features (out, in) becomes a Conv1d of kernel 1 (out, in, 1); a plane norm's
+    affine (T, H) is transposed to (H, T); layers over time are the same in both.
     """
     return {name: _to_channel_first(name, value) for name, value in state.items()}
 

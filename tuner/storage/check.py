@@ -1,23 +1,26 @@
-"""Looking a database over: reachable, of which versions, how full, and whether what it holds agrees with itself."""
+"""Looking a database over: reachable, of which versions, how full, and whether what it holds agrees
+with itself.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-import optuna.storages._rdb as optuna_rdb
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from optuna.storages._rdb.models import StudyModel, TrialModel
 from optuna.trial import TrialState
-from sqlalchemy import Connection, Engine, Select, Table, func, select, text
+from sqlalchemy import Connection, Engine, Select, func, select, text
 
 from tuner.storage import schema
-from tuner.storage.clock import database_now
-from tuner.storage.engine import reachable
+from tuner.storage.database import reachable
+from tuner.storage.database_clock import database_now
+from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.optuna.changed import changed_trials
+from tuner.storage.optuna.private import SCRIPTS, STUDIES, TRIALS
+from tuner.storage.orphans import orphaned
 from tuner.storage.schema import claims, verifications
 from tuner.storage.url import DatabaseUrl
 
@@ -25,14 +28,13 @@ SECOND_LOOK_S = 1.0
 """Between two looks: what a worker is just doing is no fault, and gone by the second."""
 
 _SHOWN = 5
-_trials: Table = TrialModel.__table__
-_optuna_studies: Table = StudyModel.__table__
-_optuna_scripts = Path(optuna_rdb.__file__).parent / "alembic"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about a database that a person should know. An `error` is not right, a `notice` passes by itself."""
+    """Something about a database that a person should know. An `error` is not right, a `notice`
+    passes by itself.
+    """
 
     level: Literal["error", "notice"]
     what: str
@@ -70,9 +72,11 @@ def check_database(address: DatabaseUrl) -> DatabaseReport:
             there = schema.exists(connection)
             version = schema.version_of(connection)
             server = _server(connection)
+            lacking = schema.lacking(connection) if version == schema.SCHEMA_VERSION else []
             optuna_version = MigrationContext.configure(connection).get_current_revision()
-        expected_optuna = ScriptDirectory(_optuna_scripts).get_current_head() or ""
+        expected_optuna = ScriptDirectory(SCRIPTS).get_current_head() or ""
         findings = list(_of_versions(there, version, optuna_version, expected_optuna))
+        findings += [Finding("error", line) for line in lacking]
         counts = {}
         if not findings:
             counts = _counts(engine)
@@ -97,9 +101,15 @@ def _server(connection: Connection) -> str:
     return f"{name.get(dialect, dialect)} {'.'.join(map(str, version))}".strip()
 
 
-def _of_versions(there: bool, version: int | None, optuna: str | None, expected_optuna: str) -> Iterable[Finding]:
+def _of_versions(
+    there: bool, version: int | None, optuna: str | None, expected_optuna: str
+) -> Iterable[Finding]:
     if not there:
-        yield Finding("error", "there are no tuner tables here; 'tuner db init' or the first 'tuner launch' makes them")
+        yield Finding(
+            "error",
+            "there are no tuner tables here; 'tuner db init' or the first 'tuner launch' makes "
+            "them",
+        )
         return
     mismatch = schema.describe_mismatch(version)
     if mismatch is not None:
@@ -107,8 +117,10 @@ def _of_versions(there: bool, version: int | None, optuna: str | None, expected_
     if optuna != expected_optuna:
         yield Finding(
             "error",
-            f"Optuna's tables have version {optuna}, the Optuna installed here works with {expected_optuna}: upgrade "
-            "the older of the two (pip install --upgrade optuna, or: optuna storage upgrade --storage URL)",
+            f"Optuna's tables have version {optuna}, the Optuna installed here works with "
+            f"{expected_optuna}: upgrade "
+            "the older of the two (pip install --upgrade optuna, or: optuna storage upgrade "
+            "--storage URL)",
         )
 
 
@@ -117,12 +129,18 @@ def _counts(engine: Engine) -> dict[str, int]:
     tables = {name.removeprefix("tuner_"): table for name, table in schema.metadata.tables.items()}
     del tables["schema"]
     with engine.connect() as connection:
-        found = {name: _number(connection, select(func.count()).select_from(table)) for name, table in tables.items()}
+        found = {
+            name: _number(connection, select(func.count()).select_from(table))
+            for name, table in tables.items()
+        }
         by_claim = select(claims.c.state, func.count()).group_by(claims.c.state)
         found |= {f"claims_{state}": number for state, number in connection.execute(by_claim).all()}
-        ours = _trials.c.study_id.in_(select(schema.studies.c.study_id))
-        by_trial = select(_trials.c.state, func.count()).where(ours).group_by(_trials.c.state)
-        found |= {f"trials_{state.name.lower()}": number for state, number in connection.execute(by_trial).all()}
+        ours = TRIALS.c.study_id.in_(select(schema.studies.c.study_id))
+        by_trial = select(TRIALS.c.state, func.count()).where(ours).group_by(TRIALS.c.state)
+        found |= {
+            f"trials_{state.name.lower()}": number
+            for state, number in connection.execute(by_trial).all()
+        }
     return dict(sorted(found.items()))
 
 
@@ -136,43 +154,47 @@ def _integrity(engine: Engine) -> list[Finding]:
         lasting = sorted(now & first[what][1])
         if lasting:
             more = ", …" if len(lasting) > _SHOWN else ""
-            findings.append(Finding(level, what.format(n=len(lasting), which=", ".join(lasting[:_SHOWN]) + more)))
+            findings.append(
+                Finding(
+                    level, what.format(n=len(lasting), which=", ".join(lasting[:_SHOWN]) + more)
+                )
+            )
     return findings
 
 
 def _look(engine: Engine) -> dict[str, tuple[Literal["error", "notice"], set[str]]]:
     """Every kind of fault, as a sentence, with the trials, claims or studies that have it."""
-    mine = _trials.c.study_id.in_(select(schema.studies.c.study_id))
-    held = select(claims.c.trial_id).where(claims.c.trial_id.is_not(None) & claims.c.state.in_(["running", "finished"]))
-    orphans = (
-        select(_trials.c.study_id, _trials.c.number)
-        .where(mine & (_trials.c.state == TrialState.RUNNING))
-        .where(_trials.c.trial_id.not_in(held))
+    mine = TRIALS.c.study_id.in_(select(schema.studies.c.study_id))
+    claimed = select(claims.c.trial_id).where(claims.c.trial_id.is_not(None))
+    held = claimed.where(claims.c.state.in_(["running", "finished"]))
+    number = select(TRIALS.c.study_id, TRIALS.c.number)
+    stray = optuna_rows.strays(None, held, claimed)
+    orphans = number.where(mine & stray)
+    others = number.where(
+        mine & TRIALS.c.trial_id.not_in(held) & (TRIALS.c.state != TrialState.WAITING) & ~stray
     )
     finished = select(claims.c.study_id, claims.c.trial_number).where(claims.c.state == "finished")
-    untold = finished.where(claims.c.told.is_(False))
-    told = finished.where(claims.c.told.is_(True))
-    state_of = select(_trials.c.state).where(_trials.c.trial_id == claims.c.trial_id).scalar_subquery()
-    unfinished = told.where(state_of.in_([TrialState.RUNNING, TrialState.WAITING]))
-    gone = finished.where(~select(_trials.c.trial_id).where(_trials.c.trial_id == claims.c.trial_id).exists())
+    there_too = optuna_rows.has_study(claims.c.study_id)
+    untold = finished.where(there_too & claims.c.told.is_(False))
+    row_of = select(TRIALS.c.trial_id).where(TRIALS.c.trial_id == claims.c.trial_id).exists()
+    gone = finished.where(there_too & ~row_of)
     twice = finished.group_by(claims.c.study_id, claims.c.trial_number).having(func.count() > 1)
     overdue = select(claims.c.study_id, claims.c.trial_number).where(
         (claims.c.state == "running") & (claims.c.leased_until < database_now())
     )
-    foreign = select(schema.studies.c.study_id, schema.studies.c.budget).where(
-        schema.studies.c.study_id.not_in(select(_optuna_studies.c.study_id))
-    )
     v = verifications.c
     runs = select(v.study_id, v.trial_number, v.seed)
     runs_overdue = runs.where((v.state == "running") & (v.leased_until < database_now()))
-    nobodys = v.token.is_(None) | v.worker.is_(None) | v.leased_until.is_(None) | v.claimed_at.is_(None)
+    nobodys = (
+        v.token.is_(None) | v.worker.is_(None) | v.leased_until.is_(None) | v.claimed_at.is_(None)
+    )
     runs_for_nobody = runs.where((v.state == "running") & nobodys)
     runs_of_nothing = runs.where((v.state == "finished") & v.result.is_(None))
-    configured = (_trials.c.study_id == v.study_id) & (_trials.c.number == v.trial_number)
-    there = v.study_id.in_(select(_optuna_studies.c.study_id))
-    runs_gone = runs.where(there & ~select(_trials.c.trial_id).where(configured).exists())
+    configured = (TRIALS.c.study_id == v.study_id) & (TRIALS.c.number == v.trial_number)
+    there = v.study_id.in_(select(STUDIES.c.study_id))
+    runs_gone = runs.where(there & ~select(TRIALS.c.trial_id).where(configured).exists())
     with engine.connect() as connection:
-        names = {row.study_id: row.study_name for row in connection.execute(select(_optuna_studies)).all()}
+        names = {row.study_id: row.study_name for row in connection.execute(select(STUDIES)).all()}
 
         def of_trial(study: int, number: int | None) -> str:
             return f"{names.get(study, f'study {study}')} trial {'?' if number is None else number}"
@@ -186,31 +208,61 @@ def _look(engine: Engine) -> dict[str, tuple[Literal["error", "notice"], set[str
             return {f"{of_trial(study, number)} seed {seed}" for study, number, seed in rows}
 
         return {
-            "results that Optuna was not told yet: {n} ({which}); the next worker or launch tells it": (
+            "results that Optuna was not told yet: {n} ({which}); the next worker or launch tells "
+            "it": (
                 "error",
                 trials(untold),
             ),
-            "trials that run for nobody: {n} ({which}); the next worker or launch takes them back": (
+            "trials that run for nobody: {n} ({which}); "
+            "the next worker or launch takes them back": (
                 "error",
                 trials(orphans),
             ),
-            "trials with a result that Optuna calls unfinished: {n} ({which})": ("error", trials(unfinished)),
-            "results of trials that are not there: {n} ({which})": ("error", trials(gone)),
+            "trials that other programs changed in Optuna's tables: {n} ({which}); tuner goes by "
+            "its own record, and "
+            "'tuner db check --repair' restores it there": (
+                "error",
+                {
+                    f"{of_trial(each.study_id, each.number)}: {each.what}"
+                    for each in changed_trials(connection)
+                },
+            ),
+            "trials that other programs made or ended: {n} ({which}); tuner ignores them": (
+                "notice",
+                trials(others),
+            ),
+            "results of trials that are not there: {n} ({which}); 'tuner db check --repair' puts "
+            "the trials back": (
+                "error",
+                trials(gone),
+            ),
             "trials with two results: {n} ({which})": ("error", trials(twice)),
             "leases that ran out: {n} ({which}); the next worker or launch takes the trials back": (
                 "notice",
                 trials(overdue),
             ),
-            "verification runs that run for nobody: {n} ({which})": ("error", verified(runs_for_nobody)),
-            "finished verification runs without a result: {n} ({which})": ("error", verified(runs_of_nothing)),
-            "verification runs of trials that are not there: {n} ({which})": ("error", verified(runs_gone)),
-            "leases of verification runs that ran out: {n} ({which}); the next 'tuner verify' takes the runs back": (
+            "verification runs that run for nobody: {n} ({which})": (
+                "error",
+                verified(runs_for_nobody),
+            ),
+            "finished verification runs without a result: {n} ({which})": (
+                "error",
+                verified(runs_of_nothing),
+            ),
+            "verification runs of trials that are not there: {n} ({which})": (
+                "error",
+                verified(runs_gone),
+            ),
+            "leases of verification runs that ran out: {n} ({which}); the next 'tuner verify' "
+            "takes the runs back": (
                 "notice",
                 verified(runs_overdue),
             ),
-            "studies that were deleted by other means than tuner: {n} ({which})": (
+            "studies that were deleted by other means than tuner: {n} ({which}); 'tuner db check "
+            "--repair' writes what "
+            "is left of them to files and removes it": (
                 "notice",
-                {f"study {row.study_id}" for row in connection.execute(foreign).all()},
+                {each.described for each in orphaned(connection)},
             ),
         }
 
@@ -222,7 +274,9 @@ def _quick_check(engine: Engine) -> Iterable[Finding]:
     with engine.connect() as connection:
         said = str(connection.execute(text("PRAGMA quick_check(1)")).scalar_one())
     if said != "ok":
-        yield Finding("error", f"the file is damaged: {' '.join(said.split())}; go back to a backup")
+        yield Finding(
+            "error", f"the file is damaged: {' '.join(said.split())}; go back to a backup"
+        )
 
 
 def _number(connection: Connection, query: Select[Any]) -> int:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from optuna.trial import TrialState
+from pydantic import Field
+
+from tuner.files.plain import Loose
+from tuner.record import Recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to run one trial. `token` fences it: only the holder of a running token may write the result."""
+    """The right to run one trial. `token` fences it: only the holder of a running token may write
+    the result.
+    """
 
     claim_id: int
     token: str
@@ -29,7 +35,9 @@ class RunTicket:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Pieces of work: how many are planned, how many run, and how many are `finished` and count for good."""
+    """Pieces of work: how many are planned, how many run, and how many are `finished` and count for
+    good.
+    """
 
     budget: int
     running: int
@@ -42,36 +50,61 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What a trial became: Optuna state, objective values (complete trials only) and flat user attributes."""
+    """What a trial became: Optuna state, objective values (complete trials only) and all that was
+    recorded, which Optuna has as flat user attributes.
+    """
 
     state: TrialState
     values: tuple[float, ...] | None
-    attributes: dict[str, Any]
+    recorded: Recorded
     constraints: dict[str, float] = field(default_factory=dict)
     """As of `trial.set_constraint`: above 0 is a limit that the trial does not keep."""
+    params: dict[str, float | int] | None = None
+    """What it was run with, where that was recorded: Optuna's own record of it can be changed by
+    others."""
 
     def to_json(self) -> str:
-        data = {"state": self.state.name, "values": self.values, "attributes": self.attributes}
-        return json.dumps(data | ({"constraints": self.constraints} if self.constraints else {}))
+        flat = self.recorded.to_flat()
+        data = {"state": self.state.name, "values": self.values, "attributes": flat}
+        data |= {"constraints": self.constraints} if self.constraints else {}
+        return json.dumps(data | ({"params": self.params} if self.params is not None else {}))
 
     @staticmethod
     def from_json(text: str) -> TrialResult:
-        data = json.loads(text)
-        values = data["values"]
+        """What `to_json` gave.
+
+        Raises:
+            ValueError: it is no result of ours; what is wrong in its record is left out.
+        """
+        try:
+            told = _Told.model_validate_json(json.dumps(json.loads(text)), strict=True)
+        except RecursionError:
+            raise ValueError("it is nested too deep") from None
         return TrialResult(
-            TrialState[data["state"]],
-            tuple(values) if values else None,
-            data["attributes"],
-            data.get("constraints", {}),
+            TrialState[told.state],
+            told.values or None,
+            Recorded.from_flat(told.attributes),
+            told.constraints,
+            told.params,
         )
+
+
+class _Told(Loose):
+    """A result as somebody stored it."""
+
+    state: Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL", "WAITING"]
+    values: tuple[float, ...] | None
+    attributes: dict[str, Any]
+    constraints: dict[str, float] = Field(default_factory=dict)
+    params: dict[str, float | int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One worker's go at a trial. `claimed_at` is in seconds since 1970, on the database's clock.
 
-    `state` is running, finished (its result counts), returned (handed back) or lost (its lease ran out, or it died).
-    A lost attempt may have a result too: it came too late to count.
+    `state` is running, finished (its result counts), returned (handed back) or lost (its lease ran
+    out, or it died). A lost attempt may have a result too: it came too late to count.
     """
 
     claim_id: int
@@ -88,4 +121,6 @@ class Attempt:
 def set_aside(lost: int) -> TrialResult:
     """The result of what cost `lost` workers their lives."""
     reason = f"set aside: its worker was lost {lost} times"
-    return TrialResult(TrialState.FAIL, None, {"stopped_by": "error", "failure": reason, "set_aside": True})
+    return TrialResult(
+        TrialState.FAIL, None, Recorded(stopped_by="error", failure=reason, set_aside=True)
+    )

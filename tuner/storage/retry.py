@@ -13,7 +13,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 T = TypeVar("T")
 PATIENCE_S = 600.0
 DATABASE_FAILURES = (DBAPIError, StorageInternalError)
-"""What a failed database call raises: ours the first, Optuna's the second, with the first as its cause."""
+"""What a failed database call raises: ours the first, Optuna's the second, with the first as its
+cause."""
 
 _SQLITE_PASSES = ("locked", "busy", "full", "disk I/O")
 _log = logging.getLogger(__name__)
@@ -26,13 +27,14 @@ def persistently(
     patience_s: float = PATIENCE_S,
     give_up: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Run `action` until the database takes it, waiting longer after each failure (0.2 s up to 10 s).
+    """Run `action` until the database takes it, waiting longer after each failure (0.2 s up to 10
+    s).
 
     Only failures that pass are tried again: a lost connection, a locked or restarting database.
 
     Raises:
-        DBAPIError, StorageInternalError: the last failure, after `patience_s` seconds, or at once when it is not a
-            passing one.
+        DBAPIError, StorageInternalError: the last failure, after `patience_s` seconds, or at once
+            when it is not a passing one.
     """
     deadline = time.monotonic() + patience_s
     pause = 0.2
@@ -42,15 +44,26 @@ def persistently(
         except DATABASE_FAILURES as error:
             if not passes(error) or time.monotonic() + pause > deadline or give_up():
                 raise
-            _log.warning("the database did not take %s (%s); trying again in %.1f s", what, cause_of(error), pause)
+            _log.warning(
+                "the database did not take %s (%s); trying again in %.1f s",
+                what,
+                cause_of(error),
+                pause,
+            )
             time.sleep(pause)
             pause = min(pause * 2, 10.0)
 
 
 def cause_of(error: Exception) -> str:
-    """The one line in which the driver says why a database call failed (no statement, no parameters)."""
-    inner = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
-    lines = str(getattr(inner, "orig", None) or inner).strip().splitlines() or [type(inner).__name__]
+    """The one line in which the driver says why a database call failed (no statement, no
+    parameters).
+    """
+    inner = (
+        error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
+    )
+    lines = str(getattr(inner, "orig", None) or inner).strip().splitlines() or [
+        type(inner).__name__
+    ]
     return lines[0].strip().rstrip(".")
 
 

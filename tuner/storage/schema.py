@@ -1,11 +1,10 @@
 """Our own tables, beside Optuna's in the same database, under the prefix `tuner_`.
 
 `tuner_studies` what a study is (its definition and hash), and its budget of trials
-`tuner_claims`  who runs, or ran, which trial: budget ticket, lease, fencing token and result in one row
-`tuner_epochs`  the learning curves
-`tuner_workers` who is at work, on which device
-`tuner_verifications` configurations run again on fresh seeds: plan, claim and result of each run in one row
-`tuner_schema`  the version of these tables
+`tuner_claims`  who runs, or ran, which trial: budget ticket, lease, fencing token and result in one
+row `tuner_epochs`  the learning curves `tuner_workers` who is at work, on which device
+`tuner_verifications` configurations run again on fresh seeds: plan, claim and result of each run in
+one row `tuner_schema`  the version of these tables
 """
 
 from __future__ import annotations
@@ -73,7 +72,9 @@ epochs = Table(
     Column("study_id", Integer, primary_key=True, autoincrement=False),
     Column("trial_number", Integer, primary_key=True, autoincrement=False),
     Column("claim_id", Integer, primary_key=True, autoincrement=False),
-    Column("repeat", Integer, primary_key=True, autoincrement=False),  # which of the trial's seeds, from 0
+    Column(
+        "repeat", Integer, primary_key=True, autoincrement=False
+    ),  # which of the trial's seeds, from 0
     Column("epoch", Integer, primary_key=True, autoincrement=False),
     Column("train_loss", Double),
     Column("val_loss", Double),
@@ -107,10 +108,14 @@ verifications = Table(
     Column("trial_number", Integer, nullable=False),  # whose configuration is run again
     Column("params", Text, nullable=False),  # JSON: that configuration, in true values
     Column("seed", BigInteger, nullable=False),
-    Column("block", Integer, nullable=False),  # runs of a block share a seed and lie close together in time
+    Column(
+        "block", Integer, nullable=False
+    ),  # runs of a block share a seed and lie close together in time
     Column("place", Integer, nullable=False),  # the random order in which runs are claimed
     Column("session", String(32), nullable=False),  # runs planned together, and so interleaved
-    Column("plan", Text, nullable=False),  # JSON: what the session was asked for, its shuffle's seed included
+    Column(
+        "plan", Text, nullable=False
+    ),  # JSON: what the session was asked for, its shuffle's seed included
     Column("state", String(12), nullable=False),  # waiting, running, finished, skipped
     Column("losses", Integer, nullable=False, default=0),  # how often its worker was lost
     Column("token", String(32)),
@@ -119,7 +124,9 @@ verifications = Table(
     Column("claimed_at", Double),
     Column("ended_at", Double),
     Column("result", Text),  # JSON, written under the token
-    Column("late", Text),  # JSON, by token: results of workers that had lost their lease; they never count
+    Column(
+        "late", Text
+    ),  # JSON, by token: results of workers that had lost their lease; they never count
     UniqueConstraint("study_id", "trial_number", "seed", name="tuner_verifications_once"),
     Index("tuner_verifications_by_study", "study_id", "state"),
 )
@@ -150,9 +157,39 @@ def exists(connection: Connection) -> bool:
     return inspect(connection).has_table(schema.name)
 
 
+def lacking(connection: Connection) -> list[str]:
+    """What our tables lack that they were made with, each with the way to have it again."""
+    found = inspect(connection)
+    there = set(found.get_table_names())
+    lines = []
+    for table in metadata.sorted_tables:
+        if table.name not in there:
+            lines.append(
+                f"the table {table.name} is missing; restore a backup, or make an empty one: tuner "
+                "db init"
+            )
+            continue
+        columns = {column["name"] for column in found.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in columns:
+                kind = column.type.compile(connection.dialect)
+                lines.append(
+                    f"the table {table.name} lacks the column {column.name}; restore a backup, or "
+                    "add it: "
+                    f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"
+                )
+    return lines
+
+
 def version_of(connection: Connection) -> int | None:
-    """The version of our tables; None where they are missing, or where their creation was cut short."""
-    return connection.execute(select(schema.c.version)).scalar_one_or_none() if exists(connection) else None
+    """The version of our tables; None where they are missing, or where their creation was cut
+    short.
+    """
+    return (
+        connection.execute(select(schema.c.version)).scalar_one_or_none()
+        if exists(connection)
+        else None
+    )
 
 
 def check_version(connection: Connection) -> None:
@@ -167,13 +204,20 @@ def check_version(connection: Connection) -> None:
 
 
 def describe_mismatch(found: int | None) -> str | None:
-    """What is wrong with tables of version `found`, and the remedy; None when they are of this tuner's."""
+    """What is wrong with tables of version `found`, and the remedy; None when they are of this
+    tuner's.
+    """
     if found == SCHEMA_VERSION:
         return None
     if found is None:
         return "the creation of the tuner tables was cut short; run: tuner db init"
-    age, remedy = ("newer", "upgrade tuner on this machine") if found > SCHEMA_VERSION else ("older", _UPGRADE)
+    age, remedy = (
+        ("newer", "upgrade tuner on this machine")
+        if found > SCHEMA_VERSION
+        else ("older", _UPGRADE)
+    )
     return (
-        f"the database's tuner tables have version {found}, this tuner works with {SCHEMA_VERSION}: "
+        f"the database's tuner tables have version {found}, this tuner works with "
+        f"{SCHEMA_VERSION}: "
         f"they are {age}; {remedy}"
     )

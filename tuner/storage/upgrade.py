@@ -1,4 +1,6 @@
-"""Preparing a database: its tables made, or moved to this tuner's version. Never done by a launch on the way."""
+"""Preparing a database: its tables made, or moved to this tuner's version. Never done by a launch
+on the way.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,10 @@ from sqlalchemy import Connection, select, text
 
 from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
-from tuner.storage.clock import database_now
-from tuner.storage.engine import initialisation_lock, open_database, reachable
+from tuner.storage.database import initialisation_lock, open_database, reachable
+from tuner.storage.database_clock import database_now
 from tuner.storage.migrations import known_versions, migrate
-from tuner.storage.roster import SILENT_AFTER_S
+from tuner.storage.queue.roster import SILENT_AFTER_S
 from tuner.storage.url import DatabaseUrl
 
 VERSION_TABLES = ("tuner_schema", "version_info", "alembic_version")
@@ -30,7 +32,8 @@ def initialise(address: DatabaseUrl) -> bool:
 
 
 def upgrade(address: DatabaseUrl) -> int:
-    """Move our tables to this tuner's version, under the initialisation lock; returns the version that they had.
+    """Move our tables to this tuner's version, under the initialisation lock; returns the version
+    that they had.
 
     Raises:
         EmptyDatabaseError: there are none.
@@ -57,27 +60,37 @@ def _is_initialised(address: DatabaseUrl) -> bool:
 
 
 def _refuse_while_used(connection: Connection) -> None:
-    """Workers of the old version would fail on the new tables, or write what the new ones cannot read."""
+    """Workers of the old version would fail on the new tables, or write what the new ones cannot
+    read.
+    """
     c = schema.workers.c
     seen = c.stopped.is_(False) & (database_now() - c.seen_at < SILENT_AFTER_S)
-    names = list(connection.execute(select(c.worker).where(seen).distinct().order_by(c.worker)).scalars())
+    names = list(
+        connection.execute(select(c.worker).where(seen).distinct().order_by(c.worker)).scalars()
+    )
     if names:
         raise StorageError(
-            f"{len(names)} worker{'s are' if len(names) > 1 else ' is'} at work ({', '.join(names[:3])}): stop them "
+            f"{len(names)} worker{'s are' if len(names) > 1 else ' is'} at work "
+            f"({', '.join(names[:3])}): stop them "
             f"first; one that died is believed gone {SILENT_AFTER_S:.0f} s after it was last seen"
         )
 
 
 def _seal_versions(connection: Connection) -> None:
-    """Let nobody but the owner change what says which version the tables have; roles that may write get the rest."""
+    """Let nobody but the owner change what says which version the tables have; roles that may write
+    get the rest.
+    """
     if connection.dialect.name != "postgresql":
         return
     writers = text(
         "SELECT DISTINCT table_name, grantee FROM information_schema.role_table_grants "
-        "WHERE table_schema = current_schema() AND table_name = ANY(:tables) AND grantor = current_user "
+        "WHERE table_schema = current_schema() AND table_name = ANY(:tables) AND grantor = "
+        "current_user "
         "AND grantee <> current_user AND privilege_type <> 'SELECT'"
     )
     quote = connection.dialect.identifier_preparer.quote
     for table, grantee in connection.execute(writers, {"tables": list(VERSION_TABLES)}).all():
         role = grantee if grantee == "PUBLIC" else quote(grantee)
-        connection.execute(text(f"REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {quote(table)} FROM {role}"))
+        connection.execute(
+            text(f"REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {quote(table)} FROM {role}")
+        )

@@ -1,8 +1,11 @@
-"""Where the database is. The password is split off at once, so that no URL we pass on, store or print holds it."""
+"""Where the database is. What is secret is split off at once, so that no URL we pass on, store or
+print holds it.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -15,7 +18,8 @@ from tuner.errors import UsageError
 DEFAULT_URL = "sqlite:///storage/tuner.db"
 
 _AUTHORITY = re.compile(
-    r"^(?P<scheme>[\w.+-]+)://(?P<user>[^:@/]*):(?P<password>.*)@(?P<rest>[^@/]*(?:/.*)?)$", re.DOTALL
+    r"^(?P<scheme>[\w.+-]+)://(?P<user>[^:@/]*):(?P<password>.*)@(?P<rest>[^@/]*(?:/.*)?)$",
+    re.DOTALL,
 )
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -24,15 +28,24 @@ _DRIVERS = {
     "mysql": "mysql+pymysql",
     "mariadb": "mysql+pymysql",
 }
+_SECRET = re.compile(
+    r"pass(?!file)|pwd|secret|token|credential|private|scram_\w+_key|api_?key", re.IGNORECASE
+)
+"""In the name of a driver's parameter that holds a secret itself: `sslpassword`, `passwd`,
+`ssl_key_password`, `oauth_client_secret`. A file with one (`passfile`, `sslkey`) has a name that
+everybody may read."""
 _EXPECTED = "expected sqlite:///FILE or postgresql://USER@HOST:PORT/DATABASE"
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrl:
-    """A database URL without its password, and the password apart."""
+    """A database URL without its secrets, and these apart: the password, and parameters by the
+    driver's names.
+    """
 
     url: URL
     password: str | None = field(repr=False)
+    parameters: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     @property
     def dialect(self) -> str:
@@ -47,25 +60,41 @@ class DatabaseUrl:
         assert self.is_sqlite, "only SQLite databases are files"
         return Path(self.url.database or "")
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be seen, the longest first: a shorter one may be a part of it."""
+        found = {*self.parameters.values(), self.password or ""} - {""}
+        return tuple(sorted(found, key=len, reverse=True))
+
+    @property
+    def holds_secrets(self) -> bool:
+        return bool(self.secrets)
+
     def __str__(self) -> str:
         return self.url.render_as_string(hide_password=True)
 
     def full(self) -> str:
-        """The URL with its password, for a child's environment only: never for a command line, a log or a table."""
-        return self.url.set(password=self.password).render_as_string(hide_password=False)
+        """The URL with its secrets, for a child's environment only: never for a command line, a log
+        or a table.
+        """
+        url = self.url.set(password=self.password).update_query_dict(self.parameters)
+        return url.render_as_string(hide_password=False)
 
 
 def parse_url(text: str) -> DatabaseUrl:
     """Split `text` into address and password.
 
-    The password may hold any character, also ones a URL would have to escape (`@`, `{`, `/`, `%`): what stands between
-    the first `:` after the user and the last `@` is taken as it is when it is no valid escape sequence.
+    The password may hold any character, also ones a URL would have to escape (`@`, `{`, `/`, `%`):
+    what stands between the first `:` after the user and the last `@` is taken as it is when it is
+    no valid escape sequence.
 
     Raises:
         UsageError: not a database URL, a dialect we do not serve, or an SQLite URL without a file.
     """
     if not text.isprintable():  # also bytes that are no UTF-8, which no database's name can hold
-        raise UsageError(f"--storage: {_shown(text)} holds characters that are no text; {_EXPECTED}")
+        raise UsageError(
+            f"--storage: {_shown(text)} holds characters that are no text; {_EXPECTED}"
+        )
     password: str | None = None
     match = _AUTHORITY.match(text)
     if match:
@@ -81,16 +110,43 @@ def parse_url(text: str) -> DatabaseUrl:
     if not driver:
         url = url.set(drivername=_DRIVERS[dialect])
     if dialect == "sqlite" and (not url.database or url.database == ":memory:"):
-        raise UsageError("--storage: workers are processes and need an SQLite file, e.g. sqlite:///storage/tuner.db")
+        raise UsageError(
+            "--storage: workers are processes and need an SQLite file, e.g. "
+            "sqlite:///storage/tuner.db"
+        )
     if dialect == "sqlite" and url.query:
-        raise UsageError(f"--storage: an SQLite file takes no options, but there are: {', '.join(sorted(url.query))}")
+        raise UsageError(
+            "--storage: an SQLite file takes no options, but there are: "
+            f"{', '.join(sorted(url.query))}"
+        )
+    url = _with_user_in_front(url)
     if url.password is not None:
         # `make_url` found one that the pattern above did not: keep it apart all the same.
         password, url = str(url.password), url.set(password=None)
-    if "password" in url.query:
-        password = str(url.query["password"])
-        url = url.difference_update_query(["password"])
-    return DatabaseUrl(url, password)
+    parameters = {name: _last(value) for name, value in url.query.items() if _SECRET.search(name)}
+    url = url.difference_update_query(parameters)
+    password = parameters.pop("password", password)
+    return DatabaseUrl(url, password, parameters)
+
+
+def require_name(address: DatabaseUrl, environment: Mapping[str, str]) -> None:
+    """Refuse a server without the name of a database on it: some have none to fall back on, others
+    a wrong one.
+
+    Raises:
+        UsageError: neither the URL nor, for PostgreSQL, `environment` names one.
+    """
+    elsewhere = ("dbname", "service") if address.dialect == "postgresql" else ()
+    set_to = ("PGDATABASE", "PGSERVICE") if address.dialect == "postgresql" else ()
+    if (
+        address.url.database
+        or set(elsewhere) & set(address.url.query)
+        or any(environment.get(n) for n in set_to)
+    ):
+        return
+    named = address.url.set(database="DATABASE").difference_update_query(address.url.query)
+    shown = named.set(drivername=address.dialect).render_as_string(hide_password=True)
+    raise UsageError(f"--storage: {address} names no database; expected {shown}")
 
 
 def absolute(address: DatabaseUrl) -> DatabaseUrl:
@@ -100,11 +156,35 @@ def absolute(address: DatabaseUrl) -> DatabaseUrl:
     return DatabaseUrl(address.url.set(database=str(address.sqlite_path.absolute())), None)
 
 
+def _with_user_in_front(url: URL) -> URL:
+    """`?user=ann`, which not every driver takes, is the user of the address.
+
+    Raises:
+        UsageError: there are two.
+    """
+    if "user" not in url.query:
+        return url
+    users = {str(user) for user in url.normalized_query["user"]} | (
+        {url.username} if url.username else set()
+    )
+    if len(users) > 1:
+        raise UsageError(
+            f"--storage: the URL names {len(users)} users: {', '.join(sorted(users))}; name one: "
+            "USER@HOST"
+        )
+    return url.difference_update_query(["user"]).set(username=users.pop())
+
+
 def _unescaped(password: str) -> str:
     try:
         return unquote(password, errors="strict")
     except UnicodeDecodeError:  # a bare % that looks like an escape: no URL would have written this
         return password
+
+
+def _last(value: str | tuple[str, ...]) -> str:
+    """Of a parameter that a URL may name more than once."""
+    return value if isinstance(value, str) else value[-1]
 
 
 def _shown(text: str) -> str:

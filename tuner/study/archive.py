@@ -1,8 +1,9 @@
-"""A study in one file: compact, versioned JSON with everything that was found, to read without a database.
+"""A study in one file: compact, versioned JSON with everything that was found, to read without a
+database.
 
-It holds the study's definition and policy, its trials with their values and attributes, their learning curves (to seven
-significant digits, what fp32 has) and the verification runs that ended. Names ending in `.gz` are compressed; the same
-study gives the same bytes.
+It holds the study's definition and policy, its trials with their values and attributes, their
+learning curves (to seven significant digits, what fp32 has) and the verification runs that ended.
+Names ending in `.gz` are compressed; the same study gives the same bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +19,18 @@ from typing import Any
 
 from optuna.trial import TrialState
 
-from tuner.errors import UsageError
-from tuner.storage import EpochRow, TrialResult, VerificationRun, Verifications
-from tuner.study.definition import StudyDefinition
-from tuner.study.mirror import generation, known_params
-from tuner.study.opened import OpenStudy
-from tuner.study.policy import SearchPolicy
+from tuner.errors import StorageError, UsageError
+from tuner.files.plain import explained, read_json, shown
+from tuner.record import Recorded
+from tuner.search.history import generation, known_params
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.space import FloatRange, SearchSpace
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import Verifications
+from tuner.study.archived import ArchivedStudy, Curve, Run, Trial
+from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, judged, read_results
 from tuner.version import __version__
 
@@ -31,6 +39,22 @@ VERSION = 1
 ENDINGS = (".json", ".json.gz")
 _FLOATS = ("train_loss", "val_loss", "learning_rate", "elapsed_s")
 _ENDED = ("finished", "skipped")
+_RUN = (
+    "trial_number",
+    "params",
+    "seed",
+    "block",
+    "place",
+    "session",
+    "plan",
+    "state",
+    "losses",
+    "worker",
+)
+AT_MOST_BYTES = 64 << 20
+"""Of JSON in an exported study: some ten thousand trials with their curves."""
+ROUNDING = 1e-9
+"""By how much a database may have rounded the end of a range."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +67,13 @@ class Archive:
     budget: int
     device_model: str | None
     records: tuple[TrialRecord, ...]
-    """Trials in the order of their numbers. One that ran while it was exported waits here, with its configuration if it
-    had one yet."""
+    """Trials in the order of their numbers. One that ran while it was exported waits here, with its
+    configuration if it had one yet."""
     curves: Mapping[int, tuple[EpochRow, ...]] = field(default_factory=dict)
     """Learning curves by trial number."""
     verifications: tuple[VerificationRun, ...] = ()
-    """Verification runs that ended; their `run_id` and `study_id` mean nothing outside the database they come from."""
+    """Verification runs that ended; their `run_id` and `study_id` mean nothing outside the database
+    they come from."""
     notes: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """What a genetic sampler noted on its trials, by trial number."""
     exported_by: str = f"tuner {__version__}"
@@ -56,7 +81,8 @@ class Archive:
     @property
     def results(self) -> StudyResults:
         """The trials and their front, as `read_results` gives them of a study in a database."""
-        return judged(self.records, self.definition.objectives, self.policy)
+        own = (record for record in self.records if not record.recorded.foreign)
+        return judged(own, self.definition.objectives, self.policy)
 
 
 def archive_of(opened: OpenStudy) -> Archive:
@@ -69,12 +95,15 @@ def archive_of(opened: OpenStudy) -> Archive:
         if noted := generation(trial):
             notes[trial.number] = noted
     records = tuple(
-        dataclasses.replace(record, state=TrialState.WAITING, params=waiting[record.number], started=None)
+        dataclasses.replace(
+            record, state=TrialState.WAITING, params=waiting[record.number], started=None
+        )
         if record.number in waiting
         else record
         for record in read_results(opened).records
     )
     ended = [record.number for record in records if record.state.is_finished()]
+    records = _in_place(records, opened.definition.objectives)
     runs = Verifications(opened.database.engine, [opened.study_id]).runs()
     return Archive(
         name=opened.name,
@@ -89,16 +118,40 @@ def archive_of(opened: OpenStudy) -> Archive:
     )
 
 
+def _in_place(
+    records: Sequence[TrialRecord], objectives: tuple[str, ...]
+) -> tuple[TrialRecord, ...]:
+    """`records`, and where a number is another program's trial, a mark of that: ours keep their
+    numbers.
+    """
+    by_number = {record.number: record for record in records}
+    found = []
+    for number in range(max(by_number, default=-1) + 1):
+        mark = Recorded(foreign=True, failure="another program's trial")
+        theirs = TrialRecord(number, TrialState.FAIL, {}, None, mark, None, None, objectives)
+        found.append(by_number.get(number, theirs))
+    return tuple(found)
+
+
 def write_archive(archive: Archive, path: Path) -> None:
     """Write `archive` to `path`, compressed where its name ends in `.gz`.
 
     Raises:
-        UsageError: the name has another ending than `.json` or `.json.gz`.
+        UsageError: the name has another ending than `.json` or `.json.gz`, or the study is too
+            large to be read again.
         OSError: the file cannot be written.
     """
     if not is_archive_name(str(path)):
-        raise UsageError(f"{path}: an exported study is a .json or .json.gz file; choose such a name")
+        raise UsageError(
+            f"{path}: an exported study is a .json or .json.gz file; choose such a name"
+        )
     text = json.dumps(_as_dict(archive), separators=(",", ":"), allow_nan=False).encode()
+    if len(text) > AT_MOST_BYTES:
+        raise UsageError(
+            f"study {archive.name!r} comes to more than {AT_MOST_BYTES >> 20} MiB of JSON, which "
+            "no tuner would read; "
+            "copy its database instead"
+        )
     path.write_bytes(gzip.compress(text, mtime=0) if path.name.endswith(".gz") else text)
 
 
@@ -109,25 +162,33 @@ def read_archive(path: Path) -> Archive:
         UsageError: no such file, no exported study, or one of a newer tuner.
     """
     try:
-        raw = path.read_bytes()
-        data = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+        data = read_json(_text(path))
     except FileNotFoundError:
-        raise UsageError(f"there is no file {path}; 'tuner study export NAME --output FILE' writes one") from None
+        raise UsageError(
+            f"there is no file {path}; 'tuner study export NAME --output FILE' writes one"
+        ) from None
+    except gzip.BadGzipFile as error:
+        raise UsageError(f"{path} is no exported study: {explained(error)}") from None
     except OSError as error:
-        raise UsageError(f"{path} cannot be read as an exported study: {error.strerror or error}") from None
-    except (EOFError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no exported study: {error or type(error).__name__}") from None
+        raise UsageError(
+            f"{path} cannot be read as an exported study: {error.strerror or error}"
+        ) from None
+    except (EOFError, ValueError, zlib.error) as error:
+        raise UsageError(f"{path} is no exported study: {explained(error)}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise UsageError(f"{path} is no exported study; 'tuner study export NAME --output FILE' writes one")
+        raise UsageError(
+            f"{path} is no exported study; 'tuner study export NAME --output FILE' writes one"
+        )
     if data.get("version") != VERSION:
         raise UsageError(
-            f"{path} has version {data.get('version')} of the format, this tuner reads {VERSION}; "
+            f"{path} has version {shown(repr(data.get('version')))} of the format, this tuner "
+            f"reads {VERSION}; "
             "use the tuner that wrote it, or a newer one"
         )
     try:
         return _from_dict(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UsageError(f"{path} is damaged: {type(error).__name__} {error}; export the study again") from None
+    except (ValueError, StorageError) as error:
+        raise UsageError(f"{path} is damaged: {explained(error)}; export the study again") from None
 
 
 def is_archive_name(name: str) -> bool:
@@ -135,7 +196,7 @@ def is_archive_name(name: str) -> bool:
     return name.endswith(ENDINGS)
 
 
-# -- as plain data ----------------------------------------------------------------------------------------------------
+# -- as plain data ---------------------------------------------------------------------------------
 
 
 def _as_dict(archive: Archive) -> dict[str, Any]:
@@ -156,59 +217,90 @@ def _as_dict(archive: Archive) -> dict[str, Any]:
 
 
 def _from_dict(data: Mapping[str, Any]) -> Archive:
-    definition = StudyDefinition.from_dict(data["definition"])
-    records = tuple(_record(trial, definition.objectives) for trial in data["trials"])
-    curves = {int(number): _rows(columns) for number, columns in data["curves"].items()}
-    if [record.number for record in records] != list(range(len(records))):  # as the database will number them
-        raise ValueError("its trials are not 0, 1, 2 and so on")
-    if others := curves.keys() - {record.number for record in records if record.state.is_finished()}:
-        raise ValueError(f"there are curves of trials that did not end: {sorted(others)}")
+    study = ArchivedStudy.model_validate_json(json.dumps(data), strict=True)
+    definition = StudyDefinition.from_dict(study.definition)
+    for trial in study.trials:
+        if outside := _outside(definition.space, trial):
+            raise ValueError(f"trial {trial.number}: {outside}")
     return Archive(
-        name=data["name"],
+        name=study.name,
         definition=definition,
-        policy=SearchPolicy.from_json(json.dumps(data["policy"])),
-        budget=data["budget"],
-        device_model=data["device_model"],
-        records=records,
-        curves=curves,
-        verifications=tuple(_run(run) for run in data["verifications"]),
-        notes={trial["number"]: trial["notes"] for trial in data["trials"] if "notes" in trial},
-        exported_by=data["exported_by"],
+        policy=SearchPolicy.from_json(json.dumps(study.policy)),
+        budget=study.budget,
+        device_model=study.device_model,
+        records=tuple(_record(trial, definition.objectives) for trial in study.trials),
+        curves={int(number): _rows(curve) for number, curve in study.curves.items()},
+        verifications=tuple(_run(run) for run in study.verifications),
+        notes={trial.number: trial.notes for trial in study.trials if trial.notes},
+        exported_by=study.exported_by,
     )
 
 
+def _outside(space: SearchSpace, trial: Trial) -> str | None:
+    """What of a trial's configuration no sampler of its study can have chosen; None where all of it
+    is possible.
+    """
+    for name, value in trial.params.items():
+        span = space.ranges[name]
+        low = 0.0 if isinstance(span, FloatRange) and span.zero else span.low
+        if not low * (1 - ROUNDING) <= value <= span.high * (1 + ROUNDING):
+            return f"{name} = {value:g} is outside of the study's space"
+    return None
+
+
+def _text(path: Path) -> bytes:
+    """The file's text, inflated where it is compressed, up to `AT_MOST_BYTES` of it."""
+    with path.open("rb") as file:
+        compressed = file.read(2) == b"\x1f\x8b"
+        file.seek(0)
+        if compressed:
+            with gzip.GzipFile(fileobj=file) as inflated:
+                text = inflated.read(AT_MOST_BYTES + 1)
+        else:
+            text = file.read(AT_MOST_BYTES + 1)
+    if len(text) > AT_MOST_BYTES:
+        raise ValueError(f"it holds more than {AT_MOST_BYTES >> 20} MiB of JSON")
+    return text
+
+
 def _trial(record: TrialRecord, notes: Mapping[str, Any] | None) -> dict[str, Any]:
-    plain: dict[str, Any] = {"number": record.number, "state": record.state.name, "params": record.params}
+    plain: dict[str, Any] = {
+        "number": record.number,
+        "state": record.state.name,
+        "params": record.params,
+    }
     if record.values is not None:
         plain["values"] = list(record.values)
-    plain |= {"started": record.started, "ended": record.ended, "attributes": record.attributes}
+    flat = record.recorded.to_flat()
+    plain |= {"started": record.started, "ended": record.ended, "attributes": flat}
     return plain | ({"notes": dict(notes)} if notes else {})
 
 
-def _record(trial: Mapping[str, Any], objectives: tuple[str, ...]) -> TrialRecord:
-    values = trial.get("values")
+def _record(trial: Trial, objectives: tuple[str, ...]) -> TrialRecord:
     return TrialRecord(
-        number=trial["number"],
-        state=TrialState[trial["state"]],
-        params=trial["params"],
-        values=(values[0], values[1]) if values else None,
-        attributes=trial["attributes"],
-        started=trial["started"],
-        ended=trial["ended"],
+        number=trial.number,
+        state=TrialState[trial.state],
+        params=trial.params,
+        values=trial.values,
+        recorded=trial.attributes,
+        started=trial.started,
+        ended=trial.ended,
         objectives=objectives,
     )
 
 
 def _columns(rows: Sequence[EpochRow]) -> dict[str, list[Any]]:
-    columns: dict[str, list[Any]] = {"epoch": [row.epoch for row in rows], "repeat": [row.repeat for row in rows]}
+    columns: dict[str, list[Any]] = {
+        "epoch": [row.epoch for row in rows],
+        "repeat": [row.repeat for row in rows],
+    }
     return columns | {name: [_seven_digits(getattr(row, name)) for row in rows] for name in _FLOATS}
 
 
-def _rows(columns: Mapping[str, Sequence[Any]]) -> tuple[EpochRow, ...]:
+def _rows(curve: Curve) -> tuple[EpochRow, ...]:
     names = ("epoch", "repeat", *_FLOATS)
-    return tuple(
-        EpochRow(**dict(zip(names, row, strict=True))) for row in zip(*(columns[name] for name in names), strict=True)
-    )
+    columns = zip(*(getattr(curve, name) for name in names), strict=True)
+    return tuple(EpochRow(**dict(zip(names, row, strict=True))) for row in columns)
 
 
 def _seven_digits(value: float | None) -> float | None:
@@ -216,13 +308,16 @@ def _seven_digits(value: float | None) -> float | None:
 
 
 def _verification(run: VerificationRun) -> dict[str, Any]:
-    kept = ("trial_number", "params", "seed", "block", "place", "session", "plan", "state", "losses", "worker")
-    plain = {name: getattr(run, name) for name in kept}
+    plain = {name: getattr(run, name) for name in _RUN}
     return plain | {"result": json.loads(run.result.to_json()) if run.result else None}
 
 
-def _run(plain: Mapping[str, Any]) -> VerificationRun:
-    result = plain["result"]
-    known = {key: value for key, value in plain.items() if key != "result"}
-    parsed = TrialResult.from_json(json.dumps(result)) if result else None
-    return VerificationRun(run_id=0, study_id=0, token=None, result=parsed, **known)
+def _run(run: Run) -> VerificationRun:
+    known = {name: getattr(run, name) for name in _RUN}
+    return VerificationRun(
+        run_id=0,
+        study_id=0,
+        token=None,
+        result=run.result.as_result() if run.result else None,
+        **known,
+    )

@@ -1,12 +1,15 @@
-"""The note that the dashboard shows beside a study: what it holds, in words, for someone who opens it months later."""
+"""The note that the dashboard shows beside a study: what it holds, in words, for someone who opens
+it months later.
+"""
 
 from __future__ import annotations
 
 from optuna.study import Study
 
-from tuner.space import FloatRange, SearchSpace
-from tuner.study.definition import StudyDefinition
-from tuner.study.objectives import MISSED
+from tuner.display.text import in_code, in_markdown
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.space import FloatRange, SearchSpace
+from tuner.storage.optuna.private import storage_of, study_id_of
 
 CHUNK = 2045
 """Characters of a note that the dashboard keeps in one attribute."""
@@ -15,12 +18,15 @@ CHUNK = 2045
 def save_note(study: Study, text: str) -> None:
     """Store `text` (Markdown) as the study's note.
 
-    These are the attributes that `optuna_dashboard.save_note` writes for a study's first note. Importing that package
-    for it would cost every new study more than a second (it brings scikit-learn); a test reads the note back with it.
+    These are the attributes that `optuna_dashboard.save_note` writes for a study's first note.
+    Importing that package for it would cost every new study more than a second (it brings
+    scikit-learn); a test reads the note back with it.
     """
-    storage, study_id = study._storage, study._study_id  # noqa: SLF001 - Optuna has no public way to a study's system attributes
+    storage, study_id = storage_of(study), study_id_of(study)
     for index, start in enumerate(range(0, len(text), CHUNK)):
-        storage.set_study_system_attr(study_id, f"dashboard:note_str:{index}", text[start : start + CHUNK])
+        storage.set_study_system_attr(
+            study_id, f"dashboard:note_str:{index}", text[start : start + CHUNK]
+        )
     storage.set_study_system_attr(study_id, "dashboard:note_ver", 1)
 
 
@@ -31,36 +37,58 @@ def describe(definition: StudyDefinition) -> str:
     clock, error = definition.objectives
     target = definition.target_val_loss
     wall_clock = (
-        "- **wall_clock_s**: seconds of training and validation, from the first step until early stopping ends the "
-        f"run (no validation loss better by {training.min_delta:g} for {training.patience} epochs). Warm-up, loading "
-        "and the final test are not in it. The trial had its device to itself while the clock ran; where something "
+        "- **wall_clock_s**: seconds of training and validation, from the first step until early "
+        "stopping ends the "
+        f"run (no validation loss better by {training.min_delta:g} for {training.patience} "
+        "epochs). Warm-up, loading "
+        "and the final test are not in it. The trial had its device to itself while the clock ran; "
+        "where something "
         "else was seen there, the attribute `contaminated` is true."
     )
     clocks = {
-        "total_s": "- **total_s**: seconds of everything a trial does on its device: set-up, training, validation, the "
+        "total_s": "- **total_s**: seconds of everything a trial does on its device: set-up, "
+        "training, validation, the "
         "final test. The attribute `wall_clock_s` has the training alone.",
-        "time_to_best_s": "- **time_to_best_s**: seconds of training and validation until the end of the best epoch; "
+        "time_to_best_s": "- **time_to_best_s**: seconds of training and validation until the end "
+        "of the best epoch; "
         "the epochs that early stopping waits after it are not in it (`wall_clock_s` has them).",
-        "time_to_target_s": "- **time_to_target_s**: seconds of training and validation until the validation loss was "
-        f"at or under {target or 0:g} for the first time. A trial that never got there has no time: it is marked "
-        f"`{MISSED}`, and the dashboard shows it as pruned.",
+        "time_to_target_s": "- **time_to_target_s**: seconds of training and validation until the "
+        "validation loss was "
+        f"at or under {target or 0:g} for the first time. A trial that never got there has no "
+        "time: it is marked "
+        f"`target_missed`, and the dashboard shows it as pruned.",
     }
-    of = f"series {series}" if series else "all series together"
+    of = f"series {in_markdown(series)}" if series else "all series together"
     split = "validation" if definition.mql_split == "val" else definition.mql_split
-    quality = f"- **{error}**: mean quantile loss on the {split} split, in the units of the data, of {of}."
+    quality = (
+        f"- **{error}**: mean quantile loss on the {split} split, "
+        f"in the units of the data, of {of}."
+    )
     if definition.mql_split == "test":
-        quality += " Choosing by it is choosing on the test split: the attribute `val_mql` is recorded beside it."
+        quality += (
+            " Choosing by it is choosing on the test split: "
+            "the attribute `val_mql` is recorded beside it."
+        )
     limit = (
-        f"A trial that reached the limit of {training.max_epochs} epochs has `converged` false: its time says when it "
-        "was cut, not when it converged. tuner leaves it off the front; the dashboard's own plot draws it like the "
+        f"A trial that reached the limit of {training.max_epochs} epochs has `converged` false: "
+        "its time says when it "
+        "was cut, not when it converged. tuner leaves it off the front; the dashboard's own plot "
+        "draws it like the "
         "others."
     )
-    default = "Trial 0 is the default configuration, unchanged: everything else is measured against it."
-    zero = " A `weight_decay` of 0 means exactly none." if definition.space.weight_decay.zero else ""
+    default = (
+        "Trial 0 is the default configuration, unchanged: everything else is measured against it."
+    )
+    zero = (
+        " A `weight_decay` of 0 means exactly none." if definition.space.weight_decay.zero else ""
+    )
     return "\n".join(
         [
-            f"## {definition.variant} on {definition.task_name}",
-            f"Architecture: `{definition.architecture.model}` ({definition.core_change}).",
+            f"## {in_markdown(definition.variant)} on {in_markdown(definition.task_name)}",
+            (
+                f"Architecture: {in_code(definition.architecture.model)} "
+                f"({in_markdown(definition.core_change)})."
+            ),
             "### The two objectives, both minimised",
             clocks.get(clock, wall_clock),
             quality,
@@ -82,5 +110,8 @@ def _space_table(space: SearchSpace) -> list[str]:
             how = f"{'0, or ' if span.zero else ''}{span.low:g} to {span.high:g}, {span.scale}"
         else:
             how = f"{span.low} to {span.high}, powers of two"
-        rows.append(f"| {name} | {how} |" + (f" {' '.join(span.reason.split())} |" if reasoned else ""))
+        rows.append(
+            f"| {in_markdown(name)} | {how} |"
+            + (f" {in_markdown(' '.join(span.reason.split()))} |" if reasoned else "")
+        )
     return rows

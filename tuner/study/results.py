@@ -11,20 +11,23 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config import OBJECTIVES
 from tuner.pareto import Point, front_indices, hypervolume, reference_point
-from tuner.study.objectives import MISSED, limits_in_words, violations
-from tuner.study.opened import OpenStudy
-from tuner.study.policy import SearchPolicy
+from tuner.record import Recorded
+from tuner.spec.objectives import limits_in_words, violations
+from tuner.spec.policy import SearchPolicy
+from tuner.study.open import OpenStudy
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
-    """One trial: true parameter values, objective values (complete trials only) and what was recorded with it."""
+    """One trial: true parameter values, objective values (complete trials only) and what was
+    recorded with it.
+    """
 
     number: int
     state: TrialState
     params: dict[str, float | int]
     values: Point | None
-    attributes: dict[str, Any]
+    recorded: Recorded
     started: str | None
     ended: str | None
     objectives: tuple[str, ...] = OBJECTIVES
@@ -34,16 +37,18 @@ class TrialRecord:
 
     @property
     def converged(self) -> bool:
-        return bool(self.attributes.get("converged"))
+        return bool(self.recorded.converged)
 
     @property
     def is_default(self) -> bool:
-        return bool(self.attributes.get("default"))
+        return bool(self.recorded.default)
 
     @property
     def place(self) -> str:
-        """Host and device that ran it, e.g. `node3, NVIDIA H200 #1`; empty where neither was recorded."""
-        return ", ".join(str(self.attributes[key]) for key in ("host", "device_label") if self.attributes.get(key))
+        """Host and device that ran it, e.g. `node3, NVIDIA H200 #1`; empty where neither was
+        recorded.
+        """
+        return ", ".join(name for name in (self.recorded.host, self.recorded.device_label) if name)
 
     @property
     def named_values(self) -> dict[str, float] | None:
@@ -56,11 +61,11 @@ class TrialRecord:
             "trial": self.number,
             "params": self.params,
             "values": self.named_values,
-            "epochs": self.attributes.get("epochs"),
+            "epochs": self.recorded.epochs,
             "converged": self.converged,
-            "stopped_by": self.attributes.get("stopped_by"),
-            "device": self.attributes.get("device_label"),
-            "contaminated": self.attributes.get("contaminated"),
+            "stopped_by": self.recorded.stopped_by,
+            "device": self.recorded.device_label,
+            "contaminated": self.recorded.contaminated,
             "default": self.is_default,
             "feasible": self.feasible,
         }
@@ -77,14 +82,18 @@ class StudyResults:
 
     @property
     def complete(self) -> tuple[TrialRecord, ...]:
-        return tuple(record for record in self.records if record.state == TrialState.COMPLETE and record.values)
+        return tuple(
+            record
+            for record in self.records
+            if record.state == TrialState.COMPLETE and record.values
+        )
 
     @property
     def eligible(self) -> tuple[TrialRecord, ...]:
         """Trials that may stand on the front: converged ones within the study's limits.
 
-        Where none is within the limits, all converged ones (`infeasible` is then true); where none converged, the
-        complete ones (`censored` is then true).
+        Where none is within the limits, all converged ones (`infeasible` is then true); where none
+        converged, the complete ones (`censored` is then true).
         """
         converged = tuple(record for record in self.complete if record.converged) or self.complete
         return tuple(record for record in converged if record.feasible) or converged
@@ -96,7 +105,9 @@ class StudyResults:
 
     @property
     def censored(self) -> bool:
-        """True when nothing converged: the front's times are where a limit cut the training, not convergence."""
+        """True when nothing converged: the front's times are where a limit cut the training, not
+        convergence.
+        """
         return bool(self.complete) and not any(record.converged for record in self.complete)
 
     @property
@@ -122,7 +133,7 @@ class StudyResults:
     @property
     def missed(self) -> int:
         """How many trials never reached the registered validation loss, and so have no time."""
-        return sum(bool(record.attributes.get(MISSED)) for record in self.records)
+        return sum(bool(record.recorded.target_missed) for record in self.records)
 
     def of_state(self, *states: TrialState) -> int:
         return sum(record.state in states for record in self.records)
@@ -135,13 +146,19 @@ def read_results(opened: OpenStudy) -> StudyResults:
     return judged(records, objectives, policy)
 
 
-def judged(records: Iterable[TrialRecord], objectives: tuple[str, ...], policy: SearchPolicy) -> StudyResults:
-    """`records` as a study's results under the limits of `policy`: each is marked feasible or not."""
+def judged(
+    records: Iterable[TrialRecord], objectives: tuple[str, ...], policy: SearchPolicy
+) -> StudyResults:
+    """`records` as a study's results under the limits of `policy`: each is marked feasible or
+    not.
+    """
 
     def feasible(record: TrialRecord) -> bool:
         if record.values is None:
             return True
-        return all(excess <= 0 for excess in violations(policy, record.values, record.attributes).values())
+        return all(
+            excess <= 0 for excess in violations(policy, record.values, record.recorded).values()
+        )
 
     marked = (dataclasses.replace(record, feasible=feasible(record)) for record in records)
     return StudyResults(tuple(marked), objectives, limits_in_words(policy, objectives))
@@ -149,13 +166,17 @@ def judged(records: Iterable[TrialRecord], objectives: tuple[str, ...], policy: 
 
 def record_of(trial: FrozenTrial, objectives: tuple[str, ...]) -> TrialRecord:
     """A trial as Optuna has it, not yet judged: see `judged`."""
-    values = (float(trial.values[0]), float(trial.values[1])) if trial.state == TrialState.COMPLETE else None
+    values = (
+        (float(trial.values[0]), float(trial.values[1]))
+        if trial.state == TrialState.COMPLETE
+        else None
+    )
     return TrialRecord(
         number=trial.number,
         state=trial.state,
         params=dict(trial.params),
         values=values,
-        attributes=dict(trial.user_attrs),
+        recorded=Recorded.from_flat(trial.user_attrs),
         started=trial.datetime_start.isoformat() if trial.datetime_start else None,
         ended=trial.datetime_complete.isoformat() if trial.datetime_complete else None,
         objectives=objectives,

@@ -7,7 +7,6 @@ import datetime
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
@@ -15,26 +14,33 @@ from sqlalchemy import Connection, insert, select, update
 
 from tuner.config import Hyperparameters
 from tuner.errors import TunerError, UsageError
-from tuner.space import SearchSpace
-from tuner.storage import Database, TrialResult, initialisation_lock
-from tuner.storage.constraints import PREFIX
-from tuner.storage.optuna_rows import write_all_attributes
+from tuner.record import Recorded
+from tuner.search.history import configuration, known_params
+from tuner.spec.objectives import violations
+from tuner.spec.space import SearchSpace
+from tuner.storage.database import Database, initialisation_lock
+from tuner.storage.optuna.constraints import PREFIX
+from tuner.storage.optuna.private import study_id_of
+from tuner.storage.optuna.rows import write_all_attributes
+from tuner.storage.queue.plans import plan_renamed
+from tuner.storage.queue.runs import recorded_row
+from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims, epochs, studies, verifications
-from tuner.storage.verifications import recorded_row
-from tuner.study.archive import Archive, archive_of, is_archive_name, read_archive
-from tuner.study.mirror import configuration, known_params
-from tuner.study.objectives import violations
-from tuner.study.opened import UNFINISHED, OpenStudy, create_bare, list_studies, open_study, register
-from tuner.study.picks import renamed
-from tuner.study.results import TrialRecord, read_results
+from tuner.study.archive import Archive, archive_of
+from tuner.study.named import snapshot_named
+from tuner.study.open import UNFINISHED, OpenStudy, create_bare, list_studies, open_study, register
+from tuner.study.results import TrialRecord
+from tuner.study.trust import mark_untrusted, untrusted_origin
 
-# -- whole studies ----------------------------------------------------------------------------------------------------
+# -- whole studies ---------------------------------------------------------------------------------
 
 
-def restore(database: Database, archive: Archive, name: str) -> OpenStudy:
+def restore(database: Database, archive: Archive, name: str, *, origin: str = "") -> OpenStudy:
     """A new study `name` that holds what `archive` holds, ready to be continued.
 
-    It appears whole: one that was cut short while it was written is unknown to tuner, and is made again next time.
+    It appears whole: one that was cut short while it was written is unknown to tuner, and is made
+    again next time. `origin` is the file that it came from, where a class that it names is not to
+    be trusted yet.
 
     Raises:
         UsageError: there is a study of that name.
@@ -44,18 +50,19 @@ def restore(database: Database, archive: Archive, name: str) -> OpenStudy:
             raise UsageError(f"there is a study {name!r} already; choose another name")
         study = create_bare(database, name, archive.definition)
         study.set_user_attr(UNFINISHED, value=True)
+        mark_untrusted(study, archive.definition, origin)
         ids: dict[int, int] = {}
         attributes: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         for template in _templates(archive):
             told = template.user_attrs, template.system_attrs
             template.user_attrs, template.system_attrs = {}, {}
             # Not add_trial, which checks each value anew.
-            ids[template.number] = database.optuna.create_new_trial(study._study_id, template)  # noqa: SLF001
+            ids[template.number] = database.optuna.create_new_trial(study_id_of(study), template)
             attributes[ids[template.number]] = told
         with database.engine.begin() as connection:
             write_all_attributes(connection, attributes)
             register(connection, study, archive.definition, trials=archive.budget)
-            _write_ours(connection, study._study_id, name, ids, archive)  # noqa: SLF001
+            _write_ours(connection, study_id_of(study), name, ids, archive)
         study.set_user_attr(UNFINISHED, value=False)
     return open_study(database, name)
 
@@ -66,7 +73,8 @@ def copy_study(database: Database, name: str, new: str) -> OpenStudy:
     Raises:
         UsageError: there is no study `name`, or one called `new`.
     """
-    return restore(database, archive_of(open_study(database, name)), new)
+    old = open_study(database, name)
+    return restore(database, archive_of(old), new, origin=untrusted_origin(old))
 
 
 def extend_budget(opened: OpenStudy, trials: int) -> None:
@@ -77,12 +85,20 @@ def extend_budget(opened: OpenStudy, trials: int) -> None:
     """
     finished = opened.ledger.counts().finished
     if trials < finished:
-        raise UsageError(f"study {opened.name!r} holds {finished} finished trials already; ask for more than that")
+        raise UsageError(
+            f"study {opened.name!r} holds {finished} finished trials already; ask for more than "
+            "that"
+        )
     opened.ledger.set_budget(trials)
 
 
 def extend_space(
-    opened: OpenStudy, space: SearchSpace, defaults: Hyperparameters, new: str, *, trials: int | None
+    opened: OpenStudy,
+    space: SearchSpace,
+    defaults: Hyperparameters,
+    new: str,
+    *,
+    trials: int | None,
 ) -> tuple[OpenStudy, int]:
     """A new study over `space` that begins with those finished trials of `opened` that lie in it.
 
@@ -95,24 +111,36 @@ def extend_space(
         UsageError: there is a study `new`, or `space` is the one that the study has.
     """
     if space.definition() == opened.definition.space.definition():
-        raise UsageError(f"study {opened.name!r} has this space already; to run more trials, give --trials alone")
+        raise UsageError(
+            f"study {opened.name!r} has this space already; to run more trials, give --trials alone"
+        )
     old = archive_of(opened)
-    inside = [r for r in old.records if r.state.is_finished() and r.params and not space.contains(r.params)]
+    inside = [
+        r
+        for r in old.records
+        if r.state.is_finished() and r.params and not space.contains(r.params)
+    ]
     numbers = {record.number: number for number, record in enumerate(inside)}
     default = configuration(defaults.as_dict())
     records = [
         dataclasses.replace(
             record,
             number=numbers[record.number],
-            attributes={key: value for key, value in record.attributes.items() if key != "default"}
-            | {"copied_from": f"{opened.name}, trial {record.number}"}
-            | ({"default": True} if configuration(record.params) == default else {}),
+            recorded=dataclasses.replace(
+                record.recorded,
+                copied_from=f"{opened.name}, trial {record.number}",
+                default=True if configuration(record.params) == default else None,
+            ),
         )
         for record in inside
     ]
     if not any(record.is_default for record in records):
         params: dict[str, float | int] = dict(defaults.as_dict())
-        records.append(TrialRecord(len(records), TrialState.WAITING, params, None, {"default": True}, None, None))
+        records.append(
+            TrialRecord(
+                len(records), TrialState.WAITING, params, None, Recorded(default=True), None, None
+            )
+        )
     archive = dataclasses.replace(
         old,
         definition=dataclasses.replace(opened.definition, space=space, defaults=defaults),
@@ -122,7 +150,7 @@ def extend_space(
         verifications=(),
         notes={},
     )
-    return restore(opened.database, archive, new), len(inside)
+    return restore(opened.database, archive, new, origin=untrusted_origin(opened)), len(inside)
 
 
 def _templates(archive: Archive) -> Iterator[FrozenTrial]:
@@ -135,8 +163,12 @@ def _templates(archive: Archive) -> Iterator[FrozenTrial]:
         if not finished and record.params:
             notes["fixed_params"] = record.params
         if record.values is not None:
-            violated = violations(archive.policy, record.values, record.attributes, target_val_loss=target)
-            notes |= {f"{PREFIX}{key}": excess for key, excess in violated.items() if key != "target"}
+            violated = violations(
+                archive.policy, record.values, record.recorded, target_val_loss=target
+            )
+            notes |= {
+                f"{PREFIX}{key}": excess for key, excess in violated.items() if key != "target"
+            }
         yield FrozenTrial(
             number=record.number,
             trial_id=-1,
@@ -147,23 +179,35 @@ def _templates(archive: Archive) -> Iterator[FrozenTrial]:
             datetime_complete=_moment(record.ended),
             params=record.params if finished else {},
             distributions={name: stored[name] for name in record.params} if finished else {},
-            user_attrs=record.attributes,
+            user_attrs=record.recorded.to_flat(),
             system_attrs=notes,
             intermediate_values={},
         )
 
 
-def _write_ours(connection: Connection, study_id: int, name: str, ids: Mapping[int, int], archive: Archive) -> None:
-    """Policy, device, claims, curves and verification runs, as if the trials (`ids` by number) had been run here."""
+def _write_ours(
+    connection: Connection, study_id: int, name: str, ids: Mapping[int, int], archive: Archive
+) -> None:
+    """Policy, device, claims, curves and verification runs, as if the trials (`ids` by number) had
+    been run here.
+    """
     told = {"policy": archive.policy.to_json(), "device_model": archive.device_model}
     connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
-    ended = [record for record in archive.records if record.state.is_finished()]
+    ended = [r for r in archive.records if r.state.is_finished() and not r.recorded.foreign]
     if ended:
-        connection.execute(insert(claims), [_claim(record, study_id, ids[record.number], archive) for record in ended])
+        connection.execute(
+            insert(claims),
+            [_claim(record, study_id, ids[record.number], archive) for record in ended],
+        )
     query = select(claims.c.trial_number, claims.c.claim_id).where(claims.c.study_id == study_id)
     claim_of = {row.trial_number: row.claim_id for row in connection.execute(query)}
     rows = [
-        {"study_id": study_id, "trial_number": number, "claim_id": claim_of[number], **dataclasses.asdict(row)}
+        {
+            "study_id": study_id,
+            "trial_number": number,
+            "claim_id": claim_of[number],
+            **dataclasses.asdict(row),
+        }
         for number, curve in archive.curves.items()
         for row in curve
     ]
@@ -171,7 +215,9 @@ def _write_ours(connection: Connection, study_id: int, name: str, ids: Mapping[i
         connection.execute(insert(epochs), rows)
     if archive.verifications:
         runs = [
-            dataclasses.replace(run, study_id=study_id, plan=renamed(run.plan, archive.name, name))
+            dataclasses.replace(
+                run, study_id=study_id, plan=plan_renamed(run.plan, archive.name, name)
+            )
             for run in archive.verifications
         ]
         connection.execute(insert(verifications), [recorded_row(run) for run in runs])
@@ -179,7 +225,7 @@ def _write_ours(connection: Connection, study_id: int, name: str, ids: Mapping[i
 
 def _claim(record: TrialRecord, study_id: int, trial_id: int, archive: Archive) -> dict[str, Any]:
     began = _moment(record.started)
-    result = TrialResult(record.state, record.values, record.attributes)
+    result = TrialResult(record.state, record.values, record.recorded, params=record.params or None)
     return {
         "study_id": study_id,
         "token": uuid.uuid4().hex,
@@ -198,7 +244,7 @@ def _moment(iso: str | None) -> datetime.datetime | None:
     return datetime.datetime.fromisoformat(iso) if iso else None
 
 
-# -- what others found ------------------------------------------------------------------------------------------------
+# -- what others found -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +256,7 @@ class Front:
 
 
 def fronts_of(database: Database, names: str) -> tuple[Front, ...]:
-    """The fronts of studies `NAME[,NAME]`: names of studies in the database, or files that `tuner study export` wrote.
+    """The fronts of studies `NAME[,NAME]`, as `snapshot_named` understands each name.
 
     Raises:
         UsageError: no such study or file.
@@ -219,23 +265,30 @@ def fronts_of(database: Database, names: str) -> tuple[Front, ...]:
     fronts = []
     for name in (part.strip() for part in names.split(",")):
         if not name:
-            raise UsageError(f"--warm-start: {names!r} holds an empty name; expected e.g. etth-original,etth-simple")
-        is_file = is_archive_name(name) and Path(name).exists()
-        results = read_archive(Path(name)).results if is_file else read_results(open_study(database, name))
+            raise UsageError(
+                f"--warm-start: {names!r} holds an empty name; expected e.g. "
+                "etth-original,etth-simple"
+            )
+        results = snapshot_named(name, lambda: database).results
         if not results.front:
-            raise TunerError(f"--warm-start: study {name!r} has no finished trial to begin with yet")
+            raise TunerError(
+                f"--warm-start: study {name!r} has no finished trial to begin with yet"
+            )
         fronts.append(Front(name, results.front))
     return tuple(fronts)
 
 
 def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
-    """Enqueue the configurations of `fronts` that the study has not had, moved into its space; says what it did.
+    """Enqueue the configurations of `fronts` that the study has not had, moved into its space; says
+    what it did.
 
     Doing it again adds nothing.
     """
     space = opened.definition.space
     had = {
-        configuration(params) for trial in opened.optuna.get_trials(deepcopy=False) if (params := known_params(trial))
+        configuration(params)
+        for trial in opened.optuna.get_trials(deepcopy=False)
+        if (params := known_params(trial))
     }
     added = moved = 0
     for front in fronts:
@@ -245,8 +298,10 @@ def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
                 continue
             had.add(configuration(params))
             changed = configuration(params) != configuration(record.params)
-            origin = f"{front.study}, trial {record.number}" + (", moved into the space" if changed else "")
-            opened.optuna.enqueue_trial(params, user_attrs={"warm_start": origin})
+            origin = f"{front.study}, trial {record.number}" + (
+                ", moved into the space" if changed else ""
+            )
+            opened.optuna.enqueue_trial(params, user_attrs=Recorded(warm_start=origin).to_flat())
             added, moved = added + 1, moved + changed
     total = sum(len(front.records) for front in fronts)
     names = ", ".join(front.study for front in fronts)

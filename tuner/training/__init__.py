@@ -1,4 +1,4 @@
-"""One configuration trained to convergence: `fit(config, data) -> FitResult`, then `evaluate(model, data)`."""
+"""One training to convergence: `fit(config, data) -> FitResult`, then `evaluate(model, data)`."""
 
 from tuner.training.evaluate import Evaluation, evaluate
 from tuner.training.fit import fit

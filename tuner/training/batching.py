@@ -1,4 +1,4 @@
-"""How windows are cut into batches: full ones, and a short last one where they do not come out even."""
+"""How windows are cut into batches: full ones, then a short last one where any are left."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""Checkpoints of a training: everything that its next epoch depends on, and the clock, in one plain safetensors file.
+"""A training's checkpoint: all that its next epoch depends on, and the clock, in one file.
 
-The tensors are weights, buffers, optimiser moments, the best epoch's weights and the states of the random number
-generators; the rest (epoch, clock, early stopping, history) is JSON in the file's own metadata, with a digest over
-everything and the identity of the training it belongs to. Reading one executes nothing, and a file that is truncated,
-damaged, made up or another training's is never used.
+The tensors are weights, buffers, optimiser moments, the best epoch's weights and the states of the
+random number generators; the rest (epoch, clock, early stopping, history) is JSON in the file's own
+metadata, with a digest over everything and the identity of the training it belongs to. Reading one
+executes nothing, and a file that is truncated, damaged, made up or another training's is never
+used.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from tuner.errors import first_line
-from tuner.storage.durable import is_full, read_regular, write_durably
+from tuner.files.durable import is_full, read_regular, write_durably
 from tuner.training.result import EpochRecord
 
 FORMAT = "tuner checkpoint 1"
@@ -34,6 +35,9 @@ KEPT = 2
 HEADER_BYTES = 64 << 20
 """At most, beside the tensors: metadata, of which the history is the largest part."""
 Identity = Mapping[str, str | int]
+_UNREADABLE = (
+    SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError
+)  # fmt: skip
 _log = logging.getLogger(__name__)
 
 
@@ -60,9 +64,10 @@ class Progress(BaseModel):
     def _belongs_together(self) -> Self:
         if [record.epoch for record in self.history] != list(range(1, self.epoch + 1)):
             raise ValueError("its history does not lead up to its epoch")
-        numbers = (n for r in self.history for n in (r.train_loss, r.val_loss, r.learning_rate, r.elapsed_s))
-        if not all(math.isfinite(number) for number in numbers):
-            raise ValueError("its history holds something that is no number")
+        for record in self.history:
+            losses, rate = (record.train_loss, record.val_loss), record.learning_rate
+            if not all(math.isfinite(n) for n in (*losses, rate, record.elapsed_s)):
+                raise ValueError("its history holds something that is no number")
         if self.best_epoch > self.epoch or self.history[-1].elapsed_s > self.elapsed_s:
             raise ValueError("its figures contradict each other")
         return self
@@ -78,7 +83,7 @@ class Checkpoint:
 
 
 class Checkpoints(Protocol):
-    """Where `fit` leaves checkpoints, and finds those of an earlier attempt at the same training."""
+    """Where `fit` leaves checkpoints, and finds those of an earlier attempt at this training."""
 
     def usable(self, *, at_most: int) -> Iterator[Checkpoint]:
         """Those that can be read, the newest first; `at_most` bytes of tensors each."""
@@ -120,7 +125,11 @@ class CheckpointFiles:
         self._last = time.monotonic()
         try:
             write_durably(
-                path, to_bytes(Checkpoint(progress=progress, tensors=tensors, notes=self.notes()), self.identity)
+                path,
+                to_bytes(
+                    Checkpoint(progress=progress, tensors=tensors, notes=self.notes()),
+                    self.identity,
+                ),
             )
         except OSError as error:
             why = "the disk is full" if is_full(error) else str(error.strerror or error)
@@ -137,7 +146,12 @@ class CheckpointFiles:
                 _log.warning("the checkpoint %s is not used: %s", path, error)
 
     def refuse(self, checkpoint: Checkpoint, why: str) -> None:
-        _log.warning("the checkpoint of epoch %d in %s is not used: %s", checkpoint.progress.epoch, self.folder, why)
+        _log.warning(
+            "the checkpoint of epoch %d in %s is not used: %s",
+            checkpoint.progress.epoch,
+            self.folder,
+            why,
+        )
 
     def discard(self) -> None:
         """Delete all of this training's."""
@@ -151,7 +165,9 @@ class CheckpointFiles:
 
 def to_bytes(checkpoint: Checkpoint, identity: Identity) -> bytes:
     """The file's content."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
+    tensors = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()
+    }
     metadata = {
         "format": FORMAT,
         "identity": json.dumps(dict(identity), sort_keys=True),
@@ -173,14 +189,16 @@ def from_bytes(data: bytes, identity: Identity) -> Checkpoint:
         metadata = json.loads(data[8 : 8 + length])["__metadata__"]
         digest = metadata.pop("sha256")
         format_, whose = metadata["format"], json.loads(metadata["identity"])
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise ValueError(f"truncated, or no checkpoint ({first_line(error)})") from None
     if format_ != FORMAT:
         raise ValueError("written by another version of tuner")
     if digest != _digest(metadata, tensors):
         raise ValueError("damaged: its content is not what was written")
     if whose != dict(identity):
-        differing = sorted(key for key in {*identity, *whose} if whose.get(key) != identity.get(key))
+        differing = sorted(
+            key for key in {*identity, *whose} if whose.get(key) != identity.get(key)
+        )
         raise ValueError(f"another training's: it differs in {', '.join(differing)}")
     try:
         notes = json.loads(metadata["notes"])

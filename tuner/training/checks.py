@@ -9,7 +9,11 @@ from tuner.errors import UsageError
 def check_settings(config: RunConfig) -> None:
     """Raises UsageError for settings with which no training is possible."""
     h, t = config.hyperparameters, config.training
-    for name, value in (("batch_size", h.batch_size), ("max_epochs", t.max_epochs), ("patience", t.patience)):
+    for name, value in (
+        ("batch_size", h.batch_size),
+        ("max_epochs", t.max_epochs),
+        ("patience", t.patience),
+    ):
         if value < 1:
             raise UsageError(f"{name} must be at least 1, not {value}")
     for name, number in (("learning_rate", h.learning_rate), ("gradient_clip", t.gradient_clip)):

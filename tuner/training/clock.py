@@ -1,4 +1,4 @@
-"""The stopwatch behind `wall_clock_s`: it reads only after the device has finished what was asked of it."""
+"""The stopwatch behind `wall_clock_s`: it reads only once the device has finished its work."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Clock:
         self.synchronize()
         self._since = self.now()
 
-    def carry(self, seconds: float) -> None:
-        """Before it starts: seconds that an earlier attempt at the same training had already counted."""
+    def restore(self, seconds: float) -> None:
+        """Before it starts: seconds that an earlier attempt at the same training has counted."""
         self._before = seconds
 
     def stop(self) -> float:
@@ -40,12 +40,12 @@ class Clock:
         return self._before
 
     def elapsed(self) -> float:
-        """Seconds counted so far, without waiting for the device."""
+        """Seconds counted so far, without waiting for the device: at the end, `wall_clock_s`."""
         return self._before if self._since is None else self._before + self.now() - self._since
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Time spent inside is not counted. The device is idle on entry, so its work is not hidden in the pause."""
+        """Time spent inside is not counted. The device is idle on entry: no work hides here."""
         self.stop()
         try:
             yield

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class EarlyStopping:
-    """Lightning's rule: after `patience` epochs in a row without an improvement of more than `min_delta`, it is over.
+    """Lightning's rule: over after `patience` epochs in a row without an improvement.
 
-    An epoch improves when its loss is below `best - min_delta`; only then does `best` move. `best` is therefore not
-    always the lowest loss seen: several small steps down, each within `min_delta`, leave it where it was. The weights
-    that a training keeps are those of the strictly lowest loss, which `fit` tracks apart.
+    An epoch improves when its loss is below `best - min_delta`; only then does `best` move. `best`
+    is therefore not always the lowest loss seen: several small steps down, each within `min_delta`,
+    leave it where it was. The weights that a training keeps are those of the strictly lowest loss,
+    which `fit` tracks apart.
     """
 
     patience: int

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from tuner.config import Backend, StopReason
 
 Poll = Callable[[], StopReason | None]
-"""Asked after every step, on the host, without touching the device: a reason to stop here, or None."""
+"""Asked after every step, on the host, not touching the device: a reason to stop, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedEpoch:
-    """What one pass over the training windows came to; `loss_sum` stays on the device until `fit` asks."""
+    """What one pass over the training windows came to; `fit` alone waits for `loss_sum`."""
 
     loss_sum: Tensor
     """(), float64: the sum of the losses of the windows trained on."""
@@ -34,7 +34,7 @@ class Engine(Protocol):
 
     @property
     def fallback(self) -> str:
-        """Why this one runs in place of the one asked for, in one line; empty where it is that one."""
+        """Why this one runs and not the one asked for, in one line; empty where it is that one."""
 
     @property
     def model(self) -> nn.Module:
@@ -43,7 +43,8 @@ class Engine(Protocol):
     def warm_up(self) -> None:
         """Runs every kind of step and pass once, or captures or compiles it, and leaves no trace.
 
-        Weights, buffers, gradients, optimiser state and random state are afterwards exactly what they were.
+        Weights, buffers, gradients, optimiser state and random state are afterwards exactly what
+        they were.
         """
 
     def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
@@ -53,7 +54,7 @@ class Engine(Protocol):
         """(), float64, on the device: the exact mean loss over all validation windows."""
 
     def state(self) -> dict[str, Tensor]:
-        """Weights, buffers and optimiser state by name: the very tensors, changed by the next step."""
+        """Weights, buffers and optimiser state by name: the very tensors the next step changes."""
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """After `warm_up`, goes on from what `state` once was.

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from tuner.data.windows import DeviceData, DeviceSplit
-from tuner.metrics import mean_quantile_loss_per_window
 from tuner.training.batching import batches
-from tuner.training.surroundings import exact_fp32
+from tuner.training.determinism import exact_fp32
+from tuner.training.quantile_loss import mean_quantile_loss_per_window
 
 BATCH = 512
 """Windows per forward pass; the result does not depend on it."""
@@ -19,7 +19,7 @@ BATCH = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """MQL (the protocol's mean quantile loss) in original units, by series name and over all forecasts."""
+    """MQL (the protocol's mean quantile loss) in original units, by series name and over all."""
 
     test_mql: Mapping[str, float]
     test_mql_mean: float
@@ -28,20 +28,29 @@ class Evaluation:
 
 
 def evaluate(model: nn.Module, data: DeviceData) -> Evaluation:
-    """Forecasts every test window (the protocol: one a day) and every validation window (stride 1), and scores them.
+    """Forecasts every test window (one a day) and every validation window (stride 1); scores them.
 
-    The quantile levels are the task's `eval_quantiles`, read off the network's outputs; values are scaled back per
-    series and column before scoring, in float64. A mean over several series is one over their forecasts.
+    The quantile levels are the task's `eval_quantiles`, read off the network's outputs; values are
+    scaled back per series and column before scoring, in float64. A mean over several series is one
+    over their forecasts.
 
     Args:
-        model: on the data's device; used in evaluation mode and left in the mode it came in.
+        model: (B, L, C + P + F), (B, T, F), (B, S) -> (B, T, C, Q of all trained levels), on scaled
+            values. On the data's device; used in evaluation mode, left in the mode it came in.
         data: windows on their device.
+
+    Returns:
+        The MQL of either split: NaN where a forecast is no number.
+
+    Source: the reference job's protocol; products are computed in fp32 whatever trained the model.
     """
     was_training = model.training
     model.eval()
     try:
         with exact_fp32(), torch.no_grad():
-            test, test_mean = _by_series(_window_losses(model, data, data.test), data.test, data.series)
+            test, test_mean = _by_series(
+                _window_losses(model, data, data.test), data.test, data.series
+            )
             val, val_mean = _by_series(_window_losses(model, data, data.val), data.val, data.series)
     finally:
         model.train(was_training)
@@ -66,6 +75,10 @@ def _window_losses(model: nn.Module, data: DeviceData, split: DeviceSplit) -> Te
     return torch.cat(losses)
 
 
-def _by_series(losses: Tensor, split: DeviceSplit, names: Sequence[str]) -> tuple[dict[str, float], float]:
-    means = torch.stack([losses[split.series_index == position].mean() for position in range(len(names))])
+def _by_series(
+    losses: Tensor, split: DeviceSplit, names: Sequence[str]
+) -> tuple[dict[str, float], float]:
+    means = torch.stack(
+        [losses[split.series_index == position].mean() for position in range(len(names))]
+    )
     return dict(zip(names, means.tolist(), strict=True)), float(losses.mean())

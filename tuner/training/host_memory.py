@@ -1,7 +1,8 @@
 """Memory of a CPU training stays with the process between steps.
 
-A step allocates and frees some hundred tensors of megabytes. glibc hands such blocks back to the system and asks for
-them again: on the reference job 5,000 page faults a step, an eighth of its time.
+A step allocates and frees some hundred tensors of megabytes. glibc hands such blocks back to the
+system and asks for them again: on the reference job 5,000 page faults a step, an eighth of its
+time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import functools
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 _LARGEST_KEPT = 32 << 20
-"""Bytes: glibc's own upper limit for the size from which a block is mapped, and unmapped, on its own."""
+"""Bytes: glibc's upper limit for the size from which a block is mapped and unmapped alone."""
 
 _NEVER = 2**31 - 1
 """Bytes free at the top of the heap before it is given back."""
@@ -22,7 +23,7 @@ _NEVER = 2**31 - 1
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Tells glibc, once and for the whole process, to keep what is freed; True where that was taken.
+    """Tells glibc, for the whole process, to keep what is freed; True where that was taken.
 
     Elsewhere (musl, macOS, Windows) nothing happens: their allocators have no such settings.
     """
@@ -30,7 +31,9 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
     except (OSError, AttributeError):
         return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)) and bool(mallopt(_M_TRIM_THRESHOLD, _NEVER))
+    return bool(mallopt(_M_MMAP_THRESHOLD, _LARGEST_KEPT)) and bool(
+        mallopt(_M_TRIM_THRESHOLD, _NEVER)
+    )
 
 
 def give_back_freed_memory() -> None:

@@ -1,4 +1,4 @@
-"""Whether an exception says that memory ran out: PyTorch has a class for it, the libraries beneath only words."""
+"""Whether an exception says that memory ran out: torch has a class for it, others only words."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ _WORDS = (
     "Triton Error [CUDA]: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
-"""How the CPU's allocator, CUDA's libraries and Triton say it, which do not raise `torch.OutOfMemoryError`."""
+"""How the CPU's allocator, CUDA's libraries and Triton say it, without torch's class."""
 
 
 def out_of_memory(error: BaseException) -> BaseException | None:
-    """The exception that says that the device's or the host's memory ran out: `error`, or one that was being handled
-    when it was raised. None where none does.
+    """The exception that says that memory ran out, of device or host; None where none does.
 
-    What is cleaned up when memory ran out may fail in turn, and hide the reason: the end of a CUDA graph's capture that
-    was cut short raises an error of its own.
+    It is `error`, or one that was being handled when `error` was raised.
+
+    What is cleaned up when memory ran out may fail in turn, and hide the reason: the end of a CUDA
+    graph's capture that was cut short raises an error of its own.
     """
     return next((each for each in _with_its_causes(error) if _says_so(each)), None)
 
 
 def _says_so(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(words in str(error) for words in _WORDS)
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or any(
+        words in str(error) for words in _WORDS
+    )
 
 
 def _with_its_causes(error: BaseException) -> Iterator[BaseException]:

@@ -1,4 +1,4 @@
-"""What a training leaves behind. The outcome is data: a diverged or interrupted training returns one of these too."""
+"""What a training leaves behind. The outcome is data: a diverged training returns one too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tuner.config import Backend, Precision, StopReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochRecord:
-    """One finished epoch: losses per window on scaled values, and the clock when its validation was done."""
+    """One finished epoch: losses per window on scaled values, and the clock after validation."""
 
     epoch: int
     """Counted from 1."""
@@ -23,11 +23,12 @@ class EpochRecord:
     learning_rate: float
     """What this epoch was trained with."""
     elapsed_s: float
+    """`wall_clock_s` so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitResult:
-    """How a training went. Times are in seconds; a figure that does not exist is NaN (no epoch finished)."""
+    """How a training went. Times are in seconds; a figure that does not exist is NaN."""
 
     stopped_by: StopReason
     message: str
@@ -38,7 +39,7 @@ class FitResult:
     """Epoch of the lowest validation loss, whose weights the model has; 0 where none finished."""
     best_val_loss: float
     wall_clock_s: float
-    """Training and validation from the first step to the stop, after warm-up, device synchronised at both ends."""
+    """Training and validation, first step to stop, after warm-up; device idle at both ends."""
     setup_s: float
     """Building the model and warming up."""
     time_to_best_s: float
@@ -50,7 +51,7 @@ class FitResult:
     samples_per_s: float
     """Training windows per second of `wall_clock_s`."""
     peak_memory_bytes: int
-    """CUDA: most memory allocated during this training. CPU: the process's peak resident memory so far."""
+    """CUDA: most memory allocated in this training. CPU: the process's peak resident memory."""
     n_parameters: int
     backend: Backend
     """The one that ran, never `auto`."""
@@ -59,14 +60,22 @@ class FitResult:
     precision: Precision
     history: tuple[EpochRecord, ...]
     model: nn.Module | None
-    """On the data's device, in evaluation mode, with the best epoch's weights; None when memory ran out."""
+    """In evaluation mode, with the best epoch's weights; None where memory ran out.
+
+    On the data's device.
+    """
     resumed_from: int = 0
-    """The epoch after which it went on from a checkpoint; 0 where it ran in one go. Its clock is the sum all the same,
-    set-up is its first attempt's, and so is what `total_s` counts."""
+    """The epoch after which it went on from a checkpoint; 0 where it ran in one go.
+
+    Its clock is the sum all the same, set-up is its first attempt's, and so is what `total_s`
+    counts.
+    """
     timed_from: float = math.nan
     """When its clock started in this process, in seconds since 1970 on this machine's clock."""
     timed_until: float = math.nan
     """When it stopped."""
     context_lost: bool = False
-    """Memory ran out, and what was under way (a capture) could not be ended in order: torch takes it to be so still.
-    The result stands, but only a fresh process can go on."""
+    """Memory ran out in a capture that could not be ended: torch takes it to be still under way.
+
+    The result stands, but only a fresh process can go on.
+    """

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Snapshot:
-    """Parameters and buffers (running statistics, counters, also the non-persistent ones) as they are now."""
+    """Parameters and buffers as they are now: running statistics, counters, non-persistent ones."""
 
     def __init__(self, model: nn.Module) -> None:
         self._copies = [tensor.detach().clone() for tensor in model_state(model)]
@@ -28,7 +28,7 @@ class Snapshot:
 
     @torch.no_grad()
     def restore(self, model: nn.Module) -> None:
-        """Writes the remembered state back, in place: every reference to a parameter stays valid."""
+        """Writes the remembered state back in place: references to parameters stay valid."""
         for copy, tensor in zip(self._copies, model_state(model), strict=True):
             tensor.copy_(copy)
 

@@ -1,4 +1,4 @@
-"""One step of the protocol: forward, loss, backward, clipping, AdamW. Every engine that runs PyTorch runs `Step`."""
+"""One step of the protocol: forward, loss, backward, clipping, AdamW. Engines of torch run it."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ from torch import Tensor, nn
 
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import Batch, DeviceData
-from tuner.metrics import quantile_loss
+from tuner.training.quantile_loss import quantile_loss
 from tuner.training.snapshot import copy_all, model_state, same_kind
 
 CLIP_EPS = 1e-6
 """What torch's clip_grad_norm_ adds to the norm before it divides."""
 
 
-class Updates(ABC):
-    """A network and its optimiser: what a training step changes, and how that is kept, put back and given up.
+class TrainingState(ABC):
+    """A network and its optimiser: what a training step changes, kept, put back and given up.
 
     Args:
         config: of the training.
         data: on its device.
         model: on the same device.
-        capturable: the learning rate is a tensor on the device, so that a captured step reads what it is told between
-            two epochs, and no tensor is ever replaced.
+        capturable: the learning rate is a tensor on the device, so that a captured step reads what
+            it is told between two epochs, and no tensor is ever replaced.
     """
 
-    def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool) -> None:
+    def __init__(
+        self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool
+    ) -> None:
         self._config = config
         self.model = model
         self.device = data.minimum.device
@@ -50,8 +52,8 @@ class Updates(ABC):
         for group in self._optimizer.param_groups:
             group["lr"] = value
 
-    def forget(self) -> None:
-        """Back to an optimiser that has seen nothing: no gradients, moments zero, no steps counted."""
+    def reset_optimizer(self) -> None:
+        """Back to an optimiser that has seen nothing: no gradients, moments or steps."""
         self._optimizer.zero_grad(set_to_none=True)
         if not self._capturable:
             self._optimizer = self._new_optimizer()
@@ -62,7 +64,7 @@ class Updates(ABC):
                 tensor.zero_()
 
     def state(self) -> dict[str, Tensor]:
-        """Weights, buffers, and what the optimiser has gathered of each parameter so far: the very tensors."""
+        """Weights, buffers and the optimiser's moments of each parameter: the very tensors."""
         found = {f"model/{n}": tensor for n, tensor in enumerate(model_state(self.model))}
         for n, parameter in enumerate(self._parameters):
             gathered = self._optimizer.state.get(parameter, {})
@@ -76,7 +78,9 @@ class Updates(ABC):
         Raises:
             ValueError: it is another network's, and nothing was changed.
         """
-        gathered = [_of_parameter(tensors, n, parameter) for n, parameter in enumerate(self._parameters)]
+        gathered = [
+            _of_parameter(tensors, n, parameter) for n, parameter in enumerate(self._parameters)
+        ]
         copy_all(model_state(self.model), tensors, "model")
         for parameter, given in zip(self._parameters, gathered, strict=True):
             held = self._optimizer.state[parameter] if given else {}
@@ -92,13 +96,15 @@ class Updates(ABC):
         self._optimizer.state.clear()
 
 
-class Step(Updates):
+class Step(TrainingState):
     """The model's loss, and what a training step does with it.
 
     AdamW with clipped gradients, as the protocol has it; weight decay 0 makes it exactly Adam.
     """
 
-    def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool = False) -> None:
+    def __init__(
+        self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool = False
+    ) -> None:
         super().__init__(config, data, model, capturable=capturable)
         self._autocast = config.training.precision is Precision.BF16
 
@@ -118,7 +124,7 @@ class Step(Updates):
         return loss.detach()
 
     def _clip(self) -> None:
-        """Clip the gradient's norm; captured, by the divisor that the fused optimiser applies to gradients anyway."""
+        """Clip the gradient's norm; captured, by a divisor that the fused optimiser applies."""
         limit = self._config.training.gradient_clip
         if not self._capturable:
             nn.utils.clip_grad_norm_(self._parameters, limit)
@@ -141,12 +147,22 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 """What AdamW keeps of a parameter, beside the number of its steps."""
 
 
-def _of_parameter(tensors: Mapping[str, Tensor], number: int, parameter: Tensor) -> dict[str, Tensor]:
-    """What a saved state holds of the optimiser's on one parameter; nothing where that never had a gradient."""
-    found = {key: tensors[name] for key in ("step", *MOMENTS) if (name := f"optimizer/{number}/{key}") in tensors}
+def _of_parameter(
+    tensors: Mapping[str, Tensor], number: int, parameter: Tensor
+) -> dict[str, Tensor]:
+    """What a saved state holds of the optimiser on one parameter; nothing without a gradient."""
+    found = {
+        key: tensors[name]
+        for key in ("step", *MOMENTS)
+        if (name := f"optimizer/{number}/{key}") in tensors
+    }
     if not found:
         return {}
-    fits = len(found) == 1 + len(MOMENTS) and found["step"].shape == () and found["step"].is_floating_point()
+    fits = (
+        len(found) == 1 + len(MOMENTS)
+        and found["step"].shape == ()
+        and found["step"].is_floating_point()
+    )
     if not fits or not all(same_kind(found[key], parameter) for key in MOMENTS):
         raise ValueError(f"what it holds of the optimiser does not fit parameter {number}")
     return found

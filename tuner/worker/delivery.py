@@ -5,19 +5,23 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from tuner.storage import Claim, RunTicket, TrialResult
-from tuner.storage.outbox import Outbox
+from tuner.storage.queue.outbox import Outbox
+from tuner.storage.records import Claim, RunTicket, TrialResult
 
 _log = logging.getLogger(__name__)
 
 
-def delivered(outbox: Outbox | None, held: Claim | RunTicket, result: TrialResult, store: Callable[[], bool]) -> bool:
-    """What `store` says of the result of a trial or a verification run, which outlives this process meanwhile.
+def delivered(
+    outbox: Outbox | None, held: Claim | RunTicket, result: TrialResult, store: Callable[[], bool]
+) -> bool:
+    """What `store` says of the result of a trial or a verification run, which outlives this process
+    meanwhile.
 
     Without an outbox, or where that cannot be written, only this process has it until then.
 
     Raises:
-        DBAPIError, StorageInternalError: the patience of `store` ended; the result stays in the outbox.
+        DBAPIError, StorageInternalError: the patience of `store` ended; the result stays in the
+        outbox.
     """
     try:
         if outbox is not None:

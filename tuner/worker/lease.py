@@ -7,38 +7,25 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
 from tuner.config import StopReason
-from tuner.storage import Roster
+from tuner.storage.queue.protocol import Queue
+from tuner.storage.queue.roster import Roster
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.worker.stop import StopFlag
 
 Held = TypeVar("Held")
-Held_contra = TypeVar("Held_contra", contravariant=True)
 _log = logging.getLogger(__name__)
-
-
-class Queue(Protocol[Held_contra]):
-    """What work is claimed from, trials or runs, as far as a lease on a piece of it goes."""
-
-    @property
-    def heartbeat_s(self) -> float:
-        """How often, in seconds, a lease is to be renewed."""
-
-    def renew(self, held: Held_contra, /) -> bool:
-        """Extend the lease; False when it was lost."""
-
-    def reap(self) -> int:
-        """Take back what others lost."""
 
 
 @dataclass(slots=True, kw_only=True)
 class KeptLease:
-    """A lease that is renewed every `heartbeat_s` seconds as long as the context lasts: a trial's or a run's.
+    """A lease that is renewed every `heartbeat_s` seconds as long as the context lasts: a trial's
+    or a run's.
 
-    `renew` says whether the lease still stands, `report` that the worker lives, and `reap` takes back what others lost:
-    no supervisor need be there, and a training may take hours.
+    `renew` says whether the lease still stands, `report` that the worker lives, and `reap` takes
+    back what others lost: no supervisor need be there, and a training may take hours.
     """
 
     heartbeat_s: float
@@ -50,7 +37,9 @@ class KeptLease:
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def should_stop(self) -> StopReason | None:
-        """Whether a signal came, or somebody else has the work by now: read between two training steps."""
+        """Whether a signal came, or somebody else has the work by now: read between two training
+        steps.
+        """
         return StopReason.INTERRUPTED if self.stop.is_set() or self._lost.is_set() else None
 
     def _keep(self) -> None:
@@ -74,7 +63,9 @@ class KeptLease:
         self._ended.set()
 
 
-def lease_on(held: Held, queue: Queue[Held], roster: Roster, worker: str, stop: StopFlag) -> KeptLease:
+def lease_on(
+    held: Held, queue: Queue[Held], roster: Roster, worker: str, stop: StopFlag
+) -> KeptLease:
     """The lease of `worker` on what it holds of `queue`, with its life reported to `roster`."""
     return KeptLease(
         heartbeat_s=queue.heartbeat_s,

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tuner.config import StopReason
-from tuner.storage import Claim, EpochRow
-from tuner.storage.outbox import Outbox
+from tuner.spec.objectives import violations
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.outbox import Outbox
+from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
-from tuner.study import OpenStudy
-from tuner.worker.pace import Pace
-from tuner.worker.pruning import Watched
-from tuner.worker.pulse import Pulse
+from tuner.study.open import OpenStudy
+from tuner.worker.heartbeat import Pulse
+from tuner.worker.live_pruning import Watched
+from tuner.worker.report_interval import Pace
 
 if TYPE_CHECKING:
     from tuner.training import EpochRecord
@@ -26,17 +30,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class RunningTrial:
-    """One trial at work: its epochs are buffered, and delivered off the clock."""
+    """One trial at work, or one run of it that verifies: its epochs are told off the clock."""
 
     opened: OpenStudy
     worker: str
-    claim: Claim
     trial_number: int
+    claim: Claim | None = None
+    """Whose curve is kept in the database; None for a verification run, of which none is."""
     watched: Watched | None = None
     """Decides after each epoch whether to prune; None where the trial is not to be pruned."""
     pulse: Pulse = field(default_factory=Pulse)
     outbox: Outbox | None = None
     _pace: Pace = field(default_factory=Pace)
+    _latest: EpochRecord | None = None
+    """The last epoch that nobody was told of."""
     _buffer: dict[tuple[int, int], EpochRow] = field(default_factory=dict)
     """By seed and epoch: a run that is made again takes the place of the first one's curve."""
     _spilled: bool = False
@@ -51,51 +58,86 @@ class RunningTrial:
         return None
 
     def on_curve(self, records: Sequence[EpochRecord], repeat: int) -> None:
-        """Epochs that `on_epoch` did not hear of, or not last: this attempt's curve is to be that of what counts."""
+        """Epochs that `on_epoch` did not hear of, or not last: this attempt's curve is to be that
+        of what counts.
+        """
         for record in records:
             self._keep(record, repeat)
         self.pulse.clock_at(records[-1].elapsed_s if records else 0.0)
 
+    def judged(self, result: TrialResult, policy: SearchPolicy) -> TrialResult:
+        """The result with how far it is beyond the study's limits, and why it was pruned where it
+        was.
+        """
+        recorded, constraints = result.recorded, dict(result.constraints)
+        if result.values is not None:
+            values = (result.values[0], result.values[1])
+            constraints |= violations(policy, values, recorded)
+        if recorded.stopped_by == StopReason.PRUNED and self.watched is not None:
+            verdict = self.watched.verdict(recorded.epochs or 0)
+            recorded = verdict.said_in(recorded) if verdict is not None else recorded
+        return dataclasses.replace(result, recorded=recorded, constraints=constraints)
+
     def deliver(self) -> None:
-        """Write what is buffered; what the database does not take now is kept, and tried again ever less often."""
-        if not self._buffer and not self._spilled:
+        """Write what is new; what the database does not take now is kept, and tried again ever less
+        often.
+        """
+        if self._latest is None and not self._buffer and not self._spilled:
             return
         self.pulse.phase("database")
         try:
-            if self._spilled and self.outbox is not None:
-                opened = self.opened
-                self.outbox.deliver(opened.ledger, opened.epochs, opened.verifications, only=self.claim)
-                self._spilled = False
-            self.opened.epochs.write(self.trial_number, self.claim.claim_id, rows := list(self._buffer.values()))
-            latest = rows[-1] if rows else None
-            self._buffer.clear()
-            if latest is not None:
+            if self.claim is not None:
+                self._write_curve(self.claim)
+            if self._latest is not None:
                 self.opened.roster.report(
-                    self.worker, trial_number=self.trial_number, epoch=latest.epoch, val_loss=latest.val_loss
+                    self.worker,
+                    trial_number=self.trial_number,
+                    epoch=self._latest.epoch,
+                    val_loss=self._latest.val_loss,
                 )
+                self._latest = None
             self._pace.wrote(well=True)
         except DATABASE_FAILURES as error:
             self._pace.wrote(well=False)
-            _log.warning("the database is away (%s); keeping %d epochs", cause_of(error), len(self._buffer))
+            kept = f"; keeping {len(self._buffer)} epochs" if self.claim is not None else ""
+            _log.warning("the database is away (%s)%s", cause_of(error), kept)
             if len(self._buffer) >= BUFFERED_AT_MOST:
                 self.spill()
 
+    def _write_curve(self, claim: Claim) -> None:
+        opened = self.opened
+        if self._spilled and self.outbox is not None:
+            self.outbox.deliver(opened.ledger, opened.epochs, opened.verifications, only=claim)
+            self._spilled = False
+        opened.epochs.write(self.trial_number, claim.claim_id, list(self._buffer.values()))
+        self._buffer.clear()
+
     def spill(self) -> None:
         """Move what is buffered to local files, for whoever can deliver it later."""
-        if not self._buffer or self.outbox is None:
+        if not self._buffer or self.outbox is None or self.claim is None:
             return
         try:
             self.outbox.put_epochs(self.claim, list(self._buffer.values()))
         except OSError as error:
             if len(self._buffer) < 2 * BUFFERED_AT_MOST:
                 return
-            _log.warning("%d epochs are lost: %s: %s", len(self._buffer), self.outbox.folder, error.strerror)
+            _log.warning(
+                "%d epochs are lost: %s: %s", len(self._buffer), self.outbox.folder, error.strerror
+            )
         else:
             self._spilled = True
         self._buffer.clear()
 
     def _keep(self, record: EpochRecord, repeat: int) -> None:
+        self._latest = record
+        if self.claim is None:
+            return
         self._buffer.pop((repeat, record.epoch), None)  # the latest is to be the last
         self._buffer[repeat, record.epoch] = EpochRow(
-            record.epoch, record.train_loss, record.val_loss, record.learning_rate, record.elapsed_s, repeat
+            record.epoch,
+            record.train_loss,
+            record.val_loss,
+            record.learning_rate,
+            record.elapsed_s,
+            repeat,
         )

@@ -1,8 +1,10 @@
-"""`tuner worker` on a made-up GPU, whose trials do what the file `plan` says instead of training. Without torch.
+"""`tuner worker` on a made-up GPU, whose trials do what the file `plan` says instead of training.
+Without torch.
 
-The file holds a letter for each training to come: `x` loses the CUDA context, `t` does so when the process was told
-to stop, and at any other all is well. Each training is a line in the file `trainings`, each process one in `processes`:
-how many descriptors it found open, and the words that it was started with. Where there is a file `gone`, the GPU is.
+The file holds a letter for each training to come: `x` loses the CUDA context, `t` does so when the
+process was told to stop, and at any other all is well. Each training is a line in the file
+`trainings`, each process one in `processes`: how many descriptors it found open, and the words that
+it was started with. Where there is a file `gone`, the GPU is.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from optuna.trial import TrialState
 from tuner import devices
 from tuner.cli import main
 from tuner.devices import Gpu
-from tuner.job import TrialJob
-from tuner.storage import TrialResult
+from tuner.record import Recorded
+from tuner.storage.records import TrialResult
+from tuner.trial.job import TrialJob
 
 GPU = Gpu(0, "GPU-of-tests", "Example", 0)
 
@@ -35,7 +38,7 @@ def run_job(job: TrialJob, data: object) -> TrialResult:
         os.kill(os.getpid(), signal.SIGTERM)
     if letter in "xt":
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
-    return TrialResult(TrialState.COMPLETE, (1.0, 0.5), {"converged": True})
+    return TrialResult(TrialState.COMPLETE, (1.0, 0.5), Recorded(converged=True))
 
 
 def made_up(name: str, what: object) -> ModuleType:
@@ -55,7 +58,11 @@ if __name__ == "__main__":
     with Path("processes").open("a") as processes:
         processes.write(json.dumps([inherited, sys.argv[1:]]) + "\n")
     devices.list_gpus = lambda _environment: (GPU,)
-    sys.modules |= {"tuner.runs": made_up("tuner.runs", run_job)}
-    sys.modules |= {"tuner.worker_data": made_up("tuner.worker_data", load_data)}
-    sys.executable = str(Path("python-of-tests").absolute())  # which runs this file, whatever module it is told to
+    sys.modules |= {
+        "tuner.trial.seeds_and_reruns": made_up("tuner.trial.seeds_and_reruns", run_job)
+    }
+    sys.modules |= {"tuner.trial.device_data": made_up("tuner.trial.device_data", load_data)}
+    sys.executable = str(
+        Path("python-of-tests").absolute()
+    )  # which runs this file, whatever module it is told to
     main()

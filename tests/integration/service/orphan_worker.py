@@ -1,6 +1,8 @@
-"""A supervisor and its worker without a database: what becomes of the worker when the supervisor is killed.
+"""A supervisor and its worker without a database: what becomes of the worker when the supervisor is
+killed.
 
-Without arguments it is the supervisor; started by that one, the worker, which notes its number and does nothing.
+Without arguments it is the supervisor; started by that one, the worker, which notes its number and
+does nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.cli.worker import Orphan, _set_on_signals
 from tuner.devices import CpuCores
 from tuner.launch import Supervisor
-from tuner.storage import Counts
-from tuner.worker import StopFlag
+from tuner.storage.records import Counts
+from tuner.worker.process import Orphan, stop_on_signals
+from tuner.worker.stop import StopFlag
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Endless:
 
 def work(supervisor: int) -> None:
     stop = StopFlag()
-    _set_on_signals(stop)
+    stop_on_signals(stop)
     orphan = Orphan(supervisor)
     orphan.will = lambda: None
     Path("worker").write_text(str(os.getpid()))

@@ -1,4 +1,5 @@
-"""A worker as `tuner worker` is one, whose trials do what their number says instead of training. Without torch.
+"""A worker as `tuner worker` is one, whose trials do what their number says instead of training.
+Without torch.
 
 Where there is a file `dies`, it is killed when it has its first result and is about to store it.
 """
@@ -14,12 +15,16 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
-from tuner.cli import worker
 from tuner.cli.device import own_device
-from tuner.cli.worker import Orphan, work
-from tuner.job import TrialJob
-from tuner.storage import Ledger, TrialResult
-from tuner.worker import FRESH_PROCESS, ContextLostError
+from tuner.record import Recorded
+from tuner.storage.queue.claims import Ledger
+from tuner.storage.records import TrialResult
+from tuner.trial.job import TrialJob
+from tuner.worker import process
+from tuner.worker.heartbeat import FRESH_PROCESS
+from tuner.worker.process import Orphan
+from tuner.worker.restart import ContextLostError
+from tuner.worker.session import WorkOrder, work
 
 
 def trial(job: TrialJob) -> TrialResult:
@@ -30,7 +35,7 @@ def trial(job: TrialJob) -> TrialResult:
         if job.number == 0:
             time.sleep(600)
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
-    return TrialResult(TrialState.COMPLETE, (1.0, 0.5), {"converged": True})
+    return TrialResult(TrialState.COMPLETE, (1.0, 0.5), Recorded(converged=True))
 
 
 def killed(*_: object) -> None:
@@ -41,7 +46,7 @@ def killed(*_: object) -> None:
 if __name__ == "__main__":
     if Path("dies").exists():
         Ledger.finish = killed  # type: ignore[method-assign, assignment]
-    worker.ORPHAN_WILL_S = 120.0  # a second may not suffice for handing back on a busy machine
+    process.ORPHAN_WILL_S = 120.0  # a second may not suffice for handing back on a busy machine
     parser = argparse.ArgumentParser()
     for name in ("--study", "--name", "--cores"):
         parser.add_argument(name)
@@ -51,9 +56,14 @@ if __name__ == "__main__":
     options = parser.parse_args()
     orphan = Orphan(options.supervised_by)
     device = own_device(gpu=None, cpu=True, cores=options.cores)
-    more = {"storage": None, "name": options.name, "pulse": options.pulse, "orphan": orphan}
+    order = WorkOrder(
+        studies=options.study,
+        storage=os.environ["TUNER_STORAGE"],
+        name=options.name,
+        pulse=options.pulse,
+    )
     try:
-        code = work(options.study, device, lambda *_: trial, **more)
+        code = work(order, device, lambda *_: trial, orphan=orphan)
     except ContextLostError:
         code = FRESH_PROCESS
     sys.exit(code)

@@ -1,4 +1,5 @@
-"""The supervisor with workers that only pretend: hung ones, lost devices, and its own sudden end."""
+"""The supervisor with workers that only pretend: hung ones, lost devices, and its own sudden
+end."""
 
 from __future__ import annotations
 
@@ -14,13 +15,14 @@ import pytest
 from command import CORES, Bench, kill, wait_for, workers_of
 from small_study import definition
 
-from tuner.cli.options import working_folder
-from tuner.cli.worker import ORPHAN_GRACE_S, ORPHAN_LOOK_S, ORPHAN_WILL_S
 from tuner.devices import CpuCores
 from tuner.launch import Outcome, Supervisor, watchdog
-from tuner.storage import open_database, parse_url
-from tuner.study import SearchPolicy, create_or_resume
-from tuner.worker import Places, deliver
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
+from tuner.study.open import create_or_resume
+from tuner.worker.paths import Places, deliver, working_folder
+from tuner.worker.process import ORPHAN_GRACE_S, ORPHAN_LOOK_S, ORPHAN_WILL_S
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_worker.py")))
 START = """
@@ -37,7 +39,8 @@ def bench(tmp_path: Path) -> Bench:
 
 @dataclass
 class Hurried:
-    """The watchdog's time: it runs ahead for as long as the test waits for a worker that hangs to be killed."""
+    """The watchdog's time: it runs ahead for as long as the test waits for a worker that hangs to
+    be killed."""
 
     ahead: float = 0.0
 
@@ -46,9 +49,14 @@ class Hurried:
 
 
 def supervised(
-    bench: Bench, *, trials: int, look: Callable[[], None] = lambda: None, hang_limit_s: float | None = None
+    bench: Bench,
+    *,
+    trials: int,
+    look: Callable[[], None] = lambda: None,
+    hang_limit_s: float | None = None,
 ) -> Outcome:
-    """A study of so many trials, worked off by one worker that pretends, with the outbox delivered as a launch does."""
+    """A study of so many trials, worked off by one worker that pretends, with the outbox delivered
+    as a launch does."""
     database = open_database(parse_url(bench.url))
     study = create_or_resume(database, "tiny-small", definition(), trials=trials)
     study.set_policy(SearchPolicy(sampler="random"))
@@ -73,7 +81,9 @@ def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
     clock, killed = Hurried(), []
     kill_it = watchdog.kill
     monkeypatch.setattr(watchdog, "time", clock)
-    monkeypatch.setattr(watchdog, "kill", lambda process: killed.append(process.pid) or kill_it(process))
+    monkeypatch.setattr(
+        watchdog, "kill", lambda process: killed.append(process.pid) or kill_it(process)
+    )
 
     def hurry() -> None:
         if (bench.folder / "attempt-0").exists() and not killed:
@@ -87,12 +97,20 @@ def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
     with bench.opened() as opened:
         trials = opened.optuna.trials
     assert trials[0].user_attrs["attempts"] == 2
-    assert trials[1].user_attrs["failure"].startswith("RuntimeError: CUDA error: an illegal memory access")
+    assert (
+        trials[1]
+        .user_attrs["failure"]
+        .endswith("RuntimeError: CUDA error: an illegal memory access was encountered")
+    )
     workers = (bench.folder / "logs").glob("worker-*.log")
-    assert "this process can use its device no more" in "".join(path.read_text() for path in workers)
+    assert "this process can use its device no more" in "".join(
+        path.read_text() for path in workers
+    )
 
 
-def test_what_a_worker_had_computed_when_it_was_killed_counts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_worker_had_computed_when_it_was_killed_counts(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(bench.folder)
     for name in ("dies", "attempt-0", "attempt-1"):  # with these, no trial hangs
         (bench.folder / name).touch()
@@ -103,11 +121,23 @@ def test_what_a_worker_had_computed_when_it_was_killed_counts(bench: Bench, monk
     assert bench.trials() == [(0, "COMPLETE"), (1, "COMPLETE")]
 
 
-def test_a_worker_in_the_middle_of_something_long_ends_with_its_supervisor_all_the_same(bench: Bench) -> None:
+def test_a_worker_in_the_middle_of_something_long_ends_with_its_supervisor_all_the_same(
+    bench: Bench,
+) -> None:
     database = open_database(parse_url(bench.url))
     create_or_resume(database, "tiny-small", definition(), trials=1)
     database.close()
-    command = [sys.executable, "-c", START, *STUB, "--study", "tiny-small", "--cpu", "--name", "ann"]
+    command = [
+        sys.executable,
+        "-c",
+        START,
+        *STUB,
+        "--study",
+        "tiny-small",
+        "--cpu",
+        "--name",
+        "ann",
+    ]
     supervisor = subprocess.Popen(command, cwd=bench.folder, env=bench.environment)
     try:
         wait_for((bench.folder / "attempt-0").exists, "a trial that hangs")

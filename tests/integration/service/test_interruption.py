@@ -16,11 +16,15 @@ from tuner.data.task import load_task
 from tuner.devices import CpuCores
 from tuner.errors import TunerError
 from tuner.launch import Supervisor
-from tuner.objective import run_trial
-from tuner.storage import TrialResult, open_database, parse_url
-from tuner.study import OpenStudy, StudyDefinition, create_or_resume, load_study_file
-from tuner.study.seeds import seed_of_trial
-from tuner.worker_data import load_data
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.seeds import seed_of_trial
+from tuner.spec.study_file import load_study_file
+from tuner.storage.database import open_database
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume
+from tuner.trial.device_data import load_data
+from tuner.trial.run import run_trial
 
 ENDLESS = 1_000_000
 """Epochs of a trial that only an interruption ends."""
@@ -51,7 +55,11 @@ def test_ctrl_c_hands_back_and_the_next_launch_finishes_exactly(bench: Bench) ->
     assert "Traceback" not in ended.err
     assert_handed_back(bench, running=2)
     status = bench.run("status", "--json").json()["studies"][0]
-    assert (status["trials"]["waiting"], status["trials"]["running"], status["trials"]["failed"]) == (2, 0, 0)
+    assert (
+        status["trials"]["waiting"],
+        status["trials"]["running"],
+        status["trials"]["failed"],
+    ) == (2, 0, 0)
     assert status["workers"] == []
     slow.unlink()
     resumed = bench.launch(3, workers=2, epochs=MINUTES)
@@ -84,7 +92,14 @@ def test_a_second_ctrl_c_kills_at_once_and_still_hands_back(bench: Bench) -> Non
 
 
 def test_a_time_limit_stops_cleanly_and_may_be_set_again(bench: Bench) -> None:
-    for seconds in (3, 6, 12, 24, 48, 96):  # until the machine is fast enough for a trial to be running by then
+    for seconds in (
+        3,
+        6,
+        12,
+        24,
+        48,
+        96,
+    ):  # until the machine is fast enough for a trial to be running by then
         ended = bench.launch(1, "--timeout", f"{seconds}s", "--json", epochs=ENDLESS)
         assert (ended.code, ended.json()["outcome"]) == (0, "timed_out"), ended.err
         assert "Traceback" not in ended.err
@@ -115,7 +130,9 @@ def undisturbed(study: OpenStudy) -> tuple[TrialResult, list[tuple[float, float]
     return result, curve
 
 
-def test_a_killed_workers_trial_goes_on_from_its_checkpoint_to_the_result_it_would_have_had(bench: Bench) -> None:
+def test_a_killed_workers_trial_goes_on_from_its_checkpoint_to_the_result_it_would_have_had(
+    bench: Bench,
+) -> None:
     epochs, slow = 200, bench.slowed()
     with bench.launched(1, "--checkpoint-every", "0.1s", epochs=epochs) as launch:
         wait_for(lambda: list(bench.folder.rglob("trial-000000-*.safetensors")), "a checkpoint")
@@ -133,9 +150,10 @@ def test_a_killed_workers_trial_goes_on_from_its_checkpoint_to_the_result_it_wou
     assert trial.params == study.definition.defaults.as_dict()
     assert trial.values[1] == whole.values[1]
     assert [(row.train_loss, row.val_loss) for row in curve] == its_losses
-    # The clock is the sum: it goes on where the checkpoint's stood, and counts only what was trained since.
+    # The clock is the sum: it goes on where the checkpoint's stood, and counts only what was
+    # trained since.
     a, elapsed = trial.user_attrs, [row.elapsed_s for row in curve]
-    assert (a["attempts"], a["epochs"], whole.attributes["resumed_from_epoch"]) == (2, epochs, None)
+    assert (a["attempts"], a["epochs"], whole.recorded.resumed_from_epoch) == (2, epochs, None)
     assert elapsed == sorted(elapsed)
     carried = elapsed[a["resumed_from_epoch"] - 1]
     assert 0 < trial.values[0] - carried <= a["timed_until"] - a["timed_from"]
@@ -154,7 +172,9 @@ def test_a_supervisor_that_is_killed_leaves_no_worker_behind(bench: Bench) -> No
     assert again.code == 0, again.err
     assert bench.trials() == [(0, "COMPLETE")]
     first, second = [state for state, _ in bench.claims()]
-    assert first in ("returned", "lost"), "lost: on a busy machine the time to hand it back may not suffice"
+    assert first in ("returned", "lost"), (
+        "lost: on a busy machine the time to hand it back may not suffice"
+    )
     assert second == "finished"
     with bench.opened() as study:
         assert study.optuna.trials[0].user_attrs["attempts"] == 2
@@ -192,7 +212,9 @@ def test_workers_that_cannot_be_kept_alive_end_the_launch_with_the_reason(bench:
             environment=bench.environment,
             log_folder=bench.folder / "logs",
         )
-        with pytest.raises(TunerError, match=r"could not be kept alive: No such option: --nonsense.*worker-.*\.log"):
+        with pytest.raises(
+            TunerError, match=r"could not be kept alive: No such option: --nonsense.*worker-.*\.log"
+        ):
             supervisor.run(lambda: None)
     assert workers_of(os.getpid()) == []
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

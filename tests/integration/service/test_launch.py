@@ -1,4 +1,5 @@
-"""`tuner launch` from an empty folder to a filled study: exact, resumable, and content when there is nothing to do."""
+"""`tuner launch` from an empty folder to a filled study: exact, resumable, and content when there
+is nothing to do."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Filled:
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
     folder = tmp_path_factory.mktemp("launch")
     bench = Bench(folder, f"sqlite:///{folder}/storage/tuner.db")
-    before = bench.run("status", "--json")
+    before = bench.run("status", "--json", TUNER_STORAGE=None)  # nobody named a database
     assert (before.code, before.json()["studies"]) == (0, [])
     assert not (folder / "storage").exists()
     return Filled(bench, bench.launch(4, "--json", workers=WORKERS, epochs=EPOCHS))
@@ -38,7 +39,12 @@ def test_two_workers_finish_exactly_the_trials_asked_for(filled: Filled) -> None
     (status,) = filled.first.json()["studies"]
     assert filled.first.json()["outcome"] == "filled"
     assert status["trials"] == {"complete": 4, "running": 0, "waiting": 0, "pruned": 0, "failed": 0}
-    assert (status["name"], status["variant"], status["task"], status["budget"]) == (STUDY, "small", "tiny", 4)
+    assert (status["name"], status["variant"], status["task"], status["budget"]) == (
+        STUDY,
+        "small",
+        "tiny",
+        4,
+    )
     assert status["workers"] == []
     assert filled.bench.trials() == [(number, "COMPLETE") for number in range(4)]
     assert sorted(filled.bench.claims(), key=str) == [("finished", number) for number in range(4)]
@@ -57,12 +63,21 @@ def test_every_record_says_what_it_was_measured_on(filled: Filled) -> None:
         for record in read_results(study).records:
             assert record.values is not None
             assert all(value > 0 for value in record.values)
-            a = record.attributes
+            a = record.recorded.to_flat()
             assert (a["epochs"], a["stopped_by"], a["converged"]) == (EPOCHS, "epoch_limit", False)
             assert a["device"] == study.device_model()
             assert a["total_s"] >= record.values[OBJECTIVES.index("wall_clock_s")]
-            assert {"seed", "backend", "precision", "versions", "peak_memory_bytes", "samples_per_s"} <= a.keys()
-            assert [row.epoch for row in study.epochs.of_trial(record.number)] == list(range(1, EPOCHS + 1))
+            assert {
+                "seed",
+                "backend",
+                "precision",
+                "versions",
+                "peak_memory_bytes",
+                "samples_per_s",
+            } <= a.keys()
+            assert [row.epoch for row in study.epochs.of_trial(record.number)] == list(
+                range(1, EPOCHS + 1)
+            )
             assert json.loads(json.dumps(a, allow_nan=False)) == a
 
 
@@ -96,7 +111,10 @@ def test_a_second_launch_finds_nothing_to_do(filled: Filled) -> None:
 def test_another_definition_is_refused_and_changes_nothing(filled: Filled) -> None:
     stale = filled.bench.launch(9, "--json", workers=WORKERS, epochs=EPOCHS + 1)
     assert stale.code == 2
-    assert f"training.max_epochs: {EPOCHS} there, {EPOCHS + 1} asked" in stale.json()["error"]["message"]
+    assert (
+        f"training.max_epochs: {EPOCHS} there, {EPOCHS + 1} asked"
+        in stale.json()["error"]["message"]
+    )
     assert len(stale.lines) == 1
     assert "Traceback" not in stale.err
     with filled.bench.opened() as study:
@@ -119,9 +137,13 @@ def test_another_device_model_is_refused_while_trials_are_left(filled: Filled) -
 def test_a_stale_study_keeps_its_sisters_from_being_made(filled: Filled) -> None:
     text = (filled.bench.folder / "small.toml").read_text().replace('"small"', '"sister"')
     (filled.bench.folder / "sister.toml").write_text(text)
-    both = filled.bench.launch(9, "--variant", "sister.toml,small.toml", workers=WORKERS, epochs=EPOCHS + 1)
+    both = filled.bench.launch(
+        9, "--variant", "sister.toml,small.toml", workers=WORKERS, epochs=EPOCHS + 1
+    )
     assert both.code == 2
-    assert [each["name"] for each in filled.bench.run("status", "--json").json()["studies"]] == [STUDY]
+    assert [each["name"] for each in filled.bench.run("status", "--json").json()["studies"]] == [
+        STUDY
+    ]
 
 
 def test_more_trials_resume(filled: Filled) -> None:

@@ -1,4 +1,5 @@
-"""A worker without a supervisor that loses its device's context: it becomes a fresh process, but not for ever."""
+"""A worker without a supervisor that loses its device's context: it becomes a fresh process, but
+not for ever."""
 
 from __future__ import annotations
 
@@ -13,8 +14,10 @@ from small_study import definition
 from warm import Done
 
 from tuner.errors import TERMINATED
-from tuner.storage import open_database, parse_url
-from tuner.study import SearchPolicy, create_or_resume
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
+from tuner.study.open import create_or_resume
 
 STUB = Path(__file__).with_name("lone_worker.py")
 
@@ -23,10 +26,14 @@ STUB = Path(__file__).with_name("lone_worker.py")
 def bench(tmp_path: Path) -> Bench:
     bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
     database = open_database(parse_url(bench.url))
-    create_or_resume(database, "tiny-small", definition(), trials=10).set_policy(SearchPolicy(sampler="random"))
+    create_or_resume(database, "tiny-small", definition(), trials=10).set_policy(
+        SearchPolicy(sampler="random")
+    )
     database.close()
     interpreter = tmp_path / "python-of-tests"
-    interpreter.write_text(f'#!/bin/sh\nshift 2\nexec {sys.executable} {STUB} "$@"\n')  # without `-m tuner`
+    interpreter.write_text(
+        f'#!/bin/sh\nshift 2\nexec {sys.executable} {STUB} "$@"\n'
+    )  # without `-m tuner`
     interpreter.chmod(0o755)
     return bench
 
@@ -59,7 +66,9 @@ def test_a_device_that_fails_every_trial_is_left_alone_with_a_line(bench: Bench)
     assert last.startswith("tuner: error: Example #0 is left alone: 5 processes in a row")
     assert "CUDA error: an illegal memory access" in last
     assert len(processes(bench)) == 5
-    assert bench.trials() == [(number, "FAIL") for number in range(5)]  # each was tried once, and has its reason
+    assert bench.trials() == [
+        (number, "FAIL") for number in range(5)
+    ]  # each was tried once, and has its reason
     assert worked(bench, "xxxxx" + 5 * "o").code == 0  # another command begins anew
 
 

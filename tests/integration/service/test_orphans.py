@@ -18,9 +18,12 @@ SCRIPT = Path(__file__).with_name("orphan_worker.py")
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_worker_whose_supervisor_is_killed_ends_also_when_it_was_stopped(tmp_path: Path, stopped: bool) -> None:
+def test_a_worker_whose_supervisor_is_killed_ends_also_when_it_was_stopped(
+    tmp_path: Path, stopped: bool
+) -> None:
     note = tmp_path / "worker"
-    # In a session of its own: in the suite's, whoever inherits the worker may be a link of its group to the session.
+    # In a session of its own: in the suite's, whoever inherits the worker may be a link of its
+    # group to the session.
     supervisor = subprocess.Popen(
         [sys.executable, str(SCRIPT)],
         cwd=tmp_path,

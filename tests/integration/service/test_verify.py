@@ -14,11 +14,19 @@ from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
-from tuner.storage import TrialResult, open_database, parse_url, schema
-from tuner.study import StudyDefinition, create_or_resume, load_study_file, open_study
-from tuner.study.verification import verifications_of
+from tuner.record import Recorded
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.study_file import load_study_file
+from tuner.storage import schema
+from tuner.storage.database import open_database
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import create_or_resume, open_study
+from tuner.verdict.verification_plan import verifications_of
 
-VERIFY = f"verify --variant small.toml --study {STUDY} --task tiny.toml --cpu --top 2 --seeds 3".split()
+VERIFY = (
+    f"verify --variant small.toml --study {STUDY} --task tiny.toml --cpu --top 2 --seeds 3".split()
+)
 
 
 @pytest.fixture
@@ -41,8 +49,8 @@ def bench(tmp_path: Path) -> Bench:
         assert claim is not None
         params = definition.defaults.as_dict() | {"dropout": 0.1 * (1 + number)}
         assert opened.ledger.write_parameters(claim, params, definition.space.stored())
-        attributes = {"stopped_by": "converged", "converged": True, "seed": number}
-        result = TrialResult(TrialState.COMPLETE, (1.0 + number, 1.0 - 0.1 * number), attributes)
+        said = Recorded(stopped_by="converged", converged=True, seed=number)
+        result = TrialResult(TrialState.COMPLETE, (1.0 + number, 1.0 - 0.1 * number), said)
         assert opened.ledger.finish(claim, result)
     database.close()
     return bench
@@ -53,13 +61,20 @@ def runs(bench: Bench) -> dict[tuple[int, int], tuple[str, str | None, str | Non
     c = schema.verifications.c
     with bench.database() as database, database.engine.connect() as connection:
         query = select(c.trial_number, c.seed, c.state, c.worker, c.result)
-        return {(row.trial_number, row.seed): (row.state, row.worker, row.result) for row in connection.execute(query)}
+        return {
+            (row.trial_number, row.seed): (row.state, row.worker, row.result)
+            for row in connection.execute(query)
+        }
 
 
-def test_killed_in_the_middle_and_given_again_no_run_is_repeated_and_none_is_lost(bench: Bench) -> None:
+def test_killed_in_the_middle_and_given_again_no_run_is_repeated_and_none_is_lost(
+    bench: Bench,
+) -> None:
     process = bench.start(*VERIFY, "--workers", "2", cores=2)
     try:
-        wait_for(lambda: [r for r in runs(bench).values() if r[0] == "finished"], "a first finished run")
+        wait_for(
+            lambda: [r for r in runs(bench).values() if r[0] == "finished"], "a first finished run"
+        )
         # Everything at once, and without a word: supervisor and workers.
         kill([process, *workers_of(process.pid)])
     finally:
@@ -67,11 +82,15 @@ def test_killed_in_the_middle_and_given_again_no_run_is_repeated_and_none_is_los
     wait_for(lambda: not workers_of(process.pid), "the workers' end")
     left = runs(bench)
     before = {key: run for key, run in left.items() if run[0] == "finished"}
-    with bench.database() as database:  # instead of waiting for their leases to run out, and half a lease longer
+    with (
+        bench.database() as database
+    ):  # instead of waiting for their leases to run out, and half a lease longer
         queue = verifications_of([open_study(database, STUDY)])
         for _, worker, _ in left.values():
             queue.reap(worker=worker or "", state="returned")
-    again = finished(bench.start(*VERIFY, "--json", cores=1))  # with one worker of the same device model
+    again = finished(
+        bench.start(*VERIFY, "--json", cores=1)
+    )  # with one worker of the same device model
     assert again.code == 0, again.err
     after = runs(bench)
     assert len(after) == 6

@@ -1,4 +1,5 @@
-"""A worker in this process, with trials that only pretend to train: what it is told, records and leaves behind."""
+"""A worker in this process, with trials that only pretend to train: what it is told, records and
+leaves behind."""
 
 from __future__ import annotations
 
@@ -14,16 +15,21 @@ from working import DEVICE, epoch, result_of, three_epochs, work
 
 from tuner.config import StopReason
 from tuner.errors import UsageError
-from tuner.job import CONTEXT_LOST, TrialJob
-from tuner.storage import TrialResult
-from tuner.study import OpenStudy, create_or_resume
-from tuner.study.launched import change_policy
+from tuner.record import Recorded
+from tuner.storage.records import TrialResult
+from tuner.study.open import OpenStudy, create_or_resume
+from tuner.study.relaunch import change_policy
 from tuner.study.results import read_results
-from tuner.worker import ContextLostError, StopFlag, Worker
-from tuner.worker import loop as loop_module
+from tuner.trial.job import TrialJob
+from tuner.worker import trial_source
+from tuner.worker.loop import Worker
+from tuner.worker.restart import ContextLostError
+from tuner.worker.stop import StopFlag
 
 
-def test_a_trial_is_told_all_it_needs_and_its_curve_is_stored(opened: OpenStudy, tmp_path: Path) -> None:
+def test_a_trial_is_told_all_it_needs_and_its_curve_is_stored(
+    opened: OpenStudy, tmp_path: Path
+) -> None:
     jobs: list[TrialJob] = []
 
     def run(job: TrialJob) -> TrialResult:
@@ -51,10 +57,14 @@ def test_a_worker_follows_a_later_launch_with_its_next_trial(opened: OpenStudy) 
 
     work(opened, run)
     assert told == [(1, None), (4, 1e-9)]
-    assert not any(record.feasible for record in read_results(opened).complete)  # the first is judged anew, too
+    assert not any(
+        record.feasible for record in read_results(opened).complete
+    )  # the first is judged anew, too
 
 
-def test_a_workers_time_between_two_trainings_is_recorded_with_the_second(opened: OpenStudy) -> None:
+def test_a_workers_time_between_two_trainings_is_recorded_with_the_second(
+    opened: OpenStudy,
+) -> None:
     spent: list[float] = []
 
     def run(job: TrialJob) -> TrialResult:
@@ -83,7 +93,7 @@ def test_what_a_lost_trial_took_is_not_counted_with_the_next_one(
     opened: OpenStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = types.SimpleNamespace(now=0.0)
-    monkeypatch.setattr(loop_module, "time", types.SimpleNamespace(perf_counter=lambda: clock.now))
+    monkeypatch.setattr(trial_source, "time", types.SimpleNamespace(perf_counter=lambda: clock.now))
     lengths = iter([5.0, 1000.0, 7.0])
 
     def run(job: TrialJob) -> TrialResult | None:
@@ -98,7 +108,9 @@ def test_what_a_lost_trial_took_is_not_counted_with_the_next_one(
     assert (second["attempts"], second["cycle_s"], second["turnover_s"]) == (2, 7.0, 0.0)
 
 
-def test_a_trial_handed_back_is_run_again_with_its_earlier_epochs(opened: OpenStudy, tmp_path: Path) -> None:
+def test_a_trial_handed_back_is_run_again_with_its_earlier_epochs(
+    opened: OpenStudy, tmp_path: Path
+) -> None:
     stop = StopFlag()
 
     def interrupted(job: TrialJob) -> None:
@@ -127,14 +139,18 @@ def test_a_run_made_again_takes_the_place_of_the_first_ones_curve(opened: OpenSt
         return result_of(job)
 
     work(opened, twice)
-    assert [(row.epoch, row.elapsed_s) for row in opened.epochs.of_trial(0)] == [(1, 11.0), (2, 12.0)]
+    assert [(row.epoch, row.elapsed_s) for row in opened.epochs.of_trial(0)] == [
+        (1, 11.0),
+        (2, 12.0),
+    ]
 
 
 def test_checkpoints_go_when_their_trial_is_finished(opened: OpenStudy, tmp_path: Path) -> None:
     def run(job: TrialJob) -> TrialResult:
         assert job.checkpoints is not None
         job.checkpoints.mkdir(parents=True, exist_ok=True)
-        # Of this trial, and of one that a worker left behind when it died after the result was stored.
+        # Of this trial, and of one that a worker left behind when it died after the result was
+        # stored.
         for number in (job.number, 7):
             (job.checkpoints / f"trial-{number:06d}-seed-0-run-0-epoch-000003.safetensors").touch()
         return result_of(job)
@@ -151,7 +167,10 @@ def test_checkpoints_go_when_their_trial_is_finished(opened: OpenStudy, tmp_path
 @pytest.mark.parametrize(
     ("error", "lost"),
     [
-        (RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with ..."), True),
+        (
+            RuntimeError("CUDA error: an illegal memory access was encountered\nCompile with ..."),
+            True,
+        ),
         (RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered"), True),
         (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED when calling cublasSgemm"), True),
         (type("AcceleratorError", (RuntimeError,), {})("device-side failure"), True),
@@ -168,7 +187,8 @@ def test_a_failure_is_the_trials_result_and_a_lost_context_ends_the_process(
         work(opened, fail)
     trials = opened.optuna.get_trials(deepcopy=False, states=[TrialState.FAIL])
     assert len(trials) == (1 if lost else 2)
-    assert trials[0].user_attrs["failure"] == f"{type(error).__name__}: {error}".splitlines()[0]
+    said = f"{type(error).__name__}: {error}"
+    assert trials[0].user_attrs["failure"].endswith(" ".join(said.split()))
     assert opened.ledger.counts().running == 0
 
 
@@ -176,10 +196,16 @@ def test_a_result_that_lost_the_context_counts_and_ends_the_process(opened: Open
     """Memory ran out in the middle of a capture."""
 
     def run(job: TrialJob) -> TrialResult:
-        ended = {"stopped_by": "out_of_memory", "failure": "out of memory", CONTEXT_LOST: job.number == 1}
+        ended = Recorded(
+            stopped_by="out_of_memory",
+            failure="out of memory",
+            context_lost=job.number == 1,
+        )
         return TrialResult(TrialState.FAIL, None, ended)
 
     with pytest.raises(ContextLostError, match="out of memory") as lost:
         work(opened, run)
     assert lost.value.results == 1
-    assert [trial.user_attrs["stopped_by"] for trial in opened.optuna.trials] == ["out_of_memory"] * 2
+    assert [trial.user_attrs["stopped_by"] for trial in opened.optuna.trials] == [
+        "out_of_memory"
+    ] * 2

@@ -12,18 +12,21 @@ from pathlib import Path
 import pytest
 from working import DEVICE, away, epoch, result_of, study_in, three_epochs, work
 
-from tuner.job import TrialJob
-from tuner.storage import TrialResult, open_database, parse_url
-from tuner.study import OpenStudy
-from tuner.worker import Places, Worker
+from tuner.storage.database import open_database
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy
+from tuner.trial.job import TrialJob
 from tuner.worker import running as running_module
+from tuner.worker.loop import Worker
+from tuner.worker.paths import Places
 
 
 def test_training_goes_on_in_an_outage_and_its_epochs_come_later(
     opened: OpenStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running_module, "BUFFERED_AT_MOST", 4)
-    monkeypatch.setattr("tuner.worker.pace.REPORT_S", 0.0)
+    monkeypatch.setattr("tuner.worker.report_interval.REPORT_S", 0.0)
     spilled = []
 
     def run(job: TrialJob) -> TrialResult:
@@ -89,7 +92,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
     if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip("no right to mount a file system; tests/unit/storage/test_durable.py makes its writes fail instead")
+        pytest.skip(
+            "no right to mount a file system; tests/unit/storage/test_durable.py makes its writes "
+            "fail instead"
+        )
     yield folder
     subprocess.run(["umount", "-l", folder], check=True)
 
@@ -111,7 +117,7 @@ class Heard(logging.Handler):
 def test_a_full_disk_pauses_the_worker_which_names_it_and_goes_on_when_there_is_space(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.worker.patience.LOOK_AGAIN_S", 0.2)
+    monkeypatch.setattr("tuner.worker.outages.LOOK_AGAIN_S", 0.2)
     database = open_database(parse_url(f"sqlite:///{small_disk}/tuner.db"))
     study = study_in(database, trials=1)
     filler = small_disk / "filler"

@@ -10,8 +10,9 @@ from claiming import RESULT, claim_states, start, trial_states
 from small_study import definition
 from together import at_once
 
-from tuner.storage import open_database, parse_url
-from tuner.study import OpenStudy, create_or_resume, open_study
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume, open_study
 
 pytestmark = pytest.mark.usefixtures("at_first_sight")
 

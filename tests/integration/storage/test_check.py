@@ -1,4 +1,5 @@
-"""`tuner db init` and `check`: what a look at the database finds, in each state that it can be in."""
+"""`tuner db init` and `check`: what a look at the database finds, in each state that it can be
+in."""
 
 from __future__ import annotations
 
@@ -11,11 +12,17 @@ from optuna.trial import TrialState
 from sqlalchemy import delete, update
 
 from tuner.cli.main import main
-from tuner.storage import Claim, Database, PlannedRun, TrialResult, Verifications, parse_url, schema
+from tuner.record import Recorded
+from tuner.storage import schema
 from tuner.storage.check import check_database
-from tuner.study import OpenStudy
+from tuner.storage.database import Database
+from tuner.storage.queue.runs import PlannedRun
+from tuner.storage.queue.verifications import Verifications
+from tuner.storage.records import Claim, TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy
 
-RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), {"epochs": 7})
+RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), Recorded(epochs=7))
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +50,17 @@ def test_a_database_at_work_is_healthy(study: OpenStudy) -> None:
     assert report.version == report.expected_version == schema.SCHEMA_VERSION
     assert report.optuna_version == report.expected_optuna_version
     assert report.server.startswith(("PostgreSQL 1", "SQLite 3", "MariaDB 1"))
-    counted = {"studies": 1, "claims": 3, "claims_finished": 1, "claims_running": 2, "trials_complete": 1}
+    counted = {
+        "studies": 1,
+        "claims": 3,
+        "claims_finished": 1,
+        "claims_running": 2,
+        "trials_complete": 1,
+    }
     assert counted.items() <= report.counts.items()
-    assert set(report.counts) >= {name.removeprefix("tuner_") for name in schema.metadata.tables} - {"schema"}
+    assert set(report.counts) >= {
+        name.removeprefix("tuner_") for name in schema.metadata.tables
+    } - {"schema"}
 
 
 def test_a_result_that_optuna_was_not_told_is_found(study: OpenStudy) -> None:
@@ -54,7 +69,10 @@ def test_a_result_that_optuna_was_not_told_is_found(study: OpenStudy) -> None:
     ((level, what),) = findings(study.database)
     assert (level, what) == (
         "error",
-        "results that Optuna was not told yet: 1 (small trial 0); the next worker or launch tells it",
+        (
+            "results that Optuna was not told yet: 1 (small trial 0); "
+            "the next worker or launch tells it"
+        ),
     )
     study.ledger.settle()
     assert findings(study.database) == []
@@ -75,11 +93,25 @@ def test_what_does_not_agree_is_found(study: OpenStudy) -> None:
     assert study.ledger.finish(second, RESULT)
     c = schema.claims.c
     with study.database.engine.begin() as connection:
-        connection.execute(update(schema.claims).where(c.claim_id == second.claim_id).values(trial_number=0))
-        connection.execute(update(schema.claims).where(c.claim_id == second.claim_id).values(trial_id=12345))
+        connection.execute(
+            update(schema.claims).where(c.claim_id == second.claim_id).values(trial_number=0)
+        )
+        connection.execute(
+            update(schema.claims).where(c.claim_id == second.claim_id).values(trial_id=12345)
+        )
     assert sorted(findings(study.database)) == [
-        ("error", "results of trials that are not there: 1 (small trial 0)"),
+        (
+            "error",
+            (
+                "results of trials that are not there: 1 (small trial 0); "
+                "'tuner db check --repair' puts the trials back"
+            ),
+        ),
         ("error", "trials with two results: 1 (small trial 0)"),
+        (
+            "notice",
+            ("trials that other programs made or ended: 1 (small trial 1); tuner ignores them"),
+        ),
     ]
 
 
@@ -102,7 +134,10 @@ def verification_at_work(study: OpenStudy) -> Verifications:
     assert study.ledger.finish(start(study), RESULT)
     queue = Verifications(study.database.engine, [study.study_id])
     plan = {"params": {"dropout": 0.1}, "session": "s", "plan": {}, "block": 0}
-    runs = [PlannedRun(study_id=study.study_id, trial_number=0, seed=n, place=n, **plan) for n in range(3)]
+    runs = [
+        PlannedRun(study_id=study.study_id, trial_number=0, seed=n, place=n, **plan)
+        for n in range(3)
+    ]
     assert queue.add(runs) == 3
     assert [queue.claim(worker) is not None for worker in ("ann", "bob")] == [True, True]
     return queue
@@ -116,7 +151,10 @@ def test_verification_leases_that_ran_out_are_a_notice(study: OpenStudy) -> None
         connection.execute(update(v).where(v.c.worker == "ann").values(leased_until=0.0))
     ((level, what),) = findings(study.database)
     assert level == "notice"
-    assert "leases of verification runs that ran out: 1 (small trial 0 seed 0); the next 'tuner verify'" in what
+    assert (
+        "leases of verification runs that ran out: 1 (small trial 0 seed 0); the next 'tuner "
+        "verify'" in what
+    )
     assert check_database(study.database.address).healthy
 
 
@@ -140,14 +178,18 @@ def test_a_damaged_file_is_found(tmp_path: Path) -> None:
     path = tmp_path / "tuner.db"
     with sqlite3.connect(path) as file:
         page = file.execute("PRAGMA page_size").fetchone()[0]
-        root = file.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_tuner_claims_1'")
+        root = file.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_tuner_claims_1'"
+        )
         where = (root.fetchone()[0] - 1) * page
         file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     file.close()
     with path.open("r+b") as raw:
         raw.seek(where)
         raw.write(b"\xff" * page)
-    ((level, what),) = [(finding.level, finding.what) for finding in check_database(parse_url(url)).findings]
+    ((level, what),) = [
+        (finding.level, finding.what) for finding in check_database(parse_url(url)).findings
+    ]
     assert level == "error"
     assert "damaged" in what
 
@@ -158,7 +200,9 @@ def run(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
-def test_init_check_and_upgrade_on_the_command_line(database_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_check_and_upgrade_on_the_command_line(
+    database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = ("--storage", database_url)
     if database_url.startswith("postgresql"):
         assert run("check", "--json", *options) == 1
@@ -177,7 +221,9 @@ def test_init_check_and_upgrade_on_the_command_line(database_url: str, capsys: p
     assert "nothing to do" in capsys.readouterr().out
 
 
-def test_a_database_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_database_that_is_not_there_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for command in ("check", "upgrade"):
         assert run(command, "--storage", f"sqlite:///{tmp_path}/none.db") == 1
         said = capsys.readouterr()

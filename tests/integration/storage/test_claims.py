@@ -1,4 +1,5 @@
-"""A worker's path through the ledger: claim, parameters, renew, finish or hand back; twice is as once."""
+"""A worker's path through the ledger: claim, parameters, renew, finish or hand back; twice is as
+once."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ import pytest
 from claiming import ATTRIBUTES, RESULT, claim_states, expire, start, trial_states
 from optuna.trial import TrialState
 
-from tuner.storage import TrialResult
-from tuner.study import OpenStudy
-from tuner.study.suggest import UnfitConfigurationError
+from tuner.record import Recorded
+from tuner.search.suggest import UnfitConfigurationError
+from tuner.storage.records import TrialResult
+from tuner.study.open import OpenStudy
 
 pytestmark = pytest.mark.usefixtures("at_first_sight")
 
@@ -25,7 +27,11 @@ def test_claim_bind_renew_finish(study: OpenStudy) -> None:
     assert (counts.budget, counts.running, counts.finished, counts.left) == (10, 0, 1, 9)
     assert (study.ledger.results("ann"), study.ledger.results("bob")) == (1, 0)
     (told,) = study.optuna.trials
-    assert (told.number, told.state, tuple(told.values)) == (trial.number, TrialState.COMPLETE, (1.5, 0.25))
+    assert (told.number, told.state, tuple(told.values)) == (
+        trial.number,
+        TrialState.COMPLETE,
+        (1.5, 0.25),
+    )
 
 
 def test_the_attributes_are_read_through_optuna_as_they_were_written(study: OpenStudy) -> None:
@@ -38,9 +44,13 @@ def test_the_attributes_are_read_through_optuna_as_they_were_written(study: Open
 
 
 @pytest.mark.parametrize("state", [TrialState.PRUNED, TrialState.FAIL])
-def test_a_trial_without_values_counts_toward_the_budget(study: OpenStudy, state: TrialState) -> None:
+def test_a_trial_without_values_counts_toward_the_budget(
+    study: OpenStudy, state: TrialState
+) -> None:
     claim, _ = start(study)
-    assert study.ledger.finish(claim, TrialResult(state, None, {"stopped_by": "diverged", "failure": "loss nan"}))
+    assert study.ledger.finish(
+        claim, TrialResult(state, None, Recorded(stopped_by="diverged", failure="loss nan"))
+    )
     assert study.ledger.counts().finished == 1
     assert study.optuna.trials[0].state == state
     assert study.optuna.trials[0].user_attrs["failure"] == "loss nan"
@@ -66,17 +76,19 @@ def test_giving_back_twice_takes_nothing_from_the_next_worker(study: OpenStudy) 
 
 
 def test_finishing_twice_counts_once(study: OpenStudy) -> None:
-    """A worker cannot know whether a commit that an outage interrupted was stored: it says it again."""
+    """A worker cannot know whether a commit that an outage interrupted was stored: it says it
+    again."""
     claim, _ = start(study)
     assert study.ledger.finish(claim, RESULT)
     assert study.ledger.finish(claim, RESULT)
-    assert not study.ledger.finish(claim, TrialResult(TrialState.COMPLETE, (0.0, 0.0), {}))
+    assert not study.ledger.finish(claim, TrialResult(TrialState.COMPLETE, (0.0, 0.0), Recorded()))
     assert study.ledger.counts().finished == 1
     assert study.optuna.trials[0].values == [1.5, 0.25]
 
 
 def test_a_claim_that_is_asked_for_again_is_made_once(study: OpenStudy) -> None:
-    """A worker cannot know whether a commit that an outage interrupted was stored: it asks again."""
+    """A worker cannot know whether a commit that an outage interrupted was stored: it asks
+    again."""
     first = study.ledger.claim("ann", token="a" * 32)
     assert study.ledger.claim("ann", token="a" * 32) == first
     assert study.ledger.counts().running == 1
@@ -106,7 +118,9 @@ def test_a_fenced_worker_cannot_change_what_another_runs(study: OpenStudy) -> No
     assert study.optuna.trials[1].params == trial.params
 
 
-def test_an_enqueued_trial_runs_with_its_values_and_the_samplers_for_the_rest(study: OpenStudy) -> None:
+def test_an_enqueued_trial_runs_with_its_values_and_the_samplers_for_the_rest(
+    study: OpenStudy,
+) -> None:
     study.optuna.enqueue_trial({"hidden_size": 32, "dropout": 0.25})
     start(study)
     _, trial = start(study, "bob")

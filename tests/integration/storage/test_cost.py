@@ -1,6 +1,6 @@
 """What keeping a trial costs, in statements and transactions: numbers that no busy machine changes.
 
-`benchmarks/overhead.py` measures the same in milliseconds.
+`benchmarks/database/overhead.py` measures the same in milliseconds.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from optuna.samplers import RandomSampler
 from optuna.trial import TrialState
 from sqlalchemy import Engine, event
 
-from tuner.storage import TrialResult
-from tuner.study import OpenStudy
+from tuner.record import Recorded
+from tuner.storage.records import TrialResult
+from tuner.study.open import OpenStudy
 
 ATTRIBUTES = {f"attribute {number}": number / 3 for number in range(30)}
 VALUES = (1.5, 0.25)
@@ -30,7 +31,11 @@ def counted(engine: Engine) -> Iterator[dict[str, int]]:
     def transaction(*_: object) -> None:
         found["transactions"] += 1
 
-    listeners = [("before_cursor_execute", statement), ("commit", transaction), ("rollback", transaction)]
+    listeners = [
+        ("before_cursor_execute", statement),
+        ("commit", transaction),
+        ("rollback", transaction),
+    ]
     for name, listener in listeners:
         event.listen(engine, name, listener)
     yield found
@@ -39,7 +44,8 @@ def counted(engine: Engine) -> Iterator[dict[str, int]]:
 
 
 def ours(study: OpenStudy) -> None:
-    """As a worker does: look for lost trials, claim, choose, renew the lease once, write the result."""
+    """As a worker does: look for lost trials, claim, choose, renew the lease once, write the
+    result."""
     study.ledger.reap()
     assert study.ledger.counts().left
     study.policy()
@@ -47,7 +53,9 @@ def ours(study: OpenStudy) -> None:
     assert claim is not None
     assert study.ask(claim) is not None
     assert study.ledger.renew(claim)
-    assert study.ledger.finish(claim, TrialResult(TrialState.COMPLETE, VALUES, ATTRIBUTES))
+    assert study.ledger.finish(
+        claim, TrialResult(TrialState.COMPLETE, VALUES, Recorded.from_flat(ATTRIBUTES))
+    )
 
 
 def plain(study: optuna.Study, space: dict[str, optuna.distributions.BaseDistribution]) -> None:
@@ -57,10 +65,14 @@ def plain(study: optuna.Study, space: dict[str, optuna.distributions.BaseDistrib
     study.tell(trial, VALUES)
 
 
-def test_a_trial_takes_half_the_statements_and_transactions_of_plain_optuna(study: OpenStudy) -> None:
+def test_a_trial_takes_half_the_statements_and_transactions_of_plain_optuna(
+    study: OpenStudy,
+) -> None:
     study.optuna.sampler = RandomSampler(seed=1)
     storage = study.database.optuna
-    other = optuna.create_study(storage=storage, directions=["minimize"] * 2, sampler=RandomSampler(seed=1))
+    other = optuna.create_study(
+        storage=storage, directions=["minimize"] * 2, sampler=RandomSampler(seed=1)
+    )
     space = study.definition.space.stored()
     ours(study)  # the default configuration, and whatever is read once
     plain(other, space)

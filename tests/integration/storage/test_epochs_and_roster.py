@@ -6,13 +6,20 @@ from dataclasses import replace
 
 from sqlalchemy import update
 
-from tuner.storage import EpochRow, schema
-from tuner.storage.roster import SILENT_AFTER_S
-from tuner.study import OpenStudy
+from tuner.storage import schema
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.roster import SILENT_AFTER_S
+from tuner.study.open import OpenStudy
 
 
 def row(epoch: int, loss: float | None = 0.5) -> EpochRow:
-    return EpochRow(epoch, train_loss=loss, val_loss=loss, learning_rate=1e-3 * 0.999**epoch, elapsed_s=epoch / 3)
+    return EpochRow(
+        epoch,
+        train_loss=loss,
+        val_loss=loss,
+        learning_rate=1e-3 * 0.999**epoch,
+        elapsed_s=epoch / 3,
+    )
 
 
 def test_epochs_come_back_in_order_and_bit_for_bit(study: OpenStudy) -> None:
@@ -31,12 +38,17 @@ def test_a_trial_that_was_run_again_has_its_last_curve(study: OpenStudy) -> None
     assert study.epochs.of_trial(0) == (row(1, 0.25),)
 
 
-def test_the_curves_of_several_trials_come_in_one_query_each_as_if_asked_for_alone(study: OpenStudy) -> None:
+def test_the_curves_of_several_trials_come_in_one_query_each_as_if_asked_for_alone(
+    study: OpenStudy,
+) -> None:
     study.epochs.write(0, 1, [row(1), row(2)])
     study.epochs.write(0, 5, [row(1, 0.25), replace(row(1, 0.75), repeat=1)])
     study.epochs.write(1, 2, [row(2), row(1)])
     study.epochs.write(2, 3, [row(9)])
-    assert study.epochs.of_trials([0, 1, 7]) == {0: study.epochs.of_trial(0), 1: study.epochs.of_trial(1)}
+    assert study.epochs.of_trials([0, 1, 7]) == {
+        0: study.epochs.of_trial(0),
+        1: study.epochs.of_trial(1),
+    }
     assert study.epochs.of_trials([]) == {}
 
 
@@ -64,7 +76,10 @@ def test_a_worker_is_listed_with_what_it_does_until_it_leaves(study: OpenStudy) 
     study.roster.leave("ann")
     assert [each.worker for each in study.roster.working()] == ["bob"]
     join(study, "ann")
-    assert [(each.worker, each.trial_number) for each in study.roster.working()] == [("ann", None), ("bob", None)]
+    assert [(each.worker, each.trial_number) for each in study.roster.working()] == [
+        ("ann", None),
+        ("bob", None),
+    ]
 
 
 def test_a_worker_that_went_silent_is_not_listed(study: OpenStudy) -> None:

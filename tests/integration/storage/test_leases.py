@@ -1,4 +1,5 @@
-"""Leases on trials: on the database's clock, watched before they are taken back, and each taken back once."""
+"""Leases on trials: on the database's clock, watched before they are taken back, and each taken
+back once."""
 
 from __future__ import annotations
 
@@ -13,8 +14,13 @@ from small_study import definition
 from sqlalchemy import update
 from together import at_once
 
-from tuner.storage import Ledger, TrialResult, open_database, parse_url, schema
-from tuner.study import OpenStudy, create_or_resume, open_study
+from tuner.record import Recorded
+from tuner.storage import schema
+from tuner.storage.database import open_database
+from tuner.storage.queue.claims import Ledger
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume, open_study
 
 pytestmark = pytest.mark.usefixtures("at_first_sight")
 
@@ -50,10 +56,12 @@ def test_a_late_result_is_kept_for_the_record_and_never_counted(study: OpenStudy
     assert study.ledger.counts().finished == 0
     later, again = start(study, "bob")
     assert again.number == trial.number
-    assert not study.ledger.finish(claim, TrialResult(TrialState.COMPLETE, (9.0, 9.0), {}))  # the first word stands
+    assert not study.ledger.finish(
+        claim, TrialResult(TrialState.COMPLETE, (9.0, 9.0), Recorded())
+    )  # the first word stands
     study.ledger.give_back(claim)  # by the one that lost it: nothing happens
     assert trial_states(study) == ["RUNNING"]
-    counted = TrialResult(TrialState.COMPLETE, (2.0, 0.5), {})
+    counted = TrialResult(TrialState.COMPLETE, (2.0, 0.5), Recorded())
     assert study.ledger.finish(later, counted)
     assert not study.ledger.finish(claim, RESULT)
     assert study.optuna.trials[0].values == [2.0, 0.5]
@@ -61,11 +69,18 @@ def test_a_late_result_is_kept_for_the_record_and_never_counted(study: OpenStudy
     assert study.ledger.counts().finished == 1
     lost, finished = study.ledger.attempts(trial.number)
     assert (lost.worker, lost.state, lost.late, lost.result) == ("ann", "lost", True, RESULT)
-    assert (finished.worker, finished.state, finished.late, finished.result) == ("bob", "finished", False, counted)
+    assert (finished.worker, finished.state, finished.late, finished.result) == (
+        "bob",
+        "finished",
+        False,
+        counted,
+    )
     assert lost.claimed_at <= finished.claimed_at
 
 
-def test_leases_that_ran_out_while_the_server_was_down_are_not_taken_back_before_a_grace(study: OpenStudy) -> None:
+def test_leases_that_ran_out_while_the_server_was_down_are_not_taken_back_before_a_grace(
+    study: OpenStudy,
+) -> None:
     """Their workers live, and are about to renew them."""
     patient = Ledger(study.database, study.study_id, restart_grace_s=1e9)
     before, _ = start(study)
@@ -85,16 +100,18 @@ def test_leases_that_ran_out_while_the_server_was_down_are_not_taken_back_before
 
 
 def watched(study: OpenStudy, monkeypatch: pytest.MonkeyPatch) -> tuple[SimpleNamespace, Ledger]:
-    """A ledger that looks on for 30 s before it takes a lease back, and the clock by which it does: set its `now`."""
+    """A ledger that looks on for 30 s before it takes a lease back, and the clock by which it does:
+    set its `now`."""
     clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr("tuner.storage.leases.time", clock)
+    monkeypatch.setattr("tuner.storage.queue.leases.time", clock)
     return clock, Ledger(study.database, study.study_id, confirm_s=30.0)
 
 
 def test_leases_that_ran_out_all_at_once_can_be_renewed_before_they_are_taken_back(
     study: OpenStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The network was away, or the machine asleep: whoever looks first must not take the others for dead."""
+    """The network was away, or the machine asleep: whoever looks first must not take the others for
+    dead."""
     clock, watching = watched(study, monkeypatch)
     living, dead = start(study)[0], start(study, "bob")[0]
     expire(study, living)
@@ -141,11 +158,14 @@ def test_a_worker_with_another_clock_and_time_zone_takes_nobody_for_dead_but_the
 def test_a_database_whose_clock_was_set_back_does_not_keep_a_dead_workers_trial(
     study: OpenStudy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A lease that lasts longer than any that is given now: the living renew theirs soon, the dead never."""
+    """A lease that lasts longer than any that is given now: the living renew theirs soon, the dead
+    never."""
     clock, watching = watched(study, monkeypatch)
     living, dead = start(study)[0], start(study, "bob")[0]
     with study.database.engine.begin() as connection:
-        connection.execute(update(schema.claims).values(leased_until=schema.claims.c.leased_until + 3600.0))
+        connection.execute(
+            update(schema.claims).values(leased_until=schema.claims.c.leased_until + 3600.0)
+        )
     assert watching.reap() == 0
     assert study.ledger.renew(living)
     clock.now += 30.0
@@ -177,7 +197,9 @@ def test_whose_lease_ran_out_is_said_and_where_that_process_is(
     assert study.ledger.reap() == 2
     assert study.ledger.reap(worker="cem") == 1  # its launch knows, and says so itself
     first, second = [text for text in caplog.messages if "is taken back" in text]
-    assert first.startswith("trial 0 is taken back: ann let its lease run out; if its process still exists, ")
+    assert first.startswith(
+        "trial 0 is taken back: ann let its lease run out; if its process still exists, "
+    )
     assert first.endswith("kill -KILL 123 on gpu7 frees its device (NVIDIA H200 #0)")
     assert second == "trial 1 is taken back: bob let its lease run out"
 
@@ -190,8 +212,11 @@ def test_a_worker_known_to_be_dead_is_not_waited_for(study: OpenStudy) -> None:
     assert trial_states(study) == ["WAITING", "RUNNING"]
 
 
-def test_a_dead_workers_trial_is_taken_back_also_while_its_last_words_are_being_written(study: OpenStudy) -> None:
-    """The server may learn later than its launch that it died. What is not taken back now waits for its lease's end."""
+def test_a_dead_workers_trial_is_taken_back_also_while_its_last_words_are_being_written(
+    study: OpenStudy,
+) -> None:
+    """The server may learn later than its launch that it died. What is not taken back now waits for
+    its lease's end."""
     start(study, "ann")
     last_words = update(schema.claims).values(leased_until=1e12)
     assert while_locked(study.database, last_words, lambda: study.ledger.reap(worker="ann")) == 1

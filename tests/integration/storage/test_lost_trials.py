@@ -10,8 +10,8 @@ from claiming import RESULT, claim_states, expire, start, trial_states
 from optuna.trial import TrialState
 from small_study import definition
 
-from tuner.storage.leases import MAX_ATTEMPTS
-from tuner.study import OpenStudy
+from tuner.storage.queue.leases import MAX_ATTEMPTS
+from tuner.study.open import OpenStudy
 
 pytestmark = pytest.mark.usefixtures("at_first_sight")
 
@@ -27,7 +27,9 @@ def test_a_trial_that_nobody_claims_is_put_back_and_run(study: OpenStudy) -> Non
     assert study.ledger.return_strays() == 0
 
 
-def test_a_trial_that_keeps_losing_its_workers_is_set_aside_with_the_reason(study: OpenStudy) -> None:
+def test_a_trial_that_keeps_losing_its_workers_is_set_aside_with_the_reason(
+    study: OpenStudy,
+) -> None:
     for attempt in range(MAX_ATTEMPTS):
         claim, trial = start(study, f"worker{attempt}")
         assert trial.number == 0

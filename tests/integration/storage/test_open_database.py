@@ -11,8 +11,10 @@ from sqlalchemy import func, inspect, select, update
 from together import at_once
 
 from tuner.errors import EmptyDatabaseError, StorageError
-from tuner.storage import Database, open_database, parse_url, schema
-from tuner.storage.clock import database_now
+from tuner.storage import schema
+from tuner.storage.database import Database, open_database
+from tuner.storage.database_clock import database_now
+from tuner.storage.url import parse_url
 
 
 def open_and_look(url: str) -> list[str]:
@@ -29,7 +31,14 @@ def test_an_empty_database_is_created_and_can_be_opened_again(database_url: str)
     again = open_database(address, create=False)
     names = set(inspect(again.engine).get_table_names())
     again.close()
-    assert {"trials", "tuner_claims", "tuner_epochs", "tuner_schema", "tuner_studies", "tuner_workers"} <= names
+    assert {
+        "trials",
+        "tuner_claims",
+        "tuner_epochs",
+        "tuner_schema",
+        "tuner_studies",
+        "tuner_workers",
+    } <= names
 
 
 def test_creating_twice_changes_nothing(database_url: str) -> None:
@@ -56,7 +65,9 @@ def test_an_empty_database_is_not_created_by_looking(postgres: Cluster, tmp_path
     with pytest.raises(EmptyDatabaseError, match="no studies yet"):
         open_database(parse_url(postgres.url(name)), create=False)
     with postgres.connect(name) as connection:
-        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (0,)
+        assert connection.execute(
+            "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchone() == (0,)
 
 
 @pytest.mark.parametrize(("version", "word"), [(99, "newer; upgrade"), (0, "older")])
@@ -81,8 +92,13 @@ def test_the_clock_is_the_databases_own_in_seconds_since_1970(database: Database
 @pytest.mark.parametrize("escaped", [False, True])
 def test_a_password_with_every_awkward_character_works(postgres: Cluster, escaped: bool) -> None:
     name = postgres.create_database()
-    database = open_database(parse_url(postgres.escaped_url(name) if escaped else postgres.url(name)))
-    assert PASSWORD not in f"{database!r} {database.engine!r} {database.engine.url!r} {database.optuna.url}"
+    database = open_database(
+        parse_url(postgres.escaped_url(name) if escaped else postgres.url(name))
+    )
+    assert (
+        PASSWORD
+        not in f"{database!r} {database.engine!r} {database.engine.url!r} {database.optuna.url}"
+    )
     database.close()
 
 
@@ -103,7 +119,9 @@ def test_a_wrong_password_is_refused_without_showing_it(postgres: Cluster) -> No
     assert "Zq7" not in message
 
 
-def test_no_password_at_all_is_refused_by_the_cluster(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_password_at_all_is_refused_by_the_cluster(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("PGPASSWORD", raising=False)
     monkeypatch.setenv("PGPASSFILE", "/nowhere")
     assert "no password supplied" in refusal(postgres.url("postgres", password=None))

@@ -1,4 +1,5 @@
-"""The version of Optuna's tables is asked in plain SQL, and Optuna has the last word where it is not the one wanted."""
+"""The version of Optuna's tables is asked in plain SQL, and Optuna has the last word where it is
+not the one wanted."""
 
 from __future__ import annotations
 
@@ -11,13 +12,15 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, text
 
 from tuner.errors import StorageError
-from tuner.storage import Database, open_database
-from tuner.storage.optuna_version import _SCRIPTS, current_version, wanted_version
+from tuner.storage.database import Database, open_database
+from tuner.storage.optuna.schema_version import _SCRIPTS, current_version, wanted_version
 
 
 def set_version(engine: Engine, version: str) -> None:
     with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = :version"), {"version": version})
+        connection.execute(
+            text("UPDATE alembic_version SET version_num = :version"), {"version": version}
+        )
 
 
 def test_the_version_wanted_is_the_one_that_alembic_finds() -> None:
@@ -52,19 +55,25 @@ def test_the_storages_of_others_are_as_optuna_makes_them(database: Database) -> 
 
 def test_opening_what_is_there_imports_no_alembic(database: Database) -> None:
     script = (
-        "import sys; from tuner.storage import open_database, parse_url; "
-        "open_database(parse_url(sys.argv[1]), create=False).close(); open_database(parse_url(sys.argv[1])).close(); "
+        "import sys; from tuner.storage.database import open_database; "
+        "from tuner.storage.url import parse_url; "
+        "open_database(parse_url(sys.argv[1]), create=False).close(); "
+        "open_database(parse_url(sys.argv[1])).close(); "
         "print('alembic' in sys.modules)"
     )
     url = database.address.full()
-    done = subprocess.run([sys.executable, "-c", script, url], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script, url], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout.strip()) == (0, "False"), done.stderr
 
 
 def test_where_optuna_has_other_insides_it_asks_as_it_always_does(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.storage.optuna_version._managers_of_optuna", lambda: None)
+    monkeypatch.setattr("tuner.storage.optuna.schema_version._managers_of_optuna", lambda: None)
     opened = open_database(database.address, create=False)
-    assert type(opened.optuna._version_manager) is type(optuna.storages.RDBStorage("sqlite://")._version_manager)
+    assert type(opened.optuna._version_manager) is type(
+        optuna.storages.RDBStorage("sqlite://")._version_manager
+    )
     opened.close()

@@ -12,11 +12,15 @@ from small_study import definition
 from sqlalchemy import event, insert
 from sqlalchemy.exc import DataError, OperationalError
 
-from tuner.storage import Claim, EpochRow, PlannedRun, TrialResult, VerificationRun, schema
-from tuner.storage.outbox import Outbox
-from tuner.study import OpenStudy, create_or_resume
+from tuner.record import Recorded
+from tuner.storage import schema
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.outbox import Outbox
+from tuner.storage.queue.runs import PlannedRun, VerificationRun
+from tuner.storage.records import Claim, TrialResult
+from tuner.study.open import OpenStudy, create_or_resume
 
-RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), {"converged": True, "epochs": 7})
+RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.25), Recorded(converged=True, epochs=7))
 NORMAL, FULL = 1, 2
 ROWS = [EpochRow(epoch, 0.5, 0.4, 1e-3, 0.1 * epoch, repeat=1) for epoch in (1, 2, 3)]
 
@@ -96,7 +100,12 @@ def test_what_cannot_be_read_stays_with_a_notice_and_stops_nothing(
     study: OpenStudy, outbox: Outbox, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox.put_result(start(study), RESULT)
-    for name, text in {"a": "", "b": "[]", "c": '{"study": 1', "d": f'{{"study": "{outbox.study_key}"}}'}.items():
+    for name, text in {
+        "a": "",
+        "b": "[]",
+        "c": '{"study": 1',
+        "d": f'{{"study": "{outbox.study_key}"}}',
+    }.items():
         (outbox.folder / f"epochs-{name}.json").write_text(text)
     (outbox.folder / "epochs-e.json").mkdir()
     assert deliver(study, outbox) == 1
@@ -116,7 +125,14 @@ def test_epochs_of_one_claim_can_be_delivered_alone(study: OpenStudy, outbox: Ou
 def planned_run(study: OpenStudy) -> VerificationRun:
     params = study.definition.defaults.as_dict()
     plan = PlannedRun(
-        study_id=study.study_id, trial_number=0, params=params, seed=7, block=0, place=0, session="s", plan={}
+        study_id=study.study_id,
+        trial_number=0,
+        params=params,
+        seed=7,
+        block=0,
+        place=0,
+        session="s",
+        plan={},
     )
     study.verifications.add([plan])
     run = study.verifications.claim("ann")
@@ -136,7 +152,9 @@ def test_a_verification_runs_result_waits_here_too(study: OpenStudy, outbox: Out
     assert study.verifications.counts().finished == 1
 
 
-def test_a_verification_runs_result_does_not_count_once_another_may_make_it(study: OpenStudy, outbox: Outbox) -> None:
+def test_a_verification_runs_result_does_not_count_once_another_may_make_it(
+    study: OpenStudy, outbox: Outbox
+) -> None:
     run = planned_run(study)
     outbox.put_result(run.ticket, RESULT)
     study.verifications.reap(worker="ann")
@@ -158,8 +176,11 @@ def test_what_cannot_be_taken_away_is_delivered_again_and_stops_nothing(
     assert study.ledger.counts().finished == 1
 
 
-def test_epochs_that_another_delivers_at_this_moment_are_delivered_all_the_same(study: OpenStudy) -> None:
-    """A worker that starts, one that has them, and a supervisor: after an outage all three come at once."""
+def test_epochs_that_another_delivers_at_this_moment_are_delivered_all_the_same(
+    study: OpenStudy,
+) -> None:
+    """A worker that starts, one that has them, and a supervisor: after an outage all three come at
+    once."""
     claim = start(study)
     fixed = {"study_id": study.study_id, "trial_number": 0, "claim_id": claim.claim_id}
     same = insert(schema.epochs).values([fixed | asdict(row) for row in ROWS])
@@ -168,7 +189,10 @@ def test_epochs_that_another_delivers_at_this_moment_are_delivered_all_the_same(
 
 
 def test_what_the_database_refuses_stays_with_a_notice_and_stops_nothing(
-    study: OpenStudy, outbox: Outbox, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    study: OpenStudy,
+    outbox: Outbox,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else no worker would start here again."""
 
@@ -201,12 +225,15 @@ def test_an_outage_in_the_middle_is_told_and_leaves_the_rest(
 
 
 def test_what_leaves_the_outbox_is_on_the_databases_disk(study: OpenStudy) -> None:
-    """SQLite hands a commit to the system, which may lose it with the power. A renewal need not wait for the disk."""
+    """SQLite hands a commit to the system, which may lose it with the power. A renewal need not
+    wait for the disk."""
     if not study.database.address.is_sqlite:
         pytest.skip("other databases write every commit to disk")
     levels: list[int] = []
     event.listen(
-        study.database.engine, "commit", lambda c: levels.append(c.exec_driver_sql("PRAGMA synchronous").scalar_one())
+        study.database.engine,
+        "commit",
+        lambda c: levels.append(c.exec_driver_sql("PRAGMA synchronous").scalar_one()),
     )
     claim, run = start(study), planned_run(study)
     levels.clear()

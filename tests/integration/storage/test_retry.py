@@ -1,4 +1,5 @@
-"""What passes is tried again, what is wrong is raised at once; a PostgreSQL that restarts is outlived."""
+"""What passes is tried again, what is wrong is raised at once; a PostgreSQL that restarts is
+outlived."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from tuner.errors import StorageError
-from tuner.storage import Database, open_database, parse_url
+from tuner.storage.database import Database, open_database
 from tuner.storage.retry import cause_of, persistently
-from tuner.study import create_or_resume
+from tuner.storage.url import parse_url
+from tuner.study.open import create_or_resume
 
 IDLE = "idle_in_transaction_session_timeout"
 
@@ -52,7 +54,7 @@ def test_what_is_no_database_failure_is_raised_at_once() -> None:
 
 
 def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.storage.engine.SQLITE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("tuner.storage.database.SQLITE_TIMEOUT_S", 0.01)
     naps: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: sum(naps), sleep=naps.append)
     monkeypatch.setattr("tuner.storage.retry.time", clock)
@@ -67,7 +69,9 @@ def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(DBAPIError, match="locked"):
         persistently(blocked, "anything", patience_s=30.0)
-    assert naps == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0])  # the next would end beyond the thirty seconds
+    assert naps == pytest.approx(
+        [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
+    )  # the next would end beyond the thirty seconds
     assert len(tries) == len(naps) + 1
     with pytest.raises(DBAPIError, match="locked"):
         persistently(blocked, "anything", patience_s=60, give_up=lambda: True)
@@ -76,15 +80,19 @@ def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database.close()
 
 
-def test_a_lock_that_is_released_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.storage.engine.SQLITE_TIMEOUT_S", 0.01)
+def test_a_lock_that_is_released_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.storage.database.SQLITE_TIMEOUT_S", 0.01)
     database = open_database(parse_url(f"sqlite:///{tmp_path}/locked.db"))
     study = create_or_resume(database, "small", definition(), trials=3)
     holder = sqlite3.connect(tmp_path / "locked.db", isolation_level=None, check_same_thread=False)
     holder.execute("BEGIN IMMEDIATE")
     threading.Timer(0.5, holder.close).start()
     # Through Optuna itself, whose storage wraps the driver's error in one of its own.
-    trial = persistently(lambda: study.optuna.ask(definition().space.stored()), "a new trial", patience_s=60)
+    trial = persistently(
+        lambda: study.optuna.ask(definition().space.stored()), "a new trial", patience_s=60
+    )
     assert trial.number == 0
     database.close()
 
@@ -103,8 +111,12 @@ def test_a_restart_of_postgresql_is_outlived() -> None:
         with pytest.raises(StorageInternalError):
             study.optuna.get_trials()
         with ThreadPoolExecutor() as pool:
-            renewed = pool.submit(lambda: persistently(lambda: study.ledger.renew(claim), "a lease", patience_s=200))
-            asked = pool.submit(lambda: persistently(lambda: study.ask(claim), "a trial", patience_s=200))
+            renewed = pool.submit(
+                lambda: persistently(lambda: study.ledger.renew(claim), "a lease", patience_s=200)
+            )
+            asked = pool.submit(
+                lambda: persistently(lambda: study.ask(claim), "a trial", patience_s=200)
+            )
             opened = pool.submit(open_database, database.address, create=False, patience_s=200)
             time.sleep(1.0)
             assert not opened.done()
@@ -133,8 +145,12 @@ def test_a_worker_frozen_in_a_transaction_does_not_hold_up_the_others(
             study.ledger._lock_study(connection)
             if not tries:
                 tries.append(1)
-                connection.execute(text(f"SET LOCAL {IDLE} = '300ms'"))  # no transaction but this one
-                assert ThreadPoolExecutor().submit(study.ledger.claim, "bob").result(120) is not None
+                connection.execute(
+                    text(f"SET LOCAL {IDLE} = '300ms'")
+                )  # no transaction but this one
+                assert (
+                    ThreadPoolExecutor().submit(study.ledger.claim, "bob").result(120) is not None
+                )
             return len(tries) + connection.execute(text("SELECT 1")).scalar_one()
 
     assert persistently(frozen, "anything", patience_s=120) == 2
@@ -150,8 +166,14 @@ def test_a_server_that_says_nothing_any_more_is_given_up(postgres: Cluster) -> N
         driver = connection.connection.driver_connection
         assert driver is not None
         asked = driver.info.get_parameters()
-        limits = [connection.execute(text(f"SHOW {each}")).scalar_one() for each in ("lock_timeout", IDLE)]
-    assert (asked["tcp_user_timeout"], asked["keepalives_idle"], asked["keepalives_count"]) == ("30000", "15", "3")
+        limits = [
+            connection.execute(text(f"SHOW {each}")).scalar_one() for each in ("lock_timeout", IDLE)
+        ]
+    assert (asked["tcp_user_timeout"], asked["keepalives_idle"], asked["keepalives_count"]) == (
+        "30000",
+        "15",
+        "3",
+    )
     assert limits == ["1min", "30s"]
     database.close()
     postgres.empty_database(name)

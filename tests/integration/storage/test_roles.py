@@ -21,11 +21,13 @@ from sqlalchemy.exc import OperationalError
 from three_roles import SQL, ThreeRoles, three_roles
 
 from tuner.cli.main import main
-from tuner.dashboard import make_dashboard
 from tuner.errors import StorageError
-from tuner.storage import open_database, parse_url, schema
+from tuner.report.dashboard.server import make_dashboard
+from tuner.storage import schema
 from tuner.storage.check import check_database
+from tuner.storage.database import open_database
 from tuner.storage.upgrade import VERSION_TABLES, initialise, upgrade
+from tuner.storage.url import parse_url
 
 STUDY = "demo-rmsnorm"
 
@@ -48,13 +50,17 @@ def connect(roles: ThreeRoles, role: str) -> psycopg.Connection[tuple[object, ..
         dbname=roles.database,
         autocommit=True,
     )
-    connection.execute("SET default_transaction_read_only = off")  # everybody may: it protects from accidents only
+    connection.execute(
+        "SET default_transaction_read_only = off"
+    )  # everybody may: it protects from accidents only
     return connection
 
 
 def tables(roles: ThreeRoles) -> list[str]:
     with roles.cluster.connect(roles.database) as connection:
-        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1")
+        found = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
+        )
         names = [name for (name,) in found]
     assert {"trials", "alembic_version", *schema.metadata.tables} <= set(names)
     return names
@@ -63,11 +69,14 @@ def tables(roles: ThreeRoles) -> list[str]:
 def refused(connection: psycopg.Connection[tuple[object, ...]], statement: str, table: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT column_name FROM information_schema.columns WHERE table_name = %s ORDER BY ordinal_position",
+            "SELECT column_name FROM information_schema.columns WHERE table_name = %s ORDER BY "
+            "ordinal_position",
             [table],
         )
         column = next(str(row[0]) for row in cursor)
-        composed = sql.SQL(statement).format(table=sql.Identifier(table), column=sql.Identifier(column))
+        composed = sql.SQL(statement).format(
+            table=sql.Identifier(table), column=sql.Identifier(column)
+        )
         with pytest.raises(errors.InsufficientPrivilege):
             cursor.execute(composed)
 
@@ -129,12 +138,19 @@ def test_the_worker_can_change_rows_and_no_table(roles: ThreeRoles) -> None:
 def test_no_role_is_more_than_it_needs_to_be(roles: ThreeRoles) -> None:
     with roles.cluster.connect(roles.database) as connection:
         found = connection.execute(
-            "SELECT rolname, rolcanlogin, rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls "
+            "SELECT rolname, rolcanlogin, rolsuper, rolcreatedb, rolcreaterole, rolreplication, "
+            "rolbypassrls "
             "FROM pg_roles WHERE rolname LIKE 'tuner\\_%' ORDER BY 1"
         ).fetchall()
-        owners = connection.execute("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'public'").fetchall()
-        stored = connection.execute("SELECT rolpassword FROM pg_authid WHERE rolname LIKE 'tuner\\_%'").fetchall()
-    assert found == [(f"tuner_{role}", True, *[False] * 5) for role in ("owner", "reader", "worker")]
+        owners = connection.execute(
+            "SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'public'"
+        ).fetchall()
+        stored = connection.execute(
+            "SELECT rolpassword FROM pg_authid WHERE rolname LIKE 'tuner\\_%'"
+        ).fetchall()
+    assert found == [
+        (f"tuner_{role}", True, *[False] * 5) for role in ("owner", "reader", "worker")
+    ]
     assert owners == [("tuner_owner",)]
     assert all(str(password).startswith("SCRAM-SHA-256$") for (password,) in stored)
 
@@ -143,8 +159,12 @@ def test_neither_worker_nor_reader_makes_the_tables(roles: ThreeRoles) -> None:
     name = roles.cluster.create_database()
     roles.cluster.psql(name, SQL / "roles.sql")
     for role in ("worker", "reader"):
-        address = parse_url(roles.cluster.url(name, user=f"tuner_{role}", password=roles.password(role)))
-        with pytest.raises(StorageError, match=r"(permission denied|read-only).*; .* 'tuner db init'"):
+        address = parse_url(
+            roles.cluster.url(name, user=f"tuner_{role}", password=roles.password(role))
+        )
+        with pytest.raises(
+            StorageError, match=r"(permission denied|read-only).*; .* 'tuner db init'"
+        ):
             open_database(address)
     roles.cluster.empty_database(name)
 
@@ -173,12 +193,20 @@ def test_an_upgrade_is_the_owners_and_keeps_everybodys_rights(roles: ThreeRoles)
     roles.cluster.empty_database(name)
 
 
-def test_initialising_again_as_the_owner_is_nothing_and_the_superuser_loses_its_password(roles: ThreeRoles) -> None:
+def test_initialising_again_as_the_owner_is_nothing_and_the_superuser_loses_its_password(
+    roles: ThreeRoles,
+) -> None:
     assert initialise(parse_url(roles.url("owner"))) is False
     with roles.cluster.connect() as connection:
-        connection.execute(sql.SQL("CREATE ROLE postgres SUPERUSER LOGIN PASSWORD {}").format(sql.Literal(PASSWORD)))
+        connection.execute(
+            sql.SQL("CREATE ROLE postgres SUPERUSER LOGIN PASSWORD {}").format(
+                sql.Literal(PASSWORD)
+            )
+        )
         roles.cluster.psql(roles.database, SQL / "superuser.sql")
-        assert connection.execute("SELECT rolpassword FROM pg_authid WHERE rolname = 'postgres'").fetchone() == (None,)
+        assert connection.execute(
+            "SELECT rolpassword FROM pg_authid WHERE rolname = 'postgres'"
+        ).fetchone() == (None,)
         connection.execute("DROP ROLE postgres")
 
 
@@ -198,7 +226,9 @@ def test_status_and_best_work_as_the_reader(
 
 def ask(url: str, method: str = "GET", body: object = None) -> tuple[int, bytes]:
     data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(url, method=method, data=data, headers={"Content-Type": "application/json"})
+    request = urllib.request.Request(
+        url, method=method, data=data, headers={"Content-Type": "application/json"}
+    )
     try:
         with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read()
@@ -206,14 +236,18 @@ def ask(url: str, method: str = "GET", body: object = None) -> tuple[int, bytes]
         return refusal.code, refusal.read()
 
 
-def test_the_reader_sees_every_view_of_the_dashboard_and_a_forged_post_is_refused(roles: ThreeRoles) -> None:
+def test_the_reader_sees_every_view_of_the_dashboard_and_a_forged_post_is_refused(
+    roles: ThreeRoles,
+) -> None:
     before = contents(roles)
     server = make_dashboard(parse_url(roles.url("reader")), host="127.0.0.1", port=0)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
     try:
         code, body = ask(f"{url}/api/studies")
-        study = next(s["study_id"] for s in json.loads(body)["study_summaries"] if s["study_name"] == STUDY)
+        study = next(
+            s["study_id"] for s in json.loads(body)["study_summaries"] if s["study_name"] == STUDY
+        )
         code, body = ask(f"{url}/api/studies/{study}")
         assert code == 200
         detail = json.loads(body)
@@ -224,7 +258,10 @@ def test_the_reader_sees_every_view_of_the_dashboard_and_a_forged_post_is_refuse
         assert {ask(f"{url}/dashboard/studies/{study}{view}")[0] for view in views} == {200}
         for more in ("meta", f"studies/{study}/param_importances?evaluator=ped_anova"):
             assert ask(f"{url}/api/{more}")[0] == 200, more
-        for path, forged in (("studies", {"study_name": "forged"}), ("trials/1/tell", {"state": "Fail"})):
+        for path, forged in (
+            ("studies", {"study_name": "forged"}),
+            ("trials/1/tell", {"state": "Fail"}),
+        ):
             assert ask(f"{url}/api/{path}", "POST", forged)[0] == 405
     finally:
         server.shutdown()
@@ -252,7 +289,9 @@ def test_without_our_guard_the_role_refuses_the_forged_post_all_the_same(roles: 
     assert contents(roles) == before
 
 
-def test_a_role_without_a_password_cannot_log_in(roles: ThreeRoles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_role_without_a_password_cannot_log_in(
+    roles: ThreeRoles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PGPASSFILE", "/nowhere")
     engine = create_engine(parse_url(roles.url("reader", with_password=False)).url)
     with pytest.raises(OperationalError, match="no password supplied"):

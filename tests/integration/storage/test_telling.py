@@ -8,8 +8,12 @@ from small_study import definition
 from sqlalchemy import update
 from together import at_once
 
-from tuner.storage import Claim, Database, Ledger, open_database, parse_url, schema
-from tuner.study import OpenStudy, create_or_resume, open_study
+from tuner.storage import schema
+from tuner.storage.database import Database, open_database
+from tuner.storage.queue.claims import Ledger
+from tuner.storage.records import Claim
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume, open_study
 
 pytestmark = pytest.mark.usefixtures("at_first_sight")
 
@@ -54,7 +58,8 @@ def test_eight_settlers_at_once_tell_each_result_once(database_url: str) -> None
 
 
 def test_a_crash_in_the_middle_of_telling_is_finished(study: OpenStudy) -> None:
-    """Attributes are written first, the state after: between the two there are attributes of an unfinished trial."""
+    """Attributes are written first, the state after: between the two there are attributes of an
+    unfinished trial."""
     claim, trial = start(study)
     study.database.optuna.set_trial_user_attr(trial._trial_id, "epochs", -1)
     record_without_telling(study, claim)

@@ -16,9 +16,9 @@ from postgres_cluster import Cluster
 from small_study import definition
 from sqlalchemy import text
 
-from tuner.storage import open_database, parse_url
-from tuner.storage.engine import SQLITE_TIMEOUT_S
-from tuner.study import OpenStudy, create_or_resume
+from tuner.storage.database import SQLITE_TIMEOUT_S, open_database
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume
 
 
 def fill(study: OpenStudy) -> None:
@@ -58,7 +58,9 @@ def test_the_same_trials_as_optuna_reads(study: OpenStudy) -> None:
         # As text: NaN is not equal to itself.
         assert [str(vars(trial)) for trial in found] == [str(vars(trial)) for trial in theirs]
         assert [list(trial.params) for trial in found] == [list(trial.params) for trial in theirs]
-    assert {trial.state for trial in ours._get_trials(study.study_id, *QUERIES[0])} == set(TrialState)
+    assert {trial.state for trial in ours._get_trials(study.study_id, *QUERIES[0])} == set(
+        TrialState
+    )
 
 
 def test_a_study_that_is_not_there_is_told_apart_from_one_without_trials(study: OpenStudy) -> None:
@@ -70,7 +72,7 @@ def test_a_failed_read_is_raised_as_optuna_raises_it(study: OpenStudy) -> None:
     with study.database.engine.begin() as connection:
         connection.execute(text("ALTER TABLE trial_values RENAME TO gone"))
     with pytest.raises(StorageInternalError):
-        study.optuna.get_trials()
+        study.database.optuna.get_all_trials(study.study_id)
 
 
 def test_reading_sqlite_waits_for_no_writer(tmp_path: Path) -> None:
@@ -87,22 +89,29 @@ def test_reading_sqlite_waits_for_no_writer(tmp_path: Path) -> None:
     database.close()
 
 
-def test_no_transaction_is_open_while_rows_are_parsed(postgres: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_transaction_is_open_while_rows_are_parsed(
+    postgres: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server ends the session of a client that leaves it waiting inside of one."""
     name = postgres.create_database()
     database = open_database(parse_url(postgres.url(name)))
     study = create_or_resume(database, "small", definition(), trials=3)
     fill(study)
-    states = "SELECT count(*) FILTER (WHERE state LIKE 'idle in transaction%'), count(*) FROM pg_stat_activity "
+    states = (
+        "SELECT count(*) FILTER (WHERE state LIKE 'idle in transaction%'), count(*) "
+        "FROM pg_stat_activity "
+    )
     open_transactions = []
     with postgres.connect(name) as observer:
 
         def parse(text: str) -> object:
-            found = observer.execute(states + "WHERE datname = current_database() AND pid <> pg_backend_pid()")
+            found = observer.execute(
+                states + "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
             open_transactions.append(found.fetchone())
             return json.loads(text)
 
-        monkeypatch.setattr("tuner.storage.trials.json", SimpleNamespace(loads=parse))
+        monkeypatch.setattr("tuner.storage.optuna.trials.json", SimpleNamespace(loads=parse))
         study.database.optuna.get_all_trials(study.study_id)
     assert len(open_transactions) > 3
     assert all(idle == 0 and sessions > 0 for idle, sessions in open_transactions)

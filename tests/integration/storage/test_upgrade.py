@@ -1,4 +1,5 @@
-"""Moving a database of an older tuner forward: rows kept, tables as new ones, and never without being asked."""
+"""Moving a database of an older tuner forward: rows kept, tables as new ones, and never without
+being asked."""
 
 from __future__ import annotations
 
@@ -13,13 +14,16 @@ from postgres_cluster import Cluster
 from sqlalchemy import Engine, inspect, text, update
 
 from tuner.errors import EmptyDatabaseError, StorageError
-from tuner.storage import EpochRow, open_database, parse_url, schema
+from tuner.spec.policy import SearchPolicy
+from tuner.storage import schema
 from tuner.storage.check import check_database
-from tuner.storage.clock import database_now
-from tuner.storage.engine import reachable
+from tuner.storage.database import open_database, reachable
+from tuner.storage.database_clock import database_now
 from tuner.storage.migrations import known_versions
+from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.upgrade import upgrade
-from tuner.study import SearchPolicy, open_study
+from tuner.storage.url import parse_url
+from tuner.study.open import open_study
 
 OLD = Path(__file__).parent / "version-1"
 STUDY = "demo-rmsnorm"
@@ -27,7 +31,8 @@ STUDY = "demo-rmsnorm"
 
 @pytest.fixture
 def old_url(database_url: str, request: pytest.FixtureRequest) -> str:
-    """A database that the last tuner of version 1 filled: three results, a trial handed back, epochs, a worker."""
+    """A database that the last tuner of version 1 filled: three results, a trial handed back,
+    epochs, a worker."""
     if database_url.startswith("sqlite"):
         with sqlite3.connect(database_url.removeprefix("sqlite:///")) as file:
             file.executescript((OLD / "sqlite.sql").read_text(encoding="utf-8"))
@@ -44,7 +49,10 @@ def shape(engine: Engine) -> dict[str, Any]:
     seen = inspect(engine)
     return {
         name: (
-            {c["name"]: (str(c["type"]), c["nullable"], c["default"]) for c in seen.get_columns(name)},
+            {
+                c["name"]: (str(c["type"]), c["nullable"], c["default"])
+                for c in seen.get_columns(name)
+            },
             seen.get_pk_constraint(name)["constrained_columns"],
             sorted((i["name"] or "", tuple(i["column_names"])) for i in seen.get_indexes(name)),
             sorted(tuple(u["column_names"]) for u in seen.get_unique_constraints(name)),
@@ -58,7 +66,12 @@ def rows(engine: Engine) -> dict[str, list[dict[str, Any]]]:
     """Every row of every table that is not Alembic's or the version's own."""
     with engine.connect() as connection:
         return {
-            name: [dict(row) for row in connection.execute(text(f"SELECT * FROM {name} ORDER BY 1, 2")).mappings()]
+            name: [
+                dict(row)
+                for row in connection.execute(
+                    text(f"SELECT * FROM {name} ORDER BY 1, 2")
+                ).mappings()
+            ]
             for name in inspect(engine).get_table_names()
             if name not in ("tuner_schema", "alembic_version", "version_info")
         }
@@ -73,13 +86,22 @@ def test_an_upgraded_database_has_the_tables_of_a_fresh_one_and_its_own_rows(old
     with reachable(parse_url(old_url)) as engine:
         after, upgraded = rows(engine), shape(engine)
         with engine.connect() as connection:
-            ours = {"include_name": lambda name, kind, _parents: kind != "table" or name in schema.metadata.tables}
-            assert compare_metadata(MigrationContext.configure(connection, opts=ours), schema.metadata) == []
+            ours = {
+                "include_name": lambda name, kind, _parents: (
+                    kind != "table" or name in schema.metadata.tables
+                )
+            }
+            assert (
+                compare_metadata(MigrationContext.configure(connection, opts=ours), schema.metadata)
+                == []
+            )
         schema.metadata.drop_all(engine)
         schema.metadata.create_all(engine)
         assert upgraded == shape(engine)
     kept = {
-        name: [{key: value for key, value in row.items() if key in before[name][0]} for row in found]
+        name: [
+            {key: value for key, value in row.items() if key in before[name][0]} for row in found
+        ]
         for name, found in after.items()
         if name in before
     }
@@ -114,7 +136,8 @@ def test_nothing_upgrades_on_the_way(old_url: str) -> None:
         before = (rows(engine), shape(engine))
     for create in (True, False):
         with pytest.raises(
-            StorageError, match=r"version 1, this tuner works with 3: they are older.* tuner db upgrade"
+            StorageError,
+            match=r"version 1, this tuner works with 3: they are older.* tuner db upgrade",
         ):
             open_database(parse_url(old_url), create=create)
     (finding,) = check_database(parse_url(old_url)).findings
@@ -123,11 +146,16 @@ def test_nothing_upgrades_on_the_way(old_url: str) -> None:
         assert (rows(engine), shape(engine)) == before
 
 
-def test_a_failure_on_the_way_leaves_the_database_as_it_was(old_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_on_the_way_leaves_the_database_as_it_was(
+    old_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with reachable(parse_url(old_url)) as engine:
         before = (rows(engine), shape(engine))
     # What comes last fails: by then every table was changed.
-    monkeypatch.setattr("tuner.storage.upgrade._seal_versions", lambda connection: connection.execute(text("nonsense")))
+    monkeypatch.setattr(
+        "tuner.storage.upgrade._seal_versions",
+        lambda connection: connection.execute(text("nonsense")),
+    )
     with pytest.raises(StorageError, match="nonsense"):
         upgrade(parse_url(old_url))
     with reachable(parse_url(old_url)) as engine:

@@ -1,4 +1,5 @@
-"""Verification runs: planned once, each claimed by one worker at a time, each with exactly one result."""
+"""Verification runs: planned once, each claimed by one worker at a time, each with exactly one
+result."""
 
 from __future__ import annotations
 
@@ -11,13 +12,21 @@ from optuna.trial import TrialState
 from sqlalchemy import update
 from together import at_once
 
-from tuner.storage import Database, PlannedRun, TrialResult, Verifications, open_database, parse_url, schema
+from tuner.record import Recorded
+from tuner.storage import schema
+from tuner.storage.database import Database, open_database
+from tuner.storage.queue.runs import PlannedRun
+from tuner.storage.queue.verifications import Verifications
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
 
 PARAMS = {"learning_rate": 1e-3, "hidden_size": 64}
-RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.8), {"converged": True})
+RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.8), Recorded(converged=True))
 
 
-def planned(*, seeds: int = 2, trials: int = 2, session: str = "s1", study: int = 1) -> list[PlannedRun]:
+def planned(
+    *, seeds: int = 2, trials: int = 2, session: str = "s1", study: int = 1
+) -> list[PlannedRun]:
     return [
         PlannedRun(
             study_id=study,
@@ -53,14 +62,27 @@ def test_a_plan_made_again_adds_only_what_is_new(queue: Verifications) -> None:
     assert queue.add(planned()) == 4
     assert queue.add(planned()) == 0
     assert queue.add(planned(seeds=3)) == 2
-    assert [(run.trial_number, run.block) for run in queue.runs()] == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2), (1, 2)]
+    assert [(run.trial_number, run.block) for run in queue.runs()] == [
+        (0, 0),
+        (1, 0),
+        (0, 1),
+        (1, 1),
+        (0, 2),
+        (1, 2),
+    ]
     assert queue.runs()[0].params == PARAMS
 
 
 def test_runs_are_claimed_in_the_order_of_the_plan_until_none_waits(queue: Verifications) -> None:
     queue.add(planned())
     claimed = [queue.claim(f"w{i}") for i in range(5)]
-    assert [(run.trial_number, run.block) if run else None for run in claimed] == [(0, 0), (1, 0), (0, 1), (1, 1), None]
+    assert [(run.trial_number, run.block) if run else None for run in claimed] == [
+        (0, 0),
+        (1, 0),
+        (0, 1),
+        (1, 1),
+        None,
+    ]
     assert (queue.counts().budget, queue.counts().running, queue.counts().finished) == (4, 4, 0)
 
 
@@ -87,7 +109,7 @@ def test_a_result_is_recorded_once_and_stays(queue: Verifications) -> None:
     assert run is not None
     assert queue.finish(run, RESULT)
     assert queue.finish(run, RESULT)  # as after an outage that hid the first answer
-    other = TrialResult(TrialState.COMPLETE, (9.9, 9.9), {})
+    other = TrialResult(TrialState.COMPLETE, (9.9, 9.9), Recorded())
     assert not queue.finish(run, other)
     queue.give_back(run)
     (stored,) = queue.runs()
@@ -118,13 +140,18 @@ def test_a_worker_whose_lease_ran_out_cannot_count(
     assert queue.reap() == 0
     expire(database)
     assert queue.reap() == 1
-    assert "the run of trial 0 on seed 4000000000 is taken back: slow let its lease run out" in caplog.text
+    assert (
+        "the run of trial 0 on seed 4000000000 is taken back: slow let its lease run out"
+        in caplog.text
+    )
     fresh = queue.claim("fresh")
     assert fresh is not None
     assert fresh.losses == 1
-    late = TrialResult(TrialState.COMPLETE, (9.9, 0.9), {"host": "slow"})
+    late = TrialResult(TrialState.COMPLETE, (9.9, 0.9), Recorded(host="slow"))
     assert not queue.finish(slow, late)
-    assert not queue.finish(slow.ticket, late)  # as from its disk, after an outage that hid the first answer
+    assert not queue.finish(
+        slow.ticket, late
+    )  # as from its disk, after an outage that hid the first answer
     assert states(queue) == ["running"]
     assert queue.finish(fresh, RESULT)
     assert not queue.finish(slow, late)
@@ -135,7 +162,7 @@ def test_a_worker_whose_lease_ran_out_cannot_count(
 
 def test_every_result_that_came_too_late_is_kept(queue: Verifications) -> None:
     queue.add(planned(seeds=1, trials=1))
-    results = [TrialResult(TrialState.COMPLETE, (float(n), 0.9), {}) for n in range(3)]
+    results = [TrialResult(TrialState.COMPLETE, (float(n), 0.9), Recorded()) for n in range(3)]
     lost = []
     for state in ("lost", "returned", "lost"):
         lost.append(queue.claim("w"))
@@ -154,7 +181,7 @@ def test_leases_that_ran_out_all_at_once_can_be_renewed_before_the_runs_are_take
 ) -> None:
     """The machine was asleep: who wakes first must not take the others for dead."""
     clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr("tuner.storage.leases.time", clock)
+    monkeypatch.setattr("tuner.storage.queue.leases.time", clock)
     watching = Verifications(database.engine, [1], confirm_s=30.0)
     queue.add(planned(seeds=1))
     living, dead = queue.claim("living"), queue.claim("dead")
@@ -209,7 +236,7 @@ def test_a_run_that_loses_three_workers_is_set_aside_as_failed(queue: Verificati
     assert run.state == "finished"
     assert run.result is not None
     assert run.result.state == TrialState.FAIL
-    assert "lost 3 times" in run.result.attributes["failure"]
+    assert "lost 3 times" in run.result.recorded.failure
     assert queue.claim("w") is None
 
 
@@ -218,7 +245,12 @@ def test_skipping_touches_only_waiting_runs_of_that_session(queue: Verifications
     queue.add(planned(seeds=1, trials=3, session="s2")[2:])
     queue.claim("w")
     assert queue.skip_waiting("s1", "clear", look=6) == 3
-    assert [run.state for run in queue.runs() if run.session == "s1"] == ["running", "skipped", "skipped", "skipped"]
+    assert [run.state for run in queue.runs() if run.session == "s1"] == [
+        "running",
+        "skipped",
+        "skipped",
+        "skipped",
+    ]
     assert [run.state for run in queue.runs() if run.session == "s2"] == ["waiting"]
     assert queue.counts().budget == 2
 

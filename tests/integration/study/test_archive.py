@@ -12,9 +12,13 @@ from recorded import record_study
 from small_study import definition
 
 from tuner.errors import UsageError
-from tuner.storage import EpochRow, open_database, parse_url
-from tuner.study import SearchPolicy, open_study
+from tuner.record import Recorded
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, archive_of, read_archive, write_archive
+from tuner.study.open import open_study
 from tuner.study.results import TrialRecord
 
 
@@ -42,33 +46,66 @@ def test_a_study_comes_back_from_a_file_as_it_was(database_url: str, tmp_path: P
     assert (again.name, again.policy, again.budget) == ("demo-rmsnorm", archive.policy, 9)
     assert (again.device_model, again.exported_by) == (archive.device_model, archive.exported_by)
     assert again.results.records == archive.results.records
-    assert [record.number for record in again.results.front] == [r.number for r in archive.results.front] != []
+    assert (
+        [record.number for record in again.results.front]
+        == [r.number for r in archive.results.front]
+        != []
+    )
     assert again.results.infeasible  # under the policy's limit nothing is feasible
     assert again.curves.keys() == archive.curves.keys() != set()
     for number, curve in archive.curves.items():
         assert [row.epoch for row in again.curves[number]] == [row.epoch for row in curve]
         for name in ("train_loss", "val_loss", "learning_rate", "elapsed_s"):
-            there, here = ([getattr(row, name) for row in rows] for rows in (again.curves[number], curve))
+            there, here = (
+                [getattr(row, name) for row in rows] for rows in (again.curves[number], curve)
+            )
             assert there == pytest.approx(here, rel=1e-6)
 
 
 def test_a_running_trial_waits_in_the_file_with_its_configuration(database_url: str) -> None:
     (waiting,) = [r for r in exported(database_url).records if r.state is TrialState.WAITING]
     assert waiting.number == 8
-    assert set(waiting.params) == {"learning_rate", "weight_decay", "dropout", "hidden_size", "batch_size"}
+    assert set(waiting.params) == {
+        "learning_rate",
+        "weight_decay",
+        "dropout",
+        "hidden_size",
+        "batch_size",
+    }
 
 
 def big_archive() -> Archive:
     """200 trials of 70 epochs."""
     records, curves = [], {}
     for number in range(200):
-        attributes = {"epochs": 70, "seed": number, "versions": {"torch": "2.11"}, "git_revision": "0" * 40}
+        attributes = {
+            "epochs": 70,
+            "seed": number,
+            "versions": {"torch": "2.11"},
+            "git_revision": "0" * 40,
+        }
         attributes |= {f"test_mql/{i}": 0.8 + number / (3000 + i) for i in range(20)}
         values = (10 + number / 7, 0.8 + number / 999)
-        params = {"learning_rate": 1e-3 / (number + 3), "hidden_size": 64}
-        records.append(TrialRecord(number, TrialState.COMPLETE, params, values, attributes, None, None))
+        params = definition().defaults.as_dict() | {"learning_rate": 1e-3 * (1 + number / 300)}
+        records.append(
+            TrialRecord(
+                number,
+                TrialState.COMPLETE,
+                params,
+                values,
+                Recorded.from_flat(attributes),
+                None,
+                None,
+            )
+        )
         curves[number] = tuple(
-            EpochRow(e, 0.5 + 0.377 / (e + number), 0.2 + 0.291 / (e + number), 1e-3 * 0.999**e, e * 0.1234567)
+            EpochRow(
+                e,
+                0.5 + 0.377 / (e + number),
+                0.2 + 0.291 / (e + number),
+                1e-3 * 0.999**e,
+                e * 0.1234567,
+            )
             for e in range(1, 71)
         )
     return Archive(
@@ -95,12 +132,17 @@ def test_200_trials_with_their_curves_stay_well_under_a_megabyte(tmp_path: Path)
         (b"", "is no exported study"),
         (b"{}", "is no exported study"),
         (b"\x1f\x8bbroken", "is no exported study"),
-        (json.dumps({"format": "tuner study", "version": 99}).encode(), "version 99 of the format, this tuner reads 1"),
+        (
+            json.dumps({"format": "tuner study", "version": 99}).encode(),
+            "version 99 of the format, this tuner reads 1",
+        ),
         (gzip.compress(json.dumps({"format": "tuner study", "version": 1}).encode()), "damaged"),
     ],
     ids=["empty", "no fields", "no gzip", "a later version", "nothing in it"],
 )
-def test_a_file_that_is_no_study_is_refused_in_one_line(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_file_that_is_no_study_is_refused_in_one_line(
+    tmp_path: Path, content: bytes, says: str
+) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=says) as refused:
@@ -110,7 +152,10 @@ def test_a_file_that_is_no_study_is_refused_in_one_line(tmp_path: Path, content:
 
 @pytest.mark.parametrize(
     ("left", "says"),
-    [(slice(1, None), "its trials are not 0, 1, 2"), (slice(0, 199), r"curves of trials that did not end: \[199\]")],
+    [
+        (slice(1, None), "its trials are not 0, 1, 2"),
+        (slice(0, 199), r"curves of trials that did not end: \[199\]"),
+    ],
 )
 def test_a_file_that_lacks_a_trial_is_refused(tmp_path: Path, left: slice, says: str) -> None:
     """A database would number the others anew, and their curves would be another's."""

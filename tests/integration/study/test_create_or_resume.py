@@ -5,15 +5,17 @@ from __future__ import annotations
 import optuna
 import pytest
 from optuna.trial import TrialState
-from small_study import definition
+from small_study import TASK, definition
 from sqlalchemy import delete, func, select
 from together import at_once
 
 from tuner.errors import UsageError
-from tuner.storage import Database, open_database, parse_url, schema
-from tuner.study import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
+from tuner.report.study_status import status_of
+from tuner.storage import schema
+from tuner.storage.database import Database, open_database
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
 from tuner.study.results import read_results
-from tuner.study.status import status_of
 
 
 def create(url: str) -> int:
@@ -42,13 +44,17 @@ def test_the_definition_comes_back_whole(study: OpenStudy) -> None:
 
 
 @pytest.mark.parametrize("processes", [2, 8])
-def test_processes_that_create_the_same_study_at_once_make_one(database_url: str, processes: int) -> None:
+def test_processes_that_create_the_same_study_at_once_make_one(
+    database_url: str, processes: int
+) -> None:
     answers = at_once(create, database_url, processes=processes)
     assert [answer for answer in answers if isinstance(answer, str)] == []
     assert len(set(answers)) == 1
     database = open_database(parse_url(database_url), create=False)
     assert list_studies(database) == ["small"]
-    assert [record.is_default for record in read_results(open_study(database, "small")).records] == [True]
+    assert [
+        record.is_default for record in read_results(open_study(database, "small")).records
+    ] == [True]
     database.close()
 
 
@@ -64,11 +70,13 @@ def test_resuming_sets_the_budget_and_adds_nothing(study: OpenStudy) -> None:
     [
         ({"max_epochs": 5}, "training.max_epochs: 3 there, 5 asked"),
         ({"data_hash": "1" * 64}, "data_hash"),
-        ({"task": {"name": "tiny", "horizon": 12}}, "task.horizon: 6 there, 12 asked"),
+        ({"task": TASK | {"horizon": 12}}, "task.horizon: 6 there, 12 asked"),
         ({"seeds_per_trial": 2}, "seeds_per_trial: 1 there, 2 asked"),
     ],
 )
-def test_a_stale_definition_is_refused_with_what_differs(study: OpenStudy, changed: dict, difference: str) -> None:  # type: ignore[type-arg]
+def test_a_stale_definition_is_refused_with_what_differs(
+    study: OpenStudy, changed: dict, difference: str
+) -> None:  # type: ignore[type-arg]
     with pytest.raises(UsageError) as refused:
         create_or_resume(study.database, "small", definition(**changed), trials=99)
     assert difference in str(refused.value)
@@ -78,12 +86,17 @@ def test_a_stale_definition_is_refused_with_what_differs(study: OpenStudy, chang
 
 
 def test_prose_may_change(study: OpenStudy) -> None:
-    task = {"name": "tiny", "horizon": 6, "description": "said better"}
-    create_or_resume(study.database, "small", definition(task=task), trials=10)
+    create_or_resume(
+        study.database, "small", definition(task=TASK | {"description": "said better"}), trials=10
+    )
 
 
-def make_foreign(database: Database, *, directions: list[str], trial: bool, attribute: bool) -> optuna.Study:
-    foreign = optuna.create_study(study_name="small", storage=database.optuna, directions=directions)
+def make_foreign(
+    database: Database, *, directions: list[str], trial: bool, attribute: bool
+) -> optuna.Study:
+    foreign = optuna.create_study(
+        study_name="small", storage=database.optuna, directions=directions
+    )
     if trial:
         foreign.add_trial(optuna.trial.create_trial(values=[1.0] * len(directions)))
     if attribute:
@@ -122,7 +135,9 @@ def test_a_creation_that_was_cut_short_at_once_is_finished(database: Database) -
     assert [record.is_default for record in read_results(study).records] == [True]
 
 
-def test_a_creation_that_was_cut_short_late_is_finished_with_todays_definition(study: OpenStudy) -> None:
+def test_a_creation_that_was_cut_short_late_is_finished_with_todays_definition(
+    study: OpenStudy,
+) -> None:
     with study.database.engine.begin() as connection:
         connection.execute(delete(schema.studies))
     assert list_studies(study.database) == []
@@ -194,7 +209,9 @@ def test_a_full_study_may_be_asked_for_from_any_device(study: OpenStudy) -> None
 def test_checking_writes_nothing(database: Database) -> None:
     check_resumable(database, "small", definition(), trials=3, device_model="A")
     with database.engine.connect() as connection:
-        assert connection.execute(select(func.count()).select_from(schema.studies)).scalar_one() == 0
+        assert (
+            connection.execute(select(func.count()).select_from(schema.studies)).scalar_one() == 0
+        )
     assert database.optuna.get_all_studies() == []
 
 
@@ -203,4 +220,9 @@ def test_the_status_of_a_new_study_is_plain_data(study: OpenStudy) -> None:
 
     status = json.loads(json.dumps(status_of(study), allow_nan=False))
     assert status["trials"] == {"complete": 0, "running": 0, "waiting": 1, "pruned": 0, "failed": 0}
-    assert (status["budget"], status["front"], status["hypervolume"], status["workers"]) == (10, [], None, [])
+    assert (status["budget"], status["front"], status["hypervolume"], status["workers"]) == (
+        10,
+        [],
+        None,
+        [],
+    )

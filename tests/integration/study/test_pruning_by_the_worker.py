@@ -1,7 +1,9 @@
-"""A worker prunes: from finished curves in the database to a PRUNED trial that counts and says why."""
+"""A worker prunes: from finished curves in the database to a PRUNED trial that counts and says
+why."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 import threading
@@ -16,14 +18,20 @@ from sqlalchemy import Engine, event
 
 from tuner.config import StopReason
 from tuner.devices import CpuCores
-from tuner.job import TrialJob
-from tuner.storage import EpochRow, TrialResult, open_database, parse_url
-from tuner.study import OpenStudy, SearchPolicy, create_or_resume
-from tuner.study.pruning import FinishedTrial, Pruner, Stopping, epochs_waited
+from tuner.record import Recorded
+from tuner.report.study_status import status_of
+from tuner.search.pruning import FinishedTrial, Pruner, Stopping, epochs_waited
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.results import StudyResults, TrialRecord, read_results, record_of
-from tuner.study.status import status_of
-from tuner.worker import RunningTrial, Worker
-from tuner.worker.pruning import StudyPruning, Watched
+from tuner.trial.job import TrialJob
+from tuner.worker.live_pruning import StudyPruning, Watched
+from tuner.worker.loop import Worker
+from tuner.worker.running import RunningTrial
 
 PRUNED_OF = 48
 TRAINED_OF = 56
@@ -43,7 +51,8 @@ class Epoch:
 
 @dataclass
 class Training:
-    """Stands in for the training: a curve that follows from the hyperparameters, stopped as the protocol says."""
+    """Stands in for the training: a curve that follows from the hyperparameters, stopped as the
+    protocol says."""
 
     engine: Engine
     statements: list[str]
@@ -55,8 +64,12 @@ class Training:
         losses: list[float] = []
         reason = StopReason.EPOCH_LIMIT
         while len(losses) < training.max_epochs and reason is StopReason.EPOCH_LIMIT:
-            losses.append(round(0.2 + 0.1 * h.dropout + 0.5 * math.exp(-speed * (len(losses) + 1)), 4))
-            epoch = Epoch(len(losses), losses[-1], losses[-1], h.learning_rate, s_per_epoch * len(losses))
+            losses.append(
+                round(0.2 + 0.1 * h.dropout + 0.5 * math.exp(-speed * (len(losses) + 1)), 4)
+            )
+            epoch = Epoch(
+                len(losses), losses[-1], losses[-1], h.learning_rate, s_per_epoch * len(losses)
+            )
             with statements(self.engine) as seen:
                 told = job.on_epoch(epoch, 0)
             self.statements += seen
@@ -64,10 +77,15 @@ class Training:
                 reason = StopReason.CONVERGED
             elif told is not None:
                 reason = told
-        attributes = {"stopped_by": reason.value, "converged": reason is StopReason.CONVERGED, "epochs": len(losses)}
+        said = Recorded(
+            stopped_by=reason.value,
+            converged=reason is StopReason.CONVERGED,
+            epochs=len(losses),
+        )
         if reason is StopReason.PRUNED:
-            return TrialResult(TrialState.PRUNED, None, attributes | {"failure": "stopped after an epoch"})
-        return TrialResult(TrialState.COMPLETE, (s_per_epoch * len(losses), 4 * min(losses)), attributes)
+            ended = dataclasses.replace(said, failure="stopped after an epoch")
+            return TrialResult(TrialState.PRUNED, None, ended)
+        return TrialResult(TrialState.COMPLETE, (s_per_epoch * len(losses), 4 * min(losses)), said)
 
 
 @contextmanager
@@ -127,7 +145,7 @@ def test_pruned_trials_count_and_say_why(searched: Searched) -> None:
     assert len(found) >= 3
     by_number = {record.number: record for record in searched.results.records}
     for record in found:
-        a = record.attributes
+        a = record.recorded.to_flat()
         by = by_number[a["pruned_dominated_by"]]
         assert by.values is not None
         assert by.converged
@@ -135,7 +153,11 @@ def test_pruned_trials_count_and_say_why(searched: Searched) -> None:
         assert by.values[1] <= a["pruned_optimistic_mql"]
         assert a["stopped_by"] == "pruned"
         assert f"as of epoch {a['epochs']}, dominated by trial {by.number} " in a["failure"]
-        assert a["pruned_at_epoch"] == a["epochs"] == len(searched.study.epochs.of_trial(record.number))
+        assert (
+            a["pruned_at_epoch"]
+            == a["epochs"]
+            == len(searched.study.epochs.of_trial(record.number))
+        )
     assert not any(record.is_default for record in found)
 
 
@@ -151,7 +173,9 @@ def test_pruning_ends_when_the_study_is_told_so(searched: Searched) -> None:
     assert all(record.number < PRUNED_OF for record in searched.pruned())
     others = [record for record in searched.results.records if record.number >= PRUNED_OF]
     would = Pruner(_finished_trials(searched), STOPPING)
-    assert any(_judged(would, searched, record) for record in others), "none of these would have been pruned anyway"
+    assert any(_judged(would, searched, record) for record in others), (
+        "none of these would have been pruned anyway"
+    )
 
 
 def test_judging_an_epoch_asks_no_database(searched: Searched) -> None:
@@ -181,10 +205,14 @@ def test_a_finished_trial_is_read_once_however_many_trials_come_after_it(
         read.append(trial.number)
         return record_of(trial, objectives)
 
-    monkeypatch.setattr("tuner.worker.pruning.record_of", noted)
+    monkeypatch.setattr("tuner.worker.live_pruning.record_of", noted)
     pruning, policy = StudyPruning(searched.study), SearchPolicy()
     first = pruning.finished(policy)
-    assert read == [trial.number for trial in first] == [record.number for record in searched.results.complete]
+    assert (
+        read
+        == [trial.number for trial in first]
+        == [record.number for record in searched.results.complete]
+    )
     assert pruning.finished(policy) == first
     assert len(read) == len(first)
 
@@ -201,7 +229,9 @@ def test_finished_trials_are_judged_by_the_limits_of_now(searched: Searched) -> 
     assert pruning.finished(policy) == without
 
 
-def test_the_default_is_not_watched_and_neither_is_anything_before_enough_have_finished(searched: Searched) -> None:
+def test_the_default_is_not_watched_and_neither_is_anything_before_enough_have_finished(
+    searched: Searched,
+) -> None:
     pruning, policy = StudyPruning(searched.study), SearchPolicy()
     default, other = searched.study.optuna.get_trials(deepcopy=False)[:2]
     assert pruning.watch(default, policy) is None
@@ -209,7 +239,9 @@ def test_the_default_is_not_watched_and_neither_is_anything_before_enough_have_f
     assert pruning.watch(other, SearchPolicy(prune=False)) is None
 
 
-def test_a_trial_that_goes_on_from_a_checkpoint_is_judged_with_the_epochs_it_had(searched: Searched) -> None:
+def test_a_trial_that_goes_on_from_a_checkpoint_is_judged_with_the_epochs_it_had(
+    searched: Searched,
+) -> None:
     pruner = Pruner(_finished_trials(searched), STOPPING)
     curves = [searched.study.epochs.of_trial(record.number) for record in searched.results.records]
     rows = next(rows for rows in curves if len(rows) > 1 and pruner.verdict(*_series(rows)))

@@ -10,14 +10,17 @@ from small_study import definition
 
 from tuner.config import Backend
 from tuner.errors import UsageError
-from tuner.storage import Database
-from tuner.study import SearchPolicy, StudyDefinition, open_study
-from tuner.study.launched import Launched, Said, open_studies
-from tuner.study.opened import DEFAULT_TRIALS
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import Database
+from tuner.study.open import DEFAULT_TRIALS, open_study
+from tuner.study.relaunch import Launched, Said, open_studies
 
 
 def launch(database: Database, asked: StudyDefinition | None = None, **said: Any) -> Launched:
-    (launched,) = open_studies(database, {"small": asked or definition()}, Said(**said), device_model="A")
+    (launched,) = open_studies(
+        database, {"small": asked or definition()}, Said(**said), device_model="A"
+    )
     return launched
 
 
@@ -40,13 +43,16 @@ def test_what_is_not_said_stays(database: Database) -> None:
     assert again.changed == {}
     (line,) = again.notes
     assert line == (
-        "small keeps --sampler tpe --sampler-seed 7 --no-prune --max-time 10 --max-mql 0.8 --max-memory 8GB "
+        "small keeps --sampler tpe --sampler-seed 7 --no-prune --max-time 10 --max-mql 0.8 "
+        "--max-memory 8GB "
         "--reruns 3 --checkpoint-every none"
     )
 
 
 @pytest.mark.parametrize("field", FIRST)
-def test_what_is_said_changes_it_alone_and_a_line_tells_from_what_to_what(field: str, database: Database) -> None:
+def test_what_is_said_changes_it_alone_and_a_line_tells_from_what_to_what(
+    field: str, database: Database
+) -> None:
     launch(database, policy=FIRST)
     default = getattr(SearchPolicy(), field)
     again = launch(database, policy={field: default})
@@ -67,7 +73,9 @@ def test_what_is_said_changes_it_alone_and_a_line_tells_from_what_to_what(field:
         ("checkpoint_s", 1234567.5, "--checkpoint-every 1234567.5s"),
     ],
 )
-def test_what_a_line_tells_can_be_said_again(field: str, value: float, flag: str, database: Database) -> None:
+def test_what_a_line_tells_can_be_said_again(
+    field: str, value: float, flag: str, database: Database
+) -> None:
     launch(database, policy={field: value})
     assert launch(database).notes == (f"small keeps {flag}",)
 
@@ -86,19 +94,26 @@ def test_the_budget_stays_too(database: Database) -> None:
 
 def made(**changes: Any) -> StudyDefinition:
     fresh = definition(**changes)
-    return dataclasses.replace(fresh, training=dataclasses.replace(fresh.training, backend=Backend.EAGER))
+    return dataclasses.replace(
+        fresh, training=dataclasses.replace(fresh.training, backend=Backend.EAGER)
+    )
 
 
 def test_what_a_study_is_made_with_stays(database: Database) -> None:
     first = made(
-        seeds_per_trial=3, max_epochs=9, time_objective="time_to_target_s", target_val_loss=0.2, mql_split="val"
+        seeds_per_trial=3,
+        max_epochs=9,
+        time_objective="time_to_target_s",
+        target_val_loss=0.2,
+        mql_split="val",
     )
     launch(database, first)
     again = launch(database)
     assert again.study.definition.identity() == first.identity()
     (line,) = again.notes
     assert line == (
-        "small keeps --max-epochs 9 --seeds 3 --backend eager --time-objective time_to_target_s --target-val-loss 0.2 "
+        "small keeps --max-epochs 9 --seeds 3 --backend eager --time-objective time_to_target_s "
+        "--target-val-loss 0.2 "
         "--mql-split val"
     )
 
@@ -109,7 +124,11 @@ def test_what_a_study_is_made_with_stays(database: Database) -> None:
         ("seeds", {"seeds_per_trial": 2}, "seeds_per_trial: 1 there, 2 asked"),
         ("max_epochs", {"max_epochs": 5}, "training.max_epochs: 3 there, 5 asked"),
         ("mql_split", {"mql_split": "val"}, "mql_split: test there, val asked"),
-        ("time_objective", {"time_objective": "total_s"}, "objectives: ['wall_clock_s', 'test_mql'] there"),
+        (
+            "time_objective",
+            {"time_objective": "total_s"},
+            "objectives: ['wall_clock_s', 'test_mql'] there",
+        ),
     ],
 )
 def test_what_a_study_is_made_with_can_only_be_said_as_it_is(

@@ -11,11 +11,16 @@ from optuna.trial import TrialState
 from recorded import record_study
 
 from tuner.errors import TunerError, UsageError
-from tuner.storage import Database, TrialResult, open_database, parse_url, stints
-from tuner.study import OpenStudy, StudyDefinition, create_or_resume, list_studies, open_study
+from tuner.record import Recorded
+from tuner.search.history import configuration
+from tuner.spec.definition import StudyDefinition
+from tuner.storage.database import Database, open_database
+from tuner.storage.queue.stints import stints
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
-from tuner.study.launched import change_policy
-from tuner.study.mirror import configuration
+from tuner.study.open import OpenStudy, create_or_resume, list_studies, open_study
+from tuner.study.relaunch import change_policy
 from tuner.study.results import read_results
 from tuner.study.transfer import (
     copy_study,
@@ -65,11 +70,15 @@ def test_a_copy_holds_everything_and_goes_its_own_way(anywhere: OpenStudy) -> No
     assert claim is not None
     assert claim.trial_number == 8
     assert copy.ask(claim) is not None
-    assert copy.ledger.finish(claim, TrialResult(TrialState.COMPLETE, (1.0, 2.0), {"converged": True}))
+    assert copy.ledger.finish(
+        claim, TrialResult(TrialState.COMPLETE, (1.0, 2.0), Recorded(converged=True))
+    )
     assert len(read_results(copy).complete) == len(read_results(anywhere).complete) + 1
 
 
-def test_an_exported_study_is_imported_once_under_a_name(finished: OpenStudy, tmp_path: Path) -> None:
+def test_an_exported_study_is_imported_once_under_a_name(
+    finished: OpenStudy, tmp_path: Path
+) -> None:
     write_archive(archive_of(finished), tmp_path / "s.json.gz")
     archive = read_archive(tmp_path / "s.json.gz")
     with pytest.raises(UsageError, match="there is a study 'demo-rmsnorm' already"):
@@ -120,16 +129,20 @@ def test_a_budget_grows_and_does_not_fall_below_what_is_finished(finished: OpenS
         extend_budget(finished, 7)
 
 
-def test_another_space_makes_a_new_study_with_the_old_trials_that_lie_in_it(finished: OpenStudy) -> None:
+def test_another_space_makes_a_new_study_with_the_old_trials_that_lie_in_it(
+    finished: OpenStudy,
+) -> None:
     space = finished.definition.space
-    smaller = space.model_copy(update={"hidden_size": space.hidden_size.model_copy(update={"low": 64})})
+    smaller = space.model_copy(
+        update={"hidden_size": space.hidden_size.model_copy(update={"low": 64})}
+    )
     new, taken = extend_space(finished, smaller, finished.definition.defaults, "narrow", trials=12)
     old = [r for r in read_results(finished).records if not smaller.contains(r.params)]
     records = read_results(new).records
     assert 0 < taken == len(old) == len(records) < 8
     assert [r.values for r in records] == [r.values for r in old]
     assert [r.number for r in records] == list(range(taken))
-    assert records[1].attributes["copied_from"] == f"demo-rmsnorm, trial {old[1].number}"
+    assert records[1].recorded.copied_from == f"demo-rmsnorm, trial {old[1].number}"
     assert records[0].is_default
     assert (new.ledger.counts().budget, new.ledger.counts().finished) == (12, taken)
     assert new.definition.identity() != finished.definition.identity()
@@ -139,7 +152,9 @@ def test_another_space_makes_a_new_study_with_the_old_trials_that_lie_in_it(fini
 
 def test_a_default_that_no_old_trial_had_is_tried_first(finished: OpenStudy) -> None:
     space = finished.definition.space
-    wider = space.model_copy(update={"hidden_size": space.hidden_size.model_copy(update={"high": 512})})
+    wider = space.model_copy(
+        update={"hidden_size": space.hidden_size.model_copy(update={"high": 512})}
+    )
     import dataclasses
 
     defaults = dataclasses.replace(finished.definition.defaults, hidden_size=512)
@@ -152,19 +167,27 @@ def test_a_default_that_no_old_trial_had_is_tried_first(finished: OpenStudy) -> 
     assert trial.params == defaults.as_dict()
 
 
-def test_fronts_of_others_are_tried_after_the_default_and_only_once(finished: OpenStudy, tmp_path: Path) -> None:
+def test_fronts_of_others_are_tried_after_the_default_and_only_once(
+    finished: OpenStudy, tmp_path: Path
+) -> None:
     write_archive(archive_of(finished), tmp_path / "s.json.gz")
     fronts = fronts_of(finished.database, f"demo-rmsnorm, {tmp_path}/s.json.gz")
     space = finished.definition.space
     low = space.learning_rate.model_copy(update={"high": 5e-4})
-    new = other_study(finished.database, finished.definition, space=space.model_copy(update={"learning_rate": low}))
+    new = other_study(
+        finished.database,
+        finished.definition,
+        space=space.model_copy(update={"learning_rate": low}),
+    )
     said = warm_start_with(new, fronts)
     waiting = [trial.system_attrs["fixed_params"] for trial in new.optuna.trials]
     assert waiting[0] == new.definition.defaults.as_dict()
     assert 1 < len(waiting) <= 1 + len(fronts[0].records)
     assert len({configuration(params) for params in waiting}) == len(waiting)
     assert all(new.definition.space.contains(params) == [] for params in waiting)
-    assert f"tries {len(waiting) - 1} of the {2 * len(fronts[0].records)} front configurations" in said
+    assert (
+        f"tries {len(waiting) - 1} of the {2 * len(fronts[0].records)} front configurations" in said
+    )
     assert "moved into its space" in said
     warm_start_with(new, fronts)
     assert len(new.optuna.trials) == len(waiting)
@@ -188,12 +211,18 @@ def test_limits_hold_for_all_trials_from_the_moment_they_are_set(anywhere: OpenS
     assert {record.values[0] <= middle for record in results.front if record.values} == {True}
     assert results.limits == f"wall_clock_s <= {middle:g}"
     assert not results.infeasible
-    fresh = optuna.load_study(study_name="demo-rmsnorm", storage=str(anywhere.database.address.full()))
-    for trial in fresh.get_trials(states=(TrialState.COMPLETE,)):  # as any other reader of Optuna's tables sees it
+    fresh = optuna.load_study(
+        study_name="demo-rmsnorm", storage=str(anywhere.database.address.full())
+    )
+    for trial in fresh.get_trials(
+        states=(TrialState.COMPLETE,)
+    ):  # as any other reader of Optuna's tables sees it
         assert (trial.constraints["max_time"] <= 0) == (trial.values[0] <= middle)
     change_policy(anywhere, {"max_mql": 1e-6})
     assert read_results(anywhere).infeasible
     change_policy(anywhere, {"max_time_s": None, "max_mql": None})
     assert not read_results(anywhere).infeasible
-    again = optuna.load_study(study_name="demo-rmsnorm", storage=str(anywhere.database.address.full()))
+    again = optuna.load_study(
+        study_name="demo-rmsnorm", storage=str(anywhere.database.address.full())
+    )
     assert all(trial.constraints == {} for trial in again.trials)

@@ -57,7 +57,13 @@ def measured() -> Callable[..., Measurement]:
         failure: str = "",
     ) -> Measurement:
         entry = Entry(
-            library=library, variant="", backend="", hidden_size=64, batch_size=batch_size, scope=scope, note="a note"
+            library=library,
+            variant="",
+            backend="",
+            hidden_size=64,
+            batch_size=batch_size,
+            scope=scope,
+            note="a note",
         )
         return Measurement(entry, cold_setup_s, list(rounds), failure=failure)
 

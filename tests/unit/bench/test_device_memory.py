@@ -1,4 +1,4 @@
-"""Memory of a contender's turn: what others left on the device neither counts nor is taken off the figure."""
+"""Memory of a contender's turn: what others left on the device neither counts nor is taken off."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> _Allocator:
     return device
 
 
-def test_workspaces_that_a_library_gives_back_in_its_turn_are_not_taken_off_its_figure(allocator: _Allocator) -> None:
+def test_workspaces_that_a_library_gives_back_in_its_turn_are_not_taken_off_its_figure(
+    allocator: _Allocator,
+) -> None:
     allocator.take("data", 7)
     allocator.take("workspaces", 260)  # which captured graphs before it left
     memory = DeviceMemory(DEVICE)
@@ -58,7 +60,9 @@ def test_workspaces_that_a_library_gives_back_in_its_turn_are_not_taken_off_its_
     assert memory.peak() == 100
 
 
-def test_a_turn_counts_the_workspaces_that_it_needs_whoever_came_before(allocator: _Allocator) -> None:
+def test_a_turn_counts_the_workspaces_that_it_needs_whoever_came_before(
+    allocator: _Allocator,
+) -> None:
     peaks = []
     for before in (0, 260):
         allocator.take("workspaces", before)
@@ -70,7 +74,9 @@ def test_a_turn_counts_the_workspaces_that_it_needs_whoever_came_before(allocato
     assert peaks == [360, 360]
 
 
-def test_what_lies_in_reference_cycles_is_collected_before_the_turn_and_not_in_it(allocator: _Allocator) -> None:
+def test_what_lies_in_reference_cycles_is_collected_before_the_turn_and_not_in_it(
+    allocator: _Allocator,
+) -> None:
     class Graphs:
         itself: Any
 

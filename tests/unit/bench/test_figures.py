@@ -5,14 +5,16 @@ from collections.abc import Callable
 import pytest
 
 from tuner.bench.contender import Round, Scope
-from tuner.bench.figures import summarise
 from tuner.bench.measurement import Measurement
+from tuner.bench.rows import summarise
 
 Turn = Callable[..., Round]
 Measured = Callable[..., Measurement]
 
 
-def test_figures_are_medians_over_rounds_of_medians_over_epochs(turn: Turn, measured: Measured) -> None:
+def test_figures_are_medians_over_rounds_of_medians_over_epochs(
+    turn: Turn, measured: Measured
+) -> None:
     rounds = [
         turn(0.5, (1.0, 0.1), (9.0, 0.9), (2.0, 0.2), peak=70),
         turn(0.7, (4.0, 0.4), (4.0, 0.4), (4.0, 0.4), peak=90),
@@ -42,19 +44,29 @@ def test_ratios_are_darts_time_divided_by_ones_own(turn: Turn, measured: Measure
     assert ours.speedup_step == pytest.approx(20.0)
     assert ours.speedup_48_warm == pytest.approx(50.0 / 4.8)
     assert ours.speedup_48_cold == pytest.approx(58.0 / 8.8)
-    assert (darts.speedup_epoch, darts.speedup_step, darts.speedup_48_warm, darts.speedup_48_cold) == (1, 1, 1, 1)
+    assert (
+        darts.speedup_epoch,
+        darts.speedup_step,
+        darts.speedup_48_warm,
+        darts.speedup_48_cold,
+    ) == (1, 1, 1, 1)
 
 
 def test_there_is_no_ratio_to_darts_at_other_sizes(turn: Turn, measured: Measured) -> None:
     _, ours = summarise(
-        [measured("darts", 1.0, turn(1.0, (1.0, 0.1))), measured("tuner", 1.0, turn(1.0, (1.0, 0.1)), batch_size=64)]
+        [
+            measured("darts", 1.0, turn(1.0, (1.0, 0.1))),
+            measured("tuner", 1.0, turn(1.0, (1.0, 0.1)), batch_size=64),
+        ]
     )
     assert ours.speedup_epoch is None
     assert ours.speedup_step is None
     assert ours.speedup_48_cold is None
 
 
-def test_steps_without_validation_are_compared_with_steps_only(turn: Turn, measured: Measured) -> None:
+def test_steps_without_validation_are_compared_with_steps_only(
+    turn: Turn, measured: Measured
+) -> None:
     _, steps = summarise(
         [
             measured("darts", 1.0, turn(1.0, (1.0, 0.02))),
@@ -66,9 +78,14 @@ def test_steps_without_validation_are_compared_with_steps_only(turn: Turn, measu
     assert steps.speedup_48_warm is None
 
 
-def test_who_failed_has_a_row_with_its_reason_and_no_figures(turn: Turn, measured: Measured) -> None:
+def test_who_failed_has_a_row_with_its_reason_and_no_figures(
+    turn: Turn, measured: Measured
+) -> None:
     failed, ours = summarise(
-        [measured("darts", 3.0, failure="out of memory: too big"), measured("tuner", 1.0, turn(1.0, (1.0, 0.1)))]
+        [
+            measured("darts", 3.0, failure="out of memory: too big"),
+            measured("tuner", 1.0, turn(1.0, (1.0, 0.1))),
+        ]
     )
     assert failed.failure == "out of memory: too big"
     assert failed.setup_cold_s == 3.0

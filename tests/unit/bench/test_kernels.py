@@ -13,7 +13,7 @@ from tuner.bench.utilisation import median_within
 from tuner.config import Architecture, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model
-from tuner.training.backends import make_engine
+from tuner.training.engines.choose import make_engine
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,9 @@ from tuner.training.backends import make_engine
         ("cudaGraphLaunch", DeviceType.CPU, False, False),
     ],
 )
-def test_only_kernels_count(name: str, device_type: DeviceType, annotation: bool, expected: bool) -> None:
+def test_only_kernels_count(
+    name: str, device_type: DeviceType, annotation: bool, expected: bool
+) -> None:
     event = SimpleNamespace(name=name, device_type=device_type, is_user_annotation=annotation)
     assert is_kernel(event) is expected
 
@@ -44,7 +46,9 @@ def test_an_epoch_stops_after_as_many_steps_as_asked(data: DeviceData) -> None:
             learning_rate=1e-3, weight_decay=0.0, dropout=0.1, hidden_size=8, batch_size=64
         ),
     )
-    engine = make_engine(config, data, build_model(config.architecture, data.shapes, config.hyperparameters))
+    engine = make_engine(
+        config, data, build_model(config.architecture, data.shapes, config.hyperparameters)
+    )
 
     def updates(steps: int) -> int:
         with profile(activities=[ProfilerActivity.CPU]) as profiled:
@@ -57,7 +61,11 @@ def test_an_epoch_stops_after_as_many_steps_as_asked(data: DeviceData) -> None:
 
 def test_the_datas_size_is_that_of_its_tensors(data: DeviceData) -> None:
     rows = sum(len(split.targets) for split in (data.train, data.val, data.test))
-    values = 4 * rows * (data.train.history.shape[1] + data.train.targets.shape[1] + data.train.future.shape[1])
+    values = (
+        4
+        * rows
+        * (data.train.history.shape[1] + data.train.targets.shape[1] + data.train.future.shape[1])
+    )
     windows = sum(len(split) for split in (data.train, data.val, data.test))
     rest = size_of(data) - values - 2 * 8 * windows
     assert 0 < rest < 2000  # static covariates, scaling and step numbers

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tuner.bench.contender import Job
-from tuner.bench.plan import make_plan
-from tuner.bench.run import run_bench
+from tuner.bench.entrants import make_plan
+from tuner.bench.rounds import run_bench
 from tuner.data.windows import DeviceData
-from tuner.training.eager import EagerEngine
+from tuner.training.engines.eager import EagerEngine
 
 
 class _FellBack(EagerEngine):
@@ -31,4 +31,6 @@ def test_a_backend_that_does_not_serve_the_network_drops_out_with_the_reason(
     )
     (measured,) = run_bench(plan.contenders, rounds=1, epochs=1, gpu=None, announce=print)
     assert measured.rounds == []
-    assert measured.failure == "FellBackError: would run as eager: the fused kernels know no such norm"
+    assert (
+        measured.failure == "FellBackError: would run as eager: the fused kernels know no such norm"
+    )

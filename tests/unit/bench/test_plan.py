@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tuner.bench.contender import Job
-from tuner.bench.plan import Plan, make_plan
+from tuner.bench.entrants import Plan, make_plan
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 
@@ -40,15 +40,24 @@ def test_on_a_cpu_all_backends_are_eager_alone(job: Job, data: DeviceData) -> No
     assert taking_part(plan(job, data)) == [("tuner original eager", 16, 64)]
 
 
-def test_hidden_and_batch_sizes_form_a_grid_and_the_libraries_run_at_its_first_pair(job: Job, data: DeviceData) -> None:
-    found = taking_part(plan(job, data, hidden=[16, 8], batch=[64, 32], against="darts,neuralforecast"))
+def test_hidden_and_batch_sizes_form_a_grid_and_the_libraries_run_at_its_first_pair(
+    job: Job, data: DeviceData
+) -> None:
+    found = taking_part(
+        plan(job, data, hidden=[16, 8], batch=[64, 32], against="darts,neuralforecast")
+    )
     assert found[:2] == [("darts", 16, 64), ("neuralforecast", 16, 64)]
     assert [sizes for _, *sizes in found[2:]] == [[16, 64], [16, 32], [8, 64], [8, 32]]
 
 
 def test_the_libraries_run_everywhere_when_asked(job: Job, data: DeviceData) -> None:
     found = taking_part(plan(job, data, batch=[64, 32], against="darts", against_everywhere=True))
-    assert [name for name, *_ in found] == ["darts", "darts", "tuner original eager", "tuner original eager"]
+    assert [name for name, *_ in found] == [
+        "darts",
+        "darts",
+        "tuner original eager",
+        "tuner original eager",
+    ]
 
 
 def test_all_variants_begin_with_the_baseline(job: Job, data: DeviceData) -> None:
@@ -57,7 +66,9 @@ def test_all_variants_begin_with_the_baseline(job: Job, data: DeviceData) -> Non
     assert len(found) == 5
 
 
-def test_a_missing_library_is_left_out_with_a_line(job: Job, data: DeviceData, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_left_out_with_a_line(
+    job: Job, data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
     without(monkeypatch, "darts")
     found = plan(job, data, against=None)
     assert [name for name, *_ in taking_part(found)] == ["neuralforecast", "tuner original eager"]
@@ -70,7 +81,9 @@ def test_a_missing_library_that_was_asked_for_is_an_error(
     job: Job, data: DeviceData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without(monkeypatch, "neuralforecast")
-    with pytest.raises(UsageError, match=r"--against: neuralforecast cannot be imported .*'tuner\[bench\]'"):
+    with pytest.raises(
+        UsageError, match=r"--against: neuralforecast cannot be imported .*'tuner\[bench\]'"
+    ):
         plan(job, data, against="neuralforecast")
 
 
@@ -87,7 +100,9 @@ def test_a_missing_library_that_was_asked_for_is_an_error(
     ],
     ids=str,
 )
-def test_wrong_names_and_sizes_are_refused(job: Job, data: DeviceData, changes: dict[str, Any], says: str) -> None:
+def test_wrong_names_and_sizes_are_refused(
+    job: Job, data: DeviceData, changes: dict[str, Any], says: str
+) -> None:
     with pytest.raises(UsageError, match=says):
         plan(job, data, **changes)
 

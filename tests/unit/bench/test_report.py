@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tuner.bench.contender import Round, Scope
-from tuner.bench.figures import summarise
 from tuner.bench.measurement import Measurement
 from tuner.bench.report import Circumstances, print_table, write_results
+from tuner.bench.rows import summarise
 
 Turn = Callable[..., Round]
 Measured = Callable[..., Measurement]

@@ -8,7 +8,7 @@ import torch
 
 from tuner.bench.contender import Entry, Round
 from tuner.bench.measurement import as_text, from_text
-from tuner.bench.run import FreshProcessError, run_bench
+from tuner.bench.rounds import FreshProcessError, run_bench
 from tuner.errors import UsageError
 
 Turn = Callable[..., Round]
@@ -63,18 +63,29 @@ def in_a_capture() -> RuntimeError:
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore"), "out of memory: CUDA out of"),
+        (
+            torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB\nmore"),
+            "out of memory: CUDA out of",
+        ),
         (RuntimeError("CUDA error: out of memory\n"), "out of memory: CUDA error: out of memory"),
         (RuntimeError("Triton Error [CUDA]: out of memory"), "out of memory: Triton Error [CUDA]"),
-        (RuntimeError("an illegal memory access\nsecond line"), "RuntimeError: an illegal memory access"),
+        (
+            RuntimeError("an illegal memory access\nsecond line"),
+            "RuntimeError: an illegal memory access",
+        ),
         (ValueError(), "ValueError"),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_who_fails_drops_out_with_its_reason_and_the_others_go_on(turn: Turn, error: Exception, reason: str) -> None:
+def test_who_fails_drops_out_with_its_reason_and_the_others_go_on(
+    turn: Turn, error: Exception, reason: str
+) -> None:
     diary: list[tuple[str, int]] = []
     good = turn(0.5, (1.0, 0.1))
-    contenders = [Recorder("bad", diary, good, fails_with=error, fails_at=1), Recorder("good", diary, good)]
+    contenders = [
+        Recorder("bad", diary, good, fails_with=error, fails_at=1),
+        Recorder("good", diary, good),
+    ]
     lines: list[str] = []
     bad, other = run_bench(contenders, rounds=3, epochs=1, gpu=None, announce=lines.append)
     assert bad.failure.startswith(reason)
@@ -88,7 +99,13 @@ def test_who_fails_drops_out_with_its_reason_and_the_others_go_on(turn: Turn, er
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (in_a_capture(), "out of memory: CUDA out of memory. Tried to allocate 3 GiB; it left the device's context"),
+        (
+            in_a_capture(),
+            (
+                "out of memory: CUDA out of memory. Tried to allocate 3 GiB; "
+                "it left the device's context"
+            ),
+        ),
         (
             RuntimeError("CUDA error: an illegal memory access"),
             "RuntimeError: CUDA error: an illegal memory access; it",
@@ -109,7 +126,14 @@ def test_what_a_lost_context_leaves_is_measured_in_a_fresh_process(
     ]
     kept: list[int] = []
     with pytest.raises(FreshProcessError) as raised:
-        run_bench(contenders, rounds=3, epochs=4, gpu=None, announce=ignore, after_round=lambda _, n: kept.append(n))
+        run_bench(
+            contenders,
+            rounds=3,
+            epochs=4,
+            gpu=None,
+            announce=ignore,
+            after_round=lambda _, n: kept.append(n),
+        )
     assert diary[-1][0] == "bad"
     carried = from_text(as_text(raised.value.measurements), [each.entry for each in contenders])
     assert carried == raised.value.measurements
@@ -130,20 +154,27 @@ def test_what_a_lost_context_leaves_is_measured_in_a_fresh_process(
     assert diary[:2] == [("a", 1), ("c", 1)]  # what these set up again does not count
     assert (a.cold_setup_s, c.cold_setup_s) == (0.5, 0.25 if fails_at == 0 else 0.5)
     assert (a.rounds, c.rounds) == (
-        ([later] * 3, [later] * 3) if fails_at == 0 else ([first] * 2 + [later], [first] + [later] * 2)
+        ([later] * 3, [later] * 3)
+        if fails_at == 0
+        else ([first] * 2 + [later], [first] + [later] * 2)
     )
     assert kept == [1, 2, 3]
 
 
 def test_who_is_last_and_loses_the_context_ends_the_bench(turn: Turn) -> None:
     good = turn(0.5, (1.0, 0.1))
-    contenders = [Recorder("a", [], good), Recorder("bad", [], good, RuntimeError("CUDA error: gone"), fails_at=1)]
+    contenders = [
+        Recorder("a", [], good),
+        Recorder("bad", [], good, RuntimeError("CUDA error: gone"), fails_at=1),
+    ]
     a, bad = run_bench(contenders, rounds=1, epochs=1, gpu=None, announce=ignore)
     assert (len(a.rounds), bad.failure) == (1, "RuntimeError: CUDA error: gone")
 
 
 def test_what_was_measured_is_not_taken_for_others(turn: Turn) -> None:
-    (measured,) = run_bench([Recorder("a", [], turn(0.5, (1.0, 0.1)))], rounds=1, epochs=1, gpu=None, announce=ignore)
+    (measured,) = run_bench(
+        [Recorder("a", [], turn(0.5, (1.0, 0.1)))], rounds=1, epochs=1, gpu=None, announce=ignore
+    )
     text = as_text([measured])
     entry = Recorder("b", [], turn(0.5)).entry
     for entries in ([entry], [], [measured.entry, entry]):

@@ -12,14 +12,14 @@ from darts.utils.data.torch_datasets.training_dataset import SequentialTorchTrai
 
 from tuner.bench.contender import Contender, Job
 from tuner.bench.darts_model import _fit_arguments
-from tuner.bench.lightning import lightning_surroundings
+from tuner.bench.entrants import make_plan
+from tuner.bench.lightning import seeded_lightning
 from tuner.bench.neuralforecast_model import NeuralForecast, panel
-from tuner.bench.plan import make_plan
 from tuner.config import Precision
 from tuner.data.prepare import PreparedData, PreparedSplit, prepare
 from tuner.data.task import etth_task
 from tuner.data.windows import DeviceData, to_device
-from tuner.training.surroundings import arithmetic
+from tuner.training.determinism import arithmetic
 
 
 def contenders(job: Job, data: DeviceData, against: str) -> list[Contender]:
@@ -51,7 +51,9 @@ def in_order(rows: list[np.ndarray]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", ["train", "val"])
-def test_darts_has_the_same_windows_with_the_same_values(job: Job, data: DeviceData, name: str) -> None:
+def test_darts_has_the_same_windows_with_the_same_values(
+    job: Job, data: DeviceData, name: str
+) -> None:
     split, ours = getattr(job.prepared, name), getattr(data, name)
     theirs = darts_windows(job.prepared, split)
     batch = ours.gather(torch.arange(len(ours)))
@@ -62,19 +64,28 @@ def test_darts_has_the_same_windows_with_the_same_values(job: Job, data: DeviceD
     for number in range(len(theirs)):
         s = theirs[number]
         past = np.hstack([s.past_target, s.historic_future_covariates])
-        parts = (past.ravel(), s.future_covariates.ravel(), s.static_covariates.ravel(), s.future_target.ravel())
+        parts = (
+            past.ravel(),
+            s.future_covariates.ravel(),
+            s.static_covariates.ravel(),
+            s.future_target.ravel(),
+        )
         rows.append(np.concatenate(parts))
     np.testing.assert_array_equal(in_order(rows), expected)
 
 
-def test_on_the_reference_job_darts_has_the_protocols_numbers_of_windows(etth_dir: Path, tmp_path: Path) -> None:
+def test_on_the_reference_job_darts_has_the_protocols_numbers_of_windows(
+    etth_dir: Path, tmp_path: Path
+) -> None:
     prepared = prepare(etth_task(), data_dir=etth_dir, cache_dir=tmp_path)
     assert len(darts_windows(prepared, prepared.train)) == 20_522
     assert -(-20_522 // 256) == 81
     assert len(darts_windows(prepared, prepared.val)) == 6_586
 
 
-def test_darts_trains_a_network_of_the_same_size_in_as_many_steps(job: Job, data: DeviceData) -> None:
+def test_darts_trains_a_network_of_the_same_size_in_as_many_steps(
+    job: Job, data: DeviceData
+) -> None:
     theirs, ours = (contender.run(1) for contender in contenders(job, data, "darts"))
     assert theirs.n_parameters == ours.n_parameters
     assert (theirs.n_windows, theirs.n_steps) == (ours.n_windows, ours.n_steps)
@@ -83,13 +94,18 @@ def test_darts_trains_a_network_of_the_same_size_in_as_many_steps(job: Job, data
     assert theirs.setup_s > 0
 
 
-def test_neuralforecast_draws_from_all_windows_of_the_first_series(job: Job, data: DeviceData) -> None:
+def test_neuralforecast_draws_from_all_windows_of_the_first_series(
+    job: Job, data: DeviceData
+) -> None:
     theirs = contenders(job, data, "neuralforecast")[0]
     assert isinstance(theirs, NeuralForecast)
     dataset = panel(job.prepared)
     items = [dataset[number] for number in range(len(dataset))]
-    batch = {"temporal": torch.stack([item["temporal"] for item in items]), "temporal_cols": dataset.temporal_cols}
-    with lightning_surroundings(job.precision, job.seed, job.device):
+    batch = {
+        "temporal": torch.stack([item["temporal"] for item in items]),
+        "temporal_cols": dataset.temporal_cols,
+    }
+    with seeded_lightning(job.precision, job.seed, job.device):
         model = theirs._model(callback=None, max_steps=1)
         model.val_size = model.test_size = 0
         windows, *_, usable, _, _ = model._create_windows(batch, step="train")
@@ -107,7 +123,9 @@ def test_neuralforecast_is_timed_in_steps(job: Job, data: DeviceData) -> None:
 
 
 @pytest.mark.parametrize("precision", Precision)
-def test_every_precision_reaches_the_libraries(job: Job, data: DeviceData, precision: Precision) -> None:
+def test_every_precision_reaches_the_libraries(
+    job: Job, data: DeviceData, precision: Precision
+) -> None:
     with arithmetic(Precision.TF32):
         pass  # what our engines do before
     other = dataclasses.replace(job, precision=precision)
@@ -127,7 +145,10 @@ def test_ctrl_c_within_lightning_stays_an_interruption(job: Job) -> None:
 
     darts = contenders(job, to_device(job.prepared, "cpu"), "darts")[0]
     assert isinstance(darts, Darts)
-    with pytest.raises(KeyboardInterrupt), lightning_surroundings(job.precision, job.seed, job.device):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        seeded_lightning(job.precision, job.seed, job.device),
+    ):
         darts._model(Interrupting()).fit(**darts._train, epochs=1)
     import signal
 

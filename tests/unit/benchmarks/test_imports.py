@@ -1,4 +1,5 @@
-"""What the benchmarks take from the package is there: most need a GPU or an hour, and no type checker reads them."""
+"""What the benchmarks import from the package and from one another is there: no type checker reads
+them."""
 
 from __future__ import annotations
 
@@ -10,29 +11,46 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[3]
 BENCHMARKS = REPOSITORY / "benchmarks"
+OURS = ("tuner", "benchmarks")
 SCRIPTS = sorted(str(path.relative_to(BENCHMARKS)) for path in BENCHMARKS.rglob("*.py"))
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_every_name_that_a_benchmark_imports_from_the_package_exists(script: str) -> None:
+def test_every_name_that_a_benchmark_imports_from_the_package_or_another_exists(
+    script: str,
+) -> None:
     for node in ast.walk(ast.parse((BENCHMARKS / script).read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and not node.level and (node.module or "").partition(".")[0] == "tuner":
+        if (
+            isinstance(node, ast.ImportFrom)
+            and not node.level
+            and (node.module or "").partition(".")[0] in OURS
+        ):
             missing = {alias.name for alias in node.names} - names_in(str(node.module))
             assert not missing, f"{script}: {node.module} has no {', '.join(sorted(missing))}"
 
 
 @functools.cache
 def names_in(module: str) -> set[str]:
-    """What a module defines or imports, and its submodules; read, not run: some of them take seconds to import."""
+    """What a module defines or imports, and its submodules; read, not run: some of them take
+    seconds to import."""
     folder = REPOSITORY.joinpath(*module.split("."))
     source = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     found = {path.stem for path in folder.glob("*")} if folder.is_dir() else set()
     for node in ast.parse(source.read_text(encoding="utf-8")).body:
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.AnnAssign(target=ast.Name(id=name))
+            ):
                 found.add(name)
             case ast.Assign(targets=targets):
-                found |= {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+                found |= {
+                    each.id
+                    for target in targets
+                    for each in ast.walk(target)
+                    if isinstance(each, ast.Name)
+                }
             case ast.Import(names=names) | ast.ImportFrom(names=names):
                 found |= {alias.asname or alias.name for alias in names}
     return found

@@ -10,6 +10,7 @@ from small_csv import TASK
 
 from tuner.data.prepare import PreparedData, prepare
 from tuner.data.task import Task, load_task
+from tuner.errors import DataError
 
 
 @pytest.fixture
@@ -31,5 +32,21 @@ def prepare_small(task_file: Callable[..., Task], tmp_path: Path) -> Callable[..
 
     def run(lines: list[str] | bytes, toml: str = TASK) -> PreparedData:
         return prepare(task_file(lines, toml), cache_dir=tmp_path / "cache")
+
+    return run
+
+
+@pytest.fixture
+def problem(prepare_small: Callable[..., PreparedData], tmp_path: Path) -> Callable[..., str]:
+    """The one line said about a CSV, without the folder's name; the cache stays empty."""
+
+    def run(lines: list[str] | bytes, toml: str = TASK) -> str:
+        with pytest.raises(DataError) as caught:
+            prepare_small(lines, toml)
+        message = str(caught.value)
+        assert caught.value.exit_code == 1
+        assert "\n" not in message
+        assert not (tmp_path / "cache").exists()
+        return message.replace(f"{tmp_path}/", "")
 
     return run

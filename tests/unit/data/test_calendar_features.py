@@ -30,5 +30,6 @@ def test_every_cycle_is_the_zero_based_position_in_its_period(moment: datetime) 
 
 
 def test_no_cycles_give_no_columns() -> None:
-    times = np.array([datetime(2024, 1, 1) + timedelta(hours=i) for i in range(3)], dtype="datetime64[us]")  # noqa: DTZ001
+    first = datetime(2024, 1, 1)  # noqa: DTZ001
+    times = np.array([first + timedelta(hours=i) for i in range(3)], dtype="datetime64[us]")
     assert calendar_columns(times, ()).shape == (3, 0)

@@ -69,7 +69,9 @@ def test_files_are_downloaded_once_and_checked(
 
 def test_finding_downloads_nothing(etth_dir: Path, user_cache: Path) -> None:
     assert find_etth(etth_dir) == etth_dir
-    assert said(find_etth, None).startswith(f"{user_cache}/ETTh1.csv: no such file; put ETTh1.csv and ETTh2.csv into")
+    assert said(find_etth, None).startswith(
+        f"{user_cache}/ETTh1.csv: no such file; put ETTh1.csv and ETTh2.csv into"
+    )
     assert not user_cache.exists()
 
 
@@ -82,22 +84,31 @@ def test_offline_the_one_line_says_what_to_do(user_cache: Path) -> None:
     assert list(user_cache.iterdir()) == []
 
 
-def test_a_file_the_server_does_not_have_is_one_line(site: tuple[str, Path], tmp_path: Path) -> None:
+def test_a_file_the_server_does_not_have_is_one_line(
+    site: tuple[str, Path], tmp_path: Path
+) -> None:
     assert "could not be downloaded from" in said(fetch_etth, tmp_path / "here", base_url=site[0])
 
 
-def test_a_download_that_is_not_the_known_file_is_refused(site: tuple[str, Path], tmp_path: Path) -> None:
+def test_a_download_that_is_not_the_known_file_is_refused(
+    site: tuple[str, Path], tmp_path: Path
+) -> None:
     url, folder = site
     (folder / "ETTh1.csv").write_text("date,OT\n")
     message = said(fetch_etth, tmp_path / "here", base_url=url)
-    assert f"{url}/ETTh1.csv: what was downloaded for {tmp_path}/here/ETTh1.csv has SHA-256 " in message
+    assert (
+        f"{url}/ETTh1.csv: what was downloaded for {tmp_path}/here/ETTh1.csv has SHA-256 "
+        in message
+    )
     assert f"expected {SHA256['ETTh1.csv']}" in message
     assert list((tmp_path / "here").iterdir()) == []
 
 
 def test_a_named_folder_without_the_files_is_an_error_and_no_fall_back(tmp_path: Path) -> None:
     message = said(prepare, load_task("etth"), data_dir=tmp_path)
-    assert message.startswith(f"{tmp_path}/ETTh1.csv: no such file; put ETTh1.csv and ETTh2.csv into this folder")
+    assert message.startswith(
+        f"{tmp_path}/ETTh1.csv: no such file; put ETTh1.csv and ETTh2.csv into this folder"
+    )
 
 
 def test_a_damaged_file_is_named_with_both_sums(etth_dir: Path, tmp_path: Path) -> None:
@@ -107,15 +118,22 @@ def test_a_damaged_file_is_named_with_both_sums(etth_dir: Path, tmp_path: Path) 
         file.write(b"\n")
     message = said(prepare, load_task("etth"), data_dir=tmp_path)
     assert message.startswith(f"{tmp_path}/ETTh2.csv: SHA-256 is ")
-    assert f"expected {SHA256['ETTh2.csv']}; the file is damaged or another version: delete it and" in message
+    assert (
+        f"expected {SHA256['ETTh2.csv']}; the file is damaged or another version: delete it and"
+        in message
+    )
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    assert said(fetch_etth, tmp_path / "file" / "etth", base_url=NOWHERE).startswith(f"{tmp_path}/file/etth: cannot be")
+    assert said(fetch_etth, tmp_path / "file" / "etth", base_url=NOWHERE).startswith(
+        f"{tmp_path}/file/etth: cannot be"
+    )
 
 
 def test_a_folder_in_place_of_a_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "ETTh1.csv").mkdir()
     assert "ETTh1.csv: cannot be read (Is a directory)" in said(read_etth, tmp_path)
-    assert "ETTh1.csv: cannot be read (Is a directory)" in said(fetch_etth, tmp_path, base_url=NOWHERE)
+    assert "ETTh1.csv: cannot be read (Is a directory)" in said(
+        fetch_etth, tmp_path, base_url=NOWHERE
+    )

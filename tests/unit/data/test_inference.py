@@ -1,4 +1,4 @@
-"""The last window of each series, as the network saw windows in training; and what a table may lack."""
+"""The last window of each series, as the network saw windows; and what a table may lack."""
 
 from __future__ import annotations
 
@@ -21,8 +21,13 @@ def table() -> pd.DataFrame:
     random = np.random.default_rng(1)
     parts = []
     for name, level in (("north", 10.0), ("south", -300.0)):
-        columns = {name: level + random.normal(size=ROWS).round(3) for name in ("load", "heat", "visitors", "price")}
-        parts.append(pd.DataFrame({"ds": hours.strftime("%Y-%m-%d %H:%M"), "site": name, **columns}))
+        columns = {
+            name: level + random.normal(size=ROWS).round(3)
+            for name in ("load", "heat", "visitors", "price")
+        }
+        parts.append(
+            pd.DataFrame({"ds": hours.strftime("%Y-%m-%d %H:%M"), "site": name, **columns})
+        )
     return pd.concat(parts, ignore_index=True)
 
 
@@ -56,14 +61,19 @@ def scaling_of(prepared: PreparedData) -> Scaling:
 
 
 def test_the_last_windows_are_those_of_the_prepared_data(prepared: PreparedData) -> None:
-    """The table ends where the last test window forecasts: targets beyond it are empty, future covariates known."""
+    """The table ends where the last test window forecasts: later targets are empty.
+
+    Future covariates are known there.
+    """
     frame = table()
     in_series = frame.groupby("site").cumcount()
     test_rows = ROWS - len(prepared.test.targets) // 2
     last = int(prepared.test.starts[prepared.test.series_index == 0][-1])
     end = test_rows + last + INPUT_SIZE
     frame.loc[in_series >= end, ["load", "heat", "visitors"]] = np.nan
-    windows = last_windows(prepared.task, prepared.series, frame[in_series < end + HORIZON], scaling_of(prepared))
+    windows = last_windows(
+        prepared.task, prepared.series, frame[in_series < end + HORIZON], scaling_of(prepared)
+    )
     assert windows.series.tolist() == [0, 1]
     rows = np.hstack([prepared.test.targets, prepared.test.past, prepared.test.future])
     for number in (0, 1):
@@ -75,12 +85,18 @@ def test_the_last_windows_are_those_of_the_prepared_data(prepared: PreparedData)
         assert np.array_equal(windows.times[number], expected.to_numpy().astype("datetime64[us]"))
 
 
-def test_series_may_be_some_of_those_known_in_any_order_and_time_a_real_timestamp(prepared: PreparedData) -> None:
+def test_series_may_be_some_of_those_known_in_any_order_and_time_a_real_timestamp(
+    prepared: PreparedData,
+) -> None:
     frame = table().iloc[ROWS:].assign(ds=lambda f: pd.to_datetime(f["ds"]))
     frame.loc[frame.index[-HORIZON:], ["load", "heat"]] = np.nan
     windows = last_windows(prepared.task, prepared.series, frame, scaling_of(prepared))
     assert windows.series.tolist() == [1]
-    assert windows.past.shape == (1, INPUT_SIZE, prepared.shapes.n_targets + 1 + prepared.shapes.n_future)
+    assert windows.past.shape == (
+        1,
+        INPUT_SIZE,
+        prepared.shapes.n_targets + 1 + prepared.shapes.n_future,
+    )
 
 
 def without(frame: pd.DataFrame, row: int, column: str) -> pd.DataFrame:
@@ -90,14 +106,38 @@ def without(frame: pd.DataFrame, row: int, column: str) -> pd.DataFrame:
 
 
 LACKING = {
-    "a column": (lambda f: f.drop(columns="heat"), DataError, "no column 'heat'; there are: 'ds', 'site'"),
-    "an unknown series": (lambda f: f.replace("north", "nroth"), UsageError, "did you mean 'north'"),
-    "no series": (lambda f: f.drop(columns="site"), UsageError, "add a column 'site' that holds one of: north, south"),
-    "too few rows": (lambda f: f.iloc[: INPUT_SIZE - 1], DataError, "has 5 rows with values, the network sees 6"),
+    "a column": (
+        lambda f: f.drop(columns="heat"),
+        DataError,
+        "no column 'heat'; there are: 'ds', 'site'",
+    ),
+    "an unknown series": (
+        lambda f: f.replace("north", "nroth"),
+        UsageError,
+        "did you mean 'north'",
+    ),
+    "no series": (
+        lambda f: f.drop(columns="site"),
+        UsageError,
+        "add a column 'site' that holds one of: north, south",
+    ),
+    "too few rows": (
+        lambda f: f.iloc[: INPUT_SIZE - 1],
+        DataError,
+        "has 5 rows with values, the network sees 6",
+    ),
     "a gap": (lambda f: f.drop(index=ROWS - 5), DataError, "where frequency 'h' expects"),
     "newest first": (lambda f: f.iloc[::-1], DataError, "oldest first"),
-    "an empty cell": (lambda f: without(f, ROWS - 4, "heat"), DataError, "'heat' has no finite number at 2024-01-03"),
-    "text": (lambda f: f.astype({"heat": object}).replace({"heat": f["heat"][3]}, "hot"), DataError, "no number"),
+    "an empty cell": (
+        lambda f: without(f, ROWS - 4, "heat"),
+        DataError,
+        "'heat' has no finite number at 2024-01-03",
+    ),
+    "text": (
+        lambda f: f.astype({"heat": object}).replace({"heat": f["heat"][3]}, "hot"),
+        DataError,
+        "no number",
+    ),
     "no timestamps": (lambda f: f.assign(ds="yesterday"), DataError, "'ds' holds no timestamps"),
     "no rows": (lambda f: f.iloc[:0], DataError, "has no rows"),
 }
@@ -119,5 +159,8 @@ def test_future_covariates_must_be_known_ahead(tmp_path: Path) -> None:
     path = tmp_path / "sites.csv"
     table().to_csv(path, index=False)
     prepared = prepare(make_task(path), cache_dir=tmp_path / "cache")
-    with pytest.raises(DataError, match=r"'price' must be known for the 3 times to forecast, from 2024-01-03 17:00:00"):
+    with pytest.raises(
+        DataError,
+        match=r"'price' must be known for the 3 times to forecast, from 2024-01-03 17:00:00",
+    ):
         last_windows(prepared.task, prepared.series, table(), scaling_of(prepared))

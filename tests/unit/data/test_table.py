@@ -5,42 +5,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_csv import LONG, TASK, csv_lines
+from small_csv import LONG, TASK, bent, csv_lines
 
 from tuner.data.prepare import PreparedData
-from tuner.errors import DataError
 
 Prepare = Callable[..., PreparedData]
-
-
-@pytest.fixture
-def problem(prepare_small: Prepare, tmp_path: Path) -> Callable[..., str]:
-    """The one line said about a CSV, without the folder's name; and nothing is written to the cache."""
-
-    def run(lines: list[str] | bytes, toml: str = TASK) -> str:
-        with pytest.raises(DataError) as caught:
-            prepare_small(lines, toml)
-        message = str(caught.value)
-        assert caught.value.exit_code == 1
-        assert "\n" not in message
-        assert not (tmp_path / "cache").exists()
-        return message.replace(f"{tmp_path}/", "")
-
-    return run
-
-
-def bent(row: int, text: str) -> list[str]:
-    """The small CSV with another row `row` (1 is the header)."""
-    lines = csv_lines(60)
-    lines[row - 1] = text
-    return lines
 
 
 def test_a_wide_file_is_one_series_named_like_the_task(prepare_small: Prepare) -> None:
     prepared = prepare_small(csv_lines(60))
     assert prepared.series == ("small",)
     restored = prepared.train.targets * prepared.scale[0] + prepared.minimum[0]
-    np.testing.assert_allclose(restored, [(i % 7 + 0.5, i * 3 % 11) for i in range(36)], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        restored, [(i % 7 + 0.5, i * 3 % 11) for i in range(36)], rtol=1e-6, atol=1e-6
+    )
 
 
 def test_a_missing_file_is_named(problem: Callable[..., str]) -> None:
@@ -58,7 +36,9 @@ def test_a_folder_in_place_of_a_file_is_named(problem: Callable[..., str], tmp_p
 
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf\r\n"])
 def test_an_empty_file_is_named(problem: Callable[..., str], content: bytes) -> None:
-    assert problem(content) == "small.csv: the file is empty; a header row and data rows are expected"
+    assert (
+        problem(content) == "small.csv: the file is empty; a header row and data rows are expected"
+    )
 
 
 def test_a_header_without_rows_is_named(problem: Callable[..., str]) -> None:
@@ -66,7 +46,10 @@ def test_a_header_without_rows_is_named(problem: Callable[..., str]) -> None:
 
 
 def test_a_missing_column_is_named_with_those_there(problem: Callable[..., str]) -> None:
-    assert problem(bent(1, "ds,a,c")) == "small.csv, row 1: missing column 'b'; there are: 'ds', 'a', 'c'"
+    assert (
+        problem(bent(1, "ds,a,c"))
+        == "small.csv, row 1: missing column 'b'; there are: 'ds', 'a', 'c'"
+    )
 
 
 def test_a_used_column_that_is_there_twice_is_named(problem: Callable[..., str]) -> None:
@@ -75,10 +58,13 @@ def test_a_used_column_that_is_there_twice_is_named(problem: Callable[..., str])
     assert problem(lines) == "small.csv, row 1: column 'a' is there 2 times; rename one"
 
 
-def test_too_few_rows_say_how_many_are_needed(problem: Callable[..., str], prepare_small: Prepare) -> None:
+def test_too_few_rows_say_how_many_are_needed(
+    problem: Callable[..., str], prepare_small: Prepare
+) -> None:
     assert problem(csv_lines(37)) == (
-        "small.csv: series 'small' has 37 rows, needed are 38: every split must hold a window of input_size 6 + "
-        "horizon 2 = 8 rows, and the val split has 7; give more rows, or a smaller input_size or horizon"
+        "small.csv: series 'small' has 37 rows, needed are 38: every split must hold "
+        "a window of input_size 6 + horizon 2 = 8 rows, and the val split has 7; "
+        "give more rows, or a smaller input_size or horizon"
     )
     assert len(prepare_small(csv_lines(38)).val.starts) == 1
 
@@ -93,11 +79,19 @@ def test_too_few_rows_say_how_many_are_needed(problem: Callable[..., str], prepa
         ("high", "'high' is not a finite number; correct or remove it"),
         ("1_000", "'1_000' is not a finite number; correct or remove it"),
         ("", "the cell is empty; every cell of a used column must hold a finite number"),
-        ('"1,5"', "'1,5' looks like a decimal comma: set decimal = ',' under [source] in the task file"),
+        (
+            '"1,5"',
+            "'1,5' looks like a decimal comma: set decimal = ',' under [source] in the task file",
+        ),
     ],
 )
-def test_a_cell_that_is_no_number_is_named_by_row_and_column(problem: Callable[..., str], cell: str, said: str) -> None:
-    assert problem(bent(12, f"2024-01-01 10:00:00,1,{cell}")) == f"small.csv, row 12, column 'b': {said}"
+def test_a_cell_that_is_no_number_is_named_by_row_and_column(
+    problem: Callable[..., str], cell: str, said: str
+) -> None:
+    assert (
+        problem(bent(12, f"2024-01-01 10:00:00,1,{cell}"))
+        == f"small.csv, row 12, column 'b': {said}"
+    )
 
 
 def test_a_bad_cell_of_an_unused_column_is_no_problem(prepare_small: Prepare) -> None:
@@ -107,68 +101,12 @@ def test_a_bad_cell_of_an_unused_column_is_no_problem(prepare_small: Prepare) ->
 
 
 def test_a_covariates_cell_is_checked_too(problem: Callable[..., str]) -> None:
-    toml = TASK.replace('["a", "b"]', '["a"]').replace("horizon = 2", 'horizon = 2\npast_covariates = ["b"]')
-    assert problem(bent(5, "2024-01-01 03:00:00,1,inf"), toml).startswith("small.csv, row 5, column 'b': 'inf' is not")
-
-
-def test_unsorted_timestamps_are_named_by_row(problem: Callable[..., str]) -> None:
-    lines = csv_lines(60)
-    lines[9], lines[10] = lines[10], lines[9]
-    assert problem(lines) == (
-        "small.csv, row 11, column 'ds': unsorted timestamps: 2024-01-01 08:00:00 comes after 2024-01-01 09:00:00; "
-        "sort the rows by time; if the file holds several series, set id_column under [source]"
+    toml = TASK.replace('["a", "b"]', '["a"]').replace(
+        "horizon = 2", 'horizon = 2\npast_covariates = ["b"]'
     )
-
-
-def test_duplicate_timestamps_are_named_by_row(problem: Callable[..., str]) -> None:
-    assert problem(bent(8, "2024-01-01 05:00:00,1,1")) == (
-        "small.csv, row 8, column 'ds': duplicate timestamp 2024-01-01 05:00:00 (also in row 7); keep one row per "
-        "timestamp; if the file holds several series, set id_column under [source]"
+    assert problem(bent(5, "2024-01-01 03:00:00,1,inf"), toml).startswith(
+        "small.csv, row 5, column 'b': 'inf' is not"
     )
-
-
-def test_a_gap_is_named_by_row(problem: Callable[..., str]) -> None:
-    lines = csv_lines(60)
-    del lines[20:22]
-    assert problem(lines) == (
-        "small.csv, row 21, column 'ds': gap: 2024-01-01 21:00:00 follows 2024-01-01 18:00:00, but frequency 'h' "
-        "expects 2024-01-01 19:00:00; fill in the missing rows or correct the frequency"
-    )
-
-
-def test_timestamps_closer_than_the_frequency_are_named(problem: Callable[..., str]) -> None:
-    for coarse in ("2h", "YS"):
-        said = problem(csv_lines(60), TASK.replace('"h"', f'"{coarse}"'))
-        assert f"2024-01-01 01:00:00 follows 2024-01-01 00:00:00 too soon for frequency '{coarse}'" in said
-        assert "row 3, column 'ds'" in said
-
-
-def test_timestamps_that_do_not_fit_the_frequency_are_named(problem: Callable[..., str]) -> None:
-    assert (
-        "row 2, column 'ds': 2024-01-01 00:00:00 does not fit frequency 'W-SUN', whose next timestamp is 2024-01-07"
-        in (problem(csv_lines(60), TASK.replace('"h"', '"W-SUN"')))
-    )
-
-
-@pytest.mark.parametrize("cell", ["yesterday", "", "01/13/2024", "NaT"])
-def test_a_cell_that_is_no_timestamp_is_named(problem: Callable[..., str], cell: str) -> None:
-    assert problem(bent(4, f"{cell},1,1")) == (
-        f"small.csv, row 4, column 'ds': {cell!r} is not an ISO 8601 timestamp such as 2016-07-01 00:00:00; correct "
-        'the cell or set time_format (such as "%d.%m.%Y %H:%M") under [source] in the task file'
-    )
-
-
-def test_a_cell_that_is_not_in_the_given_time_format_is_named(problem: Callable[..., str]) -> None:
-    said = problem(csv_lines(60), TASK + 'time_format = "%d.%m.%Y %H:%M"\n')
-    assert said == "small.csv, row 2, column 'ds': '2024-01-01 00:00:00' is not %d.%m.%Y %H:%M; correct the cell"
-
-
-def test_offsets_are_converted_to_utc(prepare_small: Prepare) -> None:
-    toml = TASK.replace("horizon = 2", 'horizon = 2\ncalendar = ["hour"]')
-    plain = csv_lines(60)
-    shifted = [plain[0], *(line.replace(":00:00,", ":00:00+02:00,") for line in plain[1:])]
-    here, there = prepare_small(plain, toml).train.future, prepare_small(shifted, toml).train.future
-    np.testing.assert_allclose(there[2:], here[:-2], atol=1e-6)
 
 
 SEMICOLONS = [line.replace(",", ";").replace(".5", ",5") for line in csv_lines(60)]
@@ -176,29 +114,36 @@ SEMICOLONS = [line.replace(",", ";").replace(".5", ",5") for line in csv_lines(6
 
 def test_semicolons_and_decimal_commas_are_recognised(problem: Callable[..., str]) -> None:
     assert problem(SEMICOLONS) == (
-        "small.csv: looks semicolon-separated with decimal commas: set separator = ';' and decimal = ',' under "
-        "[source] in the task file"
+        "small.csv: looks semicolon-separated with decimal commas: "
+        "set separator = ';' and decimal = ',' under [source] in the task file"
     )
 
 
 def test_semicolons_alone_are_recognised(problem: Callable[..., str]) -> None:
     lines = [line.replace(",", ";") for line in csv_lines(60)]
-    assert problem(lines) == "small.csv: looks semicolon-separated: set separator = ';' under [source] in the task file"
+    assert problem(lines) == (
+        "small.csv: looks semicolon-separated: set separator = ';' under [source] in the task file"
+    )
 
 
 def test_tabs_are_recognised(problem: Callable[..., str]) -> None:
     lines = [line.replace(",", "\t") for line in csv_lines(60)]
-    assert problem(lines) == 'small.csv: looks tab-separated: set separator = "\\t" under [source] in the task file'
+    assert (
+        problem(lines)
+        == 'small.csv: looks tab-separated: set separator = "\\t" under [source] in the task file'
+    )
 
 
 def test_decimal_commas_between_commas_are_recognised(problem: Callable[..., str]) -> None:
     assert problem(bent(3, "2024-01-01 01:00:00,1,5,3")) == (
-        "small.csv, row 3: the row has 4 cells, the header has 3; numbers with decimal commas need another separator: "
-        "set separator = ';' and decimal = ','"
+        "small.csv, row 3: the row has 4 cells, the header has 3; "
+        "numbers with decimal commas need another separator: set separator = ';' and decimal = ','"
     )
 
 
-def test_semicolons_and_decimal_commas_are_read_and_hash_like_the_same_numbers(prepare_small: Prepare) -> None:
+def test_semicolons_and_decimal_commas_are_read_and_hash_like_the_same_numbers(
+    prepare_small: Prepare,
+) -> None:
     ours = prepare_small(SEMICOLONS, TASK + "separator = ';'\ndecimal = ','\n")
     assert ours.data_hash == prepare_small(csv_lines(60)).data_hash
 
@@ -209,16 +154,22 @@ def test_a_row_cut_short_is_named(problem: Callable[..., str]) -> None:
     )
 
 
-def test_a_blank_row_is_named_except_at_the_end(problem: Callable[..., str], prepare_small: Prepare) -> None:
+def test_a_blank_row_is_named_except_at_the_end(
+    problem: Callable[..., str], prepare_small: Prepare
+) -> None:
     assert problem(bent(30, "")) == "small.csv, row 30: the row is blank; remove it or fill it in"
     assert len(prepare_small([*csv_lines(60), "", ",,"]).train.targets) == 36
 
 
-def test_another_encoding_is_recognised_and_can_be_named(problem: Callable[..., str], prepare_small: Prepare) -> None:
-    content = "\n".join([csv_lines(60)[0] + ",Wärme", *(f"{line},1" for line in csv_lines(60)[1:])]).encode("cp1252")
+def test_another_encoding_is_recognised_and_can_be_named(
+    problem: Callable[..., str], prepare_small: Prepare
+) -> None:
+    content = "\n".join(
+        [csv_lines(60)[0] + ",Wärme", *(f"{line},1" for line in csv_lines(60)[1:])]
+    ).encode("cp1252")
     assert problem(content) == (
-        "small.csv, row 1: is not utf-8 text; set encoding (perhaps 'cp1252') under [source] in the task file or save "
-        "the file as UTF-8"
+        "small.csv, row 1: is not utf-8 text; "
+        "set encoding (perhaps 'cp1252') under [source] in the task file or save the file as UTF-8"
     )
     assert prepare_small(content, TASK + 'encoding = "cp1252"\n').series == ("small",)
 
@@ -260,15 +211,18 @@ def test_rows_of_a_long_file_are_named_as_in_the_file(problem: Callable[..., str
     lines = long_lines(60)
     lines[9] = lines[7]
     assert problem(lines, LONG) == (
-        "small.csv, row 10, column 'ds': duplicate timestamp 2024-01-01 03:00:00 (also in row 8); keep one row per "
-        "timestamp"
+        "small.csv, row 10, column 'ds': duplicate timestamp 2024-01-01 03:00:00 (also in row 8); "
+        "keep one row per timestamp"
     )
 
 
 def test_a_row_without_a_series_is_named(problem: Callable[..., str]) -> None:
     lines = long_lines(60)
     lines[9] = lines[9].removeprefix("north").removeprefix("south")
-    assert problem(lines, LONG) == "small.csv, row 10, column 'unique_id': the cell is empty; name the row's series"
+    assert (
+        problem(lines, LONG)
+        == "small.csv, row 10, column 'unique_id': the cell is empty; name the row's series"
+    )
 
 
 def test_a_series_too_short_is_named(problem: Callable[..., str]) -> None:

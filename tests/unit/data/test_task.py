@@ -38,7 +38,8 @@ def test_the_reference_job_has_the_protocols_shapes() -> None:
 
 def test_an_unknown_task_names_the_nearest() -> None:
     with pytest.raises(
-        UsageError, match=r"unknown task 'eth' \(did you mean 'etth'\?\); there are: demo, etth; or the"
+        UsageError,
+        match=r"unknown task 'eth' \(did you mean 'etth'\?\); there are: demo, etth; or the",
     ):
         load_task("eth")
 
@@ -48,7 +49,9 @@ def test_a_task_file_that_is_not_there_is_named() -> None:
         load_task("nowhere/my.toml")
 
 
-def test_the_path_of_the_csv_is_relative_to_the_task_file(task_file: Callable[..., Task], tmp_path: Path) -> None:
+def test_the_path_of_the_csv_is_relative_to_the_task_file(
+    task_file: Callable[..., Task], tmp_path: Path
+) -> None:
     source = task_file(csv_lines(60)).source
     assert isinstance(source, CsvSource)
     assert source.path == tmp_path / "small.csv"
@@ -62,7 +65,9 @@ def test_a_built_in_task_comes_back_from_its_definition(name: str) -> None:
     assert again.eval_index == task.eval_index
 
 
-def test_the_definition_is_plain_json_without_paths(task_file: Callable[..., Task], tmp_path: Path) -> None:
+def test_the_definition_is_plain_json_without_paths(
+    task_file: Callable[..., Task], tmp_path: Path
+) -> None:
     text = json.dumps(task_file(csv_lines(60)).definition())
     assert str(tmp_path) not in text
     assert "small.csv" not in text
@@ -77,24 +82,62 @@ def test_the_definition_is_plain_json_without_paths(task_file: Callable[..., Tas
             "my.toml, line 5: unknown key 'horizn' (did you mean 'horizon'?); expected one of",
         ),
         ("horizon = 2\n", "", "my.toml: missing key 'horizon'; add it"),
-        ("horizon = 2", "horizon = 0", "my.toml, line 5: key 'horizon' should be greater than or equal to 1, got 0"),
-        ("horizon = 2", 'horizon = "2"', "my.toml, line 5: key 'horizon' should be a valid integer, got \"2\""),
-        ('"csv"', '"cvs"', "my.toml, line 8: key 'source.kind' is 'cvs'; expected one of: 'etth', 'demo', 'csv'"),
-        ("path =", "paht =", "my.toml, line 9: unknown key 'source.paht' (did you mean 'path'?); expected one of: dec"),
-        ('"h"', '"H"', "my.toml, line 3: key 'frequency': 'H' is no pandas frequency; use for example 'h', '15min'"),
+        (
+            "horizon = 2",
+            "horizon = 0",
+            "my.toml, line 5: key 'horizon' should be greater than or equal to 1, got 0",
+        ),
+        (
+            "horizon = 2",
+            'horizon = "2"',
+            "my.toml, line 5: key 'horizon' should be a valid integer, got \"2\"",
+        ),
+        (
+            '"csv"',
+            '"cvs"',
+            "my.toml, line 8: key 'source.kind' is 'cvs'; expected one of: 'etth', 'demo', 'csv'",
+        ),
+        (
+            "path =",
+            "paht =",
+            (
+                "my.toml, line 9: unknown key 'source.paht' (did you mean 'path'?); "
+                "expected one of: dec"
+            ),
+        ),
+        (
+            '"h"',
+            '"H"',
+            (
+                "my.toml, line 3: key 'frequency': 'H' is no pandas frequency; "
+                "use for example 'h', '15min'"
+            ),
+        ),
         ('"h"', '"-1h"', "my.toml, line 3: key 'frequency': '-1h' is no pandas frequency"),
         ('["a", "b"]', '["a", "a"]', "my.toml, line 2: key 'target_columns': 'a' is named twice"),
         ('["a", "b"]', '["a", "ds"]', "my.toml, line 2: key 'target_columns': 'ds' is named twice"),
         ('["a", "b"]', "[]", "my.toml, line 2: key 'target_columns' should have at least 1 item"),
-        ('"small"', '"etth"', "my.toml, line 1: key 'name': 'etth' is a built-in task; choose another name"),
+        (
+            '"small"',
+            '"etth"',
+            "my.toml, line 1: key 'name': 'etth' is a built-in task; choose another name",
+        ),
         ('"small"', '"a b"', "my.toml, line 1: key 'name' should match pattern"),
         (
             "horizon = 2",
             "horizon = 2\nsplit = [0.6, 0.2, 0.3]",
             "line 6: key 'split': three fractions above 0 that add",
         ),
-        ("horizon = 2", "horizon = 2\nsplit = [0.6, 0.4]", "line 6: key 'split' has too few elements, got [0.6, 0.4]"),
-        ("horizon = 2", 'horizon = 2\ncalendar = ["hours"]', "line 6: key 'calendar.0' should be 'minute', 'hour'"),
+        (
+            "horizon = 2",
+            "horizon = 2\nsplit = [0.6, 0.4]",
+            "line 6: key 'split' has too few elements, got [0.6, 0.4]",
+        ),
+        (
+            "horizon = 2",
+            'horizon = 2\ncalendar = ["hours"]',
+            "line 6: key 'calendar.0' should be 'minute', 'hour'",
+        ),
         (
             "horizon = 2",
             "horizon = 2\nquantiles = [0.5, 0.1]",
@@ -105,9 +148,21 @@ def test_the_definition_is_plain_json_without_paths(task_file: Callable[..., Tas
             "horizon = 2\neval_quantiles = [0.33]",
             "key 'eval_quantiles': ascending levels from quantiles",
         ),
-        ('"small.csv"', '"small.csv"\ndecimal = ","', "line 10: key 'source.decimal': ',' is the separator as well"),
-        ('"small.csv"', '"small.csv"\nencoding = "utf8x"', "line 10: key 'source.encoding': unknown encoding 'utf8x'"),
-        ('"small.csv"', '"small.csv"\nseparator = ";;"', "line 10: key 'source.separator' should have at most 1"),
+        (
+            '"small.csv"',
+            '"small.csv"\ndecimal = ","',
+            "line 10: key 'source.decimal': ',' is the separator as well",
+        ),
+        (
+            '"small.csv"',
+            '"small.csv"\nencoding = "utf8x"',
+            "line 10: key 'source.encoding': unknown encoding 'utf8x'",
+        ),
+        (
+            '"small.csv"',
+            '"small.csv"\nseparator = ";;"',
+            "line 10: key 'source.separator' should have at most 1",
+        ),
     ],
 )
 def test_what_is_wrong_in_a_task_file_is_one_line_with_its_place(
@@ -121,7 +176,9 @@ def test_covariates_of_generated_data_are_refused(tmp_path: Path) -> None:
     text = TASK.replace('kind = "csv"\npath = "small.csv"', 'kind = "demo"').replace(
         "horizon = 2", 'horizon = 2\npast_covariates = ["c"]'
     )
-    assert "line 6: key 'past_covariates': the source 'demo' has no covariate columns" in problem(tmp_path, text)
+    assert "line 6: key 'past_covariates': the source 'demo' has no covariate columns" in problem(
+        tmp_path, text
+    )
 
 
 def test_hourly_sources_have_hourly_frequency(tmp_path: Path) -> None:
@@ -165,6 +222,8 @@ def write_csv_for(task: Task, source: CsvSource, rows: int) -> None:
     lines = [source.separator.join([source.id_column or "unused", source.time_column, *values])]
     for name in ("north", "south") if source.id_column else ("x",):
         for i, time in enumerate(times):
-            cells = [f"{i % 13 + 0.25 * j}".replace(".", source.decimal) for j in range(len(values))]
+            cells = [
+                f"{i % 13 + 0.25 * j}".replace(".", source.decimal) for j in range(len(values))
+            ]
             lines.append(source.separator.join([name, time.strftime(form), *cells]))
     source.path.write_text("\n".join(lines), encoding=source.encoding)

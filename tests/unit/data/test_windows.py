@@ -16,15 +16,24 @@ from tuner.data.windows import to_device
 def check_against_slicing(prepared: PreparedData, dtype: torch.dtype) -> None:
     on_device = to_device(prepared, "cpu", dtype=dtype)
     length, sizes = prepared.shapes.input_size, prepared.shapes
-    pairs = [(prepared.train, on_device.train), (prepared.val, on_device.val), (prepared.test, on_device.test)]
+    pairs = [
+        (prepared.train, on_device.train),
+        (prepared.val, on_device.val),
+        (prepared.test, on_device.test),
+    ]
     for arrays, split in pairs:
         assert len(split) == len(arrays.starts)
         index = torch.randperm(len(split), generator=torch.Generator().manual_seed(0))[:7]
         batch = split.gather(index)
         for place, number in enumerate(index.tolist()):
             start = int(arrays.starts[number])
-            history, ahead = slice(start, start + length), slice(start + length, start + length + sizes.horizon)
-            past = np.hstack([arrays.targets[history], arrays.past[history], arrays.future[history]])
+            history, ahead = (
+                slice(start, start + length),
+                slice(start + length, start + length + sizes.horizon),
+            )
+            past = np.hstack(
+                [arrays.targets[history], arrays.past[history], arrays.future[history]]
+            )
             np.testing.assert_array_equal(batch.past[place].numpy(), past)
             np.testing.assert_array_equal(batch.target[place].numpy(), arrays.targets[ahead])
             if batch.future is not None:
@@ -34,11 +43,19 @@ def check_against_slicing(prepared: PreparedData, dtype: torch.dtype) -> None:
         assert (batch.future is None) == (sizes.n_future == 0)
         assert (batch.static is None) == (sizes.n_static == 0)
         assert {t.dtype for t in (batch.past, batch.target)} == {dtype}
-        assert batch.past.shape == (len(index), length, sizes.n_targets + sizes.n_past + sizes.n_future)
+        assert batch.past.shape == (
+            len(index),
+            length,
+            sizes.n_targets + sizes.n_past + sizes.n_future,
+        )
 
 
-def test_a_gathered_batch_equals_slices_of_the_reference_job(etth_dir: Path, tmp_path: Path) -> None:
-    check_against_slicing(prepare(load_task("etth"), data_dir=etth_dir, cache_dir=tmp_path), torch.float32)
+def test_a_gathered_batch_equals_slices_of_the_reference_job(
+    etth_dir: Path, tmp_path: Path
+) -> None:
+    check_against_slicing(
+        prepare(load_task("etth"), data_dir=etth_dir, cache_dir=tmp_path), torch.float32
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -46,8 +63,12 @@ def test_a_gathered_batch_equals_slices_of_the_demo(dtype: torch.dtype) -> None:
     check_against_slicing(prepare(load_task("demo")), dtype)
 
 
-def test_a_gathered_batch_equals_slices_with_past_covariates_only(prepare_small: Callable[..., PreparedData]) -> None:
-    toml = TASK.replace('["a", "b"]', '["a"]').replace("horizon = 2", 'horizon = 2\npast_covariates = ["b"]')
+def test_a_gathered_batch_equals_slices_with_past_covariates_only(
+    prepare_small: Callable[..., PreparedData],
+) -> None:
+    toml = TASK.replace('["a", "b"]', '["a"]').replace(
+        "horizon = 2", 'horizon = 2\npast_covariates = ["b"]'
+    )
     check_against_slicing(prepare_small(csv_lines(100), toml), torch.float32)
 
 
@@ -58,10 +79,14 @@ def test_the_inverse_gives_back_original_units(prepare_small: Callable[..., Prep
     series = data.test.series_index[torch.tensor([1])]
     restored = batch.target * data.scale[series].unsqueeze(1) + data.minimum[series].unsqueeze(1)
     rows = range(80 + 2 + 6, 80 + 2 + 8)  # the second test window's horizon
-    np.testing.assert_allclose(restored[0].numpy(), [(i % 7 + 0.5, i * 3 % 11) for i in rows], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(
+        restored[0].numpy(), [(i % 7 + 0.5, i * 3 % 11) for i in rows], rtol=1e-6, atol=1e-6
+    )
 
 
-def test_the_tensors_do_not_share_memory_with_the_arrays(prepare_small: Callable[..., PreparedData]) -> None:
+def test_the_tensors_do_not_share_memory_with_the_arrays(
+    prepare_small: Callable[..., PreparedData],
+) -> None:
     prepared = prepare_small(csv_lines(100))
     before = prepared.minimum.copy()
     to_device(prepared, "cpu").minimum.add_(1.0)
@@ -70,8 +95,8 @@ def test_the_tensors_do_not_share_memory_with_the_arrays(prepare_small: Callable
 
 def test_data_says_what_it_is_in_one_line(tmp_path: Path) -> None:
     data = to_device(prepare(load_task("demo"), cache_dir=tmp_path), "cpu")
-    assert (
-        repr(data)
-        == f"<demo: demo1, demo2; {len(data.train)} train, {len(data.val)} val, {len(data.test)} test windows; on cpu>"
+    assert repr(data) == (
+        f"<demo: demo1, demo2; {len(data.train)} train, {len(data.val)} val, "
+        f"{len(data.test)} test windows; on cpu>"
     )
     assert repr(data.train) == f"<{len(data.train)} windows on cpu>"

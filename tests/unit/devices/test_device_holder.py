@@ -32,7 +32,8 @@ with exclusive(["gpu-a"]):
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(lock, "POLL_S", 0.01)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
     return lock.lock_folder()
 
 
@@ -78,12 +79,15 @@ def stop(process: subprocess.Popen[str]) -> None:
     os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOWAIT)
 
 
-def test_who_waits_is_told_for_whom_and_again_when_that_process_was_stopped(holder: subprocess.Popen[str]) -> None:
+def test_who_waits_is_told_for_whom_and_again_when_that_process_was_stopped(
+    holder: subprocess.Popen[str],
+) -> None:
     running, stopped = told(["gpu-a"], 2, {1: lambda: stop(holder)})
     user = psutil.Process().username()
     assert running == f"process {holder.pid} of {user} has it"
     assert stopped == (
-        f"{running}, and is stopped: kill -CONT {holder.pid} lets it go on, kill -KILL {holder.pid} ends it"
+        f"{running}, and is stopped: kill -CONT {holder.pid} lets it go on, "
+        f"kill -KILL {holder.pid} ends it"
     )
     found = lock.stopped_holder(["gpu-b", "gpu-a"])
     assert found is not None
@@ -100,41 +104,68 @@ def test_a_holder_that_runs_is_nobodys_obstacle(holder: subprocess.Popen[str]) -
 
 def test_a_note_lasts_as_long_as_the_device_is_held(folder: Path) -> None:
     with exclusive(["gpu-a", "gpu-b"]):
-        assert holder_of(folder / "gpu-b.holder") == Holder.this_process()
-    assert holder_of(folder / "gpu-a.holder") is None
+        assert lock.holder_among(["gpu-b"]) == Holder.this_process()
+    assert lock.holder_among(["gpu-b", "gpu-a"]) is None
+    assert (folder / "gpu-b.holder").read_bytes() == b""
 
 
 def test_a_worker_logs_for_whom_it_waits_and_louder_where_that_will_not_end(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    lock.log_waiting(Holder.this_process())
+    says = lock.logs_waiting("GPU 0")
+    says(Holder.this_process())
     monkeypatch.setattr(psutil.Process, "status", lambda self: psutil.STATUS_STOPPED)
-    lock.log_waiting(Holder.this_process())
-    lock.log_waiting(None)
+    says(Holder.this_process())
+    says(None)
     assert [record.levelname for record in caplog.records] == ["INFO", "WARNING", "INFO"]
+    assert caplog.records[2].getMessage() == "waiting for GPU 0: another process has it"
+
+
+def test_who_waits_long_is_told_again_from_time_to_time(
+    holder: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "AGAIN_S", 0.02)
+    first, *again = told(["gpu-a"], 3)
+    assert again == [first, first]
 
 
 def test_a_process_of_another_container_or_machine_is_named_as_such() -> None:
     """Its number may be that of a process here, which was born at another time."""
     elsewhere = Holder(os.getpid(), "gpu7", "12.34")
-    assert str(elsewhere) == f"process {os.getpid()} on gpu7 has it, in another container or on another machine"
+    assert (
+        str(elsewhere)
+        == f"process {os.getpid()} on gpu7 has it, in another container or on another machine"
+    )
     assert not elsewhere.is_stopped
     assert Holder.this_process().host == platform.node()
 
 
 def test_what_no_tuner_wrote_says_nothing_and_hinders_nobody(tmp_path: Path) -> None:
     """All users may write into the folder."""
-    (tmp_path / "pipe").parent.mkdir(exist_ok=True)
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/etc/hostname")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "words").write_text("not JSON")
-    (tmp_path / "list").write_text(json.dumps([1, 2]))
-    for path in tmp_path.iterdir():
+    there, outside = tmp_path / "there", tmp_path / "outside"
+    there.mkdir()
+    outside.write_text("somebody's")
+    os.mkfifo(there / "pipe")
+    (there / "link").symlink_to(outside)
+    (there / "second-name").hardlink_to(outside)
+    (there / "folder").mkdir()
+    written = {
+        "words": "not JSON",
+        "list": json.dumps([1, 2]),
+        "number": '{"pid": 1e999, "host": "a", "born": ""}',
+        "below": '{"pid": -1, "host": "a", "born": ""}',
+        "escape": json.dumps({"pid": os.getpid(), "host": "\x1b[2J", "born": "1.0"}),
+    }
+    for name, content in written.items():
+        (there / name).write_text(content)
+    folder = os.open(there, os.O_RDONLY)
+    for path in there.iterdir():
         before = path.lstat().st_mode
-        assert holder_of(path) is None, path
-        with noted(path):
+        assert holder_of(folder, path.name) is None, path
+        with noted(folder, path.name):
             pass
         assert path.lstat().st_mode == before
-    assert holder_of(tmp_path / "none") is None
+    assert outside.read_text() == "somebody's"
+    assert holder_of(folder, "none") is None
+    os.close(folder)

@@ -13,7 +13,14 @@ UUIDS = ("GPU-aaaa-1", "GPU-bbbb-2", "GPU-bbbb-3")
 
 @pytest.mark.parametrize(
     ("wanted", "picked"),
-    [("0", (0,)), ("1", (1,)), ("0,1", (0, 1)), ("1,0", (1, 0)), (" 1 , 0 ", (1, 0)), ("all", (0, 1))],
+    [
+        ("0", (0,)),
+        ("1", (1,)),
+        ("0,1", (0, 1)),
+        ("1,0", (1, 0)),
+        (" 1 , 0 ", (1, 0)),
+        ("all", (0, 1)),
+    ],
 )
 def test_gpus_are_picked_in_the_order_given(wanted: str, picked: tuple[int, ...]) -> None:
     assert tuple(gpu.index for gpu in pick_gpus(wanted, TWO)) == picked
@@ -76,5 +83,7 @@ def test_the_flag_that_was_given_is_named() -> None:
         ("NoDevFiles", []),
     ],
 )
-def test_cuda_visible_devices_is_read_as_cuda_reads_it(setting: str | None, visible: list[int]) -> None:
+def test_cuda_visible_devices_is_read_as_cuda_reads_it(
+    setting: str | None, visible: list[int]
+) -> None:
     assert _visible(UUIDS, setting) == visible

@@ -1,4 +1,5 @@
-"""Who else is on a GPU: this process is not, a waiting worker is not, and in a container it can only be counted."""
+"""Who else is on a GPU: this process is not, a waiting worker is not, and in a container it can
+only be counted."""
 
 from __future__ import annotations
 
@@ -32,7 +33,12 @@ def test_a_worker_that_signed_in_is_harmless_as_long_as_it_lives(tmp_path: Path)
     assert not is_harmless(pid, folder)
     with signed_in(folder):
         assert is_harmless(pid, folder)
-        assert foreign_processes([1, pid], [1, pid], own=1, harmless=lambda each: is_harmless(each, folder)) == []
+        assert (
+            foreign_processes(
+                [1, pid], [1, pid], own=1, harmless=lambda each: is_harmless(each, folder)
+            )
+            == []
+        )
         # A later process with the number of one that was killed.
         (folder / f"worker-{pid}").write_text("12.34")
         assert not is_harmless(pid, folder)
@@ -47,7 +53,13 @@ def test_nobody_is_harmless_where_the_folder_cannot_be_written(tmp_path: Path) -
 
 
 def look(*processes: int) -> dict[str, object]:
-    return {"processes": list(processes), "throttle": 0, "sm_clock_mhz": 1, "memory_clock_mhz": 1, "temperature_c": 1}
+    return {
+        "processes": list(processes),
+        "throttle": 0,
+        "sm_clock_mhz": 1,
+        "memory_clock_mhz": 1,
+        "temperature_c": 1,
+    }
 
 
 def test_a_foreign_process_contaminates_a_timing_and_is_named() -> None:
@@ -60,5 +72,17 @@ def test_the_lock_folder_follows_the_temporary_folder_that_containers_share(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
     assert lock.lock_folder() == tmp_path / "tuner-device-locks"
+
+
+def test_signing_in_writes_through_nothing_that_lies_there(tmp_path: Path) -> None:
+    folder, outside, entry = tmp_path / "locks", tmp_path / "outside", f"worker-{os.getpid()}"
+    folder.mkdir()
+    outside.write_text("somebody's")
+    (folder / entry).symlink_to(outside)
+    with signed_in(folder):
+        assert not is_harmless(os.getpid(), folder)
+    assert outside.read_text() == "somebody's"
+    (folder / entry).unlink()
+    os.mkfifo(folder / entry)  # to read from it would last for ever
+    assert not is_harmless(os.getpid(), folder)

@@ -1,4 +1,5 @@
-"""Seats at GPUs that are made up: `free` finds one without a worker, whoever looks at the same time."""
+"""Seats at GPUs that are made up: `free` finds one without a worker, whoever looks at the same
+time."""
 
 from __future__ import annotations
 
@@ -11,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from tuner.devices import Gpu, lock
-from tuner.devices.seat import Seat, free_seat, seat_beside
+from tuner.devices.gpu_assignment import Seat, free_seat, seat_beside
 from tuner.errors import TunerError
 
 GPUS = tuple(Gpu(index, f"GPU-{index}", "Example", index) for index in range(4))
 TAKE = """
 import sys
 from tuner.devices import Gpu
-from tuner.devices.seat import free_seat
+from tuner.devices.gpu_assignment import free_seat
 sys.stdin.readline()
 seat = free_seat([Gpu(index, f"GPU-{index}", "Example", index) for index in range(4)])
 print(seat.gpu.index, flush=True)
@@ -28,7 +29,8 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
     return lock.lock_folder()
 
 
@@ -38,7 +40,11 @@ def workers(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     started = [
         subprocess.Popen(
-            [sys.executable, "-c", TAKE], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", TAKE],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for _ in range(4)
     ]
@@ -56,7 +62,9 @@ def leave(*seats: Seat) -> None:
 def test_each_takes_another_gpu_until_none_is_free() -> None:
     seats = [free_seat(GPUS) for _ in GPUS]
     assert [seat.gpu for seat in seats] == list(GPUS)
-    with pytest.raises(TunerError, match=r"^--gpu free: each of the 4 GPUs here has a worker; name one with"):
+    with pytest.raises(
+        TunerError, match=r"^--gpu free: each of the 4 GPUs here has a worker; name one with"
+    ):
         free_seat(GPUS)
     with pytest.raises(TunerError, match=r"^--gpu free: the GPU here has a worker"):
         free_seat(GPUS[:1])

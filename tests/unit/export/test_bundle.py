@@ -1,4 +1,5 @@
-"""Definitions cut out of the package's own modules, with all they need and nothing of the package itself."""
+"""Definitions cut out of the package's own modules, with all they need and nothing of the package
+itself."""
 
 from __future__ import annotations
 
@@ -13,15 +14,17 @@ NETWORK = "tuner.models.tsmixer"
 
 
 def test_a_definition_comes_with_what_it_uses_in_an_order_that_runs() -> None:
-    made = bundle([("tuner.metrics", "mean_quantile_loss")])
-    names = [node.name for node in ast.parse(made.definitions).body if isinstance(node, ast.FunctionDef)]
+    made = bundle([("tuner.training.quantile_loss", "mean_quantile_loss")])
+    names = [
+        node.name for node in ast.parse(made.definitions).body if isinstance(node, ast.FunctionDef)
+    ]
     assert names == ["pinball", "mean_quantile_loss_per_window", "mean_quantile_loss"]
     assert made.imports == "import torch\nfrom torch import Tensor"
     assert made.aliases == ""
 
 
 def test_docstrings_keep_their_first_paragraph_and_notes_to_tools_go() -> None:
-    made = bundle([("tuner.metrics", "quantile_loss")])
+    made = bundle([("tuner.training.quantile_loss", "quantile_loss")])
     assert '"""The protocol\'s training and validation loss: `pinball` summed' in made.definitions
     assert "Args:" not in made.definitions
     assert "noqa" not in made.definitions
@@ -29,13 +32,20 @@ def test_docstrings_keep_their_first_paragraph_and_notes_to_tools_go() -> None:
 
 
 @pytest.mark.parametrize("variant", builtin_names())
-def test_the_network_of_each_variant_is_whole_and_names_nothing_of_the_package(variant: str) -> None:
+def test_the_network_of_each_variant_is_whole_and_names_nothing_of_the_package(
+    variant: str,
+) -> None:
     design = entry_text(NETWORK, "DESIGNS", variant)
     made = bundle([(NETWORK, "TSMixer"), *names_in(NETWORK, design)])
     assert "tuner" not in made.imports
     module: dict[str, object] = {"__name__": "builtins"}
     header = "from __future__ import annotations\n"
-    exec(compile(f"{header}{made.imports}\n{made.aliases}\n{made.definitions}", "network.py", "exec"), module)
+    exec(
+        compile(
+            f"{header}{made.imports}\n{made.aliases}\n{made.definitions}", "network.py", "exec"
+        ),
+        module,
+    )
     assert {"TSMixer", "Design", design.partition("(")[2].partition("(")[0]} <= module.keys()
 
 
@@ -49,13 +59,17 @@ def test_another_variants_parts_are_left_out() -> None:
 
 def test_protocols_that_only_annotations_name_become_any() -> None:
     made = bundle([(NETWORK, "TSMixer")])
-    assert made.aliases == "Branches = Design = Join = ModelShapes = Any  # named in annotations only"
+    assert (
+        made.aliases == "Branches = Design = Join = ModelShapes = Any  # named in annotations only"
+    )
     assert "class Branches" not in made.definitions
     assert "Any" in made.imports
 
 
 def test_two_definitions_of_one_name_are_refused() -> None:
-    with pytest.raises(ValueError, match="another definition of the name 'SCRIPT'; rename one of the two"):
+    with pytest.raises(
+        ValueError, match="another definition of the name 'SCRIPT'; rename one of the two"
+    ):
         bundle([("tuner.export.as_python", "SCRIPT"), ("tuner.export.as_darts", "SCRIPT")])
 
 

@@ -7,10 +7,9 @@ import pytest
 from tuner.devices import Gpu
 from tuner.devices.cpu import available_cores
 from tuner.errors import UsageError
-from tuner.launch import plan
+from tuner.launch import DeviceChoice, plan
 
 GPUS = tuple(Gpu(i, uuid, "Example GPU", i) for i, uuid in enumerate(("GPU-aaaa-1", "GPU-bbbb-2")))
-NOTHING = {"gpus": None, "cpu": False, "workers": None}
 
 
 @pytest.fixture
@@ -24,7 +23,7 @@ def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def choose(**flags: object) -> tuple[object, str]:
-    return plan.choose_devices(**(NOTHING | flags), environment={})
+    return plan.choose_devices(DeviceChoice(**flags), environment={})
 
 
 def test_without_flags_all_gpus_work_and_that_is_said(two_gpus: None) -> None:
@@ -33,7 +32,9 @@ def test_without_flags_all_gpus_work_and_that_is_said(two_gpus: None) -> None:
 
 def test_without_flags_and_gpus_the_cpu_works_and_that_is_said(no_gpus: None) -> None:
     devices, notice = choose()
-    assert [len(device.cores) for device in devices] == [len(available_cores()) // len(devices)] * len(devices)
+    assert [len(device.cores) for device in devices] == [
+        len(available_cores()) // len(devices)
+    ] * len(devices)
     assert len(devices) == min(plan.DEFAULT_CPU_WORKERS, len(available_cores()))
     assert notice.startswith("no GPU is visible: running on the CPU")
 
@@ -49,8 +50,17 @@ def test_workers_alone_mean_the_cpu_and_no_gpu_is_denied(two_gpus: None) -> None
 
 
 @pytest.mark.parametrize(
-    "flags", [{"gpus": "0,0"}, {"gpus": ""}, {"gpus": "2"}, {"gpus": "0", "cpu": True}, {"gpus": "0", "workers": 1}]
+    "flags",
+    [
+        {"gpus": "0,0"},
+        {"gpus": ""},
+        {"gpus": "2"},
+        {"gpus": "0", "cpu": True},
+        {"gpus": "0", "workers": 1},
+    ],
 )
-def test_contradictions_and_wrong_lists_are_refused(flags: dict[str, object], two_gpus: None) -> None:
+def test_contradictions_and_wrong_lists_are_refused(
+    flags: dict[str, object], two_gpus: None
+) -> None:
     with pytest.raises(UsageError, match="--gpus"):
         choose(**flags)

@@ -1,4 +1,5 @@
-"""The supervisor while budgets change and workers die: workers are short commands, the queue is made up."""
+"""The supervisor while budgets change and workers die: workers are short commands, the queue is
+made up."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ from tuner.devices import CpuCores
 from tuner.devices.holder import Holder
 from tuner.errors import TunerError
 from tuner.launch import Outcome, Supervisor, supervisor
-from tuner.storage import Counts
-from tuner.worker import FRESH_PROCESS
+from tuner.storage.records import Counts
+from tuner.worker.heartbeat import FRESH_PROCESS
 
 
 @dataclass
 class Queue:
-    """A study's ledger and roster: how many trials are planned and finished, and whose results those were."""
+    """A study's ledger and roster: how many trials are planned and finished, and whose results
+    those were."""
 
     budget: int
     finished: int = 0
@@ -80,7 +82,9 @@ class Launch:
         ).run(tick)
 
     def starts(self, core: int = 0) -> int:
-        return sum(log.read_text().count("started") for log in self.folder.glob(f"worker-*-cpu{core}.log"))
+        return sum(
+            log.read_text().count("started") for log in self.folder.glob(f"worker-*-cpu{core}.log")
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +109,9 @@ def test_a_budget_raised_just_when_the_workers_went_home_calls_them_back(tmp_pat
 
 def test_a_worker_that_went_home_is_called_back_while_another_still_works(tmp_path: Path) -> None:
     until = f"while [ ! -e {tmp_path}/over ]; do sleep 0.02; done"
-    launch = Launch(Queue(budget=4), tmp_path, devices=2, script=f'case "$*" in *"--cores 1 "*) {until};; esac')
+    launch = Launch(
+        Queue(budget=4), tmp_path, devices=2, script=f'case "$*" in *"--cores 1 "*) {until};; esac'
+    )
 
     def raised(launch: Launch) -> None:
         if launch.ticks == 20:
@@ -119,7 +125,8 @@ def test_a_worker_that_went_home_is_called_back_while_another_still_works(tmp_pa
 
 
 def test_workers_are_called_back_once_for_a_raise_not_for_ever(tmp_path: Path) -> None:
-    """Workers that end content while something is left, as when another launch runs the last trial."""
+    """Workers that end content while something is left, as when another launch runs the last
+    trial."""
     launch = Launch(Queue(budget=6, finished=4), tmp_path)
     assert launch.run() is Outcome.FILLED
     assert launch.starts() == 1
@@ -127,7 +134,9 @@ def test_workers_are_called_back_once_for_a_raise_not_for_ever(tmp_path: Path) -
 
 def test_a_budget_lowered_below_what_is_finished_ends_the_launch_as_filled(tmp_path: Path) -> None:
     launch = Launch(
-        Queue(budget=50, finished=5), tmp_path, script=f"while [ ! -e {tmp_path}/lowered ]; do sleep 0.02; done"
+        Queue(budget=50, finished=5),
+        tmp_path,
+        script=f"while [ ! -e {tmp_path}/lowered ]; do sleep 0.02; done",
     )
 
     def lowered(launch: Launch) -> None:
@@ -139,7 +148,9 @@ def test_a_budget_lowered_below_what_is_finished_ends_the_launch_as_filled(tmp_p
     assert launch.starts() == 1
 
 
-def test_a_raise_does_not_call_back_a_worker_that_was_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raise_does_not_call_back_a_worker_that_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervisor, "MAX_RESTARTS", 1)
     launch = Launch(Queue(budget=4), tmp_path, script="echo it cannot be; exit 1")
 
@@ -166,7 +177,11 @@ def test_a_worker_that_somebody_stops_is_started_again_however_often(
 
 
 def test_a_worker_that_dies_once_the_budget_is_filled_is_not_started_again(tmp_path: Path) -> None:
-    launch = Launch(Queue(budget=4), tmp_path, script=f"while [ ! -e {tmp_path}/full ]; do sleep 0.02; done; exit 1")
+    launch = Launch(
+        Queue(budget=4),
+        tmp_path,
+        script=f"while [ ! -e {tmp_path}/full ]; do sleep 0.02; done; exit 1",
+    )
 
     def filled(launch: Launch) -> None:
         launch.queue.finished = 4
@@ -200,9 +215,15 @@ def test_a_launch_says_who_keeps_its_worker_waiting_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     holder = Holder(pid=12, host="here", born="1.0")
-    monkeypatch.setattr(supervisor, "stopped_holder", lambda names: holder if names == ("cpu-core-0",) else None)
+    monkeypatch.setattr(
+        supervisor, "stopped_holder", lambda names: holder if names == ("cpu-core-0",) else None
+    )
     Launch(Queue(budget=4, finished=4), tmp_path, devices=2).run()
-    said = [record.getMessage() for record in caplog.records if "wait for its device" in record.getMessage()]
+    said = [
+        record.getMessage()
+        for record in caplog.records
+        if "wait for its device" in record.getMessage()
+    ]
     assert said == [f"the worker on CPU core 0 will have to wait for its device: {holder}"]
 
 
@@ -226,18 +247,28 @@ def test_a_device_that_loses_its_context_in_every_first_trial_is_given_up(
 ) -> None:
     """That trial has a result, which says so: it is no sign of life. Another one beside it is."""
     monkeypatch.setattr(supervisor, "MAX_RESTARTS", 3)
-    launch = Launch(Queue(budget=100, of=lambda worker: results), tmp_path, script=f"echo lost; exit {FRESH_PROCESS}")
+    launch = Launch(
+        Queue(budget=100, of=lambda worker: results),
+        tmp_path,
+        script=f"echo lost; exit {FRESH_PROCESS}",
+    )
 
     def filled(launch: Launch) -> None:
         if launch.starts() == 6:
             launch.queue.finished = 100
 
-    with pytest.raises(TunerError, match="could not be kept alive: lost") if given_up else contextlib.nullcontext():
+    with (
+        pytest.raises(TunerError, match="could not be kept alive: lost")
+        if given_up
+        else contextlib.nullcontext()
+    ):
         launch.run(filled)
     assert (launch.starts() == 3) is given_up
 
 
-def test_what_a_dead_worker_had_computed_is_delivered_before_its_work_is_taken_back(tmp_path: Path) -> None:
+def test_what_a_dead_worker_had_computed_is_delivered_before_its_work_is_taken_back(
+    tmp_path: Path,
+) -> None:
     """After it, its result would not count."""
     done: list[str] = []
 

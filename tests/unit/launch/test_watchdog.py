@@ -12,7 +12,7 @@ import pytest
 
 from tuner.launch import watchdog
 from tuner.launch.watchdog import EPOCHS, FIRST_LIMIT_S, FLOOR_S, Watchdog, WatchedProcess
-from tuner.worker import Beat, Pulse
+from tuner.worker.heartbeat import Beat, Pulse
 
 PATIENCE_S = 120
 
@@ -50,7 +50,9 @@ def test_the_limit_follows_what_the_worker_is_at() -> None:
     assert dog.limit_of(Beat("training", 60.0)) == 60.0 * EPOCHS
     given = Watchdog(limit_s=5.0)
     assert given.limit_of(Beat("starting")) == FIRST_LIMIT_S
-    assert [given.limit_of(Beat(phase)) for phase in ("database", "waiting", "training")] == [5.0] * 3
+    assert [given.limit_of(Beat(phase)) for phase in ("database", "waiting", "training")] == [
+        5.0
+    ] * 3
     assert given.limit_of(Beat("training", 2.0)) == 20.0
 
 
@@ -85,7 +87,8 @@ def test_a_stopped_worker_is_killed_too(
     dog.look()
     assert process.wait(PATIENCE_S) == -signal.SIGKILL
     assert (
-        "the worker on core 0 hangs: no life sign for 31 s (limit 30 s), last at: set-up; it is killed" in caplog.text
+        "the worker on core 0 hangs: no life sign for 31 s (limit 30 s), "
+        "last at: set-up; it is killed" in caplog.text
     )
 
 
@@ -102,10 +105,14 @@ def test_a_longest_epoch_is_a_trials_own(process: subprocess.Popen[bytes]) -> No
     assert line.watched.beat == Beat("training", 3.0)
 
 
-def test_noise_and_torn_lines_are_life_signs_without_meaning(process: subprocess.Popen[bytes]) -> None:
+def test_noise_and_torn_lines_are_life_signs_without_meaning(
+    process: subprocess.Popen[bytes],
+) -> None:
     dog = Watchdog()
     line = Line(dog, process)
-    os.write(line.beating, Beat("training", 1.0).to_line() + b'nonsense\n{"a": 1}\n["x", []]\n["wai')
+    os.write(
+        line.beating, Beat("training", 1.0).to_line() + b'nonsense\n{"a": 1}\n["x", []]\n["wai'
+    )
     dog.look()
     assert line.watched.beat == Beat("training", 1.0)
     os.write(line.beating, b'ting", 0]\n')
@@ -128,7 +135,9 @@ def test_a_supervisor_that_is_gone_blocks_nobody() -> None:
     os.close(beating)
 
 
-def test_the_dog_looks_by_itself_and_closes_what_it_was_given(process: subprocess.Popen[bytes]) -> None:
+def test_the_dog_looks_by_itself_and_closes_what_it_was_given(
+    process: subprocess.Popen[bytes],
+) -> None:
     with Watchdog(limit_s=0.05, look_s=0.01) as dog:
         line = Line(dog, process)
         line.pulse.new_trial()

@@ -1,4 +1,4 @@
-"""Compiled networks compute what the model computes, and leave it as it is. No machine code is made of them here."""
+"""Compiled networks compute what the model does and leave it as it is. No machine code here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes, Precision
 from tuner.models.branches import InPlace, Join
-from tuner.models.compiled import CompiledPieces, CompiledWhole
+from tuner.models.compiled_network import CompiledPieces, CompiledWhole
 from tuner.models.names import builtin_names
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
@@ -21,7 +21,9 @@ BATCH = 5
 ALL = (2, 1)
 """Future and static covariates."""
 
-CASES = [(name, ALL) for name in builtin_names()] + [("original", some) for some in ((0, 1), (2, 0), (0, 0))]
+CASES = [(name, ALL) for name in builtin_names()] + [
+    ("original", some) for some in ((0, 1), (2, 0), (0, 0))
+]
 TRACED = "aot_eager"
 """Graphs as Inductor would get them, forward and backward, run operation by operation."""
 
@@ -36,17 +38,31 @@ def _compiled_afresh() -> Iterator[None]:
 
 def network(name: str, n_future: int = 2, n_static: int = 1, dropout: float = 0.0) -> TSMixer:
     shapes = ModelShapes(
-        input_size=20, horizon=6, n_targets=3, n_past=1, n_future=n_future, n_static=n_static, n_quantiles=5
+        input_size=20,
+        horizon=6,
+        n_targets=3,
+        n_past=1,
+        n_future=n_future,
+        n_static=n_static,
+        n_quantiles=5,
     )
     torch.manual_seed(7)
     return TSMixer(shapes, DESIGNS[name], hidden_size=8, dropout=dropout)
 
 
-def inputs(model: TSMixer, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor | None, Tensor | None]:
+def inputs(
+    model: TSMixer, dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
     shapes = model.shapes
     torch.manual_seed(1)
-    past = torch.randn(BATCH, shapes.input_size, shapes.n_targets + shapes.n_past + shapes.n_future, dtype=dtype)
-    future = torch.randn(BATCH, shapes.horizon, shapes.n_future, dtype=dtype) if shapes.n_future else None
+    past = torch.randn(
+        BATCH, shapes.input_size, shapes.n_targets + shapes.n_past + shapes.n_future, dtype=dtype
+    )
+    future = (
+        torch.randn(BATCH, shapes.horizon, shapes.n_future, dtype=dtype)
+        if shapes.n_future
+        else None
+    )
     static = torch.randn(BATCH, shapes.n_static, dtype=dtype) if shapes.n_static else None
     return past, future, static
 
@@ -63,7 +79,9 @@ def of_every_parameter(forecast: Tensor, model: nn.Module) -> Tensor:
     """The gradients in one, along some slope. None may be missing."""
     torch.manual_seed(2)
     slope = torch.randn(forecast.shape, dtype=forecast.dtype)
-    return torch.cat([g.flatten() for g in torch.autograd.grad(forecast, list(model.parameters()), slope)])
+    return torch.cat(
+        [g.flatten() for g in torch.autograd.grad(forecast, list(model.parameters()), slope)]
+    )
 
 
 def n_graphs() -> int:
@@ -72,7 +90,9 @@ def n_graphs() -> int:
 
 
 @pytest.mark.parametrize(("name", "covariates"), CASES)
-def test_pieces_have_the_models_forecast_and_gradients(name: str, covariates: tuple[int, int]) -> None:
+def test_pieces_have_the_models_forecast_and_gradients(
+    name: str, covariates: tuple[int, int]
+) -> None:
     """In float64, but for the forecast's own type."""
     model = network(name, *covariates).double()
     given = inputs(model, torch.float64)
@@ -85,7 +105,9 @@ def test_pieces_have_the_models_forecast_and_gradients(name: str, covariates: tu
 
 
 @pytest.mark.parametrize(("name", "compile_"), [("original", pieces), ("rmsnorm", whole)])
-def test_a_forecast_is_written_as_the_loss_reads_it(name: str, compile_: Callable[..., Any]) -> None:
+def test_a_forecast_is_written_as_the_loss_reads_it(
+    name: str, compile_: Callable[..., Any]
+) -> None:
     model = network(name)
     forecast = compile_(model, Precision.BF16)(*inputs(model))
     assert forecast.dtype == torch.float32
@@ -111,9 +133,15 @@ def test_running_statistics_move_on_as_in_the_model() -> None:
     plain, compiled = network("batchnorm"), network("batchnorm")
     plain(*inputs(plain))
     pieces(compiled)(*inputs(compiled))
-    moved = [buffer for buffer in plain.buffers() if buffer.dim() and float(buffer.abs().max()) not in (0.0, 1.0)]
+    moved = [
+        buffer
+        for buffer in plain.buffers()
+        if buffer.dim() and float(buffer.abs().max()) not in (0.0, 1.0)
+    ]
     assert len(moved) >= 7
-    assert all(torch.allclose(a, b) for a, b in zip(plain.buffers(), compiled.buffers(), strict=True))
+    assert all(
+        torch.allclose(a, b) for a, b in zip(plain.buffers(), compiled.buffers(), strict=True)
+    )
 
 
 def test_a_network_of_the_same_sizes_finds_everything_compiled() -> None:
@@ -150,14 +178,18 @@ class Recorded(InPlace):
 def test_covariates_are_begun_before_any_is_waited_for() -> None:
     model = network("original")
     branches = Recorded()
-    with torch.compiler.set_stance("force_eager"):  # the order is that of the code around what is compiled
+    # The order is that of the code around what is compiled.
+    with torch.compiler.set_stance("force_eager"):
         CompiledPieces(model, Precision.FP32, branches, TRACED)(*inputs(model))
     assert branches.seen == ["begin"] * 3 + ["join"] * 3
 
 
 def test_nothing_of_it_stays_with_the_model() -> None:
     model = network("original")
-    names, held = list(model.state_dict()), {key: dict(vars(module)) for key, module in model.named_modules()}
+    names, held = (
+        list(model.state_dict()),
+        {key: dict(vars(module)) for key, module in model.named_modules()},
+    )
     gc.collect()
     gc.disable()
     try:
@@ -169,5 +201,7 @@ def test_nothing_of_it_stays_with_the_model() -> None:
     finally:
         gc.enable()
     assert list(model.state_dict()) == names
-    assert {key: set(vars(module)) for key, module in model.named_modules()} == {k: set(v) for k, v in held.items()}
+    assert {key: set(vars(module)) for key, module in model.named_modules()} == {
+        k: set(v) for k, v in held.items()
+    }
     assert type(model.branches) is InPlace

@@ -1,4 +1,4 @@
-"""Module classes with the interface of darts' TSMixer as variants: darts' own, a rewritten file, an older form."""
+"""Modules with the interface of darts' TSMixer: darts' own, a rewritten file, an old form."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ from tuner.errors import UsageError
 from tuner.models.darts_interface import DartsNetwork
 from tuner.models.registry import build_model
 from tuner.models.weight_map import darts_to_original
-from tuner.study import load_study_file
+from tuner.spec.study_file import load_study_file
 from tuner.training import fit
 
 DARTS = "darts.models.forecasting.tsmixer_model:_TSMixerModule"
-PROTOCOL = ModelShapes(input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17)
-SMALL = ModelShapes(input_size=12, horizon=4, n_targets=2, n_past=1, n_future=2, n_static=1, n_quantiles=3)
-ALONE = ModelShapes(input_size=12, horizon=4, n_targets=2, n_past=0, n_future=0, n_static=0, n_quantiles=3)
+PROTOCOL = ModelShapes(
+    input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17
+)
+SMALL = ModelShapes(
+    input_size=12, horizon=4, n_targets=2, n_past=1, n_future=2, n_static=1, n_quantiles=3
+)
+ALONE = ModelShapes(
+    input_size=12, horizon=4, n_targets=2, n_past=0, n_future=0, n_static=0, n_quantiles=3
+)
 
 OLDER = """
 import torch
@@ -40,16 +46,18 @@ class RIN(nn.Module):
         return x / self.affine_weight.unsqueeze(-1) + self.mean.unsqueeze(-1)
 
 class OlderModule(nn.Module):
-    \"\"\"As older darts called it: a triple in, a tensor out, the reversible norm applied by the base class.\"\"\"
-    def __init__(self, input_dim, output_dim, past_cov_dim, future_cov_dim, static_cov_dim, nr_params, hidden_size,
-                 ff_size, num_blocks, activation, dropout, norm_type, normalize_before, **kwargs):
+    \"\"\"As older darts called it: a triple in, a tensor out, its own reversible norm unused.\"\"\"
+    def __init__(self, input_dim, output_dim, past_cov_dim, future_cov_dim, static_cov_dim,
+                 nr_params, hidden_size, ff_size, num_blocks, activation, dropout, norm_type,
+                 normalize_before, **kwargs):
         super().__init__()
         self.use_reversible_instance_norm = kwargs["use_reversible_instance_norm"]
         self.rin = RIN(kwargs["train_sample_shape"][0][1])
         self.sizes = (kwargs["output_chunk_length"], output_dim, nr_params)
         columns = input_dim + past_cov_dim + future_cov_dim
         self.layer = nn.Linear(kwargs["input_chunk_length"] * columns, hidden_size)
-        self.out = nn.Linear(hidden_size + future_cov_dim + static_cov_dim, output_dim * nr_params * self.sizes[0])
+        n_outputs = output_dim * nr_params * self.sizes[0]
+        self.out = nn.Linear(hidden_size + future_cov_dim + static_cov_dim, n_outputs)
     def forward(self, x_in):
         x, x_future, x_static = x_in
         assert not self.use_reversible_instance_norm
@@ -59,11 +67,14 @@ class OlderModule(nn.Module):
         return self.out(torch.cat(parts, dim=-1)).view(-1, *self.sizes)
 
 class NoKeywords(OlderModule):
-    def __init__(self, input_dim, output_dim, past_cov_dim, future_cov_dim, static_cov_dim, nr_params, hidden_size,
-                 ff_size, dropout, input_chunk_length, output_chunk_length, depth=1):
-        super().__init__(input_dim, output_dim, past_cov_dim, future_cov_dim, static_cov_dim, nr_params, hidden_size,
-                         ff_size, 1, "ReLU", dropout, None, False, use_reversible_instance_norm=False,
-                         train_sample_shape=((1, input_dim),), input_chunk_length=input_chunk_length,
+    def __init__(self, input_dim, output_dim, past_cov_dim, future_cov_dim, static_cov_dim,
+                 nr_params, hidden_size, ff_size, dropout, input_chunk_length, output_chunk_length,
+                 depth=1):
+        super().__init__(input_dim, output_dim, past_cov_dim, future_cov_dim, static_cov_dim,
+                         nr_params, hidden_size, ff_size, 1, "ReLU", dropout, None, False,
+                         use_reversible_instance_norm=False,
+                         train_sample_shape=((1, input_dim),),
+                         input_chunk_length=input_chunk_length,
                          output_chunk_length=output_chunk_length)
         self.depth = depth
 """
@@ -84,7 +95,10 @@ def inputs(shapes: ModelShapes, batch: int = 3) -> tuple[Tensor, Tensor | None, 
 
 
 def test_darts_own_module_class_is_the_original(tmp_path: Path) -> None:
-    theirs, ours = build(DARTS, PROTOCOL, hidden_size=64), build("original", PROTOCOL, hidden_size=64)
+    theirs, ours = (
+        build(DARTS, PROTOCOL, hidden_size=64),
+        build("original", PROTOCOL, hidden_size=64),
+    )
     assert isinstance(theirs, DartsNetwork)
     assert sum(p.numel() for p in theirs.parameters()) == 116_173
     with torch.no_grad():
@@ -97,7 +111,9 @@ def test_darts_own_module_class_is_the_original(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shapes", [SMALL, ALONE], ids=["all columns", "targets alone"])
 @pytest.mark.parametrize("name", ["OlderModule", "NoKeywords"])
-def test_a_class_in_the_form_of_an_older_darts_works(name: str, shapes: ModelShapes, tmp_path: Path) -> None:
+def test_a_class_in_the_form_of_an_older_darts_works(
+    name: str, shapes: ModelShapes, tmp_path: Path
+) -> None:
     (tmp_path / "older.py").write_text(OLDER, encoding="utf-8")
     network = build(f"{tmp_path}/older.py:{name}", shapes)
     past, future, static = inputs(shapes)
@@ -110,12 +126,18 @@ def test_a_class_in_the_form_of_an_older_darts_works(name: str, shapes: ModelSha
         torch.testing.assert_close(shift, torch.full_like(shift, 100.0), rtol=1e-3, atol=1e-3)
 
 
-def test_a_rewritten_file_of_darts_is_a_variant_and_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The team's habit: their tsmixer_model.py over darts'. Here with a norm that darts itself does not have."""
+def test_a_rewritten_file_of_darts_is_a_variant_and_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The team's habit: their tsmixer_model.py over darts'. Here with a norm that darts lacks."""
     source = inspect.getsource(tsmixer_model)
-    rewritten = source.replace("norm_type = getattr(layer_norm_variants, norm_type)", "norm_type = FeatureNorm")
+    rewritten = source.replace(
+        "norm_type = getattr(layer_norm_variants, norm_type)", "norm_type = FeatureNorm"
+    )
     rewritten += (
-        "\n\nclass FeatureNorm(nn.LayerNorm):\n    def __init__(self, sizes):\n        super().__init__(sizes[-1])\n"
+        "\n\nclass FeatureNorm(nn.LayerNorm):\n"
+        "    def __init__(self, sizes):\n"
+        "        super().__init__(sizes[-1])\n"
     )
     assert rewritten.count("FeatureNorm") == 2
     (tmp_path / "tsmixer_model.py").write_text(rewritten, encoding="utf-8")
@@ -133,7 +155,10 @@ def test_a_rewritten_file_of_darts_is_a_variant_and_trains(tmp_path: Path, monke
     result = fit(config, data)
     assert result.epochs == 1
     assert result.model is not None
-    assert type(result.model.module.conditional_mixer[0].time_mixing.norm_after).__name__ == "FeatureNorm"
+    assert (
+        type(result.model.module.conditional_mixer[0].time_mixing.norm_after).__name__
+        == "FeatureNorm"
+    )
 
 
 def test_a_setting_that_such_a_class_does_not_take_is_one_line(tmp_path: Path) -> None:

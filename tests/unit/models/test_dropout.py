@@ -1,4 +1,4 @@
-"""The cheap masks of a CPU: their rate, their independence, and that they are dropout and nothing else."""
+"""The cheap masks of a CPU: their rate, their independence, and that dropout is all they do."""
 
 from __future__ import annotations
 
@@ -103,11 +103,16 @@ def _plain(x: Tensor, p: float) -> Tensor:
 
 
 def test_the_fused_forms_are_relu_dropout_and_sum() -> None:
-    x, residual = torch.randn(4, 6, 5, dtype=torch.float64), torch.randn(4, 1, 5, dtype=torch.float64)
+    x, residual = (
+        torch.randn(4, 6, 5, dtype=torch.float64),
+        torch.randn(4, 1, 5, dtype=torch.float64),
+    )
     expected = _plain(torch.relu(x), 0.3)
     torch.testing.assert_close(relu_dropout(x, 0.3, training=True), expected, rtol=1e-14, atol=0)
     expected = residual + _plain(x, 0.3)
-    torch.testing.assert_close(add_dropout(residual, x, 0.3, training=True), expected, rtol=1e-14, atol=1e-15)
+    torch.testing.assert_close(
+        add_dropout(residual, x, 0.3, training=True), expected, rtol=1e-14, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("function", [dropout, relu_dropout])

@@ -1,4 +1,4 @@
-"""`original` is the same function as darts' TSMixer network, and `simple` as `original`: outputs and gradients."""
+"""`original` is the same function as darts' TSMixer, and `simple` as `original`; gradients too."""
 
 from __future__ import annotations
 
@@ -14,12 +14,32 @@ from darts.utils.likelihood_models.torch import QuantileRegression
 from torch import Tensor, nn
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
-from tuner.metrics import quantile_loss
 from tuner.models.registry import build_model
 from tuner.models.weight_map import darts_to_original, original_to_simple
+from tuner.training.quantile_loss import quantile_loss
 
-QUANTILES = [0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.99]
-PROTOCOL = ModelShapes(input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17)
+QUANTILES = [
+    0.01,
+    0.05,
+    0.1,
+    0.15,
+    0.2,
+    0.25,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.75,
+    0.8,
+    0.85,
+    0.9,
+    0.95,
+    0.99,
+]
+PROTOCOL = ModelShapes(
+    input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17
+)
 BATCH = 5
 
 
@@ -93,7 +113,11 @@ def darts_network(case: Case) -> nn.Module:
 
 def our_network(name: str, case: Case) -> nn.Module:
     hyperparameters = Hyperparameters(
-        learning_rate=1e-4, weight_decay=0.0, dropout=0.1, hidden_size=case.hidden_size, batch_size=BATCH
+        learning_rate=1e-4,
+        weight_decay=0.0,
+        dropout=0.1,
+        hidden_size=case.hidden_size,
+        batch_size=BATCH,
     )
     return build_model(Architecture(model=name), case.shapes, hyperparameters)
 
@@ -145,7 +169,9 @@ def assert_close(ours: Tensor, theirs: Tensor, tolerance: float, what: str) -> N
     assert difference <= tolerance, f"{what}: relative difference {difference:.2e}"
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)], ids=["fp64", "fp32"])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)], ids=["fp64", "fp32"]
+)
 def test_original_has_the_outputs_and_gradients_of_darts_network(
     case: Case, dtype: torch.dtype, tolerance: float
 ) -> None:
@@ -168,8 +194,12 @@ def test_original_has_the_outputs_and_gradients_of_darts_network(
         assert_close(gradient, their_gradients[name], tolerance, name)
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)], ids=["fp64", "fp32"])
-def test_simple_has_the_outputs_and_gradients_of_original(case: Case, dtype: torch.dtype, tolerance: float) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)], ids=["fp64", "fp32"]
+)
+def test_simple_has_the_outputs_and_gradients_of_original(
+    case: Case, dtype: torch.dtype, tolerance: float
+) -> None:
     torch.manual_seed(1)
     original, simple = our_network("original", case), our_network("simple", case)
     with torch.no_grad():
@@ -190,7 +220,10 @@ def test_simple_has_the_outputs_and_gradients_of_original(case: Case, dtype: tor
 
 
 def test_original_has_116173_parameters_at_the_protocols_settings() -> None:
-    assert sum(p.numel() for p in our_network("original", CASES["the protocol"]).parameters()) == 116_173
+    assert (
+        sum(p.numel() for p in our_network("original", CASES["the protocol"]).parameters())
+        == 116_173
+    )
 
 
 def test_the_training_loss_is_the_one_darts_computes() -> None:
@@ -199,4 +232,5 @@ def test_the_training_loss_is_the_one_darts_computes() -> None:
     target = torch.randn(BATCH, 24, 7, dtype=torch.float64)
     theirs = QuantileRegression(QUANTILES).compute_loss(prediction, target, sample_weight=None)
     ours = quantile_loss(prediction, target, torch.tensor(QUANTILES, dtype=torch.float64))
-    torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=0)  # darts keeps its levels in single precision
+    # darts keeps its levels in single precision.
+    torch.testing.assert_close(ours, theirs, rtol=1e-7, atol=0)

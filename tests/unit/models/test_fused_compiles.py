@@ -1,4 +1,4 @@
-"""Every fused kernel compiles for Hopper, at the reference job's sizes, and keeps what it works on in registers."""
+"""Every fused kernel compiles for Hopper, at the reference job's sizes, and fits its registers."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from torch import Tensor
 
 from tuner.config import ModelShapes
 from tuner.models.fused import FusedTSMixer
-from tuner.models.fused.launching import Launching
+from tuner.models.fused.launch_order import Launching
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 triton = pytest.importorskip("triton")
 if triton.knobs.runtime.interpret:
     pytest.skip("kernels are interpreted in this process", allow_module_level=True)
 
-SHAPES = ModelShapes(input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17)
+SHAPES = ModelShapes(
+    input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17
+)
 SHARED = 227 * 1024
 """Bytes of shared memory that a program can have on Hopper."""
 
@@ -60,20 +62,25 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 def said_by(tool: str, *arguments: object) -> str:
     """What one of the programs that Triton brings along prints."""
     path = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / tool
-    return subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [path, *map(str, arguments)], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def strange_uses_of_the_stack(code: str) -> list[str]:
-    """Instructions that take R1, the stack's pointer, for something else than to find or make room on the stack."""
+    """Instructions that use R1, the stack's pointer, but not to find or make room on the stack."""
     uses = [line.strip() for line in re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S.*\bR1\b.*?);", code)]
     fair = re.compile(
-        r"(@\S+ )?((LDC|MOV|IMAD\.MOV\.U32) R1, .*|(VIADD|IADD3) R1, R1, .*|(LDL|STL)\S* .*\[R1(\+\S+)?\].*)"
+        r"(@\S+ )?((LDC|MOV|IMAD\.MOV\.U32) R1, .*|(VIADD|IADD3) R1, R1, .*"
+        r"|(LDL|STL)\S* .*\[R1(\+\S+)?\].*)"
     )
     return [use for use in uses if not fair.fullmatch(use)]
 
 
 @pytest.mark.slow
-def test_every_kernel_compiles_for_hopper_without_spilling(compiled: dict[str, Any], tmp_path: Path) -> None:
+def test_every_kernel_compiles_for_hopper_without_spilling(
+    compiled: dict[str, Any], tmp_path: Path
+) -> None:
     model = TSMixer(SHAPES, DESIGNS["original"], hidden_size=64, dropout=0.1)
     batch = torch.zeros(256, 168, 13), torch.zeros(256, 24, 6), torch.zeros(256, 1)
     fused = FusedTSMixer(model, launching=Launching(early=True))
@@ -92,13 +99,14 @@ def test_every_kernel_compiles_for_hopper_without_spilling(compiled: dict[str, A
         assert stack is not None, usage
         assert stack[1] == "0", f"{name} spills: {usage}"
         assert kernel.metadata.shared <= SHARED, name
-        # A maximum that prefers numbers would hide a broken weight behind a ReLU; the interpreter knows no such one.
+        # A maximum that prefers numbers would hide a broken weight behind a ReLU; the
+        # interpreter knows no such maximum.
         assert "max.f32" not in kernel.asm["ptx"], name
         assert_follows(name, kernel.asm["ptx"])
 
 
 def train(fused: FusedTSMixer, batch: tuple[Tensor, Tensor, Tensor]) -> None:
-    from tuner.models.fused.launch import Scoring
+    from tuner.models.fused.kernel_launch import Scoring
     from tuner.models.fused.sums import Squares
 
     losses, done = torch.zeros(256, dtype=torch.float64), torch.zeros((), dtype=torch.int64)
@@ -107,7 +115,7 @@ def train(fused: FusedTSMixer, batch: tuple[Tensor, Tensor, Tensor]) -> None:
 
 
 def assert_follows(name: str, ptx: str) -> None:
-    """Before it waits for the kernel before, a kernel writes nothing, and reads tables at most; then it lets go."""
+    """Before it waits for the one before, a kernel writes nothing, reads tables; then lets go."""
     before, *ways = ptx.split("griddepcontrol.wait")
     assert len(ways) == (2 if name == "sum_products" else 1), name
     assert "st.global" not in before, name
@@ -118,11 +126,13 @@ def assert_follows(name: str, ptx: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "hidden", "horizon"), [("layernorm", 80, 48), ("original", 64, 64)])
+@pytest.mark.parametrize(
+    ("name", "hidden", "horizon"), [("layernorm", 80, 48), ("original", 64, 64)]
+)
 def test_planes_of_64_hours_are_where_the_kernels_look_for_them(
     compiled: dict[str, Any], tmp_path: Path, name: str, hidden: int, horizon: int
 ) -> None:
-    """With wgmma ptxas 12.8 took the stack's pointer for the place of an operand: an illegal memory access on a GPU."""
+    """With wgmma ptxas 12.8 took the stack's pointer for an operand: an illegal memory access."""
     shapes = replace(SHAPES, horizon=horizon)
     model = TSMixer(shapes, DESIGNS[name], hidden_size=hidden, dropout=0.1, n_blocks=1)
     with torch.no_grad():

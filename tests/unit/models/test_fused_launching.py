@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tuner.models.fused.launching import why_not_early
+from tuner.models.fused.launch_order import why_not_early
 
 CUDA = torch.device("cuda", 0)
 
@@ -33,7 +33,9 @@ def test_it_takes_a_gpu_and_a_triton_that_are_new_enough(
     assert (why_not_early(CUDA) is None) == (why_not is None)
 
 
-def test_nothing_starts_early_on_a_cpu_or_in_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_starts_early_on_a_cpu_or_in_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert why_not_early(torch.device("cpu")) is not None
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     assert why_not_early(CUDA) is not None

@@ -13,15 +13,19 @@ from torch import nn
 from tuner.config import ModelShapes, Precision
 from tuner.models.fused import FusedTSMixer, why_not
 from tuner.models.fused.layout import layout_of
-from tuner.models.fused.plan import make_plan
+from tuner.models.fused.memory_planner import make_plan
 from tuner.models.fused.tables import TILE, columns_of, make_tables
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
-SHAPES = ModelShapes(input_size=20, horizon=6, n_targets=3, n_past=1, n_future=2, n_static=2, n_quantiles=5)
+SHAPES = ModelShapes(
+    input_size=20, horizon=6, n_targets=3, n_past=1, n_future=2, n_static=2, n_quantiles=5
+)
 CUDA = torch.device("cuda")
 
 
-def network(name: str = "original", shapes: ModelShapes = SHAPES, hidden: int = 16, **settings: int) -> TSMixer:
+def network(
+    name: str = "original", shapes: ModelShapes = SHAPES, hidden: int = 16, **settings: int
+) -> TSMixer:
     return TSMixer(shapes, DESIGNS[name], hidden_size=hidden, dropout=0.1, **settings)
 
 
@@ -60,7 +64,10 @@ def test_bf16_and_a_cpu_are_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_fused_network_is_built_without_triton() -> None:
-    code = "import sys, tuner.models.fused, tuner.models.fused.network; sys.exit('triton' in sys.modules)"
+    code = (
+        "import sys, tuner.models.fused, tuner.models.fused.network; "
+        "sys.exit('triton' in sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -26,7 +26,10 @@ B, H, T = 6, 5, 4
 @pytest.fixture
 def plane() -> Tensor:
     """(B, H, T), far from zero mean and unit spread."""
-    return torch.randn(B, H, T, generator=torch.Generator().manual_seed(3), dtype=torch.float64) * 3 + 1
+    return (
+        torch.randn(B, H, T, generator=torch.Generator().manual_seed(3), dtype=torch.float64) * 3
+        + 1
+    )
 
 
 def _with_random_affine(norm: nn.Module) -> nn.Module:
@@ -64,9 +67,14 @@ def test_feature_layer_norm_normalises_every_hour_over_its_features(plane: Tenso
     np.testing.assert_allclose(norm(plane).detach().numpy(), expected, rtol=1e-10)
 
 
-def test_plane_norms_normalise_features_and_time_together_with_an_affine_for_each(plane: Tensor) -> None:
+def test_plane_norms_normalise_features_and_time_together_with_an_affine_for_each(
+    plane: Tensor,
+) -> None:
     norm = _with_random_affine(channel_first_plane_norm(H, T))
-    expected = _normalised(plane.numpy(), (1, 2)) * norm.weight.detach().numpy() + norm.bias.detach().numpy()
+    expected = (
+        _normalised(plane.numpy(), (1, 2)) * norm.weight.detach().numpy()
+        + norm.bias.detach().numpy()
+    )
     np.testing.assert_allclose(norm(plane).detach().numpy(), expected, rtol=1e-10)
     assert norm.weight.shape == (H, T)
 
@@ -75,14 +83,20 @@ def test_plane_norms_normalise_features_and_time_together_with_an_affine_for_eac
     with torch.no_grad():
         time_first.weight.copy_(norm.weight.T)
         time_first.bias.copy_(norm.bias.T)
-    np.testing.assert_allclose(time_first(plane.transpose(1, 2)).transpose(1, 2).detach().numpy(), expected, rtol=1e-10)
+    np.testing.assert_allclose(
+        time_first(plane.transpose(1, 2)).transpose(1, 2).detach().numpy(), expected, rtol=1e-10
+    )
 
 
-def test_batch_norm_uses_the_batch_in_training_and_its_running_statistics_in_evaluation(plane: Tensor) -> None:
+def test_batch_norm_uses_the_batch_in_training_and_its_running_statistics_in_evaluation(
+    plane: Tensor,
+) -> None:
     norm = _with_random_affine(feature_batch_norm(H, T))
     weight, bias = norm.weight.detach().numpy()[:, None], norm.bias.detach().numpy()[:, None]
     x = plane.numpy()
-    np.testing.assert_allclose(norm(plane).detach().numpy(), _normalised(x, (0, 2)) * weight + bias, rtol=1e-10)
+    np.testing.assert_allclose(
+        norm(plane).detach().numpy(), _normalised(x, (0, 2)) * weight + bias, rtol=1e-10
+    )
 
     mean, unbiased = x.mean(axis=(0, 2)), x.var(axis=(0, 2), ddof=1)
     running_mean, running_variance = 0.1 * mean, 0.9 + 0.1 * unbiased
@@ -100,7 +114,10 @@ def test_reversible_norm_follows_its_formula_there_and_back() -> None:
     targets = torch.randn(B, 20, 3, dtype=torch.float64) * 4 + 7
     x = targets.numpy()
     weight, bias = norm.weight.detach().numpy(), norm.bias.detach().numpy()
-    mean, deviation = x.mean(axis=1, keepdims=True), np.sqrt(x.var(axis=1, ddof=0, keepdims=True) + 1e-5)
+    mean, deviation = (
+        x.mean(axis=1, keepdims=True),
+        np.sqrt(x.var(axis=1, ddof=0, keepdims=True) + 1e-5),
+    )
 
     normalised, statistics = norm(targets)
     np.testing.assert_allclose(normalised.detach().numpy(), (x - mean) / deviation, rtol=1e-10)
@@ -111,20 +128,25 @@ def test_reversible_norm_follows_its_formula_there_and_back() -> None:
     affine = torch.from_numpy((x - mean) / deviation * weight + bias)
     plain = torch.cat([normalised, other], dim=-1)
     torch.testing.assert_close(
-        norm.after_projection(projection(plain), projection), projection(torch.cat([affine, other], dim=-1))
+        norm.after_projection(projection(plain), projection),
+        projection(torch.cat([affine, other], dim=-1)),
     )
 
     forecast = torch.randn(B, 6, 3, 2, dtype=torch.float64)
     y = (forecast.numpy() - bias[:, None]) / (weight[:, None] + 1e-10)
     expected = y * deviation[..., None] + mean[..., None]
-    np.testing.assert_allclose(norm.inverse(forecast, statistics).detach().numpy(), expected, rtol=1e-10)
+    np.testing.assert_allclose(
+        norm.inverse(forecast, statistics).detach().numpy(), expected, rtol=1e-10
+    )
 
 
 def test_a_constant_window_passes_the_reversible_norm_without_a_division_by_zero() -> None:
     norm = ReversibleInstanceNorm(2)
     normalised, statistics = norm(torch.full((1, 8, 2), 5.0))
     assert torch.equal(normalised, torch.zeros(1, 8, 2))
-    assert torch.equal(norm.inverse(torch.zeros(1, 3, 2, 1), statistics), torch.full((1, 3, 2, 1), 5.0))
+    assert torch.equal(
+        norm.inverse(torch.zeros(1, 3, 2, 1), statistics), torch.full((1, 3, 2, 1), 5.0)
+    )
 
 
 def test_both_layouts_mix_the_same_axes_with_the_same_weights() -> None:

@@ -1,4 +1,4 @@
-"""Networks by name, by import string and by file, and one clear line for each way in which that fails."""
+"""Networks by name, import string and file, and one clear line for each way this fails."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model, check_name
-from tuner.study import builtin_variants
+from tuner.spec.study_file import builtin_variants
 
-SHAPES = ModelShapes(input_size=8, horizon=3, n_targets=2, n_past=0, n_future=2, n_static=1, n_quantiles=3)
+SHAPES = ModelShapes(
+    input_size=8, horizon=3, n_targets=2, n_past=0, n_future=2, n_static=1, n_quantiles=3
+)
 
 OWN = """
 import torch
@@ -77,13 +79,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _build(model: str, settings: dict[str, Any] | None = None, **changes: Any) -> nn.Module:
-    hyperparameters = {"learning_rate": 1e-3, "weight_decay": 0.0, "dropout": 0.1, "hidden_size": 8, "batch_size": 4}
+    hyperparameters = {
+        "learning_rate": 1e-3,
+        "weight_decay": 0.0,
+        "dropout": 0.1,
+        "hidden_size": 8,
+        "batch_size": 4,
+    }
     return build_model(
-        Architecture(model=model, settings=settings or {}), SHAPES, Hyperparameters(**{**hyperparameters, **changes})
+        Architecture(model=model, settings=settings or {}),
+        SHAPES,
+        Hyperparameters(**{**hyperparameters, **changes}),
     )
 
 
-@pytest.mark.parametrize("reference", ["own_models:Flat", "own_models.py:Flat", "./own_models.py:Flat"])
+@pytest.mark.parametrize(
+    "reference", ["own_models:Flat", "own_models.py:Flat", "./own_models.py:Flat"]
+)
 def test_an_own_class_is_built_by_module_or_file(folder: Path, reference: str) -> None:
     model = _build(reference, {"depth": 4})
     assert type(model).__name__ == "Flat"
@@ -96,7 +108,9 @@ def test_an_own_class_is_built_by_absolute_path_from_any_folder(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
-    assert type(_build(f"{folder / 'own_models.py'}:Flat")) is type(_build(f"{folder / 'own_models.py'}:Flat"))
+    assert type(_build(f"{folder / 'own_models.py'}:Flat")) is type(
+        _build(f"{folder / 'own_models.py'}:Flat")
+    )
 
 
 def test_building_an_own_class_leaves_the_import_path_as_it_was(folder: Path) -> None:
@@ -118,30 +132,94 @@ def test_the_trial_of_an_own_class_draws_no_random_numbers_of_the_callers(folder
 
 
 FAILURES = {
-    "nearest names first": ("rmsnrm", {}, r"unknown variant 'rmsnrm' \(did you mean 'rmsnorm'.*\); there are: batch"),
+    "nearest names first": (
+        "rmsnrm",
+        {},
+        (
+            r"unknown variant 'rmsnrm' \(did you mean 'rmsnorm'.*\); "
+            r"there are: batch"
+        ),
+    ),
     "module missing": ("no_such_package.models:Net", {}, "no module 'no_such_package.models'"),
     "file missing": ("nowhere/net.py:Net", {}, "nowhere/net.py: no such file"),
-    "module fails": ("broken_models:Net", {}, "importing broken_models failed with ModuleNotFoundError: No"),
-    "file fails": ("unreadable_models.py:Net", {}, "importing unreadable_models.py failed with SyntaxError"),
-    "attribute missing": ("own_models:Flatt", {}, "unknown class in own_models 'Flatt' .did you mean 'Flat'"),
-    "no class": ("own_models:LIMIT", {}, "own_models:LIMIT: LIMIT is not a subclass of torch.nn.Module"),
-    "no module class": ("own_models.py:NoModule", {}, "NoModule is not a subclass of torch.nn.Module"),
+    "module fails": (
+        "broken_models:Net",
+        {},
+        ("failed: broken_models.py, line .: ModuleNotFoundError: No"),
+    ),
+    "file fails": (
+        "unreadable_models.py:Net",
+        {},
+        ("failed: unreadable_models.py, line 1: SyntaxError"),
+    ),
+    "attribute missing": (
+        "own_models:Flatt",
+        {},
+        ("unknown class in own_models 'Flatt' .did you mean 'Flat'"),
+    ),
+    "no class": (
+        "own_models:LIMIT",
+        {},
+        ("own_models:LIMIT: LIMIT is not a subclass of torch.nn.Module"),
+    ),
+    "no module class": (
+        "own_models.py:NoModule",
+        {},
+        ("NoModule is not a subclass of torch.nn.Module"),
+    ),
     "no name": ("own_models:", {}, "'own_models:' is no import string"),
-    "setting not accepted": ("own_models:Flat", {"width": 3}, "unexpected keyword argument 'width'"),
-    "hidden size not accepted": ("own_models:NoHiddenSize", {}, "unexpected keyword argument 'hidden_size'"),
-    "constructor fails": ("own_models:FailsInInit", {}, "building it failed with ValueError: only odd horizons"),
-    "forward fails": ("own_models:FailsInForward", {}, "failed with RuntimeError: sizes do not fit"),
-    "wrong shape": ("own_models:WrongShape", {}, r"= \(2, 3, 2, 3\) for a batch of 2, not \(2, 2, 2, 3\)"),
+    "setting not accepted": (
+        "own_models:Flat",
+        {"width": 3},
+        "unexpected keyword argument 'width'",
+    ),
+    "hidden size not accepted": (
+        "own_models:NoHiddenSize",
+        {},
+        ("unexpected keyword argument 'hidden_size'"),
+    ),
+    "constructor fails": (
+        "own_models:FailsInInit",
+        {},
+        ("building it failed: own_models.py, line ..: ValueError"),
+    ),
+    "forward fails": (
+        "own_models:FailsInForward",
+        {},
+        ("failed: own_models.py, line ..: RuntimeError: sizes"),
+    ),
+    "wrong shape": (
+        "own_models:WrongShape",
+        {},
+        (
+            r"= \(2, 3, 2, 3\) for a batch of 2, not \(2, 2, "
+            r"2, 3\)"
+        ),
+    ),
     "no tensor": ("own_models:NoTensor", {}, "must return a tensor .* not dict"),
-    "built-in setting unknown": ("original", {"n_block": 2}, "setting of variant 'original' 'n_block' .did you"),
-    "built-in setting no number": ("original", {"n_blocks": "2"}, "n_blocks must be a whole number .*, not '2'"),
-    "built-in setting too small": ("simple", {"n_blocks": 0}, "n_blocks must be a whole number .*, not 0"),
+    "built-in setting unknown": (
+        "original",
+        {"n_block": 2},
+        ("setting of variant 'original' 'n_block' .did you"),
+    ),
+    "built-in setting no number": (
+        "original",
+        {"n_blocks": "2"},
+        ("n_blocks must be a whole number .*, not '2'"),
+    ),
+    "built-in setting too small": (
+        "simple",
+        {"n_blocks": 0},
+        ("n_blocks must be a whole number .*, not 0"),
+    ),
     "hyperparameter as setting": ("original", {"dropout": 0.1}, "'dropout' is a hyperparameter"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("model", "settings", "message"), FAILURES.values(), ids=FAILURES.keys())
-def test_each_way_to_fail_is_one_clear_line(folder: Path, model: str, settings: dict[str, Any], message: str) -> None:
+def test_each_way_to_fail_is_one_clear_line(
+    folder: Path, model: str, settings: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         _build(model, settings)
     assert "\n" not in str(caught.value)

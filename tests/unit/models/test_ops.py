@@ -1,4 +1,4 @@
-"""The faster forms against the plain ones, values and gradients, in float64; the batched form is run on any device."""
+"""The faster forms against the plain ones, values and gradients, in float64, on any device."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from tuner.metrics import pinball, quantile_loss
-from tuner.models.ops import NARROW, _MiddleLinear, middle_linear, middle_rms_norm, restore_level, rows_linear
+from tuner.models.ops import (
+    NARROW,
+    _MiddleLinear,
+    middle_linear,
+    middle_rms_norm,
+    restore_level,
+    rows_linear,
+)
+from tuner.training.quantile_loss import pinball, quantile_loss
 
 
 def random(*shape: int) -> torch.Tensor:
@@ -38,7 +45,9 @@ def test_restoring_the_level_has_the_formulas_value_and_gradients() -> None:
     forecast, weight, bias = random(3, 4, 2, 5), random(2), random(2)
     mean, deviation = random(3, 1, 2).detach(), random(3, 1, 2).detach().abs() + 0.1
     assert torch.autograd.gradcheck(restore_level, (forecast, weight, bias, mean, deviation))
-    expected = (forecast - bias.unsqueeze(-1)) / weight.unsqueeze(-1) * deviation.unsqueeze(-1) + mean.unsqueeze(-1)
+    expected = (forecast - bias.unsqueeze(-1)) / weight.unsqueeze(-1) * deviation.unsqueeze(
+        -1
+    ) + mean.unsqueeze(-1)
     torch.testing.assert_close(restore_level(forecast, weight, bias, mean, deviation), expected)
 
 
@@ -61,7 +70,9 @@ def test_the_quantile_loss_of_a_forecast_that_is_no_number_is_none() -> None:
 def test_the_middle_rms_norm_has_the_formulas_value_and_gradients() -> None:
     plane, weight = random(3, 5, 4), random(5)
     assert torch.autograd.gradcheck(lambda p, w: middle_rms_norm(p, w, 1e-5), (plane, weight))
-    expected = plane / torch.sqrt(plane.square().mean(dim=1, keepdim=True) + 1e-5) * weight.unsqueeze(-1)
+    expected = (
+        plane / torch.sqrt(plane.square().mean(dim=1, keepdim=True) + 1e-5) * weight.unsqueeze(-1)
+    )
     torch.testing.assert_close(middle_rms_norm(plane, weight, 1e-5), expected)
 
 

@@ -17,11 +17,15 @@ from tuner.models.registry import build_model
 from tuner.models.tsmixer import DESIGNS
 from tuner.models.weight_map import original_to_simple
 
-SHAPES = ModelShapes(input_size=20, horizon=6, n_targets=3, n_past=1, n_future=4, n_static=1, n_quantiles=5)
+SHAPES = ModelShapes(
+    input_size=20, horizon=6, n_targets=3, n_past=1, n_future=4, n_static=1, n_quantiles=5
+)
 B = 4
 
 
-def _model(name: str, shapes: ModelShapes = SHAPES, hidden_size: int = 8, **settings: Any) -> nn.Module:
+def _model(
+    name: str, shapes: ModelShapes = SHAPES, hidden_size: int = 8, **settings: Any
+) -> nn.Module:
     hyperparameters = Hyperparameters(
         learning_rate=1e-3, weight_decay=0.0, dropout=0.3, hidden_size=hidden_size, batch_size=B
     )
@@ -37,8 +41,12 @@ def _inputs(shapes: ModelShapes = SHAPES) -> tuple[Tensor, Tensor | None, Tensor
 
 
 @pytest.mark.parametrize("name", builtin_names())
-@pytest.mark.parametrize("missing", [(), ("n_past",), ("n_future",), ("n_static",), ("n_past", "n_future", "n_static")])
-def test_every_variant_forecasts_with_any_set_of_covariates(name: str, missing: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "missing", [(), ("n_past",), ("n_future",), ("n_static",), ("n_past", "n_future", "n_static")]
+)
+def test_every_variant_forecasts_with_any_set_of_covariates(
+    name: str, missing: tuple[str, ...]
+) -> None:
     sizes = {field: getattr(SHAPES, field) for field in SHAPES.__slots__}
     shapes = ModelShapes(**{**sizes, **dict.fromkeys(missing, 0)})
     output = _model(name, shapes)(*_inputs(shapes))
@@ -69,8 +77,8 @@ def test_one_seed_starts_original_and_simple_as_the_same_function() -> None:
 
 
 AT_THE_DOORS = 5
-"""Transposes outside the channel-first planes: two around the projection over the window's hours (its CPU form), past
-and future on their way in, the forecast on its way out."""
+"""Transposes outside the channel-first planes: two around the projection over the window's hours
+(its CPU form), past and future on their way in, the forecast on its way out."""
 
 
 class _Transposes(TorchDispatchMode):
@@ -96,13 +104,19 @@ def test_the_layernorm_variant_pays_two_transposes_for_each_norm() -> None:
     model, inputs = _model("layernorm").eval(), _inputs()
     with _Transposes() as seen, torch.no_grad():
         model(*inputs)
-    n_norms = 2 + 3 * 2  # past and future mixing, then static, time and feature mixing in each of two blocks
+    # Past and future mixing, then static, time and feature mixing in each of two blocks.
+    n_norms = 2 + 3 * 2
     assert seen.count["transpose"] == AT_THE_DOORS + 2 * n_norms
 
 
 def test_the_feed_forward_size_follows_the_hidden_size_unless_set() -> None:
     assert _model("original", hidden_size=12).past_mixing.contract.weight.shape[1] == 12
-    assert _model("original", hidden_size=12, feed_forward_size=20).past_mixing.contract.weight.shape[1] == 20
+    assert (
+        _model("original", hidden_size=12, feed_forward_size=20).past_mixing.contract.weight.shape[
+            1
+        ]
+        == 20
+    )
 
 
 def test_n_blocks_is_the_number_of_mixer_blocks() -> None:
@@ -123,7 +137,7 @@ def test_dropout_is_drawn_in_training_and_absent_in_evaluation(name: str) -> Non
 @pytest.mark.parametrize("name", ["original", "rmsnorm", "layernorm", "simple"])
 @pytest.mark.parametrize("n_static", [1, 8])
 def test_evaluation_is_training_without_dropout(name: str, n_static: int) -> None:
-    """Where it mixes static covariates for one hour, training does for every one; 8 is the hidden size."""
+    """Static covariates are mixed for every hour in training, for one otherwise; hidden is 8."""
     shapes = replace(SHAPES, n_static=n_static)
     model, inputs = _model(name, shapes), _inputs(shapes)
     evaluated = model.eval()(*inputs)
@@ -143,7 +157,9 @@ def test_a_forecast_depends_on_its_own_window_alone(name: str) -> None:
 
 def test_a_window_moved_and_stretched_moves_and_stretches_its_forecast() -> None:
     torch.manual_seed(1)
-    shapes = ModelShapes(input_size=20, horizon=6, n_targets=2, n_past=0, n_future=0, n_static=0, n_quantiles=3)
+    shapes = ModelShapes(
+        input_size=20, horizon=6, n_targets=2, n_past=0, n_future=0, n_static=0, n_quantiles=3
+    )
     model, (past, _, _) = _model("original", shapes).double().eval(), _inputs(shapes)
     past = past.double() * 50
     torch.testing.assert_close(model(past * 3 + 10), model(past) * 3 + 10, rtol=1e-6, atol=1e-6)

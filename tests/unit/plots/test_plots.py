@@ -9,25 +9,15 @@ import plotly.io
 import pytest
 
 from tuner.errors import TunerError, UsageError
-from tuner.plots import (
-    COLOURS,
-    Curve,
-    FrontSeries,
-    Interval,
-    Span,
-    TradeSeries,
-    VerifiedPoint,
-    VolumeSeries,
-    curves_figure,
-    hypervolume_figure,
-    importances_figure,
-    pareto_figure,
-    save,
-    table_figure,
-    timeline_figure,
-    trade_figure,
-)
-from tuner.plots.style import round_numbers
+from tuner.report.figures.curves import Curve, curves_figure
+from tuner.report.figures.front import FrontSeries, Interval, VerifiedPoint, pareto_figure
+from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
+from tuner.report.figures.importances import importances_figure
+from tuner.report.figures.save import save
+from tuner.report.figures.style import COLOURS, round_numbers
+from tuner.report.figures.timeline import Span, timeline_figure
+from tuner.report.figures.trade import TradeSeries, trade_figure
+from tuner.report.figures.workers_table import table_figure
 
 POINTS = [(3.0, 0.9), (1.0, 1.2), (2.0, 1.0), (2.5, 1.1)]
 LABELS = [f"trial {i}" for i in range(4)]
@@ -41,11 +31,16 @@ def test_the_front_leaves_out_what_another_beats_and_marks_the_default() -> None
     found = traces(pareto_figure([FrontSeries(name="a", points=POINTS, labels=LABELS, default=3)]))
     assert list(found["a: trials"].x) == [3.0, 1.0, 2.0, 2.5]
     assert list(found["a: front"].text) == ["trial 1", "trial 2", "trial 0"]
-    assert (found["a: default hyperparameters"].x[0], found["a: default hyperparameters"].y[0]) == (2.5, 1.1)
+    assert (found["a: default hyperparameters"].x[0], found["a: default hyperparameters"].y[0]) == (
+        2.5,
+        1.1,
+    )
 
 
 def test_a_default_that_a_limit_cut_is_marked_as_such() -> None:
-    found = traces(pareto_figure([FrontSeries(name="a", points=POINTS, labels=LABELS, cut_default=(9.0, 2.0))]))
+    found = traces(
+        pareto_figure([FrontSeries(name="a", points=POINTS, labels=LABELS, cut_default=(9.0, 2.0))])
+    )
     star = found["a: default hyperparameters, cut by a limit"]
     assert (star.x[0], star.y[0], star.marker.symbol) == (9.0, 2.0, "star-open")
 
@@ -56,7 +51,13 @@ def test_verified_points_have_bars_from_the_low_to_the_high_end_of_both_interval
         time=Interval(middle=2.0, low=1.5, high=3.0),
         mql=Interval(middle=1.0, low=0.9, high=1.05),
     )
-    series = FrontSeries(name="a", points=POINTS, labels=LABELS, verified=[point], interval="95 % interval of 10 seeds")
+    series = FrontSeries(
+        name="a",
+        points=POINTS,
+        labels=LABELS,
+        verified=[point],
+        interval="95 % interval of 10 seeds",
+    )
     (trace,) = [t for name, t in traces(pareto_figure([series])).items() if "verified" in name]
     assert trace.name == "a: verified, 95 % interval of 10 seeds"
     assert (trace.error_x.array[0], trace.error_x.arrayminus[0]) == (1.0, 0.5)
@@ -74,22 +75,40 @@ def test_overlaid_variants_differ_in_more_than_their_colour() -> None:
 
 
 def test_of_many_variants_the_legend_names_each_once_and_explains_the_marks() -> None:
-    point = VerifiedPoint(label="t", time=Interval(middle=2, low=1, high=3), mql=Interval(middle=1, low=0.9, high=1.1))
+    point = VerifiedPoint(
+        label="t", time=Interval(middle=2, low=1, high=3), mql=Interval(middle=1, low=0.9, high=1.1)
+    )
     many = [
-        FrontSeries(name=name, points=POINTS, labels=LABELS, default=3, verified=[point], interval="95 % intervals")
+        FrontSeries(
+            name=name,
+            points=POINTS,
+            labels=LABELS,
+            default=3,
+            verified=[point],
+            interval="95 % intervals",
+        )
         for name in "abc"
     ]
     legend = [trace.name for trace in pareto_figure(many).data if trace.showlegend is not False]
-    explained = ["faint: trials", "star: default hyperparameters", "hollow: verified, 95 % intervals"]
+    explained = [
+        "faint: trials",
+        "star: default hyperparameters",
+        "hollow: verified, 95 % intervals",
+    ]
     assert legend == ["a: front", "b: front", "c: front", *explained]
-    trades = [TradeSeries(name=n, epochs=[10, 40], s_per_epoch=[0.3, 0.5], labels=["", ""], front=[0]) for n in "abc"]
+    trades = [
+        TradeSeries(name=n, epochs=[10, 40], s_per_epoch=[0.3, 0.5], labels=["", ""], front=[0])
+        for n in "abc"
+    ]
     legend = [trace.name for trace in trade_figure(trades).data if trace.showlegend is not False]
     assert legend == ["a: front", "b: front", "c: front", "faint: trials"]
 
 
 def test_slow_and_bad_trials_do_not_press_the_front_into_a_corner() -> None:
     points = [*POINTS, (80.0, 1.0), (2.0, 30.0), (90.0, 40.0)]
-    layout = pareto_figure([FrontSeries(name="a", points=points, labels=["" for _ in points])]).layout
+    layout = pareto_figure(
+        [FrontSeries(name="a", points=points, labels=["" for _ in points])]
+    ).layout
     assert layout.xaxis.type == "log"
     low, high = layout.yaxis.range
     assert low < 0.9
@@ -102,22 +121,34 @@ def test_slow_and_bad_trials_do_not_press_the_front_into_a_corner() -> None:
 def test_axes_say_what_they_measure_and_in_which_unit() -> None:
     series = FrontSeries(name="a", points=POINTS, labels=LABELS)
     layout = pareto_figure([series]).layout
-    assert (layout.xaxis.title.text, layout.yaxis.title.text) == ("time to convergence (s)", "test MQL")
+    assert (layout.xaxis.title.text, layout.yaxis.title.text) == (
+        "time to convergence (s)",
+        "test MQL",
+    )
     assert "not to convergence" in pareto_figure([series], censored=True).layout.xaxis.title.text
     volume = VolumeSeries(name="a", finished=[1], hours=[0.5], volume=[2.0])
     assert hypervolume_figure([volume]).layout.xaxis.title.text == "finished trials"
 
 
-@pytest.mark.parametrize(("hours", "unit", "shown"), [(5.0, "(h)", 5.0), (0.5, "(min)", 30.0), (0.01, "(s)", 36.0)])
-def test_the_time_of_a_search_is_in_the_unit_that_suits_the_longest(hours: float, unit: str, shown: float) -> None:
-    volumes = [VolumeSeries(name="a", finished=[1], hours=[each], volume=[2.0]) for each in (hours, hours / 10)]
+@pytest.mark.parametrize(
+    ("hours", "unit", "shown"), [(5.0, "(h)", 5.0), (0.5, "(min)", 30.0), (0.01, "(s)", 36.0)]
+)
+def test_the_time_of_a_search_is_in_the_unit_that_suits_the_longest(
+    hours: float, unit: str, shown: float
+) -> None:
+    volumes = [
+        VolumeSeries(name="a", finished=[1], hours=[each], volume=[2.0])
+        for each in (hours, hours / 10)
+    ]
     figure = hypervolume_figure(volumes, over="time")
     assert figure.layout.xaxis.title.text == f"time since the search began {unit}"
     assert [trace.x[0] for trace in figure.data] == pytest.approx([shown, shown / 10])
 
 
 def test_lines_of_equal_time_are_hyperbolas_through_round_numbers() -> None:
-    series = TradeSeries(name="a", epochs=[10, 40], s_per_epoch=[0.3, 0.5], labels=["x", "y"], front=[0], default=1)
+    series = TradeSeries(
+        name="a", epochs=[10, 40], s_per_epoch=[0.3, 0.5], labels=["x", "y"], front=[0], default=1
+    )
     figure = trade_figure([series])
     lines = [trace for trace in figure.data if not trace.name]
     products = [[x * y for x, y in zip(line.x, line.y, strict=True)] for line in lines]
@@ -153,9 +184,17 @@ def test_curves_draw_a_few_in_colour_and_all_others_as_one_faint_trace() -> None
 
 def test_curves_look_at_what_is_in_colour_and_leave_out_nothing_lower() -> None:
     def curve(losses: list[float], *, emphasis: bool) -> Curve:
-        return Curve(label="", epochs=range(1, len(losses) + 1), elapsed_s=losses, losses=losses, emphasis=emphasis)
+        return Curve(
+            label="",
+            epochs=range(1, len(losses) + 1),
+            elapsed_s=losses,
+            losses=losses,
+            emphasis=emphasis,
+        )
 
-    axis = curves_figure([curve([0.37, 0.23], emphasis=True), curve([5.0, 0.21], emphasis=False)]).layout.yaxis
+    axis = curves_figure(
+        [curve([0.37, 0.23], emphasis=True), curve([5.0, 0.21], emphasis=False)]
+    ).layout.yaxis
     low, high = (10**end for end in axis.range)
     assert 0.19 < low < 0.21
     assert 0.37 < high < 0.4
@@ -163,7 +202,9 @@ def test_curves_look_at_what_is_in_colour_and_leave_out_nothing_lower() -> None:
 
 
 def test_importances_order_hyperparameters_by_their_largest_share() -> None:
-    figure = importances_figure({"time": {"batch": 0.7, "rate": 0.3}, "error": {"batch": 0.1, "rate": 0.9}})
+    figure = importances_figure(
+        {"time": {"batch": 0.7, "rate": 0.3}, "error": {"batch": 0.1, "rate": 0.9}}
+    )
     assert [trace.name for trace in figure.data] == ["time", "error"]
     assert list(figure.data[0].y) == ["batch", "rate"]  # bars go up from the bottom
     assert list(figure.data[1].x) == [0.1, 0.9]
@@ -181,8 +222,70 @@ def test_the_timeline_has_a_bar_for_every_attempt_in_its_worker_s_row() -> None:
     assert found["lost"].base[0] == "1970-01-01T00:00:01.000000"
 
 
+def test_of_two_studies_each_lane_says_whose_it_is() -> None:
+    spans = [
+        Span(study=study, worker="w1", label=str(i), began=i, ended=i + 1.0, outcome="converged")
+        for i, study in enumerate(["etth-rmsnorm", "etth-original"])
+    ]
+    figure = timeline_figure(spans)
+    assert list(figure.data[0].y) == ["etth-rmsnorm<br>w1", "etth-original<br>w1"]
+    assert list(figure.layout.yaxis.categoryarray) == ["etth-rmsnorm<br>w1", "etth-original<br>w1"]
+
+
+NAME = "<b>a</b><a href='javascript:x'>y</a> $x$ \x1b[31m"
+
+
+def test_no_name_is_read_as_html_or_as_a_formula() -> None:
+    series = FrontSeries(name=NAME, points=POINTS, labels=LABELS, default=0)
+    figures = [
+        pareto_figure([series]),
+        hypervolume_figure([VolumeSeries(name=NAME, finished=[1], hours=[0.1], volume=[1.0])]),
+        curves_figure(
+            [Curve(label=NAME, epochs=[1], elapsed_s=[0.1], losses=[1.0], emphasis=True)]
+        ),
+        importances_figure({NAME: {NAME: 1.0}}),
+        trade_figure(
+            [TradeSeries(name=NAME, epochs=[3], s_per_epoch=[0.1], labels=["0"], default=0)]
+        ),
+        timeline_figure(
+            [
+                Span(study=s, worker=NAME, label=NAME, began=0.0, ended=1.0, outcome="lost")
+                for s in (NAME, "b")
+            ]
+        ),
+        table_figure([{NAME: NAME}]),
+    ]
+    for figure in figures:
+        document = json.loads(figure.to_json())
+        said = "\n".join(strings_of([document["data"], document["layout"].get("yaxis")]))
+        assert "&lt;a href=" in said
+        for words in ("<a", "</a", "$", "\x1b"):
+            assert words not in said
+
+
+def strings_of(value: Any) -> list[str]:
+    """All that may be shown: a legend's group is a key, which nobody sees."""
+    if isinstance(value, dict):
+        value = [each for key, each in value.items() if key != "legendgroup"]
+    if isinstance(value, list):
+        return [text for each in value for text in strings_of(each)]
+    return [value] if isinstance(value, str) else []
+
+
+def test_a_very_long_name_leaves_room_to_the_figure() -> None:
+    figure = hypervolume_figure(
+        [VolumeSeries(name="a" * 500 + "-17", finished=[1], hours=[0.1], volume=[1.0])]
+    )
+    (trace,) = figure.data
+    assert len(trace.name) <= 60
+    assert trace.name.endswith("-17")
+
+
 def test_of_short_attempts_the_outline_leaves_something_to_see() -> None:
-    spans = [Span(worker="w", label=str(i), began=i, ended=i + 0.9, outcome="converged") for i in range(300)]
+    spans = [
+        Span(worker="w", label=str(i), began=i, ended=i + 0.9, outcome="converged")
+        for i in range(300)
+    ]
     long = Span(worker="w", label="300", began=300.0, ended=330.0, outcome="converged")
     (trace,) = timeline_figure([*spans, long]).data
     assert list(trace.marker.line.width) == [0] * 300 + [1]
@@ -212,7 +315,10 @@ def test_a_table_has_the_keys_of_its_rows_as_head() -> None:
 
 
 def test_a_page_needs_no_network(tmp_path: Path) -> None:
-    path = save(pareto_figure([FrontSeries(name="a", points=POINTS, labels=LABELS)]), tmp_path / "new" / "front.html")
+    path = save(
+        pareto_figure([FrontSeries(name="a", points=POINTS, labels=LABELS)]),
+        tmp_path / "new" / "front.html",
+    )
     text = path.read_text(encoding="utf-8")
     assert COLOURS[0] in text
     assert "<script src=" not in text
@@ -232,7 +338,9 @@ def test_a_name_that_says_no_kind_of_figure_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_picture_without_kaleido_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_picture_without_kaleido_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "kaleido", None)
     with pytest.raises(TunerError, match=r"pip install 'tuner\[notebooks\]'"):
         save(curves_figure([]), tmp_path / "front.png")

@@ -3,19 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tuner.stats.intervals import (
+from tuner.verdict.stats.intervals import (
     Interval,
-    difference_of_medians,
     median_interval,
     percentile_interval,
-    ratio_of_medians,
     resampled_runs,
 )
 
 
 def test_fewer_than_five_runs_have_no_interval() -> None:
     assert median_interval([1.0, 2.0, 3.0, 4.0]) is None
-    assert ratio_of_medians([], []) is None
     assert median_interval([1.0, 2.0, 3.0, 4.0, 5.0]) is not None
 
 
@@ -31,25 +28,16 @@ def test_an_interval_of_equal_values_is_that_value() -> None:
 def test_the_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(11)
     samples = rng.normal(1.0, 0.05, size=(400, 10))
-    covered = sum(found.covers(1.0) for row in samples if (found := median_interval(row)) is not None)
+    covered = sum(
+        found.covers(1.0) for row in samples if (found := median_interval(row)) is not None
+    )
     assert 0.93 <= covered / 400 <= 0.99
-
-
-def test_ratio_and_difference_are_those_of_the_medians_and_resample_pairs() -> None:
-    rng = np.random.default_rng(5)
-    b = rng.normal(10.0, 2.0, 9)
-    a = 0.5 * b  # every pair has the ratio 0.5: resampled as pairs, the ratio is always 0.5
-    ratio = ratio_of_medians(a, b)
-    assert ratio is not None
-    assert (ratio.estimate, ratio.low, ratio.high) == pytest.approx((0.5, 0.5, 0.5))
-    difference = difference_of_medians(b + 3.0, b)
-    assert difference is not None
-    assert (difference.estimate, difference.low, difference.high) == pytest.approx((3.0, 3.0, 3.0))
 
 
 def test_a_percentile_interval_is_the_middle_of_the_resamples_and_wider_for_few_runs() -> None:
     many, few = (percentile_interval(50.0, np.arange(101.0), runs=runs) for runs in (10_000, 10))
     assert (many.low, many.high) == pytest.approx((2.5, 97.5), abs=0.01)
-    assert (few.low, few.high) == pytest.approx((0.856, 99.144), abs=0.001)  # z = 2.262 * sqrt(10 / 9)
+    # z = 2.262 * sqrt(10 / 9)
+    assert (few.low, few.high) == pytest.approx((0.856, 99.144), abs=0.001)
     assert few.as_dict() == {"median": 50.0, "low": few.low, "high": few.high}
     assert resampled_runs(4, 10).shape == (10, 4)

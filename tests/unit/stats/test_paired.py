@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tuner.stats.paired import holm, least_p, paired_t_p, sign_flip_p, wilcoxon_p
+from tuner.verdict.stats.permutation import holm, least_p, paired_t_p, sign_flip_p, wilcoxon_p
 
 
 def test_ten_differences_on_one_side_have_the_least_p_there_is() -> None:
@@ -14,7 +14,12 @@ def test_ten_differences_on_one_side_have_the_least_p_there_is() -> None:
 def test_the_permutation_test_is_that_of_scipy() -> None:
     d = np.random.default_rng(2).normal(0.3, 1.0, 9)
     theirs = stats.permutation_test(
-        (d,), np.mean, permutation_type="samples", n_resamples=np.inf, vectorized=True, alternative="two-sided"
+        (d,),
+        np.mean,
+        permutation_type="samples",
+        n_resamples=np.inf,
+        vectorized=True,
+        alternative="two-sided",
     )
     assert sign_flip_p(d) == pytest.approx(theirs.pvalue)
 
@@ -33,7 +38,8 @@ def test_many_pairs_are_tested_by_random_patterns_that_never_give_zero() -> None
 
 
 def test_p_is_uniform_where_nothing_differs() -> None:
-    d = np.random.default_rng(8).standard_t(3, size=(600, 10))  # heavy tails: the test assumes none of a normal's
+    # Heavy tails: the test assumes nothing normal.
+    d = np.random.default_rng(8).standard_t(3, size=(600, 10))
     rejected = np.mean([sign_flip_p(row) <= 0.05 for row in d])
     assert 0.03 <= rejected <= 0.07
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from tuner.stats import Comparison, Question, Sample, judge, judge_at_look
-from tuner.stats.intervals import LEAST_RUNS
+from tuner.verdict.stats.intervals import LEAST_RUNS
+from tuner.verdict.stats.pairs import Comparison, Question, Sample, judge, judge_at_look
 
 SEEDS = range(100, 110)
 SD_TIME, SD_MQL = 0.05, 0.0073
@@ -23,7 +23,9 @@ def sample(name: str, seconds: Sequence[float], mql: Sequence[float], *, misses:
     )
 
 
-def drawn(name: str, rng: np.random.Generator, *, ratio: float = 1.0, more: float = 0.0, seeds: int = 10) -> Sample:
+def drawn(
+    name: str, rng: np.random.Generator, *, ratio: float = 1.0, more: float = 0.0, seeds: int = 10
+) -> Sample:
     return sample(
         name,
         list(ratio * 10 * np.exp(rng.normal(0, SD_TIME, seeds))),
@@ -51,15 +53,27 @@ def test_a_large_difference_is_claimed_with_its_size() -> None:
 def test_too_few_pairs_have_no_answer_and_say_how_many_are_needed() -> None:
     rng = np.random.default_rng(1)
     answer = ask(drawn("new", rng, ratio=0.1, seeds=4), drawn("old", rng))
-    assert (answer.seconds.estimate, answer.seconds.p, answer.seconds.claimed) == (None, None, False)
-    assert f"4 pairs of runs on the same seeds, {LEAST_RUNS} are the least" in answer.seconds.why_not
+    assert (answer.seconds.estimate, answer.seconds.p, answer.seconds.claimed) == (
+        None,
+        None,
+        False,
+    )
+    assert (
+        f"4 pairs of runs on the same seeds, {LEAST_RUNS} are the least" in answer.seconds.why_not
+    )
     assert not answer.decided
 
 
 def test_only_runs_on_the_same_seeds_are_paired() -> None:
     rng = np.random.default_rng(1)
     a, b = drawn("new", rng), drawn("old", rng)
-    shifted = Sample(name="new", seconds={s + 4: v for s, v in a.seconds.items()}, mql=dict(a.mql), runs=10, misses=0)
+    shifted = Sample(
+        name="new",
+        seconds={s + 4: v for s, v in a.seconds.items()},
+        mql=dict(a.mql),
+        runs=10,
+        misses=0,
+    )
     answer = ask(shifted, b)
     assert (answer.seconds.pairs, answer.mql.pairs) == (6, 10)
 
@@ -73,13 +87,15 @@ def test_who_misses_more_often_is_never_claimed_to_be_better() -> None:
     assert not answer.seconds.claimed
     assert "new missed 2 of 10 runs, old 0 of 10" in answer.seconds.why_not
     assert ask(
-        drawn("new", rng, ratio=0.5), Sample(name="old", seconds=slow.seconds, mql=slow.mql, runs=12, misses=2)
+        drawn("new", rng, ratio=0.5),
+        Sample(name="old", seconds=slow.seconds, mql=slow.mql, runs=12, misses=2),
     ).seconds.claimed
 
 
 def test_questions_beyond_the_reach_of_so_few_pairs_say_so() -> None:
     rng = np.random.default_rng(1)
-    samples = [drawn(str(i), rng, ratio=0.1**i) for i in range(6)]  # 15 pairs, 30 tests: 30 * 2 / 1024 > 0.05
+    # 15 pairs, 30 tests: 30 * 2 / 1024 > 0.05.
+    samples = [drawn(str(i), rng, ratio=0.1**i) for i in range(6)]
     asked = [Question(a=str(b), b=str(a), family="f") for a in range(6) for b in range(a + 1, 6)]
     answers = judge(samples, asked)
     assert not any(answer.seconds.claimed for answer in answers)
@@ -90,8 +106,12 @@ def test_families_are_corrected_apart() -> None:
     rng = np.random.default_rng(7)
     a, b, c = drawn("a", rng, ratio=0.93), drawn("b", rng), drawn("c", rng)
     alone = ask(a, b).seconds
-    apart = judge([a, b, c], [Question(a="a", b="b", family="f"), Question(a="c", b="b", family="g")])[0].seconds
-    together = judge([a, b, c], [Question(a="a", b="b", family="f"), Question(a="c", b="b", family="f")])[0].seconds
+    apart = judge(
+        [a, b, c], [Question(a="a", b="b", family="f"), Question(a="c", b="b", family="g")]
+    )[0].seconds
+    together = judge(
+        [a, b, c], [Question(a="a", b="b", family="f"), Question(a="c", b="b", family="f")]
+    )[0].seconds
     assert alone.p_adjusted == apart.p_adjusted
     assert alone.p is not None
     assert together.p_adjusted == pytest.approx(min(1.0, 4 * alone.p))
@@ -112,9 +132,15 @@ def test_an_early_look_needs_more_than_a_late_one() -> None:
 def test_an_answer_is_clear_when_everything_differs_or_is_surely_alike() -> None:
     rng = np.random.default_rng(2)
     question = [Question(a="a", b="b", family="f")]
-    tight = [sample(n, list(10 + rng.normal(0, 0.05, 6)), list(0.8 + rng.normal(0, 0.0005, 6))) for n in "ab"]
+    tight = [
+        sample(n, list(10 + rng.normal(0, 0.05, 6)), list(0.8 + rng.normal(0, 0.0005, 6)))
+        for n in "ab"
+    ]
     assert judge_at_look(tight, question, look=6, looks=(6, 8, 10))[0].decided
-    loose = [sample(n, list(10 + rng.normal(0, 2.0, 6)), list(0.8 + rng.normal(0, 0.03, 6))) for n in "ab"]
+    loose = [
+        sample(n, list(10 + rng.normal(0, 2.0, 6)), list(0.8 + rng.normal(0, 0.03, 6)))
+        for n in "ab"
+    ]
     assert not judge_at_look(loose, question, look=6, looks=(6, 8, 10))[0].decided
 
 
@@ -122,7 +148,9 @@ def test_an_answer_is_clear_when_everything_differs_or_is_surely_alike() -> None
 def test_planted_differences_are_found_and_none_is_invented(ratio: float, more: float) -> None:
     rng = np.random.default_rng(20)
     repetitions = 100
-    answers = [ask(drawn("a", rng, ratio=ratio, more=more), drawn("b", rng)) for _ in range(repetitions)]
+    answers = [
+        ask(drawn("a", rng, ratio=ratio, more=more), drawn("b", rng)) for _ in range(repetitions)
+    ]
     time_found = sum(answer.seconds.claimed for answer in answers)
     mql_found = sum(answer.mql.claimed for answer in answers)
     if ratio > 1:
@@ -134,7 +162,9 @@ def test_planted_differences_are_found_and_none_is_invented(ratio: float, more: 
 def test_what_is_called_detectable_is_found_in_nine_cases_of_ten() -> None:
     rng = np.random.default_rng(21)
     alike = [ask(drawn("a", rng), drawn("b", rng)) for _ in range(50)]
-    ratio = float(np.median([answer.seconds.detectable for answer in alike if answer.seconds.detectable]))
+    ratio = float(
+        np.median([answer.seconds.detectable for answer in alike if answer.seconds.detectable])
+    )
     more = float(np.median([answer.mql.detectable for answer in alike if answer.mql.detectable]))
     planted = [ask(drawn("a", rng, ratio=ratio, more=more), drawn("b", rng)) for _ in range(200)]
     assert ratio > 1

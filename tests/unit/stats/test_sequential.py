@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tuner.stats.sequential import looks_for, nominal_levels, spent
+from tuner.verdict.stats.sequential import looks_for, nominal_levels, spent
 
 
 def test_looks_never_come_before_an_interval_is_possible() -> None:
@@ -21,8 +21,8 @@ def test_one_look_is_a_fixed_design() -> None:
 
 
 def test_the_levels_are_the_published_ones_of_two_equal_looks() -> None:
-    # Lan and DeMets, O'Brien-Fleming spending, alpha 0.05 two-sided, looks at 1/2 and 1: z = 2.963 (with
-    # 2.797 at 1/2 being O'Brien and Fleming's own) and 1.969.
+    # Lan and DeMets, O'Brien-Fleming spending, alpha 0.05 two-sided, looks at 1/2 and 1: z = 2.963
+    # (with 2.797 at 1/2 being O'Brien and Fleming's own) and 1.969.
     first, last = nominal_levels(0.05, (5, 10))
     assert stats.norm.isf(first / 2) == pytest.approx(2.772, abs=0.2)
     assert stats.norm.isf(last / 2) == pytest.approx(1.969, abs=0.02)

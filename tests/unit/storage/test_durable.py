@@ -11,7 +11,7 @@ import pytest
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
 
-from tuner.storage.durable import is_full, read_regular, write_durably
+from tuner.files.durable import is_full, read_regular, write_durably
 
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -24,7 +24,9 @@ def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("failing", ["fsync", "write"])
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+def test_a_write_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
     path = tmp_path / "one"
     write_durably(path, b"first")
 
@@ -64,7 +66,11 @@ def test_a_full_disk_is_known_whoever_reports_it() -> None:
     assert is_full(ours)
     assert is_full(optunas)
     assert is_full(OSError(errno.EDQUOT, "quota"))
-    postgres = Exception('could not extend file "base/5/2": No space left on device\nHINT:  Check free disk space.')
+    postgres = Exception(
+        'could not extend file "base/5/2": No space left on device\nHINT:  Check free disk space.'
+    )
     assert is_full(OperationalError("INSERT", {}, postgres))
-    assert not is_full(OperationalError("INSERT", {}, sqlite3.OperationalError("database is locked")))
+    assert not is_full(
+        OperationalError("INSERT", {}, sqlite3.OperationalError("database is locked"))
+    )
     assert not is_full(OSError(errno.EIO, "broken"))

@@ -7,8 +7,8 @@ import pytest
 
 from tuner.cli.main import main
 from tuner.errors import StorageError
-from tuner.storage import parse_url
-from tuner.storage.place import cautions, network_mount
+from tuner.storage.location import cautions, network_mount
+from tuner.storage.url import parse_url
 
 MOUNTS = r"""
 /dev/vda1 / ext4 rw,relatime 0 0
@@ -35,7 +35,9 @@ broken
         ("/mnt/over/tuner.db", None),
     ],
 )
-def test_the_innermost_mount_says_what_a_path_lies_on(path: str, found: tuple[str, str] | None) -> None:
+def test_the_innermost_mount_says_what_a_path_lies_on(
+    path: str, found: tuple[str, str] | None
+) -> None:
     assert network_mount(Path(path), MOUNTS) == found
 
 
@@ -43,7 +45,9 @@ def test_the_innermost_mount_says_what_a_path_lies_on(path: str, found: tuple[st
     "kind", ["nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "gpfs", "beegfs", "9p", "ceph"]
 )
 def test_a_network_filesystem_is_known_by_its_kind(kind: str) -> None:
-    assert network_mount(Path("/data/x.db"), f"/dev/vda1 / ext4 rw 0 0\nserver /data {kind} rw 0 0\n") == (
+    assert network_mount(
+        Path("/data/x.db"), f"/dev/vda1 / ext4 rw 0 0\nserver /data {kind} rw 0 0\n"
+    ) == (
         kind,
         "/data",
     )
@@ -58,12 +62,14 @@ def test_a_link_is_followed_to_where_the_file_is(tmp_path: Path) -> None:
 
 def test_each_danger_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mounts = tmp_path / "mounts"
-    monkeypatch.setattr("tuner.storage.place._MOUNTS", mounts)
+    monkeypatch.setattr("tuner.storage.location._MOUNTS", mounts)
     address = parse_url(f"sqlite:///{tmp_path}/tuner.db")
     assert cautions(address, workers=4) == []  # where there is no /proc, nothing is known
     mounts.write_text(f"server {tmp_path} nfs4 rw 0 0\n", encoding="utf-8")
     network, crowd = cautions(address, workers=5)
-    assert network.startswith(f"the database {tmp_path}/tuner.db lies on a network filesystem (nfs4 at {tmp_path})")
+    assert network.startswith(
+        f"the database {tmp_path}/tuner.db lies on a network filesystem (nfs4 at {tmp_path})"
+    )
     assert crowd.startswith("5 workers share an SQLite database")
     for line in (network, crowd):
         assert "\n" not in line
@@ -74,14 +80,21 @@ def test_each_danger_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_launch_says_it_before_it_opens_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    five = SimpleNamespace(notice="", definitions={}, devices=[object()] * 5)
-    monkeypatch.setattr("tuner.launch.make_plan", lambda **_: five)
+    five = SimpleNamespace(notice="", of_networks=(), definitions={}, devices=[object()] * 5)
+    monkeypatch.setattr("tuner.launch.launcher.make_plan", lambda *_, **__: five)
 
     def refuse(*_: object, **__: object) -> None:
         raise StorageError("nothing is opened here")
 
-    monkeypatch.setattr("tuner.storage.open_database", refuse)
-    arguments = ["launch", "--variant", "rmsnorm", "--cpu", "--storage", f"sqlite:///{tmp_path}/tuner.db"]
+    monkeypatch.setattr("tuner.launch.launcher.open_database", refuse)
+    arguments = [
+        "launch",
+        "--variant",
+        "rmsnorm",
+        "--cpu",
+        "--storage",
+        f"sqlite:///{tmp_path}/tuner.db",
+    ]
     with pytest.raises(SystemExit):
         main(arguments)
     warning, error = capsys.readouterr().err.splitlines()

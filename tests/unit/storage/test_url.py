@@ -12,7 +12,23 @@ from hypothesis import strategies as st
 from tuner.errors import UsageError
 from tuner.storage.url import absolute, parse_url
 
-PASSWORDS = ("{", "a{0}b", "p@ss", "a/b", "100%", "%zz", "a:b", "@", "@/@", "ä ö", "a%ffb", "?x=1", "#", "a\\b", "'\"")
+PASSWORDS = (
+    "{",
+    "a{0}b",
+    "p@ss",
+    "a/b",
+    "100%",
+    "%zz",
+    "a:b",
+    "@",
+    "@/@",
+    "ä ö",
+    "a%ffb",
+    "?x=1",
+    "#",
+    "a\\b",
+    "'\"",
+)
 
 
 @pytest.mark.parametrize("password", PASSWORDS)
@@ -25,7 +41,10 @@ def test_a_password_is_taken_as_it_is(password: str) -> None:
 
 @pytest.mark.parametrize("password", [*PASSWORDS, "%41"])
 def test_an_escaped_password_is_unescaped(password: str) -> None:
-    assert parse_url(f"postgresql://ann:{quote(password, safe='')}@db.example/studies").password == password
+    assert (
+        parse_url(f"postgresql://ann:{quote(password, safe='')}@db.example/studies").password
+        == password
+    )
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1))
@@ -36,13 +55,19 @@ def test_any_password_survives_the_round_trip_to_a_child(password: str) -> None:
     assert (again, again.password) == (address, password)
 
 
-@given(st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="%"), min_size=1))
+@given(
+    st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="%"), min_size=1)
+)
 def test_any_plain_password_may_be_typed_unescaped(password: str) -> None:
     address = parse_url(f"postgresql://ann:{password}@db.example:5433/studies")
     assert (address.password, address.url.host) == (password, "db.example")
 
 
-@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1).map(lambda text: f"Zq7{text}"))
+@given(
+    st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1).map(
+        lambda text: f"Zq7{text}"
+    )
+)
 def test_no_printed_form_holds_the_password(password: str) -> None:
     address = parse_url(f"postgresql://ann:{quote(password, safe='')}@db.example/studies")
     for printed in (str(address), repr(address), f"{address}", repr(address.url), f"{[address]}"):
@@ -55,6 +80,44 @@ def test_a_password_in_the_query_is_kept_apart_too() -> None:
     assert address.password == "Zq7"
     assert "Zq7" not in str(address)
     assert address.url.query == {"sslmode": "require"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sslpassword",
+        "passwd",
+        "ssl_key_password",
+        "password1",
+        "PWD",
+        "oauth_client_secret",
+        "scram_client_key",
+        "token",
+    ],
+)
+def test_every_secret_parameter_is_kept_apart_and_reaches_a_child(name: str) -> None:
+    address = parse_url(f"postgresql://ann:first@db.example/studies?{name}=Zq7%40&sslmode=require")
+    assert address.parameters == {name: "Zq7@"}
+    assert address.password == "first"
+    assert address.holds_secrets
+    assert address.url.query == {"sslmode": "require"}
+    for printed in (str(address), repr(address), f"{[address]}"):
+        assert "Zq7" not in printed
+    again = parse_url(address.full())
+    assert (again, again.parameters) == (address, address.parameters)
+    assert hash(again) == hash(address)
+
+
+def test_files_with_secrets_have_names_that_may_be_shown() -> None:
+    address = parse_url(
+        "postgresql://ann@db.example/studies?passfile=/run/p&sslkey=/run/k&sslcert=c"
+    )
+    assert not address.holds_secrets
+    assert set(address.url.query) == {"passfile", "sslkey", "sslcert"}
+
+
+def test_the_last_of_a_repeated_parameter_counts() -> None:
+    assert parse_url("postgresql://ann@db.example/s?password=a&password=b").password == "b"
 
 
 def test_without_a_password_there_is_none() -> None:
@@ -80,14 +143,18 @@ def test_an_escaped_sqlite_file_name_is_unescaped(tmp_path: Path) -> None:
     assert parse_url(f"sqlite:///{tmp_path}/a%3Fb%20c.db").sqlite_path == tmp_path / "a?b c.db"
 
 
-def test_a_relative_sqlite_file_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_sqlite_file_is_made_absolute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     address = absolute(parse_url("sqlite:///storage/tuner.db"))
     assert address.sqlite_path == tmp_path / "storage" / "tuner.db"
     assert absolute(address) == address
 
 
-@pytest.mark.parametrize("text", ["sqlite://", "sqlite:///:memory:", "oracle://ann@host/x", "nonsense", "", "://"])
+@pytest.mark.parametrize(
+    "text", ["sqlite://", "sqlite:///:memory:", "oracle://ann@host/x", "nonsense", "", "://"]
+)
 def test_what_is_no_database_for_workers_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(UsageError) as refused:
         parse_url(text)

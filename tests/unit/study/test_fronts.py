@@ -1,4 +1,5 @@
-"""The expected front: nearer to the truth than single runs, from which a search chose the lucky ones."""
+"""The expected front: nearer to the truth than single runs, from which a search chose the lucky
+ones."""
 
 from __future__ import annotations
 
@@ -7,11 +8,18 @@ import pytest
 from optuna.trial import TrialState
 
 from tuner.pareto import Point
-from tuner.study import load_study_file
-from tuner.study.fronts import LEAST_TRIALS, Choice, expected_points, front_of, front_of_runs
-from tuner.study.gaussian import GaussianProcess
+from tuner.record import Recorded
+from tuner.search.gaussian_process import GaussianProcess
+from tuner.search.sobol import SobolPoints
+from tuner.spec.study_file import load_study_file
 from tuner.study.results import StudyResults, TrialRecord
-from tuner.study.sobol import SobolPoints
+from tuner.verdict.expected_front import (
+    LEAST_TRIALS,
+    Choice,
+    expected_points,
+    front_of,
+    front_of_runs,
+)
 
 SPACE = load_study_file("original").space
 NOISE = (0.12, 0.014)
@@ -38,7 +46,7 @@ def searched(trials: int) -> StudyResults:
                 state=TrialState.COMPLETE,
                 params=params,
                 values=(float(seconds), float(mql)),
-                attributes={"converged": True},
+                recorded=Recorded(converged=True),
                 started=None,
                 ended=None,
             )
@@ -56,14 +64,23 @@ def test_what_is_expected_is_nearer_to_the_truth_than_a_single_run() -> None:
     results = searched(120)
     expected = expected_points(results.eligible, SPACE)
     assert expected is not None
-    assert (errors(expected, results.eligible) < 0.6 * errors(results.points, results.eligible)).all()
+    assert (
+        errors(expected, results.eligible) < 0.6 * errors(results.points, results.eligible)
+    ).all()
 
 
 def test_the_expected_front_does_not_promise_too_much() -> None:
     results = searched(120)
     runs, front = front_of_runs(results), front_of(results, SPACE, Choice.EXPECTED)
     by_runs, by_all = (
-        float(np.mean([point[1] - truth(dict(trial.params))[1] for trial, point in zip(*each, strict=True)]))
+        float(
+            np.mean(
+                [
+                    point[1] - truth(dict(trial.params))[1]
+                    for trial, point in zip(*each, strict=True)
+                ]
+            )
+        )
         for each in (runs, front)
     )
     assert by_runs < -0.005
@@ -74,7 +91,9 @@ def test_the_expected_front_does_not_promise_too_much() -> None:
 
 
 def test_the_same_trials_give_the_same_front() -> None:
-    assert front_of(searched(60), SPACE, Choice.EXPECTED) == front_of(searched(60), SPACE, Choice.EXPECTED)
+    assert front_of(searched(60), SPACE, Choice.EXPECTED) == front_of(
+        searched(60), SPACE, Choice.EXPECTED
+    )
 
 
 @pytest.mark.parametrize("trials", [0, 1, LEAST_TRIALS - 1])
@@ -85,7 +104,8 @@ def test_few_trials_keep_their_own_front(trials: int) -> None:
 
 
 def test_what_the_others_expect_does_not_hang_on_a_trial_s_own_value() -> None:
-    """Beyond the settings, which are fitted to all: here they are the same, for the latest rows decide them."""
+    """Beyond the settings, which are fitted to all: here they are the same, for the latest rows
+    decide them."""
     rng = np.random.default_rng(1)
     where = rng.random((200, 2))
     values = np.sin(3 * where[:, 0]) + rng.normal(0, 0.2, 200)

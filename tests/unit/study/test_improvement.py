@@ -10,13 +10,13 @@ import pytest
 from optuna.trial import TrialState, create_trial
 
 from tuner.pareto import hypervolume
-from tuner.study import load_study_file
-from tuner.study.gaussian import GaussianProcess
-from tuner.study.improvement import ImprovementSampler, _Growth
-from tuner.study.mirror import Mirror
-from tuner.study.sampler import EncodedSampler
-from tuner.study.shown import corner_of, within
-from tuner.study.sobol import SobolPoints
+from tuner.search.acquisition import ImprovementSampler, _Growth
+from tuner.search.gaussian_process import GaussianProcess
+from tuner.search.history import Mirror
+from tuner.search.reshaped_trials import corner_of, within
+from tuner.search.sampler import EncodedSampler
+from tuner.search.sobol import SobolPoints
+from tuner.spec.study_file import load_study_file
 
 FILE = load_study_file("rmsnorm")
 SPACE = FILE.space
@@ -24,7 +24,8 @@ DEFAULT = FILE.default_hyperparameters().as_dict()
 
 
 def values_of(params: dict[str, Any]) -> tuple[float, float]:
-    """Wider is slower and better; the rate has its best place, away from the default's; everything else is nothing."""
+    """Wider is slower and better; the rate has its best place, away from the default's; everything
+    else is nothing."""
     off = np.log10(params["learning_rate"] / 1e-3)
     return params["hidden_size"] / 64, 0.80 + 0.01 * off**2 + 0.64 / params["hidden_size"]
 
@@ -34,7 +35,9 @@ def finished(count: int) -> list[Any]:
     points = SobolPoints(5, 5)
     study = optuna.create_study(directions=["minimize", "minimize"])
     for params in [DEFAULT, *(SPACE.at(points.point(i)) for i in range(count - 1))]:
-        study.add_trial(create_trial(params=params, distributions=SPACE.stored(), values=values_of(params)))
+        study.add_trial(
+            create_trial(params=params, distributions=SPACE.stored(), values=values_of(params))
+        )
     return study.trials
 
 
@@ -92,7 +95,10 @@ def test_the_expected_growth_is_that_of_many_draws() -> None:
     for i, expected in enumerate(growth.of(here)):
         t = np.exp(random.normal(times[0][i], times[1][i], 4000))
         q = random.normal(mqls[0][i], mqls[1][i], 4000)
-        drawn = [hypervolume([*growth._front, point], corner) - volume for point in zip(t, q, strict=True)]
+        drawn = [
+            hypervolume([*growth._front, point], corner) - volume
+            for point in zip(t, q, strict=True)
+        ]
         assert expected > 0
         assert expected == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / 4000**0.5)
 
@@ -117,7 +123,9 @@ def test_it_asks_where_the_hypervolume_grows() -> None:
     random = [values_of(SPACE.at(SobolPoints(5, 77).point(i))) for i in range(40)]
     volume = hypervolume(seen, corner)
     by_chance = np.mean([hypervolume([*seen, point], corner) - volume for point in random])
-    gained = np.mean([hypervolume([*seen, values_of(p)], corner) - volume for p in asked(trials, 5)])
+    gained = np.mean(
+        [hypervolume([*seen, values_of(p)], corner) - volume for p in asked(trials, 5)]
+    )
     assert gained > 3 * by_chance
 
 
@@ -125,13 +133,16 @@ def test_it_keeps_limits() -> None:
     trials = finished(24)
     assert max(params["hidden_size"] for params in asked(trials, 5)) > 32
     # A limit that only the narrowest networks keep, the default not among them.
-    limited = Mirror(SPACE, violations=lambda values, _attributes: {"max_time": values[0] / 0.6 - 1.0})
+    limited = Mirror(
+        SPACE, violations=lambda values, _recorded: {"max_time": values[0] / 0.6 - 1.0}
+    )
     assert {params["hidden_size"] for params in asked(trials, 5, limited)} == {32}
 
 
 def test_workers_that_ask_together_are_not_sent_to_one_place() -> None:
     study = optuna.create_study(
-        directions=["minimize", "minimize"], sampler=EncodedSampler(SPACE, "auto", seed=1, default=DEFAULT)
+        directions=["minimize", "minimize"],
+        sampler=EncodedSampler(SPACE, "auto", seed=1, default=DEFAULT),
     )
     for trial in finished(24):
         study.add_trial(trial)
@@ -142,7 +153,8 @@ def test_workers_that_ask_together_are_not_sent_to_one_place() -> None:
 
 def test_without_a_finished_default_it_asks_all_the_same() -> None:
     study = optuna.create_study(
-        directions=["minimize", "minimize"], sampler=EncodedSampler(SPACE, "auto", seed=1, default=DEFAULT)
+        directions=["minimize", "minimize"],
+        sampler=EncodedSampler(SPACE, "auto", seed=1, default=DEFAULT),
     )
     for trial in finished(24)[1:]:
         study.add_trial(trial)

@@ -1,4 +1,5 @@
-"""What a study minimises and the limits it sets: one reading of a trial's attributes for everyone."""
+"""What a study minimises and the limits it sets: one reading of a trial's record for
+everyone."""
 
 from __future__ import annotations
 
@@ -9,11 +10,15 @@ import pytest
 from optuna.trial import TrialState
 
 from tuner.config import TrainingSettings
+from tuner.data.task import demo_task
 from tuner.errors import TunerError
 from tuner.export.choice import choose
-from tuner.study import SearchPolicy, StudyDefinition, load_study_file
+from tuner.record import Recorded
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.objectives import objective_names, time_to_target, values_of, violations
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.study_file import load_study_file
 from tuner.study.note import describe
-from tuner.study.objectives import objective_names, time_to_target, values_of, violations
 from tuner.study.results import StudyResults, TrialRecord, judged
 
 POLICY = SearchPolicy(max_time_s=10.0, max_mql=0.8, max_memory_bytes=1000)
@@ -21,13 +26,17 @@ POLICY = SearchPolicy(max_time_s=10.0, max_mql=0.8, max_memory_bytes=1000)
 
 def definition(**changes: Any) -> StudyDefinition:
     file = load_study_file("rmsnorm")
-    task = {"name": "tiny", "source": {"kind": "demo"}}
-    return StudyDefinition.of(file, task=task, data_hash="0", training=TrainingSettings(), **changes)
+    task = demo_task().model_copy(update={"name": "tiny"}).definition()
+    return StudyDefinition.of(
+        file, task=task, data_hash="0" * 64, training=TrainingSettings(), **changes
+    )
 
 
-def record(number: int, values: tuple[float, float] | None, **attributes: Any) -> TrialRecord:
+def record(number: int, values: tuple[float, float] | None, **said: Any) -> TrialRecord:
     state = TrialState.COMPLETE if values else TrialState.PRUNED
-    return TrialRecord(number, state, {}, values, {"converged": True} | attributes, None, None)
+    return TrialRecord(
+        number, state, {}, values, Recorded(**{"converged": True} | said), None, None
+    )
 
 
 def results(*records: TrialRecord, policy: SearchPolicy = POLICY) -> StudyResults:
@@ -41,28 +50,40 @@ def test_the_time_to_a_target_is_the_clock_at_the_first_loss_at_or_under_it() ->
     assert time_to_target(curve, 0.1) is None  # a miss is no number
 
 
-def test_values_are_the_named_attributes_or_none_at_all() -> None:
-    attributes = {
-        "total_s": 5.0,
-        "val_mql": 0.7,
-        "wall_clock_s": 4.0,
-        "test_mql": float("nan"),
-        "time_to_target_s": None,
-    }
-    assert values_of(attributes, ("total_s", "val_mql")) == (5.0, 0.7)
-    for objectives in (("wall_clock_s", "test_mql"), ("time_to_target_s", "val_mql"), ("absent", "val_mql")):
-        assert values_of(attributes, objectives) is None
+def test_values_are_the_named_figures_or_none_at_all() -> None:
+    said = Recorded(
+        total_s=5.0,
+        val_mql=0.7,
+        wall_clock_s=4.0,
+        test_mql=float("nan"),
+        time_to_target_s=None,
+    )
+    assert values_of(said, ("total_s", "val_mql")) == (5.0, 0.7)
+    for objectives in (
+        ("wall_clock_s", "test_mql"),
+        ("time_to_target_s", "val_mql"),
+        ("absent", "val_mql"),
+    ):
+        assert values_of(said, objectives) is None
 
 
 def test_a_violation_is_the_share_of_the_limit_by_which_it_is_exceeded() -> None:
-    found = violations(POLICY, (15.0, 0.6), {"peak_memory_bytes": 1000, "val_loss": 0.3}, target_val_loss=0.2)
-    assert found == pytest.approx({"max_time": 0.5, "max_mql": -0.25, "max_memory": 0.0, "target": 0.5})
-    assert violations(POLICY, (15.0, 0.6), {})["max_memory"] == 0.0  # not recorded breaks no limit
-    assert violations(SearchPolicy(), (15.0, 0.6), {}) == {}
+    found = violations(
+        POLICY, (15.0, 0.6), Recorded(peak_memory_bytes=1000, val_loss=0.3), target_val_loss=0.2
+    )
+    assert found == pytest.approx(
+        {"max_time": 0.5, "max_mql": -0.25, "max_memory": 0.0, "target": 0.5}
+    )
+    assert (
+        violations(POLICY, (15.0, 0.6), Recorded())["max_memory"] == 0.0
+    )  # not recorded breaks no limit
+    assert violations(SearchPolicy(), (15.0, 0.6), Recorded()) == {}
 
 
 def test_the_front_is_of_trials_that_keep_the_limits() -> None:
-    found = results(record(0, (1.0, 0.9)), record(1, (5.0, 0.75)), record(2, (9.0, 0.7)), record(3, (11.0, 0.6)))
+    found = results(
+        record(0, (1.0, 0.9)), record(1, (5.0, 0.75)), record(2, (9.0, 0.7)), record(3, (11.0, 0.6))
+    )
     assert [r.number for r in found.front] == [1, 2]
     assert [r.feasible for r in found.records] == [False, True, True, False]
     assert not found.infeasible
@@ -75,11 +96,15 @@ def test_where_no_trial_keeps_the_limits_the_front_is_marked_and_none_is_chosen(
     assert [r.number for r in found.front] == [0, 1]
     with pytest.raises(TunerError, match=r"keeps the study's limits, wall_clock_s <= 10.*--trial"):
         choose(found, "s", pick="knee")
-    assert choose(results(record(0, (1.0, 0.9)), policy=SearchPolicy()), "s", pick="knee").number == 0
+    assert (
+        choose(results(record(0, (1.0, 0.9)), policy=SearchPolicy()), "s", pick="knee").number == 0
+    )
 
 
 def test_a_missed_target_is_counted_and_stands_nowhere() -> None:
-    found = results(record(0, (1.0, 0.7)), record(1, None, target_missed=True, stopped_by="converged"))
+    found = results(
+        record(0, (1.0, 0.7)), record(1, None, target_missed=True, stopped_by="converged")
+    )
     assert found.missed == 1
     assert [r.number for r in found.front] == [0]
 

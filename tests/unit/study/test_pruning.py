@@ -12,14 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tuner.study.pruning import Caution, FinishedTrial, Link, Pruner, Stopping, Verdict, epochs_waited
+from tuner.record import Recorded
+from tuner.search.pruning import (
+    Caution,
+    FinishedTrial,
+    Link,
+    Pruner,
+    Stopping,
+    Verdict,
+    epochs_waited,
+)
 
 STOPPING = Stopping(patience=5, min_delta=1e-5, max_epochs=100)
 CAUTION = Caution(min_finished=6, min_curves=4)
 PACES = (1.0, 0.8, 1.3, 0.9, 1.1, 1.2, 0.7, 1.0)
 
 
-def falling(pace: float, *, floor: float = 0.2, excess: float = 0.5, epochs: int = 200) -> list[float]:
+def falling(
+    pace: float, *, floor: float = 0.2, excess: float = 0.5, epochs: int = 200
+) -> list[float]:
     """An exponential down to a floor, stopped as early stopping would."""
     losses: list[float] = []
     while len(losses) < min(epochs, STOPPING.max_epochs):
@@ -29,13 +40,17 @@ def falling(pace: float, *, floor: float = 0.2, excess: float = 0.5, epochs: int
     return losses
 
 
-def trial(number: int, losses: Sequence[float], *, s_per_epoch: float = 1.0, dominates: bool = True) -> FinishedTrial:
+def trial(
+    number: int, losses: Sequence[float], *, s_per_epoch: float = 1.0, dominates: bool = True
+) -> FinishedTrial:
     """Its MQL is four times its best validation loss."""
     values = (len(losses) * s_per_epoch, 4 * min(losses))
     return FinishedTrial(number=number, values=values, curves=(tuple(losses),), dominates=dominates)
 
 
-FINISHED = [trial(number, falling(pace, floor=0.2 + 0.002 * number)) for number, pace in enumerate(PACES)]
+FINISHED = [
+    trial(number, falling(pace, floor=0.2 + 0.002 * number)) for number, pace in enumerate(PACES)
+]
 
 
 def pruner(finished: Sequence[FinishedTrial] = FINISHED, **changes: object) -> Pruner:
@@ -43,7 +58,8 @@ def pruner(finished: Sequence[FinishedTrial] = FINISHED, **changes: object) -> P
 
 
 def judged(judge: Pruner, losses: Sequence[float], *, s_per_epoch: float = 1.0) -> Verdict | None:
-    """The first verdict on a trial, epoch after epoch; the last epoch ends the training by itself."""
+    """The first verdict on a trial, epoch after epoch; the last epoch ends the training by
+    itself."""
     for epoch in range(1, len(losses)):
         elapsed = [s_per_epoch * (i + 1) for i in range(epoch)]
         if verdict := judge.verdict(losses[:epoch], elapsed):
@@ -58,13 +74,19 @@ def test_a_trial_that_is_worse_and_slower_ends_early_and_says_why() -> None:
     assert verdict.epoch < len(losses) / 2
     by = FINISHED[verdict.dominated_by]
     assert verdict.dominating == by.values
-    assert all(its <= at_best for its, at_best in zip(by.values, verdict.optimistic_end, strict=True))
-    attributes = verdict.attributes()
-    assert attributes["pruned_at_epoch"] == verdict.epoch
-    assert attributes["pruned_dominated_by"] == by.number
-    assert (attributes["pruned_optimistic_s"], attributes["pruned_optimistic_mql"]) == verdict.optimistic_end
-    assert f"trial {by.number}" in attributes["failure"]
-    assert attributes["failure"].startswith(f"at best {verdict.optimistic_end[0]:.3f} s and MQL ")
+    assert all(
+        its <= at_best for its, at_best in zip(by.values, verdict.optimistic_end, strict=True)
+    )
+    said = verdict.said_in(Recorded())
+    assert said.pruned_at_epoch == verdict.epoch
+    assert said.pruned_dominated_by == by.number
+    assert (
+        said.pruned_optimistic_s,
+        said.pruned_optimistic_mql,
+    ) == verdict.optimistic_end
+    assert said.failure is not None
+    assert f"trial {by.number}" in said.failure
+    assert said.failure.startswith(f"at best {verdict.optimistic_end[0]:.3f} s and MQL ")
 
 
 @pytest.mark.parametrize("pace", PACES)
@@ -93,7 +115,8 @@ def test_the_time_that_early_stopping_will_still_wait_counts() -> None:
 
 
 def test_the_first_epochs_of_a_trial_end_nothing_and_slow_ones_are_not_counted_on() -> None:
-    """The first epoch takes what it takes to warm up: those to come may be as short as the shortest."""
+    """The first epoch takes what it takes to warm up: those to come may be as short as the
+    shortest."""
     losses = falling(1.0, floor=0.4)
     assert judged(pruner(), losses, s_per_epoch=30.0).epoch == CAUTION.min_epochs  # type: ignore[union-attr]
     assert pruner().ends([0.5, 0.4, 0.3], [9.0, 10.0, 12.0])[0][0] == pytest.approx(12.0 + 5 * 1.0)
@@ -136,10 +159,16 @@ def test_trials_that_did_not_converge_or_keep_no_limit_dominate_nobody() -> None
 
 
 def test_trials_without_curves_or_with_a_loss_of_zero_teach_nothing() -> None:
-    odd = [replace(FINISHED[0], curves=()), replace(FINISHED[1], curves=((0.5, 0.0),)), trial(9, [0.5])]
+    odd = [
+        replace(FINISHED[0], curves=()),
+        replace(FINISHED[1], curves=((0.5, 0.0),)),
+        trial(9, [0.5]),
+    ]
     assert not pruner([*FINISHED[:5], *odd[:2]]).ready
     assert pruner([*FINISHED[:5], odd[2]]).ready
-    assert not pruner([trial(number, [0.5]) for number in range(9)]).ready, "curves of one epoch show no gain"
+    assert not pruner([trial(number, [0.5]) for number in range(9)]).ready, (
+        "curves of one epoch show no gain"
+    )
     assert pruner().verdict([0.5, 0.0], [1.0, 2.0]) is None
 
 
@@ -174,14 +203,20 @@ def test_the_link_is_a_line_in_logarithms_that_never_falls_and_is_moved_to_a_low
     losses = [0.2, 0.25, 0.3, 0.4, 0.5]
     exact = Link.fitted(losses, [3 * loss**0.5 for loss in losses], quantile=0.1)
     assert exact(math.log(0.35)) == pytest.approx(3 * 0.35**0.5)
-    lucky = Link.fitted(losses, [3 * loss**0.5 * (0.9 if loss == 0.3 else 1.0) for loss in losses], quantile=0.0)
+    lucky = Link.fitted(
+        losses, [3 * loss**0.5 * (0.9 if loss == 0.3 else 1.0) for loss in losses], quantile=0.0
+    )
     assert lucky(math.log(0.35)) == pytest.approx(0.9 * 3 * 0.35**0.5, rel=0.02)
     assert Link.fitted(losses, [1 / loss for loss in losses], quantile=0.5).slope == 0.0
-    assert Link.fitted(losses, [0.8] * 5, quantile=0.5)(math.log(0.1)) == pytest.approx(0.8 * 0.1 / 0.2)
+    assert Link.fitted(losses, [0.8] * 5, quantile=0.5)(math.log(0.1)) == pytest.approx(
+        0.8 * 0.1 / 0.2
+    )
     assert Link.fitted([0.3, 0.3], [0.9, 0.8], quantile=0.0)(math.log(0.3)) == pytest.approx(0.8)
 
 
-def test_the_pairs_that_the_link_is_fitted_to_do_not_grow_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pairs_that_the_link_is_fitted_to_do_not_grow_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pairs: list[int] = []
     all_pairs = np.triu_indices
 
@@ -190,10 +225,11 @@ def test_the_pairs_that_the_link_is_fitted_to_do_not_grow_for_ever(monkeypatch: 
         return all_pairs(n, k=k)
 
     monkeypatch.setattr(np, "triu_indices", counted)
-    monkeypatch.setattr("tuner.study.pruning.LINKED", 10)
+    monkeypatch.setattr("tuner.search.pruning.LINKED", 10)
     random = np.random.default_rng(0)
     losses = 0.2 + 0.3 * random.random(200)
-    luck = np.where(losses == sorted(losses)[101], 0.9, 1.0)  # none of the ten that the slope is fitted to
+    # None of the ten that the slope is fitted to.
+    luck = np.where(losses == sorted(losses)[101], 0.9, 1.0)
     link = Link.fitted(list(losses), list(luck * 3 * losses**0.5), quantile=0.0)
     assert pairs == [10]
     assert link.slope == pytest.approx(0.5)
@@ -229,11 +265,20 @@ def instructions(action: Callable[[], object]) -> int:
 
 
 def test_a_verdict_takes_less_than_a_millisecond_after_200_epochs_and_300_trials() -> None:
-    """A mean over a whole trial, in instructions: 16,000 of them take an eighth of a millisecond."""
+    """A mean over a whole trial, in instructions: 16,000 of them take an eighth of a
+    millisecond."""
     random = np.random.default_rng(0)
-    curves = [[0.2 + 0.5 * math.exp(-0.02 * e) + 0.001 * random.random() for e in range(200)] for _ in range(300)]
-    many = [trial(number, curve, s_per_epoch=1 + random.random()) for number, curve in enumerate(curves)]
+    curves = [
+        [0.2 + 0.5 * math.exp(-0.02 * e) + 0.001 * random.random() for e in range(200)]
+        for _ in range(300)
+    ]
+    many = [
+        trial(number, curve, s_per_epoch=1 + random.random()) for number, curve in enumerate(curves)
+    ]
     judge = Pruner(many, replace(STOPPING, max_epochs=201))
     losses, elapsed = [0.15 + loss for loss in curves[0]], [0.001 * (e + 1) for e in range(200)]
-    counts = [instructions(lambda e=epoch: judge.verdict(losses[:e], elapsed[:e])) for epoch in range(1, 201)]
+    counts = [
+        instructions(lambda e=epoch: judge.verdict(losses[:e], elapsed[:e]))
+        for epoch in range(1, 201)
+    ]
     assert sum(counts) / 200 < 50_000

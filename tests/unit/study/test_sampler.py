@@ -13,14 +13,15 @@ import pytest
 from optuna.study import Study
 from optuna.trial import TrialState, create_trial
 
-from tuner.space import SearchSpace
-from tuner.study import load_study_file
-from tuner.study.mirror import Mirror, configuration
-from tuner.study.pruning import Verdict
-from tuner.study.sampler import SAMPLERS, STARTUP, EncodedSampler, neighbours
-from tuner.study.seeds import seed_of_trial
-from tuner.study.shown import clipped, most_telling, with_log_time
-from tuner.study.sobol import SobolPoints
+from tuner.record import Recorded
+from tuner.search.history import Mirror, configuration
+from tuner.search.pruning import Verdict
+from tuner.search.reshaped_trials import clipped, most_telling, with_log_time
+from tuner.search.sampler import SAMPLERS, STARTUP, EncodedSampler, neighbours
+from tuner.search.sobol import SobolPoints
+from tuner.spec.seeds import seed_of_trial
+from tuner.spec.space import SearchSpace
+from tuner.spec.study_file import load_study_file
 
 FILE = load_study_file("rmsnorm")
 SPACE = FILE.space
@@ -33,7 +34,9 @@ def _quiet() -> None:
 
 
 def new_study(sampler: str, *, seed: int = 0, space: SearchSpace = SPACE) -> Study:
-    return optuna.create_study(directions=["minimize", "minimize"], sampler=EncodedSampler(space, sampler, seed=seed))
+    return optuna.create_study(
+        directions=["minimize", "minimize"], sampler=EncodedSampler(space, sampler, seed=seed)
+    )
 
 
 def run(study: Study, trials: int, *, space: SearchSpace = SPACE) -> list[dict[str, Any]]:
@@ -129,7 +132,11 @@ def test_running_failed_and_pruned_trials_do_not_disturb(sampler: str) -> None:
     study = new_study(sampler)
     record(study, 52)
     study.ask(SPACE.stored())
-    for state, reason in ((TrialState.FAIL, "diverged"), (TrialState.FAIL, "error"), (TrialState.PRUNED, "pruned")):
+    for state, reason in (
+        (TrialState.FAIL, "diverged"),
+        (TrialState.FAIL, "error"),
+        (TrialState.PRUNED, "pruned"),
+    ):
         trial = study.ask(SPACE.stored())
         trial.set_user_attr("stopped_by", reason)
         study.tell(trial, state=state)
@@ -163,22 +170,31 @@ def test_workers_together_walk_one_sobol_sequence(sampler: str) -> None:
     storage = optuna.storages.InMemoryStorage()
     optuna.create_study(study_name="s", storage=storage, directions=["minimize", "minimize"])
     workers = [
-        optuna.load_study(study_name="s", storage=storage, sampler=EncodedSampler(SPACE, sampler, seed=3))
+        optuna.load_study(
+            study_name="s", storage=storage, sampler=EncodedSampler(SPACE, sampler, seed=3)
+        )
         for _ in range(3)
     ]
-    asked = [worker.ask(SPACE.stored()).params for worker in workers + workers]  # none of them finishes
+    # None of them finishes.
+    asked = [worker.ask(SPACE.stored()).params for worker in workers + workers]
     points = SobolPoints(5, 3)
     assert asked == [SPACE.at(points.point(number)) for number in range(6)]
 
 
 @pytest.mark.parametrize("sampler", ["auto", "tpe", "nsga2", "random", "qmc"])
 def test_no_configuration_is_tried_twice_however_small_the_space(sampler: str) -> None:
-    ranges = {name: r.model_copy(update={"high": r.low, "zero": False}) for name, r in SPACE.ranges.items()}
-    small = SPACE.model_copy(update=ranges | {"hidden_size": SPACE.hidden_size, "batch_size": SPACE.batch_size})
+    ranges = {
+        name: r.model_copy(update={"high": r.low, "zero": False})
+        for name, r in SPACE.ranges.items()
+    }
+    small = SPACE.model_copy(
+        update=ranges | {"hidden_size": SPACE.hidden_size, "batch_size": SPACE.batch_size}
+    )
     study = new_study(sampler, space=small)
     asked = run(study, 20, space=small)  # 4 hidden sizes by 5 batch sizes: all there is
     assert len({configuration(params) for params in asked}) == 20
-    assert small.contains(run(study, 1, space=small)[0]) == []  # and then it repeats one rather than stop
+    # And then it repeats one rather than stop.
+    assert small.contains(run(study, 1, space=small)[0]) == []
 
 
 def test_a_duplicate_is_replaced_by_its_nearest_neighbour() -> None:
@@ -187,11 +203,14 @@ def test_a_duplicate_is_replaced_by_its_nearest_neighbour() -> None:
     assert all(SPACE.contains(params) == [] for params in near)
     changed = [[name for name in here if params[name] != here[name]] for params in near]
     assert all(len(names) <= 1 for names in changed)
-    assert [names[0] for names in changed if names][-1] == "hidden_size"  # the widest steps come last
+    *_, last = (names[0] for names in changed if names)
+    assert last == "hidden_size"  # the widest steps come last
 
 
 @pytest.mark.parametrize("sampler", ["auto", "gp", "tpe"])
-def test_a_model_is_told_of_trials_that_others_run(sampler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_told_of_trials_that_others_run(
+    sampler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = new_study(sampler)
     record(study, 14)
     other = study.ask(SPACE.stored())
@@ -218,7 +237,10 @@ def test_a_diverged_trial_counts_as_no_better_than_the_worst() -> None:
     mirror.update(study.trials, asking=99)
     shown = mirror._with_values()
     assert mirror.learnt == 6
-    assert shown[5].values == [max(t.values[0] for t in shown[:5]), max(t.values[1] for t in shown[:5])]
+    assert shown[5].values == [
+        max(t.values[0] for t in shown[:5]),
+        max(t.values[1] for t in shown[:5]),
+    ]
 
 
 def test_a_pruned_trial_counts_as_no_better_than_its_optimistic_end_and_the_middling_mql() -> None:
@@ -227,7 +249,7 @@ def test_a_pruned_trial_counts_as_no_better_than_its_optimistic_end_and_the_midd
     mqls = sorted(trial.values[1] for trial in study.trials)
     verdict = Verdict(epoch=7, optimistic_end=(3.0, 0.9), dominated_by=1, dominating=(2.0, 0.8))
     trial = study.ask(SPACE.stored())
-    for key, value in {"stopped_by": "pruned", **verdict.attributes()}.items():
+    for key, value in verdict.said_in(Recorded(stopped_by="pruned")).to_flat().items():
         trial.set_user_attr(key, value)
     study.tell(trial, state=TrialState.PRUNED)
     mirror = Mirror(SPACE)
@@ -249,7 +271,12 @@ def test_a_mirror_translates_each_finished_trial_once(monkeypatch: pytest.Monkey
     mirror = Mirror(SPACE)
     translations = []
     original = Mirror._translated
-    monkeypatch.setattr(Mirror, "_translated", lambda *args: translations.append(1) or original(*args))  # type: ignore[func-returns-value]
+
+    def counted(*args: Any) -> Any:
+        translations.append(1)
+        return original(*args)
+
+    monkeypatch.setattr(Mirror, "_translated", counted)
     for _ in range(3):
         mirror.update(study.trials, asking=99)
     assert len(translations) == 8
@@ -272,11 +299,12 @@ def test_outliers_are_clipped_and_long_histories_cut_to_what_tells_most() -> Non
 
 def test_a_late_answer_is_waited_for_and_then_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     study = new_study("tpe")
-    study.add_trial(create_trial(state=TrialState.RUNNING))  # asked for, not answered yet, and never will be
+    # Asked for, not answered yet, and never will be.
+    study.add_trial(create_trial(state=TrialState.RUNNING))
     clock = itertools.count()
     naps: list[float] = []
     time = SimpleNamespace(monotonic=lambda: float(next(clock)), sleep=naps.append)
-    monkeypatch.setattr("tuner.study.sampler.time", time)
+    monkeypatch.setattr("tuner.search.sampler.time", time)
     assert SPACE.contains(study.ask(SPACE.stored()).params) == []
     assert 3 <= len(naps) <= 6
 
@@ -292,7 +320,9 @@ def test_trials_without_weight_decay_do_not_pile_up_on_one_encoded_point() -> No
     study = optuna.create_study(directions=["minimize", "minimize"])
     here = FILE.default_hyperparameters().as_dict()
     for number in range(8):
-        study.add_trial(create_trial(params=here, distributions=SPACE.stored(), values=[1.0, number]))
+        study.add_trial(
+            create_trial(params=here, distributions=SPACE.stored(), values=[1.0, number])
+        )
     mirror = Mirror(SPACE)
     mirror.update(study.trials, asking=99)
     shown = [trial.params["weight_decay"] for trial in mirror._with_values()]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from tuner.data.windows import DeviceData
-from tuner.metrics import quantile_loss
 from tuner.training import FitResult
+from tuner.training.quantile_loss import quantile_loss
 
 
 def losses_of(result: FitResult) -> list[tuple[float, float]]:
@@ -17,7 +17,8 @@ def same_weights(a: FitResult, b: FitResult) -> bool:
     assert a.model is not None
     assert b.model is not None
     return all(
-        torch.equal(p, q) for p, q in zip(a.model.state_dict().values(), b.model.state_dict().values(), strict=True)
+        torch.equal(p, q)
+        for p, q in zip(a.model.state_dict().values(), b.model.state_dict().values(), strict=True)
     )
 
 

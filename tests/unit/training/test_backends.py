@@ -1,4 +1,4 @@
-"""Which backend trains a network, and that another one than was asked for never runs without a word."""
+"""Which backend trains a network, and that no other runs without a word."""
 
 from __future__ import annotations
 
@@ -14,15 +14,24 @@ import pytest
 import torch
 from torch import nn
 
-from tuner.config import Architecture, Backend, Hyperparameters, ModelShapes, Precision, RunConfig, TrainingSettings
+from tuner.config import (
+    Architecture,
+    Backend,
+    Hyperparameters,
+    ModelShapes,
+    Precision,
+    RunConfig,
+    TrainingSettings,
+)
 from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Observation
 from tuner.errors import UsageError
 from tuner.models.names import builtin_names
 from tuner.models.tsmixer import DESIGNS, TSMixer
-from tuner.objective import _attributes
-from tuner.training import backends, fit
-from tuner.training.backends import (
+from tuner.report.terminal.trial_sections import _training
+from tuner.training import fit
+from tuner.training.engines import choose as backends
+from tuner.training.engines.choose import (
     LONGEST_FUSED,
     MEASURED_ON,
     choose_backend,
@@ -30,12 +39,14 @@ from tuner.training.backends import (
     resolve_backend,
     step_kernels_serve,
 )
-from tuner.training.eager import EagerEngine
-from tuner.view.trial import _training
+from tuner.training.engines.eager import EagerEngine
+from tuner.trial.run import _recorded
 
-SIZES_MEASURED = Path(__file__).parents[3] / "benchmarks" / "bench-h200" / "sizes.csv"
+SIZES_MEASURED = Path(__file__).parents[3] / "benchmarks" / "against_darts" / "h200" / "sizes.csv"
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
-SHAPES = ModelShapes(input_size=24, horizon=6, n_targets=2, n_past=0, n_future=2, n_static=1, n_quantiles=5)
+SHAPES = ModelShapes(
+    input_size=24, horizon=6, n_targets=2, n_past=0, n_future=2, n_static=1, n_quantiles=5
+)
 
 
 def network(name: str, hidden_size: int = 32) -> nn.Module:
@@ -43,12 +54,19 @@ def network(name: str, hidden_size: int = 32) -> nn.Module:
 
 
 def config_of(
-    backend: Backend, precision: Precision = Precision.FP32, hidden_size: int = 32, batch_size: int = 256
+    backend: Backend,
+    precision: Precision = Precision.FP32,
+    hidden_size: int = 32,
+    batch_size: int = 256,
 ) -> RunConfig:
     return RunConfig(
         architecture=Architecture(model="original"),
         hyperparameters=Hyperparameters(
-            learning_rate=1e-4, weight_decay=0.0, dropout=0.1, hidden_size=hidden_size, batch_size=batch_size
+            learning_rate=1e-4,
+            weight_decay=0.0,
+            dropout=0.1,
+            hidden_size=hidden_size,
+            batch_size=batch_size,
         ),
         training=TrainingSettings(backend=backend, precision=precision),
     )
@@ -104,9 +122,14 @@ def test_auto_takes_what_was_the_faster_of_the_two_at_every_size_that_was_measur
         assert resolve_backend(config, SHAPES, CUDA) is faster, (hidden, batch)
 
 
-def test_auto_means_captured_graphs_on_a_gpu_that_nobody_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_means_captured_graphs_on_a_gpu_that_nobody_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
-    assert choose_backend(config_of(Backend.AUTO), SHAPES, network("original"), CUDA) == (Backend.GRAPH, "")
+    assert choose_backend(config_of(Backend.AUTO), SHAPES, network("original"), CUDA) == (
+        Backend.GRAPH,
+        "",
+    )
 
 
 @pytest.mark.usefixtures("measured")
@@ -123,7 +146,9 @@ def test_auto_means_captured_graphs_for_horizons_that_nobody_measured() -> None:
 
 @pytest.mark.usefixtures("measured")
 def test_auto_in_bf16_means_captured_graphs() -> None:
-    assert choose_backend(config_of(Backend.AUTO, Precision.BF16), SHAPES, network("original"), CUDA) == (
+    assert choose_backend(
+        config_of(Backend.AUTO, Precision.BF16), SHAPES, network("original"), CUDA
+    ) == (
         Backend.GRAPH,
         "",
     )
@@ -133,7 +158,10 @@ def test_auto_in_bf16_means_captured_graphs() -> None:
 def test_a_choice_stands_whatever_the_sizes() -> None:
     for backend in (Backend.EAGER, Backend.GRAPH, Backend.COMPILE, Backend.TRITON):
         for hidden_size in (8, 4096):
-            assert resolve_backend(config_of(backend, hidden_size=hidden_size), SHAPES, CUDA) is backend
+            assert (
+                resolve_backend(config_of(backend, hidden_size=hidden_size), SHAPES, CUDA)
+                is backend
+            )
 
 
 @pytest.fixture(autouse=True)
@@ -189,10 +217,15 @@ def test_without_a_compiler_captured_graphs_run_with_the_reason(
 
 def test_only_the_fused_kernels_are_asked_about() -> None:
     for backend in (Backend.EAGER, Backend.GRAPH, Backend.COMPILE):
-        assert choose_backend(config_of(backend), SHAPES, network("batchnorm"), CUDA) == (backend, "")
+        assert choose_backend(config_of(backend), SHAPES, network("batchnorm"), CUDA) == (
+            backend,
+            "",
+        )
 
 
-def test_the_kernels_around_a_network_serve_any_of_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernels_around_a_network_serve_any_of_single_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("triton")
     frozen = network("original")
     frozen.head.double().requires_grad_(False)
@@ -204,7 +237,9 @@ def test_the_kernels_around_a_network_serve_any_of_single_precision(monkeypatch:
 
 
 def test_on_a_cpu_there_are_none() -> None:
-    with pytest.raises(UsageError, match="'triton' needs a CUDA device, this one is cpu; use eager or auto"):
+    with pytest.raises(
+        UsageError, match="'triton' needs a CUDA device, this one is cpu; use eager or auto"
+    ):
         choose_backend(triton(), SHAPES, network("original"), CPU)
 
 
@@ -219,10 +254,19 @@ def test_a_result_and_the_trials_record_say_why_another_backend_ran(
     assert fit(config, data).backend_fallback == ""
     monkeypatch.setattr(sys.modules["tuner.training.fit"], "make_engine", _FellBack)
     result = fit(config, data)
-    assert (result.backend, result.backend_fallback) == (Backend.EAGER, "the fused kernels know no such norm")
+    assert (result.backend, result.backend_fallback) == (
+        Backend.EAGER,
+        "the fused kernels know no such norm",
+    )
     seen = Observation(contaminated=False, why="")
-    recorded = _attributes(result, seen, CpuCores((0,)), seed=0)
-    assert (recorded["backend"], recorded["backend_fallback"]) == ("eager", "the fused kernels know no such norm")
-    detail: Any = SimpleNamespace(record=SimpleNamespace(attributes=recorded), curve=(), best=None)
+    recorded = _recorded(result, seen, CpuCores((0,)), seed=0)
+    assert (recorded.backend, recorded.backend_fallback) == (
+        "eager",
+        "the fused kernels know no such norm",
+    )
+    detail: Any = SimpleNamespace(record=SimpleNamespace(recorded=recorded), curve=(), best=None)
     shown = dict(_training(detail, plain=True))
-    assert (shown["backend"], shown["not triton, since"]) == ("eager, fp32", "the fused kernels know no such norm")
+    assert (shown["backend"], shown["not triton, since"]) == (
+        "eager, fp32",
+        "the fused kernels know no such norm",
+    )

@@ -6,7 +6,7 @@ from tuner.training.clock import Clock
 
 
 class Times:
-    """A time that moves only when told to, and a device whose pending work takes time to wait for."""
+    """A time that moves only when told to, and a device whose pending work takes time."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -13,7 +13,7 @@ from tuner.data.prepare import PreparedData
 from tuner.data.windows import DeviceData, DeviceSplit, to_device
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
-from tuner.training.eager import EagerEngine
+from tuner.training.engines.eager import EagerEngine
 
 Configure = Callable[..., RunConfig]
 
@@ -42,7 +42,7 @@ def data64(prepared: PreparedData) -> DeviceData:
 def test_an_epoch_is_adam_with_clipping_and_decoupled_decay(
     data64: DeviceData, run_config: Configure, weight_decay: float
 ) -> None:
-    """Weight decay 0 is exactly Adam; otherwise each step first shrinks the weights by lr * decay."""
+    """Weight decay 0 is exactly Adam; otherwise a step first shrinks weights by lr * decay."""
     config = run_config(dropout=0.0, weight_decay=weight_decay, gradient_clip=0.05)
     ours, naive = _model(config, data64), _model(config, data64)
     order = torch.randperm(len(data64.train), generator=torch.Generator().manual_seed(1))
@@ -71,7 +71,9 @@ def test_an_epoch_is_adam_with_clipping_and_decoupled_decay(
     assert epoch.stopped is None
     assert epoch.loss_sum.item() == pytest.approx(expected, rel=1e-9)
     for (name, p), q in zip(ours.named_parameters(), naive.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-7, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            p, q, rtol=1e-7, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 def test_the_fused_optimiser_does_what_the_plain_one_does() -> None:
@@ -93,13 +95,19 @@ def test_the_fused_optimiser_does_what_the_plain_one_does() -> None:
 
 @pytest.mark.parametrize("validation_batch", [7, 64, 10_000])
 def test_the_validation_loss_is_the_mean_over_windows_whatever_the_batch(
-    data64: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch, validation_batch: int
+    data64: DeviceData,
+    run_config: Configure,
+    monkeypatch: pytest.MonkeyPatch,
+    validation_batch: int,
 ) -> None:
-    monkeypatch.setattr("tuner.training.eager.VALIDATION_BATCH", {"cpu": validation_batch})
+    monkeypatch.setattr("tuner.training.engines.eager.VALIDATION_BATCH", {"cpu": validation_batch})
     config = run_config("batchnorm")
     model = _model(config, data64)
     ours = EagerEngine(config, data64, model).validation_loss()
-    each = [_naive_loss(model, data64, data64.val, torch.tensor([i])).item() for i in range(len(data64.val))]
+    each = [
+        _naive_loss(model, data64, data64.val, torch.tensor([i])).item()
+        for i in range(len(data64.val))
+    ]
     assert ours.item() == pytest.approx(sum(each) / len(each), rel=1e-12)
 
 
@@ -120,11 +128,15 @@ def test_warming_up_leaves_no_trace(data: DeviceData, run_config: Configure, nam
     assert torch.equal(torch.get_rng_state(), random_state)
 
 
-def test_a_reason_to_stop_ends_the_epoch_within_one_step(data: DeviceData, run_config: Configure) -> None:
+def test_a_reason_to_stop_ends_the_epoch_within_one_step(
+    data: DeviceData, run_config: Configure
+) -> None:
     config = run_config()
     model = build_model(config.architecture, data.shapes, config.hyperparameters)
     answers = iter([None, StopReason.PRUNED])
-    epoch = EagerEngine(config, data, model).train_epoch(torch.arange(len(data.train)), 1e-3, lambda: next(answers))
+    epoch = EagerEngine(config, data, model).train_epoch(
+        torch.arange(len(data.train)), 1e-3, lambda: next(answers)
+    )
     assert epoch.stopped is StopReason.PRUNED
     assert epoch.n_windows == 2 * 64
 
@@ -150,7 +162,9 @@ def test_without_dropout_an_epoch_is_that_of_pytorchs_own_operations(
 
 
 @pytest.mark.parametrize("name", builtin_names())
-def test_the_same_seed_trains_the_same_network_bit_for_bit(data: DeviceData, run_config: Configure, name: str) -> None:
+def test_the_same_seed_trains_the_same_network_bit_for_bit(
+    data: DeviceData, run_config: Configure, name: str
+) -> None:
     config = run_config(name, dropout=0.2)
     first, second = _one_epoch(config, data), _one_epoch(config, data)
     assert torch.equal(first[0], second[0])
@@ -171,7 +185,7 @@ def test_dropout_is_fresh_in_every_step(data: DeviceData, run_config: Configure)
 def test_the_new_masks_train_as_well_as_pytorchs_dropout(
     data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Mean training loss of one epoch over ten seeds: the two kinds of masks differ by noise, not by a bias."""
+    """Mean training loss of one epoch over ten seeds: the masks differ by noise, not by a bias."""
     config = run_config(dropout=0.3)
 
     def losses() -> Tensor:
@@ -180,7 +194,9 @@ def test_the_new_masks_train_as_well_as_pytorchs_dropout(
             torch.manual_seed(5)
             model = build_model(config.architecture, data.shapes, config.hyperparameters)
             torch.manual_seed(seed)
-            epoch = EagerEngine(config, data, model).train_epoch(torch.arange(len(data.train)), 1e-3, lambda: None)
+            epoch = EagerEngine(config, data, model).train_epoch(
+                torch.arange(len(data.train)), 1e-3, lambda: None
+            )
             results.append(epoch.loss_sum)
         return torch.stack(results)
 

@@ -1,4 +1,4 @@
-"""MQL: against a computation written out in numpy, and against darts' `mql` on the same forecasts."""
+"""MQL: against numpy written out, and against darts' `mql` on the same forecasts."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch import nn
 
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData, DeviceSplit
-from tuner.metrics import mean_quantile_loss, mean_quantile_loss_per_window
 from tuner.training import evaluate, fit
+from tuner.training.quantile_loss import mean_quantile_loss, mean_quantile_loss_per_window
 
 Floats = npt.NDArray[np.float64]
 
@@ -28,8 +28,10 @@ def model(data: DeviceData, run_config: Callable[..., RunConfig]) -> nn.Module:
     return result.model
 
 
-def _forecasts(model: nn.Module, data: DeviceData, split: DeviceSplit, series: int) -> tuple[Floats, Floats]:
-    """What one series' windows were forecast to be, (N, T, C, Q of all trained levels), and what came, (N, T, C)."""
+def _forecasts(
+    model: nn.Module, data: DeviceData, split: DeviceSplit, series: int
+) -> tuple[Floats, Floats]:
+    """One series' forecasts, (N, T, C, Q of all trained levels), and what came, (N, T, C)."""
     low, spread = data.minimum[series].numpy(), data.scale[series].numpy()
     forecasts, targets = [], []
     for i in range(len(split)):
@@ -51,18 +53,26 @@ def _naive_mql(model: nn.Module, data: DeviceData, split: DeviceSplit, series: i
     return float(np.mean(losses))
 
 
-def test_evaluation_equals_a_computation_written_out_in_numpy(model: nn.Module, data: DeviceData) -> None:
+def test_evaluation_equals_a_computation_written_out_in_numpy(
+    model: nn.Module, data: DeviceData
+) -> None:
     evaluation = evaluate(model, data)
     for position, name in enumerate(data.series):
-        assert evaluation.test_mql[name] == pytest.approx(_naive_mql(model, data, data.test, position), rel=1e-5)
-        assert evaluation.val_mql[name] == pytest.approx(_naive_mql(model, data, data.val, position), rel=1e-5)
+        assert evaluation.test_mql[name] == pytest.approx(
+            _naive_mql(model, data, data.test, position), rel=1e-5
+        )
+        assert evaluation.val_mql[name] == pytest.approx(
+            _naive_mql(model, data, data.val, position), rel=1e-5
+        )
     assert evaluation.test_mql_mean == pytest.approx(np.mean(list(evaluation.test_mql.values())))
     assert evaluation.val_mql_mean == pytest.approx(np.mean(list(evaluation.val_mql.values())))
     assert list(evaluation.test_mql) == list(data.series)
 
 
-def test_test_mql_equals_darts_mql_on_the_same_forecasts(model: nn.Module, data: DeviceData) -> None:
-    """darts is given the forecast quantiles as its own models give them: one component per column and level."""
+def test_test_mql_equals_darts_mql_on_the_same_forecasts(
+    model: nn.Module, data: DeviceData
+) -> None:
+    """darts is given forecast quantiles as its models give them: a component a column and level."""
     levels = data.task.eval_quantiles
     columns = data.task.target_columns
     names = [f"{column}_q{level:.3f}" for column in columns for level in levels]
@@ -74,7 +84,11 @@ def test_test_mql_equals_darts_mql_on_the_same_forecasts(model: nn.Module, data:
         for truth, forecast in zip(targets, picked, strict=True):
             hours = pd.date_range("2024-01-01", periods=len(truth), freq="h")
             actual.append(darts.TimeSeries(hours, truth[..., None], components=list(columns)))
-            predicted.append(darts.TimeSeries(hours, forecast.reshape(len(truth), -1)[..., None], components=names))
+            predicted.append(
+                darts.TimeSeries(
+                    hours, forecast.reshape(len(truth), -1)[..., None], components=names
+                )
+            )
         theirs = np.mean(mql(actual, predicted, q=list(levels)))
         assert evaluation.test_mql[name] == pytest.approx(float(theirs), rel=1e-5)
 

@@ -1,4 +1,4 @@
-"""What `fit` returns: the same result for the same seed, the best weights, and figures that belong together."""
+"""What `fit` returns: the same for the same seed, the best weights, figures that agree."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ from tuner.errors import UsageError
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training import fit
-from tuner.training.eager import EagerEngine
+from tuner.training.engines.eager import EagerEngine
 
 Configure = Callable[..., RunConfig]
 
 
 @pytest.mark.parametrize("name", builtin_names())
-def test_one_seed_gives_one_result_and_another_seed_another(data: DeviceData, run_config: Configure, name: str) -> None:
+def test_one_seed_gives_one_result_and_another_seed_another(
+    data: DeviceData, run_config: Configure, name: str
+) -> None:
     first, again, other = (fit(run_config(name, max_epochs=2, seed=s), data) for s in (1, 1, 2))
     assert losses_of(first) == losses_of(again)
     assert same_weights(first, again)
@@ -32,7 +34,9 @@ def test_one_seed_gives_one_result_and_another_seed_another(data: DeviceData, ru
 
 
 @pytest.mark.parametrize("name", builtin_names())
-def test_training_lowers_the_validation_loss(data: DeviceData, run_config: Configure, name: str) -> None:
+def test_training_lowers_the_validation_loss(
+    data: DeviceData, run_config: Configure, name: str
+) -> None:
     history = fit(run_config(name, max_epochs=6), data).history
     assert history[-1].val_loss < 0.95 * history[0].val_loss
 
@@ -48,7 +52,9 @@ def test_a_warmed_up_training_is_bit_for_bit_one_that_is_not(
     assert same_weights(warmed, cold)
 
 
-def test_the_callers_random_state_and_arithmetic_are_untouched(data: DeviceData, run_config: Configure) -> None:
+def test_the_callers_random_state_and_arithmetic_are_untouched(
+    data: DeviceData, run_config: Configure
+) -> None:
     torch.manual_seed(5)
     state = torch.get_rng_state()
     precision = torch.backends.cudnn.conv.fp32_precision
@@ -57,7 +63,9 @@ def test_the_callers_random_state_and_arithmetic_are_untouched(data: DeviceData,
     assert torch.backends.cudnn.conv.fp32_precision == precision
 
 
-def test_the_result_does_not_depend_on_the_callers_random_state(data: DeviceData, run_config: Configure) -> None:
+def test_the_result_does_not_depend_on_the_callers_random_state(
+    data: DeviceData, run_config: Configure
+) -> None:
     torch.manual_seed(1)
     first = fit(run_config(max_epochs=1), data)
     torch.manual_seed(2)
@@ -83,9 +91,14 @@ def test_every_epoch_has_its_own_shuffle(
 def test_the_weights_kept_are_those_of_the_strictly_lowest_validation_loss(
     data: DeviceData, run_config: Configure
 ) -> None:
-    """min_delta is so large that no epoch after the first counts as an improvement; the last ones train too fast."""
+    """min_delta is so large that no epoch but the first improves; the last train too fast."""
     config = run_config(
-        "batchnorm", learning_rate=0.01, learning_rate_decay=2, max_epochs=50, patience=8, min_delta=100
+        "batchnorm",
+        learning_rate=0.01,
+        learning_rate_decay=2,
+        max_epochs=50,
+        patience=8,
+        min_delta=100,
     )
     result = fit(config, data)
     losses = [record.val_loss for record in result.history]
@@ -114,14 +127,18 @@ def test_the_callback_runs_off_the_clock_and_the_training_on_it(
 
     for part in ("train_epoch", "validation_loss"):
         monkeypatch.setattr(EagerEngine, part, timed("training", getattr(EagerEngine, part)))
-    result = fit(run_config(max_epochs=3), data, on_epoch=timed("callback", lambda _: time.sleep(0.1)))
+    result = fit(
+        run_config(max_epochs=3), data, on_epoch=timed("callback", lambda _: time.sleep(0.1))
+    )
     assert spent["callback"] >= 0.3
     assert spent["training"] > 0
     assert result.total_s - result.setup_s - result.wall_clock_s >= spent["callback"]
     assert result.wall_clock_s >= spent["training"]
 
 
-def test_the_learning_rate_decays_after_every_epoch(data: DeviceData, run_config: Configure) -> None:
+def test_the_learning_rate_decays_after_every_epoch(
+    data: DeviceData, run_config: Configure
+) -> None:
     result = fit(run_config(learning_rate=0.01, learning_rate_decay=0.5), data)
     assert [record.learning_rate for record in result.history] == [0.01, 0.005, 0.0025]
 
@@ -162,29 +179,41 @@ def test_a_batch_larger_than_the_data_is_one_step(data: DeviceData, run_config: 
     assert steps == 2
 
 
-def test_an_own_class_is_trained_by_file(data: DeviceData, run_config: Configure, tmp_path: Path) -> None:
+def test_an_own_class_is_trained_by_file(
+    data: DeviceData, run_config: Configure, tmp_path: Path
+) -> None:
     (tmp_path / "own.py").write_text(
         "import torch\n"
         "class LastValue(torch.nn.Module):\n"
         "    def __init__(self, shapes, *, hidden_size, dropout, spread):\n"
         "        super().__init__()\n"
         "        self.shapes = shapes\n"
-        "        self.offset = torch.nn.Parameter(torch.linspace(-spread, spread, shapes.n_quantiles))\n"
+        "        offset = torch.linspace(-spread, spread, shapes.n_quantiles)\n"
+        "        self.offset = torch.nn.Parameter(offset)\n"
         "    def forward(self, past, future, static):\n"
         "        last = past[:, -1:, : self.shapes.n_targets, None]\n"
         "        return last.expand(-1, self.shapes.horizon, -1, -1) + self.offset\n"
     )
     architecture = Architecture(model=f"{tmp_path / 'own.py'}:LastValue", settings={"spread": 0.5})
-    result = fit(replace(run_config(max_epochs=4, learning_rate=0.02), architecture=architecture), data)
+    result = fit(
+        replace(run_config(max_epochs=4, learning_rate=0.02), architecture=architecture), data
+    )
     assert result.n_parameters == 5
     assert result.history[-1].val_loss < result.history[0].val_loss
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("batch_size", 0), ("max_epochs", 0), ("patience", 0), ("learning_rate", 0.0), ("learning_rate", math.nan),
-     ("gradient_clip", -1.0), ("weight_decay", -0.1)],
-)  # fmt: skip
+    [
+        ("batch_size", 0),
+        ("max_epochs", 0),
+        ("patience", 0),
+        ("learning_rate", 0.0),
+        ("learning_rate", math.nan),
+        ("gradient_clip", -1.0),
+        ("weight_decay", -0.1),
+    ],
+)
 def test_settings_with_which_nothing_can_be_trained_are_refused(
     data: DeviceData, run_config: Configure, name: str, value: float
 ) -> None:

@@ -21,11 +21,15 @@ from tuner.training.early_stopping import EarlyStopping
 Configure = Callable[..., RunConfig]
 
 
-def test_convergence_follows_early_stopping_on_the_recorded_losses(data: DeviceData, run_config: Configure) -> None:
+def test_convergence_follows_early_stopping_on_the_recorded_losses(
+    data: DeviceData, run_config: Configure
+) -> None:
     result = fit(run_config(learning_rate=0.03, max_epochs=200, patience=2, min_delta=1e-4), data)
     assert result.stopped_by is StopReason.CONVERGED
     rule = EarlyStopping(patience=2, min_delta=1e-4)
-    assert [rule.update(record.val_loss) for record in result.history] == [False] * (result.epochs - 1) + [True]
+    assert [rule.update(record.val_loss) for record in result.history] == [False] * (
+        result.epochs - 1
+    ) + [True]
     assert result.epochs < 200
 
 
@@ -61,11 +65,18 @@ def test_the_time_limit_counts_the_clock_and_not_the_callback(
         now += 3600.0
 
     # The function `fit` hides its module.
-    monkeypatch.setattr(sys.modules["tuner.training.fit"], "Clock", functools.partial(Clock, now=look))
-    assert fit(run_config(max_epochs=2, time_limit_s=5.0), data, on_epoch=wait).stopped_by is StopReason.EPOCH_LIMIT
+    monkeypatch.setattr(
+        sys.modules["tuner.training.fit"], "Clock", functools.partial(Clock, now=look)
+    )
+    assert (
+        fit(run_config(max_epochs=2, time_limit_s=5.0), data, on_epoch=wait).stopped_by
+        is StopReason.EPOCH_LIMIT
+    )
 
 
-def test_the_callback_hears_of_every_epoch_and_can_prune(data: DeviceData, run_config: Configure) -> None:
+def test_the_callback_hears_of_every_epoch_and_can_prune(
+    data: DeviceData, run_config: Configure
+) -> None:
     heard: list[EpochRecord] = []
 
     def prune_second(record: EpochRecord) -> StopReason | None:
@@ -82,11 +93,17 @@ def test_the_callback_hears_of_every_epoch_and_can_prune(data: DeviceData, run_c
 def test_a_training_that_ends_by_itself_is_not_pruned_with_its_last_epoch(
     data: DeviceData, run_config: Configure
 ) -> None:
-    result = fit(run_config(max_epochs=2), data, on_epoch=lambda r: StopReason.PRUNED if r.epoch == 2 else None)
+    result = fit(
+        run_config(max_epochs=2),
+        data,
+        on_epoch=lambda r: StopReason.PRUNED if r.epoch == 2 else None,
+    )
     assert result.stopped_by is StopReason.EPOCH_LIMIT
 
 
-def test_an_interruption_takes_effect_within_one_step(data: DeviceData, run_config: Configure) -> None:
+def test_an_interruption_takes_effect_within_one_step(
+    data: DeviceData, run_config: Configure
+) -> None:
     steps_per_epoch = math.ceil(len(data.train) / 64)
     asked = 0
 
@@ -114,7 +131,9 @@ def test_an_interruption_before_the_first_epoch_is_over_leaves_no_figures(
 
 
 def test_a_loss_that_is_no_number_is_an_outcome(data: DeviceData, run_config: Configure) -> None:
-    broken = replace(data, train=replace(data.train, targets=torch.full_like(data.train.targets, math.nan)))
+    broken = replace(
+        data, train=replace(data.train, targets=torch.full_like(data.train.targets, math.nan))
+    )
     heard: list[EpochRecord] = []
     result = fit(run_config(), broken, on_epoch=heard.append)
     assert result.stopped_by is StopReason.DIVERGED
@@ -123,7 +142,9 @@ def test_a_loss_that_is_no_number_is_an_outcome(data: DeviceData, run_config: Co
     assert (heard, result.history) == ([], ())
 
 
-def test_a_training_that_diverges_later_keeps_its_best_weights(data: DeviceData, run_config: Configure) -> None:
+def test_a_training_that_diverges_later_keeps_its_best_weights(
+    data: DeviceData, run_config: Configure
+) -> None:
     """The learning rate is multiplied by a huge factor after the first epoch."""
     result = fit(run_config(learning_rate=1e-3, learning_rate_decay=1e30, max_epochs=20), data)
     assert result.stopped_by is StopReason.DIVERGED
@@ -137,7 +158,9 @@ def test_memory_that_runs_out_is_an_outcome_and_the_next_training_is_right(
     expected = losses_of(fit(run_config(max_epochs=1), data))
     result = fit(run_config(hidden_size=10**13), data)
     assert result.stopped_by is StopReason.OUT_OF_MEMORY
-    assert result.message.startswith("out of memory with hidden_size 10000000000000 and batch_size 64: ")
+    assert result.message.startswith(
+        "out of memory with hidden_size 10000000000000 and batch_size 64: "
+    )
     assert "\n" not in result.message
     assert result.model is None
     assert result.epochs == 0
@@ -152,11 +175,13 @@ class Cut:
         """Nothing is captured."""
 
     def __exit__(self, *_: object) -> None:
-        raise RuntimeError("CUDA error: operation failed due to a previous error during capture\nCompile with ...")
+        raise RuntimeError(
+            "CUDA error: operation failed due to a previous error during capture\nCompile with ..."
+        )
 
 
 class WithoutMemory:
-    """In the place of an engine: it captures, in which memory runs out, or something else goes wrong."""
+    """In the place of an engine: it captures, in which memory runs out, or something else fails."""
 
     backend, fallback = Backend.GRAPH, ""
 
@@ -170,12 +195,17 @@ class WithoutMemory:
 
 @pytest.mark.parametrize(
     "failure",
-    [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate\nmore"), RuntimeError("CUDA error: out of memory")],
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate\nmore"),
+        RuntimeError("CUDA error: out of memory"),
+    ],
 )
 def test_memory_that_runs_out_in_a_capture_is_the_outcome_though_the_captures_end_fails_too(
     data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
-    monkeypatch.setattr(sys.modules["tuner.training.fit"], "make_engine", lambda *_: WithoutMemory(failure))
+    monkeypatch.setattr(
+        sys.modules["tuner.training.fit"], "make_engine", lambda *_: WithoutMemory(failure)
+    )
     result = fit(run_config(), data)
     assert result.stopped_by is StopReason.OUT_OF_MEMORY
     assert result.message.endswith(f": {str(failure).splitlines()[0]}")
@@ -186,7 +216,9 @@ def test_what_else_goes_wrong_in_a_capture_is_raised(
     data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        sys.modules["tuner.training.fit"], "make_engine", lambda *_: WithoutMemory(ValueError("another reason"))
+        sys.modules["tuner.training.fit"],
+        "make_engine",
+        lambda *_: WithoutMemory(ValueError("another reason")),
     )
     with pytest.raises(RuntimeError, match="previous error during capture"):
         fit(run_config(), data)

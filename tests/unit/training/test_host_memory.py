@@ -1,4 +1,4 @@
-"""What glibc is told about freed memory, in a process of its own: it holds for the whole process."""
+"""What glibc is told about freed memory, in a process of its own: it holds to its end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ print(int(taken), again, full - resident())
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator here is not glibc's")
 def test_a_steps_memory_is_kept_for_the_next_and_given_back_at_the_end() -> None:
-    answer = subprocess.run([sys.executable, "-c", SCRIPT], check=True, capture_output=True, text=True).stdout
+    answer = subprocess.run(
+        [sys.executable, "-c", SCRIPT], check=True, capture_output=True, text=True
+    ).stdout
     taken, faults, given_back = map(int, answer.split())
     assert taken
     assert faults < 100  # of the 17,600 pages that a step uses

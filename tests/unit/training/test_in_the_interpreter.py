@@ -1,4 +1,4 @@
-"""Runs the tests of Triton kernels, `tests/interpreted`, in a process in which Triton interprets them on a CPU."""
+"""Runs `tests/interpreted`, the tests of Triton kernels, in a process that interprets them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,10 @@ def test_what_kernels_compute_is_right() -> None:
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER)]
     done = subprocess.run(
-        command, env=environment | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
+        command,
+        env=environment | {"TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

@@ -7,32 +7,46 @@ import pytest
 from optuna.trial import TrialState
 from rich.console import Console
 
-from tuner.storage import Counts, WorkerRow
+from tuner.record import Recorded
+from tuner.report.terminal.live_picture import Look, duration, picture
+from tuner.report.terminal.sparkline import sparkline
+from tuner.storage.queue.roster import WorkerRow
+from tuner.storage.records import Counts
 from tuner.study.results import StudyResults, TrialRecord
-from tuner.view.picture import Look, duration, picture
-from tuner.view.spark import sparkline
 
-PARAMS = {"learning_rate": 1e-3, "weight_decay": 0.0, "dropout": 0.1, "hidden_size": 64, "batch_size": 256}
+PARAMS = {
+    "learning_rate": 1e-3,
+    "weight_decay": 0.0,
+    "dropout": 0.1,
+    "hidden_size": 64,
+    "batch_size": 256,
+}
 
 
-def record(number: int, values: tuple[float, float] | None, **attributes: Any) -> TrialRecord:
+def record(number: int, values: tuple[float, float] | None, **said: Any) -> TrialRecord:
     return TrialRecord(
         number=number,
         state=TrialState.COMPLETE if values else TrialState.FAIL,
         params=PARAMS,
         values=values,
-        attributes={"epochs": 12, "converged": True, "total_s": 60.0} | attributes,
+        recorded=Recorded(**{"epochs": 12, "converged": True, "total_s": 60.0} | said),
         started=f"2026-01-01T00:{number:02}:00",
         ended=f"2026-01-01T00:{number:02}:59",
     )
 
 
 def worker(device: str, trial: int | None, silent_s: float = 1.0) -> WorkerRow:
-    return WorkerRow("w", "host", 1, device, "uuid", trial, 7 if trial is not None else None, 0.25, silent_s)
+    return WorkerRow(
+        "w", "host", 1, device, "uuid", trial, 7 if trial is not None else None, 0.25, silent_s
+    )
 
 
-def look(*records: TrialRecord, budget: int = 20, running: int = 2, workers: tuple[WorkerRow, ...] = ()) -> Look:
-    return Look("demo-rmsnorm", Counts(budget, running, len(records)), StudyResults(records), workers)
+def look(
+    *records: TrialRecord, budget: int = 20, running: int = 2, workers: tuple[WorkerRow, ...] = ()
+) -> Look:
+    return Look(
+        "demo-rmsnorm", Counts(budget, running, len(records)), StudyResults(records), workers
+    )
 
 
 FULL = look(
@@ -41,7 +55,10 @@ FULL = look(
     record(2, (30.0, 0.5)),
     record(3, (40.0, 0.9)),
     record(
-        4, None, failure="OutOfMemoryError: CUDA out of memory, tried to allocate 2 GiB", stopped_by="out_of_memory"
+        4,
+        None,
+        failure="OutOfMemoryError: CUDA out of memory, tried to allocate 2 GiB",
+        stopped_by="out_of_memory",
     ),
     workers=(worker("GPU 0", 5), worker("GPU 1", 6, silent_s=95.0), worker("GPU 2", None)),
 )
@@ -121,6 +138,8 @@ def test_a_plain_sparkline_needs_no_unicode() -> None:
     assert sparkline([1, 2, 3], width=3, plain=True).isascii()
 
 
-@pytest.mark.parametrize(("seconds", "words"), [(42, "42 s"), (600, "10 min"), (12_000, "3 h 20 min")])
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(42, "42 s"), (600, "10 min"), (12_000, "3 h 20 min")]
+)
 def test_durations_are_said_as_people_say_them(seconds: float, words: str) -> None:
     assert duration(seconds) == words

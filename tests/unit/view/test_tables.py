@@ -4,9 +4,16 @@ import io
 
 from rich.console import Console
 
-from tuner.view.tables import fitting
+from tuner.report.terminal.tables import fitting
 
-ROWS = [{"study": "etth-rmsnorm", "finished": "12/200", "waiting": "1", "device": "NVIDIA H200 of a long name"}]
+ROWS = [
+    {
+        "study": "etth-rmsnorm",
+        "finished": "12/200",
+        "waiting": "1",
+        "device": "NVIDIA H200 of a long name",
+    }
+]
 
 
 def shown(width: int) -> str:

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from tuner.config import StopReason
-from tuner.worker import StopFlag
 from tuner.worker.lease import KeptLease
+from tuner.worker.stop import StopFlag
 
 PATIENCE_S = 60.0
 
@@ -40,7 +40,11 @@ class Calls:
 
     def lease(self, stop: StopFlag | None = None) -> KeptLease:
         return KeptLease(
-            heartbeat_s=0.001, renew=self.renew, report=self.report, reap=self.reap, stop=stop or StopFlag()
+            heartbeat_s=0.001,
+            renew=self.renew,
+            report=self.report,
+            reap=self.reap,
+            stop=stop or StopFlag(),
         )
 
 
@@ -53,7 +57,9 @@ def unheard_of() -> bool:
 
 
 @pytest.mark.parametrize("failing", [away, unheard_of])
-def test_a_lease_is_renewed_and_others_are_looked_after_also_after_a_failure(failing: Callable[[], bool]) -> None:
+def test_a_lease_is_renewed_and_others_are_looked_after_also_after_a_failure(
+    failing: Callable[[], bool],
+) -> None:
     calls = Calls([lambda: True, failing, lambda: True])
     with calls.lease() as lease:
         assert calls.enough.wait(PATIENCE_S)

@@ -1,4 +1,5 @@
-"""A configuration in darts: its TSMixerModel set up like the study, a network that drops in, training and scores.
+"""A configuration in darts: its TSMixerModel set up like the study, a network that drops in,
+training and scores.
 
 Beside torch, pandas and numpy these parts of a script need darts.
 """
@@ -24,13 +25,14 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.data.series import Series
-from tuner.export.standalone.data import Data, Split, data_hash, prepare
 from tuner.export.standalone.training import Job, copy_of, score
+from tuner.export.standalone.windows_of_series import Data, Split, data_hash, prepare, read_or_leave
 from tuner.models.darts_interface import DartsNetwork
 
 
 class NetworkModule(PLForecastingModule):  # type: ignore[misc]
-    """A network with the constructor and the forward of darts' TSMixer module. `build` makes the network.
+    """A network with the constructor and the forward of darts' TSMixer module. `build` makes the
+    network.
 
     The network normalises its windows itself: the model is set up without darts' reversible norm.
     """
@@ -55,7 +57,14 @@ class NetworkModule(PLForecastingModule):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)  # which looks the arguments up, to save them
-        del output_dim, ff_size, num_blocks, activation, norm_type, normalize_before  # the network's own affair
+        del (
+            output_dim,
+            ff_size,
+            num_blocks,
+            activation,
+            norm_type,
+            normalize_before,
+        )  # the network's own affair
         shapes = ModelShapes(
             input_size=self.input_chunk_length,
             horizon=self.output_chunk_length,
@@ -71,11 +80,17 @@ class NetworkModule(PLForecastingModule):  # type: ignore[misc]
         """`x_in` has the window's tensors by name."""
         static = x_in.static_covariates
         static = None if static is None else static.flatten(1)  # (B, 1, S) or (B, C, S)
-        return PLModuleOutput(prediction=self.network(x_in.concatenate_past_features(), x_in.future_covariates, static))
+        return PLModuleOutput(
+            prediction=self.network(
+                x_in.concatenate_past_features(), x_in.future_covariates, static
+            )
+        )
 
 
 class KeepBest(Callback):
-    """The weights of the lowest validation loss, put back at the end: darts itself keeps the last ones."""
+    """The weights of the lowest validation loss, put back at the end: darts itself keeps the last
+    ones.
+    """
 
     def __init__(self) -> None:
         self.lowest = math.inf
@@ -93,7 +108,9 @@ class KeepBest(Callback):
 
 
 def make_model(job: Job, *, own_norm: bool, **changes: Any) -> TSMixerModel:
-    """Darts' model with the job's hyperparameters and protocol; `own_norm` where the network has a reversible norm."""
+    """Darts' model with the job's hyperparameters and protocol; `own_norm` where the network has a
+    reversible norm.
+    """
     task = job.task
     stopping = EarlyStopping("val_loss", patience=job.patience, min_delta=job.min_delta)
     given: dict[str, Any] = {
@@ -123,17 +140,25 @@ def make_model(job: Job, *, own_norm: bool, **changes: Any) -> TSMixerModel:
     return TSMixerModel(**(given | changes))
 
 
-def run_darts(job: Job, read_series: Callable[[str | None], list[Series]], make: Callable[[], TSMixerModel]) -> None:
+def run_darts(
+    job: Job, read_series: Callable[[str | None], list[Series]], make: Callable[[], TSMixerModel]
+) -> None:
     """Train the model on the task's data and print its scores."""
-    parser = argparse.ArgumentParser(description="Train one configuration with darts and print its test MQL.")
-    parser.add_argument("data", nargs="?", help="the task's CSV, or the folder with ETTh1.csv and ETTh2.csv")
-    series = read_series(parser.parse_args().data)
+    parser = argparse.ArgumentParser(
+        description="Train one configuration with darts and print its test MQL."
+    )
+    parser.add_argument(
+        "data", nargs="?", help="the task's CSV, or the folder with ETTh1.csv and ETTh2.csv"
+    )
+    series = read_or_leave(job.task, read_series, parser.parse_args().data)
     if data_hash(job.task, series) != job.data_hash:
         print("WARNING: this is not the data that the configuration was found on")  # noqa: T201
     data = prepare(job.task, series, torch.device("cpu"))
     model = make()
     train = as_time_series(data, data.train)
-    model.fit(**train, **{f"val_{name}": value for name, value in as_time_series(data, data.val).items()})
+    model.fit(
+        **train, **{f"val_{name}": value for name, value in as_time_series(data, data.val).items()}
+    )
     for name, mql in darts_scores(job, data, model).items():
         print(f"{name}: test MQL {mql:.6f} after {model.epochs_trained} epochs")  # noqa: T201
 
@@ -142,15 +167,23 @@ def as_time_series(data: Data, split: Split) -> dict[str, Any]:
     """The rows of a split with windows of stride 1 as the arguments of `fit`."""
     s = data.shapes
     window = s.input_size + s.horizon
-    columns: dict[str, list[TimeSeries]] = {"series": [], "past_covariates": [], "future_covariates": []}
+    columns: dict[str, list[TimeSeries]] = {
+        "series": [],
+        "past_covariates": [],
+        "future_covariates": [],
+    }
     for number in range(len(data.names)):
         starts = split.starts[split.series == number]
         rows = split.rows[int(starts[0]) : int(starts[-1]) + window].numpy()
-        static = None if data.static is None else pd.DataFrame({"series": data.static[number].numpy()})
+        static = (
+            None if data.static is None else pd.DataFrame({"series": data.static[number].numpy()})
+        )
         parts = np.split(rows, [s.n_targets, s.n_targets + s.n_past], axis=1)
         for (name, found), values in zip(columns.items(), parts, strict=True):
             if values.shape[1]:
-                made = TimeSeries.from_values(values, static_covariates=static if name == "series" else None)
+                made = TimeSeries.from_values(
+                    values, static_covariates=static if name == "series" else None
+                )
                 found.append(made)
     return {name: found for name, found in columns.items() if found}
 

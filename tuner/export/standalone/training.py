@@ -1,4 +1,6 @@
-"""The protocol's training in one function, number for number what the tuner's own does: same seed, same network."""
+"""The protocol's training in one function, number for number what the tuner's own does: same seed,
+same network.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,15 @@ import torch
 from torch import Tensor, nn
 
 from tuner.data.series import Series
-from tuner.export.standalone.data import Data, Split, data_hash, gather, prepare
-from tuner.metrics import mean_quantile_loss_per_window, quantile_loss
+from tuner.export.standalone.windows_of_series import (
+    Data,
+    Split,
+    data_hash,
+    gather,
+    prepare,
+    read_or_leave,
+)
+from tuner.training.quantile_loss import mean_quantile_loss_per_window, quantile_loss
 
 SCORED_AT_ONCE = 512
 
@@ -66,12 +75,14 @@ Build = Callable[..., nn.Module]
 def run(job: Job, read_series: Callable[[str | None], list[Series]], build: Build) -> None:
     """Train with every seed of the job and print how it went."""
     parser = argparse.ArgumentParser(description="Train one configuration and print its test MQL.")
-    parser.add_argument("data", nargs="?", help="the task's CSV, or the folder with ETTh1.csv and ETTh2.csv")
+    parser.add_argument(
+        "data", nargs="?", help="the task's CSV, or the folder with ETTh1.csv and ETTh2.csv"
+    )
     parser.add_argument("--device", default="cpu", help="cpu (default), or cuda")
     arguments = parser.parse_args()
     if job.threads and arguments.device == "cpu":
         torch.set_num_threads(job.threads)  # as the trial had: sums in another order are other sums
-    series = read_series(arguments.data)
+    series = read_or_leave(job.task, read_series, arguments.data)
     if data_hash(job.task, series) != job.data_hash:
         print("WARNING: this is not the data that the configuration was found on")  # noqa: T201
     data = prepare(job.task, series, torch.device(arguments.device))
@@ -92,14 +103,18 @@ def run(job: Job, read_series: Callable[[str | None], list[Series]], build: Buil
 
 
 def train(job: Job, data: Data, build: Build, seed: int) -> Trained:
-    """AdamW on the quantile loss until the validation loss stops falling; the best epoch's weights are kept."""
+    """AdamW on the quantile loss until the validation loss stops falling; the best epoch's weights
+    are kept.
+    """
     device = data.minimum.device
     set_arithmetic("tf32" if job.precision == "tf32" else "ieee")
     torch.manual_seed(seed)
     shuffles = torch.Generator(device).manual_seed(int(torch.randint(2**62, (), dtype=torch.int64)))
     model = build(job, data.shapes).to(device)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=job.learning_rate, weight_decay=job.weight_decay, fused=True)
+    optimizer = torch.optim.AdamW(
+        parameters, lr=job.learning_rate, weight_decay=job.weight_decay, fused=True
+    )
     levels = torch.tensor(job.task["quantiles"], device=device)
 
     def loss_of(split: Split, index: Tensor) -> Tensor:
@@ -133,8 +148,11 @@ def train(job: Job, data: Data, build: Build, seed: int) -> Trained:
             break
         if val_loss < lowest:
             lowest, best_epoch, best = val_loss, epoch, copy_of(model)
-        # Stopping counts from the last improvement by more than min_delta; the weights kept are the lowest loss's.
-        reference, waited = (val_loss, 0) if val_loss < reference - job.min_delta else (reference, waited + 1)
+        # Stopping counts from the last improvement by more than min_delta; the weights kept are the
+        # lowest loss's.
+        reference, waited = (
+            (val_loss, 0) if val_loss < reference - job.min_delta else (reference, waited + 1)
+        )
         if waited >= job.patience:
             stopped_by = "converged"
             break
@@ -156,11 +174,19 @@ def score(job: Job, data: Data, split: Split, model: nn.Module) -> Scores:
     losses = []
     for index in batches(torch.arange(len(split.starts), device=device), SCORED_AT_ONCE):
         past, future, static, target = gather(data, split, index)
-        minimum, scale = (values[split.series[index]].unsqueeze(1) for values in (data.minimum, data.scale))
-        forecast = model(past, future, static)[..., picked].double() * scale.unsqueeze(-1) + minimum.unsqueeze(-1)
-        losses.append(mean_quantile_loss_per_window(forecast, target.double() * scale + minimum, levels))
+        minimum, scale = (
+            values[split.series[index]].unsqueeze(1) for values in (data.minimum, data.scale)
+        )
+        forecast = model(past, future, static)[..., picked].double() * scale.unsqueeze(
+            -1
+        ) + minimum.unsqueeze(-1)
+        losses.append(
+            mean_quantile_loss_per_window(forecast, target.double() * scale + minimum, levels)
+        )
     together = torch.cat(losses)
-    by_series = {name: float(together[split.series == i].mean()) for i, name in enumerate(data.names)}
+    by_series = {
+        name: float(together[split.series == i].mean()) for i, name in enumerate(data.names)
+    }
     return Scores(by_series, float(together.mean()))
 
 

@@ -1,6 +1,7 @@
-"""The reference network in a handful of fused kernels, forward and backward: the same function, the same parameters.
+"""The reference network in a handful of fused kernels, forward and backward: the same function.
 
-Nothing here needs Triton before a network is called: machines without it import this package all the same.
+Nothing here needs Triton before a network is called: machines without it import this package all
+the same.
 """
 
 from tuner.models.fused.network import FusedTSMixer

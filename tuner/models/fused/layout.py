@@ -1,4 +1,4 @@
-"""Where each parameter lies in one flat buffer: the network's gradients and the optimiser's state agree on it."""
+"""Where each parameter lies in one flat buffer, for the network's gradients and the optimiser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 ALIGNED = 64
-"""Every parameter begins at a multiple of so many numbers: 256 bytes, as torch's own allocations."""
+"""Every parameter begins at a multiple of so many numbers: 256 bytes, as torch's do."""
 
 
 class Layout(NamedTuple):
@@ -38,7 +38,7 @@ def layout_of(parameters: Sequence[nn.Parameter]) -> Layout:
 
 
 def whole_of(views: Sequence[Tensor], layout: Layout) -> Tensor | None:
-    """The buffer, contiguous, that these tensors are the views of, as `Layout.views` has them; None if they are not."""
+    """The buffer that these are views of, as `Layout.views` has them; None if they are not."""
     first = views[0]
     storage = first.untyped_storage()
     begin = first.storage_offset() - layout.starts[0]

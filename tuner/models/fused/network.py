@@ -8,19 +8,20 @@ import torch
 from torch import Tensor
 
 from tuner.config import Precision
-from tuner.models.fused.launching import PLAIN, Launching
+from tuner.models.fused.launch_order import PLAIN, Launching
 from tuner.models.fused.layout import Layout
-from tuner.models.fused.plan import Plan, make_plan
+from tuner.models.fused.memory_plan import Plan
+from tuner.models.fused.memory_planner import make_plan
 from tuner.models.fused.tables import tables_on
 from tuner.models.fused.weights import weights_of
 from tuner.models.tsmixer import TSMixer
 
 if TYPE_CHECKING:
-    from tuner.models.fused.launch import Drawing, Memory, Scoring
+    from tuner.models.fused.kernel_launch import Drawing, Memory, Scoring
     from tuner.models.fused.sums import Squares
 
 PRODUCTS = {Precision.FP32: "tf32x3", Precision.TF32: "tf32"}
-"""How Triton multiplies: three products of TF32 parts come close to fp32's own accuracy, on tensor cores."""
+"""How Triton multiplies: three TF32 products come close to fp32's own accuracy."""
 
 LEVELS = 1 << 16
 """Of the random number that decides on an element."""
@@ -30,14 +31,16 @@ WITHOUT_GRADIENT = 1024
 
 
 class FusedTSMixer:
-    """Computes what `model` computes, and gives its parameters their gradients. It owns no parameters.
+    """Computes what `model` computes, and its parameters' gradients. It owns no parameters.
 
-    Whether it drops out is the model's own `training` flag. Masks come from a counter-based generator on the device:
-    `random_state`, (2,) int64, holds its seed and how often masks were drawn. A replayed CUDA graph draws fresh ones;
-    keep the tensor and write it back in place to go on from a checkpoint. The rate is the nearest multiple of 2^-16.
+    Whether it drops out is the model's own `training` flag. Masks come from a counter-based
+    generator on the device: `random_state`, (2,) int64, holds its seed and how often masks were
+    drawn. A replayed CUDA graph draws fresh ones; keep the tensor and write it back in place to go
+    on from a checkpoint. The rate is the nearest multiple of 2^-16.
 
-    The gradients are views of one flat tensor in the order of `model.parameters()`, laid out by `layout_of`, with
-    zeros in its gaps; the same inputs, weights and random state give the same bits.
+    The gradients are views of one flat tensor in the order of `model.parameters()`, laid out by
+    `layout_of`, with zeros in its gaps; the same inputs, weights and random state give the same
+    bits.
 
     Args:
         model: one that `why_not` has nothing against, on its device.
@@ -46,7 +49,8 @@ class FusedTSMixer:
         launching: how its kernels follow each other.
 
     Attributes:
-        masks: (B, mask record) of bytes to use instead of fresh ones, for tests; `masks_by_use` gives those of a call.
+        masks: (B, mask record) of bytes to use instead of fresh ones, for tests; `masks_by_use`
+            gives those of a call.
     """
 
     def __init__(
@@ -59,7 +63,9 @@ class FusedTSMixer:
         self.model = model
         self.launching = launching
         device = next(model.parameters()).device
-        self.random_state = torch.tensor([torch.initial_seed() % 2**63, 0], dtype=torch.int64, device=device)
+        self.random_state = torch.tensor(
+            [torch.initial_seed() % 2**63, 0], dtype=torch.int64, device=device
+        )
         self.masks: Tensor | None = None
         self.last_masks: Tensor | None = None
         self.n_dropped = min(round(model.past_mixing.dropout * LEVELS), LEVELS - 1)
@@ -71,7 +77,9 @@ class FusedTSMixer:
         self.weights = weights_of(model)
         self._parameters = tuple(model.parameters())
 
-    def __call__(self, past: Tensor, future: Tensor | None = None, static: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, past: Tensor, future: Tensor | None = None, static: Tensor | None = None
+    ) -> Tensor:
         """(B, L, C + P + F), (B, T, F), (B, S) -> (B, T, C, Q), as `TSMixer` has it.
 
         Raises:
@@ -91,7 +99,7 @@ class FusedTSMixer:
 
     def begin(self, n: int) -> Begun:
         """A pass over n samples, whose masks are still to be drawn."""
-        from tuner.models.fused.launch import Drawing, Memory
+        from tuner.models.fused.kernel_launch import Drawing, Memory
 
         dropping = self.model.training and self.n_dropped > 0
         plan, device = self._dropping_plan if dropping else self.plan, self.random_state.device
@@ -101,18 +109,27 @@ class FusedTSMixer:
             masks.copy_(given)
         self.last_masks = masks if dropping else None
         memory = Memory(torch.empty(n, plan.sizes.record, device=device), masks)
-        drawing = Drawing(masks, self.random_state, self.n_dropped) if dropping and given is None else None
+        drawing = (
+            Drawing(masks, self.random_state, self.n_dropped)
+            if dropping and given is None
+            else None
+        )
         return Begun(plan, memory, drawing)
 
     @torch.no_grad()
     def gradient(
-        self, begun: Begun, inputs: tuple[Tensor, Tensor | None, Tensor | None], scoring: Scoring, squares: Squares
+        self,
+        begun: Begun,
+        inputs: tuple[Tensor, Tensor | None, Tensor | None],
+        scoring: Scoring,
+        squares: Squares,
     ) -> Tensor:
-        """Of a batch's mean quantile loss by all parameters: flat, as `layout_of` has them, zeros in its gaps.
+        """The gradient of a batch's mean quantile loss: flat, as `layout_of` has it, 0 in its gaps.
 
-        Adds the losses up in `scoring`, and leaves in `squares` what the norm is the root of; no autograd.
+        Adds the losses up in `scoring`, and leaves in `squares` what the norm is the root of; no
+        autograd.
         """
-        from tuner.models.fused import launch
+        from tuner.models.fused import kernel_launch as launch
 
         given = self._checked(*inputs)
         return launch.train(
@@ -129,11 +146,13 @@ class FusedTSMixer:
         )
 
     def masks_by_use(self) -> list[Tensor]:
-        """The masks of the last call, each (B, T, features), in the order in which the plain network draws them."""
+        """The masks of the last call, (B, T, features) each, in the order of the plain network."""
         masks = self.last_masks
         assert masks is not None, "called before, in training"
         horizon = self.plan.sizes.horizon
-        return [masks[:, at : at + horizon * n].reshape(-1, horizon, n) for at, n in self.plan.masks]
+        return [
+            masks[:, at : at + horizon * n].reshape(-1, horizon, n) for at, n in self.plan.masks
+        ]
 
     def _checked(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Inputs:
         """The inputs as the kernels read them: contiguous, and empty where the network has none."""
@@ -146,25 +165,36 @@ class FusedTSMixer:
         checked = []
         for name, (found, shape) in given.items():
             tensor = past.new_empty(n, *shape[1:-1], 0) if found is None else found
-            if tuple(tensor.shape) != shape or tensor.dtype != torch.float32 or tensor.requires_grad:
-                raise ValueError(f"{name} must be {shape} of float32 without a gradient, not {tuple(tensor.shape)}")
+            if (
+                tuple(tensor.shape) != shape
+                or tensor.dtype != torch.float32
+                or tensor.requires_grad
+            ):
+                raise ValueError(
+                    f"{name} must be {shape} of float32 without a gradient, "
+                    f"not {tuple(tensor.shape)}"
+                )
             checked.append(tensor.contiguous())
         return Inputs(*checked)
 
     def _forward(self, inputs: Inputs) -> tuple[Tensor, Pass]:
-        from tuner.models.fused import launch
+        from tuner.models.fused import kernel_launch as launch
 
         plan, memory, drawing = self.begin(len(inputs.past))
         if drawing is not None:
             launch.draw_masks(drawing, self.launching)
-        forecast = launch.forward(plan, self.weights, inputs, memory, self.scale, drawing, self.launching)
+        forecast = launch.forward(
+            plan, self.weights, inputs, memory, self.scale, drawing, self.launching
+        )
         return forecast, Pass(plan, memory, self.scale)
 
-    def _backward(self, this: Pass, of_out: Tensor) -> list[Tensor]:
-        from tuner.models.fused import launch
+    def _backward(self, this: Pass, grad_out: Tensor) -> list[Tensor]:
+        from tuner.models.fused import kernel_launch as launch
 
-        slope = of_out.contiguous()
-        flat = launch.backward(this.plan, self.weights, self.tables, slope, this.memory, this.scale, self.launching)
+        slope = grad_out.contiguous()
+        flat = launch.backward(
+            this.plan, self.weights, self.tables, slope, this.memory, this.scale, self.launching
+        )
         return self.tables.layout.views(flat, self._parameters)
 
 
@@ -196,7 +226,7 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, network: FusedTSMixer, inputs: Inputs, *parameters: Tensor) -> Tensor:
         forecast, this = network._forward(inputs)  # noqa: SLF001 (one module, one idea)
-        # Saved so that autograd notices a weight that was changed before the backward pass reads it.
+        # Saved, so that autograd notices a weight that is changed before the backward pass.
         ctx.save_for_backward(*parameters)
         ctx.network, ctx.this = network, this
         return forecast

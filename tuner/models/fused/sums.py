@@ -1,4 +1,4 @@
-"""Starts the kernels that sum the gradients of parameters over the samples, from what each left in its record."""
+"""Starts the kernels that sum the parameters' gradients over the samples, from their records."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tuner.models.fused.kernels import gradients
-from tuner.models.fused.launching import Launching
+from tuner.models.fused.kernels.column_gradients import sum_columns
+from tuner.models.fused.kernels.gradients import sum_splits
+from tuner.models.fused.kernels.weight_gradients import sum_products
+from tuner.models.fused.launch_order import Launching
 from tuner.models.fused.layout import ALIGNED
-from tuner.models.fused.plan import Sizes
+from tuner.models.fused.memory_plan import Sizes
 from tuner.models.fused.tables import TILE, DeviceTables, columns_of
 
 MOST_SPLITS = 32
@@ -27,16 +29,20 @@ SUMMED_AT_ONCE = 512
 
 
 class Squares(NamedTuple):
-    """Where the sums of the gradient's squares go, one a program of `sum_splits`, and the step that it counts."""
+    """Where the gradient's squares are summed, one a program of `sum_splits`, and step's count."""
 
     sums: Tensor
     step: Tensor
 
 
 def parameter_gradients(
-    sizes: Sizes, tables: DeviceTables, workspace: Tensor, launching: Launching, squares: Squares | None = None
+    sizes: Sizes,
+    tables: DeviceTables,
+    workspace: Tensor,
+    launching: Launching,
+    squares: Squares | None = None,
 ) -> Tensor:
-    """What the records hold, summed over the samples; the sums of its squares too where they are wanted."""
+    """What the records hold, summed over the samples; the sums of squares too where wanted."""
     n_samples, n = len(workspace), tables.layout.size
     per_split = samples_per_split(len(tables.products), n_samples)
     n_splits = -(-n_samples // per_split)
@@ -44,7 +50,7 @@ def parameter_gradients(
     side = launching.side
     if side is not None:
         side.wait_stream(torch.cuda.current_stream())
-    gradients.sum_products[len(tables.products), n_splits](
+    sum_products[len(tables.products), n_splits](
         tables.products,
         workspace,
         partial,
@@ -57,17 +63,17 @@ def parameter_gradients(
         FEW=16,
         AT_ONCE=16,
         FAR=workspace.numel() >= 1 << 31,
-        num_warps=2,  # with four, a tile of 64 x 64 takes wgmma, which reads TF32 only along the summed axis
+        num_warps=2,  # four take wgmma for a tile of 64 x 64: TF32 only along the summed axis
         maxnreg=168,  # six programs a multiprocessor, and no spills
         num_stages=3,
         **launching.next(),
     )
     with torch.cuda.stream(side):  # of None: where everything else runs
-        sum_columns(sizes, tables, workspace, partial, per_split, launching)
+        _sum_all_columns(sizes, tables, workspace, partial, per_split, launching)
     if side is not None:
         torch.cuda.current_stream().wait_stream(side)
     gradient = torch.empty(n, device=workspace.device)
-    gradients.sum_splits[(-(-n // SUMMED_AT_ONCE),)](
+    sum_splits[(-(-n // SUMMED_AT_ONCE),)](
         partial,
         gradient,
         tables.used,
@@ -84,15 +90,20 @@ def parameter_gradients(
     return gradient
 
 
-def sum_columns(
-    sizes: Sizes, tables: DeviceTables, workspace: Tensor, partial: Tensor, per_split: int, launching: Launching
+def _sum_all_columns(
+    sizes: Sizes,
+    tables: DeviceTables,
+    workspace: Tensor,
+    partial: Tensor,
+    per_split: int,
+    launching: Launching,
 ) -> None:
-    """The share of `partial` (splits, numbers) that norms have, and what every sample has its own share of."""
+    """The share of `partial` (splits, numbers) of norms, and of what samples have a share of."""
     n_samples, (n_splits, n) = len(workspace), partial.shape
     follows = launching.next() if launching.side is None else launching.first()
     for n_rows, table in tables.columns.items():
         together = max(1, COLUMN_SAMPLES // per_split) if n_rows == 1 else 1
-        gradients.sum_columns[len(table), -(-n_splits // together)](
+        sum_columns[len(table), -(-n_splits // together)](
             table,
             workspace,
             partial,
@@ -111,6 +122,6 @@ def sum_columns(
 
 
 def samples_per_split(n_tiles: int, n_samples: int) -> int:
-    """A power of two, so that few kernels are compiled, that gives enough programs to fill a large GPU, but no more."""
+    """A power of two, so that few are compiled; enough programs to fill a large GPU, no more."""
     n_splits = max(4, min(MOST_SPLITS, PROGRAMS // n_tiles))
     return 1 << (-(-n_samples // n_splits) - 1).bit_length()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tuner.config import Precision
-from tuner.models.fused.plan import ALIGNMENT
+from tuner.models.fused.memory_plan import ALIGNMENT
 from tuner.models.layers import FeatureRMSNorm
 from tuner.models.tsmixer import FeatureMixing, TSMixer
 
@@ -28,7 +28,10 @@ def why_not(model: nn.Module, precision: Precision, device: torch.device) -> str
         device: where it is to run.
     """
     if not isinstance(model, TSMixer):
-        return f"the fused kernels are written for the built-in networks, this one is {type(model).__name__}"
+        return (
+            "the fused kernels are written for the built-in networks, "
+            f"this one is {type(model).__name__}"
+        )
     return _why_not_the_sizes(model) or _why_not_here(model, precision, device)
 
 
@@ -37,13 +40,19 @@ def _why_not_the_sizes(model: TSMixer) -> str | None:
     hidden_size = mixing.contract.weight.shape[0]  # type: ignore[index]
     n_columns = max(shapes.n_targets + shapes.n_past + shapes.n_future, shapes.n_static)
     objections = {
-        f"know no {type(mixing.norm).__name__}": not isinstance(mixing.norm, nn.LayerNorm | FeatureRMSNorm),
+        f"know no {type(mixing.norm).__name__}": not isinstance(
+            mixing.norm, nn.LayerNorm | FeatureRMSNorm
+        ),
         f"need a feed-forward size of {hidden_size}, the hidden size, it is {mixing.widths[0]}": (
             mixing.widths[0] != hidden_size
         ),
-        f"go up to a hidden size of {LARGEST_HIDDEN_SIZE}, it is {hidden_size}": hidden_size > LARGEST_HIDDEN_SIZE,
-        f"need a hidden size that is a multiple of {ALIGNMENT}, it is {hidden_size}": hidden_size % ALIGNMENT != 0,
-        f"go up to a horizon of {LONGEST_HORIZON}, it is {shapes.horizon}": shapes.horizon > LONGEST_HORIZON,
+        f"go up to a hidden size of {LARGEST_HIDDEN_SIZE}, it is {hidden_size}": hidden_size
+        > LARGEST_HIDDEN_SIZE,
+        f"need a hidden size that is a multiple of {ALIGNMENT}, it is {hidden_size}": hidden_size
+        % ALIGNMENT
+        != 0,
+        f"go up to a horizon of {LONGEST_HORIZON}, it is {shapes.horizon}": shapes.horizon
+        > LONGEST_HORIZON,
         f"take up to {MOST_COLUMNS} columns, there are {n_columns}": n_columns > MOST_COLUMNS,
         f"do not take as many covariates as the hidden size, {hidden_size}": any(
             len(entering.widths) == 1 for entering in _entering(model)
@@ -55,7 +64,11 @@ def _why_not_the_sizes(model: TSMixer) -> str | None:
 def _entering(model: TSMixer) -> list[FeatureMixing]:
     """The mixings of raw columns, whose width is the task's."""
     static = [getattr(block, "static_mixing", None) for block in model.blocks]
-    return [mixing for mixing in (model.past_mixing, model.future_mixing, *static) if isinstance(mixing, FeatureMixing)]
+    return [
+        mixing
+        for mixing in (model.past_mixing, model.future_mixing, *static)
+        if isinstance(mixing, FeatureMixing)
+    ]
 
 
 def _why_not_here(model: TSMixer, precision: Precision, device: torch.device) -> str | None:

@@ -1,4 +1,7 @@
-"""What the gradients of the parameters are summed from: the rows that `kernels.gradients` reads, one a tile."""
+"""What the parameters' gradients are summed from: the rows that two kernels read.
+
+Their columns are told in `kernels.weight_gradients` and `kernels.column_gradients`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tuner.models.fused.layout import ALIGNED, Layout, layout_of
-from tuner.models.fused.plan import BlockFields, MixingFields, Plan, padded
+from tuner.models.fused.memory_plan import BlockFields, MixingFields, Plan, padded
 from tuner.models.tsmixer import FeatureMixing, MixerBlock, TSMixer
 
 TILE = 64
@@ -45,7 +48,7 @@ class Tables(NamedTuple):
 
 
 class DeviceTables(NamedTuple):
-    """The same on a device, how the flat gradient is laid out, and how much of each `ALIGNED` numbers of it is used."""
+    """The same on a device, the flat gradient's layout, and how much of each `ALIGNED` is used."""
 
     products: Tensor
     columns: dict[int, Tensor]
@@ -57,14 +60,19 @@ def tables_on(device: torch.device, model: TSMixer, plan: Plan) -> DeviceTables:
     """The tables of a network, where its kernels read them."""
     products, columns = make_tables(model, plan)
     parameters = list(model.parameters())
-    used = [min(ALIGNED, p.numel() - first) for p in parameters for first in range(0, p.numel(), ALIGNED)]
-    of = functools.partial(torch.tensor, dtype=torch.int64, device=device)
-    of_columns = {n_rows: of(rows) for n_rows, rows in columns.items()}
-    return DeviceTables(of(products), of_columns, layout_of(parameters), of(used).to(torch.int32))
+    used: list[int] = []
+    for parameter in parameters:
+        n = parameter.numel()
+        used += [min(ALIGNED, n - first) for first in range(0, n, ALIGNED)]
+    as_tensor = functools.partial(torch.tensor, dtype=torch.int64, device=device)
+    column_tables = {n_rows: as_tensor(rows) for n_rows, rows in columns.items()}
+    return DeviceTables(
+        as_tensor(products), column_tables, layout_of(parameters), as_tensor(used).to(torch.int32)
+    )
 
 
 def make_tables(model: TSMixer, plan: Plan) -> Tables:
-    """What gives every parameter of the network its gradient, in a flat one laid out by `layout_of`."""
+    """What gives every parameter its gradient, in a flat one laid out by `layout_of`."""
     return _Collector(model, plan).collect()
 
 
@@ -79,45 +87,63 @@ class _Collector:
         model, (sizes, entry, blocks, head, _) = self._model, self._plan
         t, hidden = sizes.horizon, sizes.hidden
         past_rows = Rows(entry.affine, entry.history_row, t)
-        self._mixing(model.past_mixing, entry.past, past_rows, Rows(entry.of_plane, entry.plane_row, t))
-        if model.future_mixing is not None and entry.of_future is not None:
+        self._mixing(
+            model.past_mixing,
+            entry.past_mixing,
+            past_rows,
+            Rows(entry.grad_plane, entry.plane_row, t),
+        )
+        if model.future_mixing is not None and entry.future_mixing is not None:
             future_rows = Rows(entry.future, padded(sizes.future), t)
-            of_out = Rows(entry.of_plane + hidden, entry.plane_row, t)
-            self._mixing(model.future_mixing, entry.of_future, future_rows, of_out)
+            grad_out = Rows(entry.grad_plane + hidden, entry.plane_row, t)
+            self._mixing(model.future_mixing, entry.future_mixing, future_rows, grad_out)
         for block, fields in zip(model.blocks, blocks, strict=True):
             assert isinstance(block, MixerBlock), "the blocks are ours"
             self._block(block, fields)
-        forecast = Rows(head.of_forecast, head.forecast_row, t)
+        forecast = Rows(head.grad_forecast, head.forecast_row, t)
         self._weight(model.head, forecast, Rows(head.plane, hidden, t))
-        self._shares(_parameter(model.time_projection, "weight"), entry.of_weight)
-        self._shares(_parameter(model.time_projection, "bias"), entry.of_bias)
-        self._shares(model.reversible_norm.weight, entry.of_norm, model.reversible_norm.bias)
+        self._shares(_parameter(model.time_projection, "weight"), entry.grad_weight)
+        self._shares(_parameter(model.time_projection, "bias"), entry.grad_bias)
+        self._shares(model.reversible_norm.weight, entry.grad_norm, model.reversible_norm.bias)
         return self._tables
 
     def _block(self, block: MixerBlock, fields: BlockFields) -> None:
         t, hidden = self._plan.sizes.horizon, self._plan.sizes.hidden
         if block.static_mixing is not None and fields.static_mixing is not None:
-            joined = Rows(fields.of_plane + fields.width - hidden, fields.width, t)
+            joined = Rows(fields.grad_plane + fields.width - hidden, fields.width, t)
             static_rows = Rows(fields.static, padded(self._plan.sizes.static), 1)
             self._mixing(block.static_mixing, fields.static_mixing, static_rows, joined)
         time = block.time_mixing
-        self._shares(_parameter(time.linear, "weight"), fields.of_weight)
-        self._shares(_parameter(time.linear, "bias"), fields.of_bias)
-        of_mixed = Rows(fields.of_mixed, fields.width, t)
-        self._norm(time.norm, of_mixed, Rows(fields.normed, fields.width, t), fields.width)
-        mixed, of_out = Rows(fields.mixed, fields.width, t), Rows(fields.of_out, fields.out_row, t)
-        self._mixing(block.feature_mixing, fields.feature_mixing, mixed, of_out)
+        self._shares(_parameter(time.linear, "weight"), fields.grad_weight)
+        self._shares(_parameter(time.linear, "bias"), fields.grad_bias)
+        grad_mixed = Rows(fields.grad_mixed, fields.width, t)
+        self._norm(time.norm, grad_mixed, Rows(fields.normed, fields.width, t), fields.width)
+        mixed, grad_out = (
+            Rows(fields.mixed, fields.width, t),
+            Rows(fields.grad_out, fields.out_row, t),
+        )
+        self._mixing(block.feature_mixing, fields.feature_mixing, mixed, grad_out)
 
-    def _mixing(self, mixing: FeatureMixing, fields: MixingFields, x: Rows, of_out: Rows) -> None:
+    def _mixing(self, mixing: FeatureMixing, fields: MixingFields, x: Rows, grad_out: Rows) -> None:
         t, hidden = self._plan.sizes.horizon, self._plan.sizes.hidden
-        self._weight(mixing.enter, Rows(fields.of_entered, sum(mixing.widths), x.n_rows), x)
-        self._weight(mixing.contract, Rows(fields.of_contracted, hidden, t), Rows(fields.hidden, hidden, t))
-        self._norm(mixing.norm, of_out, Rows(fields.normed, hidden, t), hidden)
+        self._weight(mixing.enter, Rows(fields.grad_entered, sum(mixing.widths), x.n_rows), x)
+        self._weight(
+            mixing.contract, Rows(fields.grad_contracted, hidden, t), Rows(fields.hidden, hidden, t)
+        )
+        self._norm(mixing.norm, grad_out, Rows(fields.normed, hidden, t), hidden)
 
     def _weight(self, layer: nn.Module, gradient: Rows, x: Rows) -> None:
         weight, bias = _parameter(layer, "weight"), _parameter(layer, "bias")
         n_out, n_in = weight.shape[:2]
-        common = [*gradient[:2], *x[:2], gradient.n_rows, n_out, n_in, self._offsets[weight], self._offsets[bias]]
+        common = [
+            *gradient[:2],
+            *x[:2],
+            gradient.n_rows,
+            n_out,
+            n_in,
+            self._offsets[weight],
+            self._offsets[bias],
+        ]
         tiles = [(o, i) for o in range(-(-n_out // TILE)) for i in range(-(-n_in // TILE))]
         self._tables.products.extend([*common, o, i] for o, i in tiles)
 
@@ -128,10 +154,14 @@ class _Collector:
         whole = kind in ("plane", "plane_channel_first")
         n_rows, n_columns = (1, horizon * width) if whole else (horizon, width)
         apart = (1, horizon) if kind == "plane_channel_first" else (width, 1)
-        self._columns(n_rows, n_columns, [*gradient[:2], *normed[:2], n_columns, width, weight, bias, *apart])
+        self._columns(
+            n_rows, n_columns, [*gradient[:2], *normed[:2], n_columns, width, weight, bias, *apart]
+        )
 
-    def _shares(self, parameter: nn.Parameter, offset: int, after: nn.Parameter | None = None) -> None:
-        """Of a parameter, at a multiple of 16, and of one as large whose shares follow at once: as a second hour."""
+    def _shares(
+        self, parameter: nn.Parameter, offset: int, after: nn.Parameter | None = None
+    ) -> None:
+        """Of a parameter, from a multiple of 16 on, and of one as large after it: a second hour."""
         n, start = parameter.numel(), self._offsets[parameter]
         apart = 0 if after is None else self._offsets[after] - start
         n_columns = n if after is None else 2 * n

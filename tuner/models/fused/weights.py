@@ -1,4 +1,4 @@
-"""The parameters as the kernels take them: named tuples of tensors, read as they lie in the model."""
+"""The parameters as the kernels take them: named tuples of the model's own tensors."""
 
 from __future__ import annotations
 
@@ -10,41 +10,44 @@ from tuner.models.tsmixer import FeatureMixing, MixerBlock, TimeMixing, TSMixer
 
 
 class MixingWeights(NamedTuple):
-    """A feature mixing: both layers, and the norm. A norm without a bias repeats its weight, which nothing reads."""
+    """A feature mixing: both layers and the norm, whose weight stands for a bias it lacks.
 
-    enter: Tensor
-    enter_bias: Tensor
-    contract: Tensor
-    contract_bias: Tensor
-    weight: Tensor
-    bias: Tensor
+    Nothing reads that one.
+    """
+
+    enter: Tensor  # (hidden, or twice that where it projects; inputs)
+    enter_bias: Tensor  # (hidden, or twice that)
+    contract: Tensor  # (hidden, hidden)
+    contract_bias: Tensor  # (hidden,)
+    weight: Tensor  # (hidden,), or a plane's: (horizon, hidden) or (hidden, horizon)
+    bias: Tensor  # as `weight`
 
 
 class TimeWeights(NamedTuple):
     """A time mixing: its layer and its norm."""
 
-    linear: Tensor
-    linear_bias: Tensor
-    weight: Tensor
-    bias: Tensor
+    linear: Tensor  # (horizon, horizon)
+    linear_bias: Tensor  # (horizon,)
+    weight: Tensor  # (width,), or a plane's: (horizon, width) or (width, horizon)
+    bias: Tensor  # as `weight`
 
 
 class EntryWeights(NamedTuple):
     """The reversible norm and the projection of hours."""
 
-    norm_weight: Tensor
-    norm_bias: Tensor
-    projection: Tensor
-    projection_bias: Tensor
+    norm_weight: Tensor  # (targets,)
+    norm_bias: Tensor  # (targets,)
+    projection: Tensor  # (horizon, length)
+    projection_bias: Tensor  # (horizon,)
 
 
 class HeadWeights(NamedTuple):
     """The output layer and the reversible norm."""
 
-    norm_weight: Tensor
-    norm_bias: Tensor
-    linear: Tensor
-    linear_bias: Tensor
+    norm_weight: Tensor  # (targets,)
+    norm_bias: Tensor  # (targets,)
+    linear: Tensor  # (outputs, hidden)
+    linear_bias: Tensor  # (outputs,)
 
 
 class BlockWeights(NamedTuple):
@@ -88,7 +91,9 @@ def _block(block: Any) -> BlockWeights:
 def _mixing(mixing: FeatureMixing) -> MixingWeights:
     enter: Any = mixing.enter
     contract: Any = mixing.contract
-    return MixingWeights(enter.weight, enter.bias, contract.weight, contract.bias, *_affine(mixing.norm))
+    return MixingWeights(
+        enter.weight, enter.bias, contract.weight, contract.bias, *_affine(mixing.norm)
+    )
 
 
 def _time(time: TimeMixing) -> TimeWeights:

@@ -1,8 +1,9 @@
-"""From one version of our tables to the next: Alembic's scripts and operations, with `tuner_schema` as their record.
+"""From one version of our tables to the next: Alembic's scripts and operations, with `tuner_schema`
+as their record.
 
-`versions/` holds one script a version; the script of revision "2" leads from version 1 to 2. Alembic's own version
-table and environment are not used: Optuna keeps its `alembic_version` in the same database, and a second record of our
-version would be one that can disagree with the first.
+`versions/` holds one script a version; the script of revision "2" leads from version 1 to 2.
+Alembic's own version table and environment are not used: Optuna keeps its `alembic_version` in the
+same database, and a second record of our version would be one that can disagree with the first.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def known_versions() -> tuple[int, ...]:
 def migrate(connection: Connection, *, since: int, to: int) -> None:
     """Change the tables of version `since` into those of version `to`, in the caller's transaction.
 
-    PostgreSQL and SQLite take this back as a whole when it fails; MariaDB and MySQL commit every change of a table.
+    PostgreSQL and SQLite take this back as a whole when it fails; MariaDB and MySQL commit every
+    change of a table.
     """
     steps = reversed(list(_scripts().iterate_revisions(str(to), str(since))))
     with Operations.context(MigrationContext.configure(connection)):

@@ -1,18 +1,21 @@
 """From the window to the plane that the first block mixes, and back: one sample a program.
 
-Reversible norm, projection of the hours, mixing of what came out, and beside it mixing of the future covariates.
+Reversible norm, projection of the hours, mixing of what came out, and beside it mixing of the
+future covariates.
+
+Letters: see kernels/__init__.py.
 """
 
 import triton
 import triton.language as tl
 
 from tuner.models.fused.kernels.chain import follow
-from tuner.models.fused.kernels.features import (
+from tuner.models.fused.kernels.feature_mixing import (
     add_enter_bias,
     enter_features,
-    finish_mixing,
+    feature_mixing_backward,
+    finish_feature_mixing,
     product,
-    unmix_features,
 )
 from tuner.models.fused.kernels.pieces import (
     EPS,
@@ -40,15 +43,20 @@ def load_hours(window, first, Z: tl.constexpr):
 
 @triton.jit
 def history_tile(record, first, E: tl.constexpr, Z: tl.constexpr):
-    """Where a record keeps (HOURS, columns) of its normalised window from an hour on, and which of them there are."""
+    """Where a record keeps (HOURS, columns) of its normalised window from an hour on; a mask."""
     return tile_of(
-        record + E.history + first * E.history_row, E.history_row, Z.length - first, Z.columns, HOURS, Z.columns_tile
+        record + E.history + first * E.history_row,
+        E.history_row,
+        Z.length - first,
+        Z.columns,
+        HOURS,
+        Z.columns_tile,
     )
 
 
 @triton.jit
 def window_statistics(window, Z: tl.constexpr):
-    """Mean and deviation of the targets over the window, in two passes; 0 and 1 for the other columns."""
+    """Mean and deviation, (columns,), of the targets over the window; 0 and 1 of the others."""
     LENGTH: tl.constexpr = Z.length
     k = tl.arange(0, Z.columns_tile)
     sums = zeros(HOURS, Z.columns_tile)
@@ -67,7 +75,7 @@ def window_statistics(window, Z: tl.constexpr):
 
 @triton.jit
 def project(record, window, weights, E: tl.constexpr, Z: tl.constexpr):
-    """The reversible norm and the projection: (horizon, columns), left in the record and returned."""
+    """The reversible norm and the projection: (horizon, columns), left in the record too."""
     LENGTH: tl.constexpr = Z.length
     k = tl.arange(0, Z.columns_tile)
     mean, deviation = window_statistics(window, Z)
@@ -120,7 +128,7 @@ def mix_entry(
     tile: tl.constexpr = triton.next_power_of_2(max(N_IN, 16))
     entered, residual = enter_features(x, zero, zero, 0, mixing, N_IN, tile, N_IN, True, Z)
     entered, residual = add_enter_bias(entered, residual, mixing, True, Z)
-    finish_mixing(record, masks, entered, residual, out, mixing, F, OUT_ROW, scale, Z)
+    finish_feature_mixing(record, masks, entered, residual, out, mixing, F, OUT_ROW, scale, Z)
 
 
 @triton.jit
@@ -137,20 +145,21 @@ def enter_forward(
     masks,
     state,
     weights,
-    of_past,
-    of_future,
+    past_mixing,
+    future_mixing,
     scale,
     E: tl.constexpr,
     Z: tl.constexpr,
     DRAWN: tl.constexpr,
     early: tl.constexpr,
 ):
-    """past (B, length, columns), future (B, horizon, future) -> the first plane, past features first.
+    """past (B, length, columns), future (B, horizon, future) -> the first plane, past first.
 
-    DRAWN: the masks are fresh, and their draw is counted here in `state`: while they were drawn every program read it.
+    DRAWN: the masks are fresh, and their draw is counted here in `state`: while they were drawn
+        every program read it.
     """
-    PAST: tl.constexpr = E.past
-    FUTURE: tl.constexpr = E.of_future
+    PAST: tl.constexpr = E.past_mixing
+    FUTURE: tl.constexpr = E.future_mixing
     follow(early)
     if DRAWN:
         count_draw(state)
@@ -163,38 +172,69 @@ def enter_forward(
         future_tile: tl.constexpr = triton.next_power_of_2(max(Z.future, 16))
         future_row: tl.constexpr = (Z.future + 15) // 16 * 16
         source, inside = tile_of(
-            future + sample * (Z.horizon * Z.future), Z.future, Z.horizon, Z.future, Z.horizon_tile, future_tile
+            future + sample * (Z.horizon * Z.future),
+            Z.future,
+            Z.horizon,
+            Z.future,
+            Z.horizon_tile,
+            future_tile,
         )
         values = tl.load(source, mask=inside, other=0.0)
-        pointers, inside = tile_of(record + E.future, future_row, Z.horizon, Z.future, Z.horizon_tile, future_tile)
+        pointers, inside = tile_of(
+            record + E.future, future_row, Z.horizon, Z.future, Z.horizon_tile, future_tile
+        )
         tl.store(pointers, values, mask=inside)
-        mix_entry(record, mask_record, values, out + Z.hidden, of_future, FUTURE, E.plane_row, Z.future, scale, Z)
-    mix_entry(record, mask_record, affine, out, of_past, PAST, E.plane_row, Z.columns, scale, Z)
+        mix_entry(
+            record,
+            mask_record,
+            values,
+            out + Z.hidden,
+            future_mixing,
+            FUTURE,
+            E.plane_row,
+            Z.future,
+            scale,
+            Z,
+        )
+    mix_entry(record, mask_record, affine, out, past_mixing, PAST, E.plane_row, Z.columns, scale, Z)
 
 
 @triton.jit
-def enter_backward(workspace, masks, of_past, of_future, scale, E: tl.constexpr, Z: tl.constexpr, early: tl.constexpr):
+def enter_backward(
+    workspace,
+    masks,
+    past_mixing,
+    future_mixing,
+    scale,
+    E: tl.constexpr,
+    Z: tl.constexpr,
+    early: tl.constexpr,
+):
     """Leaves what the gradients of the parameters are summed from; the window itself needs none."""
     follow(early)
-    PAST: tl.constexpr = E.past
-    FUTURE: tl.constexpr = E.of_future
+    PAST: tl.constexpr = E.past_mixing
+    FUTURE: tl.constexpr = E.future_mixing
     sample = tl.program_id(0).to(tl.int64)
     record = workspace + sample * Z.record
     mask_record = masks + sample * Z.mask_record
     if Z.future > 0:
-        of_plane = load_plane(record + E.of_plane + Z.hidden, E.plane_row, Z)
-        of_entered, of_residual = unmix_features(record, mask_record, of_plane, of_future, FUTURE, scale, Z)
-        store_plane(record + FUTURE.of_entered, 2 * Z.hidden, of_entered, Z)
-        store_plane(record + FUTURE.of_entered + Z.hidden, 2 * Z.hidden, of_residual, Z)
-    of_plane = load_plane(record + E.of_plane, E.plane_row, Z)
-    of_entered, of_residual = unmix_features(record, mask_record, of_plane, of_past, PAST, scale, Z)
-    store_plane(record + PAST.of_entered, 2 * Z.hidden, of_entered, Z)
-    store_plane(record + PAST.of_entered + Z.hidden, 2 * Z.hidden, of_residual, Z)
+        grad_plane = load_plane(record + E.grad_plane + Z.hidden, E.plane_row, Z)
+        grad_entered, grad_residual = feature_mixing_backward(
+            record, mask_record, grad_plane, future_mixing, FUTURE, scale, Z
+        )
+        store_plane(record + FUTURE.grad_entered, 2 * Z.hidden, grad_entered, Z)
+        store_plane(record + FUTURE.grad_entered + Z.hidden, 2 * Z.hidden, grad_residual, Z)
+    grad_plane = load_plane(record + E.grad_plane, E.plane_row, Z)
+    grad_entered, grad_residual = feature_mixing_backward(
+        record, mask_record, grad_plane, past_mixing, PAST, scale, Z
+    )
+    store_plane(record + PAST.grad_entered, 2 * Z.hidden, grad_entered, Z)
+    store_plane(record + PAST.grad_entered + Z.hidden, 2 * Z.hidden, grad_residual, Z)
     tl.debug_barrier()
-    of_affine = product(
-        record + PAST.of_entered,
+    grad_affine = product(
+        record + PAST.grad_entered,
         2 * Z.hidden,
-        of_past.enter,
+        past_mixing.enter,
         2 * Z.hidden,
         Z.columns,
         Z.columns,
@@ -203,37 +243,42 @@ def enter_backward(workspace, masks, of_past, of_future, scale, E: tl.constexpr,
         Z.chunk,
         Z,
     )
-    project_backward(record, of_affine, E, Z)
+    project_backward(record, grad_affine, E, Z)
 
 
 @triton.jit
-def project_backward(record, of_affine, E: tl.constexpr, Z: tl.constexpr):
-    """Each sample's share of the gradients of the projection and of the reversible norm's affine step."""
+def project_backward(record, grad_affine, E: tl.constexpr, Z: tl.constexpr):
+    """Each sample's share of the gradients of the projection and of the reversible norm."""
     LENGTH: tl.constexpr = Z.length
     k = tl.arange(0, Z.columns_tile)
     t = tl.arange(0, Z.horizon_tile)
     inside = (t < Z.horizon)[:, None] & (k < Z.columns)[None, :]
-    of_affine = tl.where(inside, of_affine, 0.0)
+    grad_affine = tl.where(inside, grad_affine, 0.0)
     pointers, inside = tile_of(
         record + E.projected, E.history_row, Z.horizon, Z.columns, Z.horizon_tile, Z.columns_tile
     )
     projected = tl.load(pointers, mask=inside, other=0.0)
     row_sums = load_vector(record + E.row_sums, Z.horizon, Z.horizon_tile)
-    # The way back at the network's end, done before, has left its own share of the same two vectors here.
+    # The head's way back, done before, has left its own share of the same two vectors here.
     target = k < Z.targets
-    of_weight = tl.load(record + E.of_norm + k, mask=target, other=0.0)
-    of_bias = tl.load(record + E.of_norm + Z.targets + k, mask=target, other=0.0)
-    of_weight += tl.sum(of_affine * projected, axis=0)
-    of_bias += tl.sum(of_affine * row_sums[:, None], axis=0)
+    grad_weight = tl.load(record + E.grad_norm + k, mask=target, other=0.0)
+    grad_bias = tl.load(record + E.grad_norm + Z.targets + k, mask=target, other=0.0)
+    grad_weight += tl.sum(grad_affine * projected, axis=0)
+    grad_bias += tl.sum(grad_affine * row_sums[:, None], axis=0)
     tl.debug_barrier()
-    tl.store(record + E.of_norm + k, of_weight, mask=target)
-    tl.store(record + E.of_norm + Z.targets + k, of_bias, mask=target)
-    store_hours(record + E.of_bias, tl.sum(of_affine, axis=1), Z)
+    tl.store(record + E.grad_norm + k, grad_weight, mask=target)
+    tl.store(record + E.grad_norm + Z.targets + k, grad_bias, mask=target)
+    store_hours(record + E.grad_bias, tl.sum(grad_affine, axis=1), Z)
     for first in range(0, LENGTH, HOURS):
         history_at, here = history_tile(record, first, E, Z)
         history = tl.load(history_at, mask=here, other=0.0)
-        share = exact_dot(of_affine, tl.trans(history), zeros(Z.horizon_tile, HOURS), Z)
+        share = exact_dot(grad_affine, tl.trans(history), zeros(Z.horizon_tile, HOURS), Z)
         share_at, there = tile_of(
-            record + E.of_weight + first, Z.length, Z.horizon, Z.length - first, Z.horizon_tile, HOURS
+            record + E.grad_weight + first,
+            Z.length,
+            Z.horizon,
+            Z.length - first,
+            Z.horizon_tile,
+            HOURS,
         )
         tl.store(share_at, share, mask=there)

@@ -1,4 +1,11 @@
-"""The masks of all dropouts of a step, in one launch: bytes, 1 where an element is kept."""
+"""The masks of all dropouts of a step, in one launch: bytes, 1 where an element is kept.
+
+masks       (n,), bytes: the masks of all samples, one after the other
+state       (2,), int64: the seed, and how many draws were before
+n           elements in all
+n_dropped   of 2^16 values of an element's 16 bits, how many drop it
+BLOCK       draws of a program, PER_DRAW elements each
+"""
 
 import triton
 import triton.language as tl
@@ -11,7 +18,10 @@ PER_DRAW = tl.constexpr(8)
 
 @triton.jit(do_not_specialize=["n", "n_dropped"])
 def draw_masks(masks, state, n, n_dropped, BLOCK: tl.constexpr, early: tl.constexpr):
-    """Keep an element where its 16 bits are at least `n_dropped`; `state` holds the seed and the number of the draw."""
+    """Keep an element where its 16 bits are at least `n_dropped`.
+
+    `state` holds the seed and the number of the draw.
+    """
     follow(early)
     draw_some(masks, state, tl.program_id(0), n, n_dropped, BLOCK)
 
@@ -26,7 +36,8 @@ def draw_some(masks, state, program, n, n_dropped, BLOCK: tl.constexpr):
     low = zero + (draw & 0x7FFFFFFF).to(tl.int32)
     high = zero + (draw >> 31).to(tl.int32)
     a, b, c, d = tl.philox(seed, counter, low, high, zero)
-    n = n // 16 * 16  # which it is: records are that wide, and to the compiler this says that bytes go in words
+    # Records are that wide: this tells the compiler that bytes go in words.
+    n = n // 16 * 16
     first = program.to(tl.int64) * (BLOCK * PER_DRAW) + tl.arange(0, BLOCK)
     _keep(masks, first, a & 0xFFFF, n, n_dropped)
     _keep(masks, first + BLOCK, a >> 16, n, n_dropped)

@@ -1,7 +1,8 @@
-"""What the kernels are made of: products, norms, dropout and their gradients, on planes of one sample.
+"""What the kernels are made of: products, norms, dropout and their gradients, on one sample.
 
-A plane is (horizon, features), padded to a tile of powers of two; rows beyond the horizon and features beyond the
-width hold rubbish or zeros and are never stored. Written with one program per sample in mind.
+A plane is (horizon, features), padded to a tile of powers of two; rows beyond the horizon and
+features beyond the width hold rubbish or zeros and are never stored. Written with one program per
+sample in mind. Letters: see kernels/__init__.py.
 """
 
 import triton
@@ -22,7 +23,7 @@ def zero_vector(N: tl.constexpr):
 
 @triton.jit
 def big_part(values):
-    """Rounded to the 10 bits of mantissa that a TF32 product takes; what is not finite shows in the rest, as NaN."""
+    """Rounded to the 10 bits of a TF32 product's mantissa; what is not finite shows in the rest."""
     bits = values.to(tl.int32, bitcast=True) + 0x1000
     return (bits & ~0x1FFF).to(tl.float32, bitcast=True)
 
@@ -39,11 +40,13 @@ def three_dots(left, right):
 
 @triton.jit
 def exact_dot(left, right, total, Z: tl.constexpr):
-    """total + left x right, by `Z.products`: `ieee`, `tf32`, or `tf32x3`, three TF32 products without small x small.
+    """total + left x right, in the arithmetic that `Z.products` names.
 
-    By hand, because Triton's own way also replaces what is no number by 0. Tensor cores cut off what does not fit a sum
-    instead of rounding it, so a long one drifts: this product is added to `total` outside of them. Z is handed on as
-    a whole: Triton 3.6 takes no text alone.
+    `ieee`, `tf32`, or `tf32x3`: three TF32 products without small x small.
+
+    By hand, because Triton's own way also replaces what is no number by 0. Tensor cores cut off
+    what does not fit a sum instead of rounding it, so a long one drifts: this product is added to
+    `total` outside of them. Z is handed on as a whole: Triton 3.6 takes no text alone.
     """
     if Z.products == "tf32x3":
         total += three_dots(left, right)
@@ -88,13 +91,13 @@ def weight_tile(weight, k, n, K, N, ALONG_K: tl.constexpr, ALONG_N: tl.constexpr
 
 @triton.jit
 def relu(values):
-    """What is no number stays none, as with torch's: a broken network has to show it in its loss."""
+    """NaN stays NaN, as with torch's: a broken network has to show it in its loss."""
     return tl.maximum(values, 0.0, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def mask_tile(mask, row, Z: tl.constexpr):
-    """Of a plane's mask, bytes; four at once a thread, as of float32 numbers: one arrangement in registers for all."""
+    """Pointers to a plane's mask, and what lies inside: four bytes a thread, as of four float32."""
     t = tl.arange(0, Z.horizon_tile)[:, None]
     n = tl.arange(0, Z.hidden_tile)[None, :]
     return tl.max_contiguous(mask + (t * row + n), [1, 4]), (t < Z.horizon) & (n < Z.hidden)
@@ -104,15 +107,17 @@ def mask_tile(mask, row, Z: tl.constexpr):
 def load_mask(mask, row: tl.constexpr, Z: tl.constexpr):
     """(horizon, hidden) of int32: not 0 where an element is kept.
 
-    Read as words of four bytes where rows are that long: a product of what came from bytes is laid out for bytes,
-    at the price of two moves for each of its operands.
+    Read as words of four bytes where rows are that long: a product of what came from bytes is laid
+    out for bytes, at the price of two moves for each of its operands.
     """
     if (row % 4 == 0) and (Z.hidden % 4 == 0):
         t = tl.arange(0, Z.horizon_tile)[:, None]
         w = tl.arange(0, Z.hidden_tile // 4)[None, :]
         at = mask.to(tl.pointer_type(tl.int32)) + (t * (row // 4) + w)
         words = tl.load(at, mask=(t < Z.horizon) & (w < Z.hidden // 4), other=0)
-        bits = words[:, :, None] & (tl.full([1, 1, 4], 1, tl.int32) << (8 * tl.arange(0, 4))[None, None, :])
+        bits = words[:, :, None] & (
+            tl.full([1, 1, 4], 1, tl.int32) << (8 * tl.arange(0, 4))[None, None, :]
+        )
         kept = tl.reshape(bits, [Z.horizon_tile, Z.hidden_tile])
     else:
         pointers, inside = mask_tile(mask, row, Z)
@@ -137,7 +142,7 @@ def inside_plane(Z: tl.constexpr):
 
 @triton.jit
 def over_norm(values, Z: tl.constexpr):
-    """The sum over what one statistic of the norm covers, for each hour: its features, or the whole plane."""
+    """The sum over what one statistic of the norm covers, for each hour: its features, or all."""
     if (Z.norm == "plane") or (Z.norm == "plane_channel_first"):
         sums = tl.sum(values) + zero_vector(Z.horizon_tile)
     else:
@@ -166,7 +171,7 @@ def moments(plane, Z: tl.constexpr):
 
 @triton.jit
 def load_affine(base, first, WIDTH: tl.constexpr, Z: tl.constexpr):
-    """The norm's weight or bias for `hidden` features from `first` on, of a plane that is WIDTH features wide."""
+    """The norm's weight or bias for `hidden` features from `first` on, in a plane of WIDTH."""
     t = tl.arange(0, Z.horizon_tile)[:, None]
     n = tl.arange(0, Z.hidden_tile)[None, :]
     inside = (t < Z.horizon) & (n < Z.hidden)
@@ -190,7 +195,7 @@ def apply_affine(normed, norm, first, WIDTH: tl.constexpr, Z: tl.constexpr):
 
 @triton.jit
 def normalise(plane, Z: tl.constexpr):
-    """A plane of `hidden` features, normalised but not yet scaled, and 1 / deviation for each hour."""
+    """A plane of `hidden` features, normalised, not yet scaled, and 1 / deviation, (horizon,)."""
     mean, squares = moments(plane, Z)
     inverse = tl.rsqrt(squares / covered(Z.hidden, Z) + EPS)
     return (plane - mean[:, None]) * inverse[:, None], inverse
@@ -203,9 +208,9 @@ def store_hours(base, values, Z: tl.constexpr):
 
 
 @triton.jit
-def before_norm(of_scaled, normed, inverse, mean_of, mean_along, Z: tl.constexpr):
-    """The gradient before a norm from that after it, times the norm's weight, and two means of it."""
-    result = of_scaled - normed * mean_along[:, None]
+def before_norm(grad_scaled, normed, inverse, mean_grad, mean_grad_normed, Z: tl.constexpr):
+    """The gradient before a norm, from the one after it times its weight, and two means of that."""
+    result = grad_scaled - normed * mean_grad_normed[:, None]
     if Z.norm != "rms":
-        result -= mean_of[:, None]
+        result -= mean_grad[:, None]
     return result * inverse[:, None]

@@ -1,4 +1,6 @@
-"""Version 2: how a study is searched, epochs of several seeds, what keeps a worker from working, and verification."""
+"""Version 2: how a study is searched, epochs of several seeds, what keeps a worker from working,
+and verification.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +50,16 @@ def _give_epochs_a_repeat() -> None:
     if op.get_context().dialect.name == "sqlite":
         _copy_epochs()
         return
-    op.add_column("tuner_epochs", sa.Column("repeat", sa.Integer(), nullable=False, server_default="0"))
-    op.alter_column("tuner_epochs", "repeat", server_default=None, existing_type=sa.Integer(), existing_nullable=False)
+    op.add_column(
+        "tuner_epochs", sa.Column("repeat", sa.Integer(), nullable=False, server_default="0")
+    )
+    op.alter_column(
+        "tuner_epochs",
+        "repeat",
+        server_default=None,
+        existing_type=sa.Integer(),
+        existing_nullable=False,
+    )
     op.drop_constraint("tuner_epochs_pkey", "tuner_epochs", type_="primary")
     op.create_primary_key("tuner_epochs_pkey", "tuner_epochs", _KEY)
 
@@ -68,5 +78,6 @@ def _copy_epochs() -> None:
         sa.PrimaryKeyConstraint(*_KEY),
     )
     kept = "study_id, trial_number, claim_id, epoch, train_loss, val_loss, learning_rate, elapsed_s"
-    op.execute(f"INSERT INTO tuner_epochs ({kept}, repeat) SELECT {kept}, 0 FROM tuner_epochs_of_version_1")  # noqa: S608
+    copied = f"SELECT {kept}, 0 FROM tuner_epochs_of_version_1"  # noqa: S608 - names of our own
+    op.execute(f"INSERT INTO tuner_epochs ({kept}, repeat) {copied}")
     op.drop_table("tuner_epochs_of_version_1")

@@ -1,0 +1,102 @@
+"""One contract for every queue: what holds of a trial that is claimed holds of a verification run,
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from optuna.trial import TrialState
+from sqlalchemy import Table, select, update
+
+from tuner.record import Recorded
+from tuner.storage import schema
+from tuner.storage.queue.leases import MAX_ATTEMPTS
+from tuner.storage.queue.protocol import Queue
+from tuner.storage.queue.runs import PlannedRun
+from tuner.storage.records import TrialResult
+from tuner.study.open import OpenStudy
+
+RESULT = TrialResult(TrialState.COMPLETE, (1.5, 0.8), Recorded(converged=True))
+OTHER = TrialResult(TrialState.COMPLETE, (9.9, 9.9), Recorded(converged=True))
+
+
+def trials(study: OpenStudy) -> tuple[Queue[Any], Table]:
+    study.ledger.set_budget(1)
+    return study.ledger, schema.claims
+
+
+def runs(study: OpenStudy) -> tuple[Queue[Any], Table]:
+    params = study.definition.defaults.as_dict()
+    run = {"study_id": study.study_id, "trial_number": 0, "params": params, "seed": 7}
+    study.verifications.add([PlannedRun(**run, block=0, place=0, session="s", plan={})])
+    return study.verifications, schema.verifications
+
+
+@pytest.fixture(params=[trials, runs], ids=["trials", "runs"])
+def one_left(request: pytest.FixtureRequest, study: OpenStudy) -> tuple[Queue[Any], Table]:
+    """A queue with one piece of work, and the table it is in."""
+    make: Callable[[OpenStudy], tuple[Queue[Any], Table]] = request.param
+    return make(study)
+
+
+def late_results(study: OpenStudy, table: Table) -> str:
+    """Whatever is kept of results that do not count."""
+    column = table.c.late if "late" in table.c else table.c.result
+    with study.database.engine.connect() as connection:
+        return " ".join(text or "" for text in connection.execute(select(column)).scalars())
+
+
+def test_a_claim_is_made_once_and_its_result_counts_once(
+    one_left: tuple[Queue[Any], Table],
+) -> None:
+    """Who cannot know whether an outage hid the answer says everything again."""
+    queue, _ = one_left
+    held = queue.claim("ann", token="a" * 32)
+    assert queue.claim("ann", token="a" * 32) == held
+    assert queue.claim("bob") is None
+    assert queue.renew(held)
+    assert (queue.finish(held, RESULT), queue.finish(held, RESULT)) == (True, True)
+    assert not queue.finish(held, OTHER)
+    assert not queue.renew(held)
+    queue.give_back(held)
+    counts = queue.counts()
+    assert (counts.running, counts.finished, counts.left) == (0, 1, 0)
+    assert (queue.results("ann"), queue.results("bob")) == (1, 0)
+
+
+@pytest.mark.usefixtures("at_first_sight")
+def test_a_lost_lease_is_named_and_its_late_result_is_kept_and_never_counts(
+    one_left: tuple[Queue[Any], Table], study: OpenStudy, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue, table = one_left
+    held = queue.claim("ann")
+    with study.database.engine.begin() as connection:
+        connection.execute(update(table).values(leased_until=0.0))
+    assert queue.reap() == 1
+    assert "is taken back: ann let its lease run out" in caplog.text
+    assert not queue.renew(held)
+    assert not queue.finish(held, OTHER)
+    assert not queue.finish(held, RESULT)  # the first one said of a token stays
+    kept = late_results(study, table)
+    assert "9.9" in kept
+    assert "1.5" not in kept
+    assert (queue.counts().finished, queue.results("ann")) == (0, 0)
+    assert queue.claim("bob") is not None
+
+
+def test_only_what_loses_its_workers_is_set_aside(one_left: tuple[Queue[Any], Table]) -> None:
+    queue, _ = one_left
+    for _ in range(MAX_ATTEMPTS):  # handed back, and killed on purpose
+        queue.give_back(queue.claim("ann"))
+        assert queue.claim("ann") is not None
+        assert queue.reap(worker="ann", state="returned") == 1
+    for _ in range(MAX_ATTEMPTS):
+        assert queue.claim("ann") is not None
+        assert queue.reap(worker="ann") == 1
+    assert queue.claim("ann") is None
+    assert (queue.counts().finished, queue.results("ann")) == (1, 0)
+    queue.settle()
+    assert queue.reap() == 0

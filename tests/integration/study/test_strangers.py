@@ -1,0 +1,274 @@
+"""Exported studies of strangers: limits before anything is inflated, one line where one is broken,
+no code unasked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from warm import REPOSITORY, run
+
+from tuner.errors import StorageError, UsageError
+from tuner.export import load_best, render
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
+from tuner.study.archive import _as_dict, archive_of, read_archive, write_archive
+from tuner.study.open import open_study
+from tuner.study.transfer import copy_study, restore
+from tuner.study.trust import require_trust
+
+EXPORT = REPOSITORY / "notebooks" / "data" / "original.json.gz"
+EXPORTS = sorted(REPOSITORY.glob("benchmarks/**/*.json.gz")) + sorted(
+    REPOSITORY.glob("notebooks/**/*.json.gz")
+)
+NETWORK = "from pathlib import Path\nPath('ran').touch()\n\nclass Net: ...\n"
+
+
+def export_with(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
+    study = json.loads(gzip.decompress(EXPORT.read_bytes()))
+    change(study)
+    path.write_text(json.dumps(study), encoding="utf-8")
+    return path
+
+
+def of_a_class(study: dict[str, Any]) -> None:
+    study["definition"]["architecture"] = {"model": "net.py:Net", "settings": {}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with an exported study whose class says that it ran."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(NETWORK, encoding="utf-8")
+    export_with(tmp_path / "x.json", of_a_class)
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.name)
+def test_every_committed_export_is_read_as_it_was_written(path: Path) -> None:
+    plain = json.loads(gzip.decompress(path.read_bytes()))
+    archive = read_archive(path)
+    assert json.dumps(_as_dict(archive)) == json.dumps(plain)
+    assert archive.definition.identity() == plain["definition_hash"]
+
+
+def test_there_are_committed_exports() -> None:
+    assert len(EXPORTS) >= 12
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        (("budget",), "many"),
+        (("budget",), 10**30),
+        (("budget",), -5),
+        (("budget",), True),
+        (("device_model",), "\x1b[2J"),
+        (("name",), 7),
+        (("policy", "sampler"), "os"),
+        (("policy", "max_time_s"), 0),
+        (("definition", "task", "source", "rows"), "400); print(1"),
+        (("definition", "variant"), "a\nb"),
+        (("definition", "architecture", "model"), "x.py:a b"),
+        (("definition", "architecture", "settings"), {"a b": 1}),
+        (("definition", "training", "patience"), float("inf")),
+        (("definition", "objectives"), ["wall_clock_s", "val_mql"]),
+        (("trials", 0, "params", "hidden_size"), "64"),
+        (("trials", 0, "params", "hidden_size"), 10**6),
+        (("trials", 0, "values"), [1.0, float("nan")]),
+        (("trials", 0, "started"), "yesterday"),
+        (("trials", 0, "attributes", "epochs"), "ten"),
+        (("trials", 0, "attributes", "versions"), [1]),
+        (("trials", 1, "number"), 0),
+        (("curves", "0", "epoch", 1), 1),
+        (("curves", "0", "val_loss", 0), {}),
+        (("verifications", 0, "plan", "looks"), [3, 2]),
+        (("verifications", 0, "trial_number"), 99),
+        (("verifications", 0, "result", "values"), None),
+    ],
+    ids=str,
+)
+def test_a_field_of_a_wrong_kind_is_refused_in_one_line(
+    field: tuple[Any, ...], value: Any, tmp_path: Path
+) -> None:
+    def change(study: dict[str, Any]) -> None:
+        inner: Any = study
+        for key in field[:-1]:
+            inner = inner[key]
+        inner[field[-1]] = value
+
+    with pytest.raises(UsageError) as refused:
+        read_archive(export_with(tmp_path / "x.json", change))
+    assert str(refused.value).isprintable()
+
+
+def test_what_a_terminal_obeys_is_taken_out_of_texts(tmp_path: Path) -> None:
+    def change(study: dict[str, Any]) -> None:
+        study["definition"]["core_change"] = "a\x1b[31mb\u202e"
+        study["trials"][0]["attributes"]["failure"] = "\x1b]0;x\x07\x9b"
+
+    archive = read_archive(export_with(tmp_path / "x.json", change))
+    assert archive.definition.core_change == "a\ufffd[31mb\ufffd"
+    assert archive.records[0].recorded.failure == "\ufffd]0;x\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (EXPORT.read_bytes()[:2000], "is no exported study"),
+        (
+            EXPORT.read_bytes()[:100] + b"\xff" * 50 + EXPORT.read_bytes()[150:],
+            "is no exported study",
+        ),
+        (b"[" * 100_000, "nested more than 32 deep"),
+        (b"[[]," + b"[]," * 1_100_000 + b"[]]", "more than 1,000,000 tables and lists"),
+        (b'{"a": NaN}', "no finite number"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "beyond 64 bits"),
+    ],
+    ids=["cut", "damaged", "deep", "many lists", "nan", "long number"],
+)
+def test_a_broken_export_is_one_line_and_one_json_document(
+    content: bytes, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.json.gz"
+    path.write_bytes(content)
+    done = run("best", "--storage", str(path), "--json", folder=tmp_path)
+    assert done.code == 2
+    assert says in json.loads(done.out)["error"]["message"]
+    assert "Traceback" not in done.error
+
+
+def test_a_small_file_that_inflates_to_gigabytes_is_refused_before_it_does(tmp_path: Path) -> None:
+    path = tmp_path / "x.json.gz"
+    with gzip.open(path, "wb", compresslevel=9) as file:
+        for _ in range(512):
+            file.write(b" " * (1 << 20))
+    program = (
+        "import resource, sys; from pathlib import Path; from tuner.study.archive import "
+        "read_archive\n"
+        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "try: read_archive(Path(sys.argv[1]))\n"
+        "except Exception as error: print(error)\n"
+        "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
+    )
+    said, megabytes = done.stdout.splitlines()
+    assert "holds more than 64 MiB of JSON" in said
+    assert int(megabytes) < 200
+
+
+def test_a_configuration_is_printed_in_every_form_without_importing_its_class(folder: Path) -> None:
+    best = load_best(storage="x.json")
+    for form in ("json", "toml", "python", "neuralforecast", "darts"):
+        assert "net.py" in render(best, form)
+    assert not (folder / "ran").exists()
+
+
+def test_a_class_that_an_export_names_is_built_only_where_somebody_trusts_it(folder: Path) -> None:
+    best = load_best(storage="x.json")
+    for build in (best.build_model, best.to_neuralforecast):
+        with pytest.raises(
+            UsageError, match=r"x\.json names the network net\.py:Net, whose code would run here"
+        ):
+            build()
+    assert not (folder / "ran").exists()
+    with pytest.raises(UsageError, match="is not a subclass"):
+        load_best(storage="x.json", trust=True).build_model()
+    assert (folder / "ran").exists()
+
+
+def test_train_says_which_code_runs_and_asks_for_trust(folder: Path) -> None:
+    asked = (
+        "train",
+        "--study",
+        "quick-small-original",
+        "--storage",
+        "x.json",
+        "--cpu",
+        "--output",
+        "m.safetensors",
+    )
+    refused = run(*asked, folder=folder)
+    assert (refused.code, (folder / "ran").exists()) == (2, False)
+    assert "net.py:Net" in refused.error
+    assert "--trust" in refused.error
+
+
+def test_an_imported_study_is_trusted_once_by_whoever_trains_it_first(folder: Path) -> None:
+    database = open_database(parse_url(f"sqlite:///{folder}/t.db"))
+    try:
+        opened = restore(database, read_archive(folder / "x.json"), "s", origin="x.json")
+        for study in (opened, copy_study(database, "s", "t")):
+            with pytest.raises(
+                UsageError, match=r"came from x\.json, and to train it runs the code of net\.py:Net"
+            ):
+                require_trust(study, trust=False)
+        said = require_trust(opened, trust=True)
+        assert said == "study s runs the code of net.py:Net"
+        assert require_trust(open_study(database, "s"), trust=False) == said
+        ours = restore(database, read_archive(EXPORT), "u", origin=str(EXPORT))
+        assert require_trust(ours, trust=False) is None
+        write_archive(archive_of(opened), folder / "again.json")
+        assert not (folder / "ran").exists()
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize(
+    "text", ['{"sampler": 5}', '{"max_time_s": 0}', '{"reruns": -1}', "[", "[]", '{"seed": 1e999}']
+)
+def test_a_policy_that_is_none_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(StorageError, match="the study's policy"):
+        SearchPolicy.from_json(text)
+
+
+def test_a_toml_file_of_many_keys_is_read_in_seconds_and_a_larger_one_refused(
+    tmp_path: Path,
+) -> None:
+    from tuner.files.toml_file import read_toml
+
+    path = tmp_path / "x.toml"
+    path.write_text("\n".join(f"k{number} = 1" for number in range(80_000)), encoding="utf-8")
+    began = time.process_time()
+    assert read_toml(path).line(("k79999",)) == 80_000
+    assert time.process_time() - began < 20
+    path.write_text("\n".join(f"k{number} = 1" for number in range(300_000)), encoding="utf-8")
+    with pytest.raises(UsageError, match="holds more than 1 MiB"):
+        read_toml(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a = " + "[" * 5000 + "]" * 5000, "nested more than 32 deep"),
+        ("a = " + "[" * 40 + "]" * 40, "nested more than 32 deep"),
+        ("a" + ".a" * 200_000 + " = 1", "line 1: a key of more than 32 parts"),
+        ("a = " + "9" * 5000, "cannot be used"),
+        ("a = 9223372036854775808", "beyond 64 bits"),
+        ("a = nan", "no finite number"),
+    ],
+    ids=["very deep", "deep", "long key", "long number", "large number", "nan"],
+)
+def test_toml_beyond_all_measure_is_refused_in_one_line(
+    text: str, says: str, tmp_path: Path
+) -> None:
+    from tuner.files.toml_file import read_toml
+
+    (tmp_path / "x.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=says) as refused:
+        read_toml(tmp_path / "x.toml")
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,77 @@
+"""What a launch may be asked for from Python: what is refused, with which words, and what is taken
+as it is meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tuner
+from tuner import launch
+from tuner.config import Backend, TimeObjective
+from tuner.errors import UsageError
+from tuner.launch.request import checked
+from tuner.spec.policy import SearchPolicy
+
+Settings, Policy, Devices = launch.StudySettings, launch.PolicyChanges, launch.DeviceChoice
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"trials": 0}, "LaunchRequest: trials: should be greater than or equal to 1, got 0"),
+        ({"timeout_s": -1.0}, "LaunchRequest: timeout_s: should be greater than 0, got -1.0"),
+        ({"devices": Devices(workers=0)}, "devices.workers: should be greater than or equal to 1"),
+        ({"settings": Settings(backend="fast")}, "settings.backend: should be 'auto', 'eager'"),  # type: ignore[arg-type]
+        ({"settings": Settings(target_val_loss=0.2)}, "belong together; give both or none"),
+        ({"settings": Settings(precision="tf32")}, "an arithmetic of CUDA GPUs"),  # type: ignore[arg-type]
+        ({"policy": Policy(sampler="magic")}, "policy: sampler: should be 'auto', 'gp'"),
+        ({"policy": Policy(max_time_s=0.0)}, "policy: max_time_s: should be greater than 0"),
+        ({"variants": ["rmsnorm", ""]}, "holds an empty name"),
+        ({"variants": []}, "the list is empty"),
+        ({"variants": "rmsnorm,rmsnorm"}, "'rmsnorm' is named twice"),
+        ({"variants": "rmsnrm"}, "did you mean 'rmsnorm'"),
+        ({"variants": ["rmsnorm", "original"], "study": "mine"}, "names one study"),
+        ({"study": "a,b"}, "cannot name a study"),
+        ({"devices": Devices(cpu=True, gpus="0")}, "exclude each other"),
+        ({"storage": "nonsense"}, "nonsense"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence_before_anything_is_written(
+    fields: dict[str, Any], said: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    request = {"variants": "rmsnorm", "task": "demo", "devices": Devices(cpu=True)} | fields
+    with pytest.raises(UsageError) as refused:
+        launch.run(launch.LaunchRequest(**request))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_words_are_taken_for_what_they_name() -> None:
+    asked = launch.LaunchRequest(
+        variants=("rmsnorm", "original"),
+        settings=Settings(backend="eager", time_objective="total_s"),  # type: ignore[arg-type]
+    )
+    found = checked(asked)
+    assert found.settings.backend is Backend.EAGER
+    assert found.settings.time_objective is TimeObjective.TOTAL
+    assert found.settings.said().keys() == {"backend", "time_objective"}
+
+
+def test_a_limit_that_is_lifted_is_said_and_what_is_not_named_is_not() -> None:
+    assert Policy(max_mql=None, prune=False).said() == {"max_mql": None, "prune": False}
+    assert Policy().said() == {}
+
+
+def test_every_setting_of_a_policy_can_be_changed() -> None:
+    everything = {name: getattr(SearchPolicy(), name) for name in SearchPolicy.__dataclass_fields__}
+    assert Policy(**everything).said() == everything
+
+
+def test_the_package_is_one_of_tuners_names() -> None:
+    assert tuner.launch is launch
+    assert "launch" in dir(tuner)
+    assert callable(launch.run)

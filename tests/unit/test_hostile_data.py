@@ -1,0 +1,376 @@
+"""Whatever a stranger writes into an exported study or a TOML file: no form of it executes
+anything, no reader breaks.
+
+`HOSTILE_CASES=10000` runs as many of each kind as were run when this was written; the suite takes a
+share.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import gzip
+import json
+import os
+import random
+import sys
+import tomllib
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hostile_data import CODE, as_toml, changed
+
+from tuner.api import to_frame
+from tuner.config import TrainingSettings
+from tuner.data.task import load_task, task_of
+from tuner.errors import TunerError
+from tuner.export import FORMATS, BestConfig, as_darts, as_python, load_best, render
+from tuner.export.as_darts import RENAMED, TAKEN
+from tuner.export.best_config import to_config
+from tuner.export.bundle import Bundle, Name, bundle
+from tuner.export.recipe import read_recipe
+from tuner.report.figures.draw import draw
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.study_file import load_study_file
+from tuner.study.archive import Archive, read_archive
+from tuner.study.note import describe
+from tuner.study.snapshot import snapshot
+from tuner.verdict.compare.findings import compare
+from tuner.verdict.verified import group_runs
+
+REPOSITORY = Path(__file__).parents[2]
+CASES = int(os.environ.get("HOSTILE_CASES", "0"))
+SOME = CASES or 150
+SCRIPTS = ("python", "neuralforecast", "darts")
+BOOM = f"{CODE}\n\nclass Boom: ...\n"
+CSV = {
+    "source": {"kind": "csv", "time_column": "ds", "id_column": "shop"},
+    "name": "shops",
+    "past_covariates": ["visitors"],
+}
+
+
+def _bundled(roots: Iterable[Name], *, first: Iterable[str] = ()) -> Bundle:
+    return _made(tuple(roots), tuple(first))
+
+
+@functools.cache
+def _made(roots: tuple[Name, ...], first: tuple[str, ...]) -> Bundle:
+    return bundle(roots, first=first)
+
+
+@pytest.fixture(autouse=True)
+def _beside_code_that_must_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    for module in (as_python, as_darts):  # the same parts of this package again and again
+        monkeypatch.setattr(module, "bundle", _bundled)
+    (tmp_path / "boom.py").write_text(BOOM, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    yield
+    assert not (tmp_path / "boom").exists()
+    assert "boom" not in sys.modules
+
+
+@functools.cache
+def benign(kind: str) -> str:
+    """A small exported study as JSON: of a built-in network on generated data, or of a class on
+    somebody's CSV."""
+    packed = (REPOSITORY / "notebooks" / "data" / "original.json.gz").read_bytes()
+    study = json.loads(gzip.decompress(packed))
+    verified = {run["trial_number"] for run in study["verifications"]}
+    assert verified < set(range(len(study["trials"])))
+    study["curves"] = {
+        key: {name: column[:4] for name, column in curve.items()}
+        for key, curve in study["curves"].items()
+    }
+    if kind == "csv":
+        study["definition"]["task"] |= CSV
+        study["definition"]["architecture"] = {"model": "boom.py:Boom", "settings": {"depth": 2}}
+    elif kind == "etth":
+        study["definition"]["task"] |= {"source": {"kind": "etth"}, "name": "etth"}
+        study["definition"]["architecture"] = {"model": "rmsnorm", "settings": {"n_blocks": 1}}
+    return json.dumps(study)
+
+
+KINDS = ("demo", "csv", "etth")
+
+
+class _Mask(ast.NodeTransformer):
+    """Replaces every literal, the largest first."""
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.expr):
+            with contextlib.suppress(ValueError, TypeError):
+                ast.literal_eval(node)
+                return ast.Constant("literal")
+        return self.generic_visit(node)
+
+
+@functools.lru_cache(maxsize=4096)
+def masked(statement: str) -> str:
+    """The code of a statement: its syntax tree with each literal replaced by the same one."""
+    return ast.dump(_Mask().visit(ast.parse(statement)))
+
+
+def statements(script: str) -> list[str]:
+    """The statements of a script's top level, as they stand."""
+    lines = script.split("\n")
+    return ["\n".join(lines[node.lineno - 1 : node.end_lineno]) for node in ast.parse(script).body]
+
+
+def same_code(script: str, known: list[str]) -> bool:
+    """Whether a script differs from the `known` statements in literals and comments alone."""
+    found = statements(script)
+    return len(found) == len(known) and all(
+        ours == theirs or masked(ours) == masked(theirs)
+        for ours, theirs in zip(found, known, strict=True)
+    )
+
+
+def check_refusal(error: TunerError) -> None:
+    """One line, without anything that a terminal obeys."""
+    obeyed = [
+        c
+        for c in str(error)
+        if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} or c in "\u202a\u202e"
+    ]
+    assert not obeyed, repr(str(error))
+
+
+def shape(config: BestConfig) -> tuple[Any, ...]:
+    """All that decides which code a script has: the kinds of its data and its network, and which
+    settings there are."""
+    model, settings = config.architecture.model, config.architecture.settings
+    network = (
+        model
+        if ":" not in model
+        else "file"
+        if model.rpartition(":")[0].endswith(".py")
+        else "module"
+    )
+    taken = tuple(key for key in settings if RENAMED.get(key, key) in TAKEN)
+    windows = bool(config.provenance["training_windows"])
+    return config.definition.task["source"]["kind"], network, bool(settings), taken, windows
+
+
+@functools.cache
+def code_of(of: tuple[Any, ...], form: str) -> list[str]:
+    """The statements of a benign study's script of that shape."""
+    kind, network, settings, taken, windows = of
+    study = json.loads(benign("demo"))
+    if kind != "demo":
+        study["definition"]["task"] |= json.loads(benign(kind))["definition"]["task"]
+    model = {"file": "x.py:X", "module": "x:X"}.get(network, network)
+    given = dict.fromkeys(taken, 1) or ({"depth": 1} if settings else {})
+    study["definition"]["architecture"] = {"model": model, "settings": given}
+    if not windows:
+        for trial in study["trials"]:
+            trial["attributes"].pop("samples_per_s", None)
+    Path("benign.json").write_text(json.dumps(study), encoding="utf-8")
+    return statements(render(configs(read_archive(Path("benign.json")))[0], form))
+
+
+def configs(archive: Archive) -> list[BestConfig]:
+    results = archive.results
+    runs = group_runs(archive.name, archive.verifications, device_model=archive.device_model)
+    verified = {each.trial_number: each.as_dict() for each in runs}
+    return [
+        to_config(
+            archive.definition,
+            record,
+            study=archive.name,
+            pick="knee",
+            verified=verified.get(record.number),
+        )
+        for record in results.front[:1]
+    ]
+
+
+def check_exports(archive: Archive) -> int:
+    """Every form of a study's configurations holds none but our code; how many were written."""
+    written = 0
+    for config in configs(archive):
+        for form in FORMATS:
+            try:
+                text = render(config, form)
+            except TunerError:
+                continue
+            written += 1
+            assert all(
+                c == "\n" or c.isprintable() or c in "\t\xa0" or ord(c) > 0x9F for c in text
+            ), repr(text)
+            text.encode()
+            if form in SCRIPTS:
+                assert same_code(text, code_of(shape(config), form))
+            elif form == "json":
+                json.loads(text)
+            else:
+                again = tomllib.loads(text)
+                assert again["params"] == config.params
+                Path("again.toml").write_text(text, encoding="utf-8")
+                assert read_recipe(Path("again.toml")).hyperparameters == config.hyperparameters
+    return written
+
+
+def check_readers(archive: Archive, path: Path, *, figures: bool) -> None:
+    """What reads studies either reads this one or says why not."""
+    to_frame(archive.results)
+    assert archive.results.hypervolume is None or archive.results.hypervolume >= 0
+    describe(archive.definition)
+    if figures:
+        with contextlib.suppress(TunerError):
+            json.dumps(compare([snapshot(archive)]).as_dict(), allow_nan=False)
+        for figure in ("front", "hypervolume", "curves", "timeline", "trade"):
+            with contextlib.suppress(TunerError):
+                draw(figure, [snapshot(archive)]).to_json()
+        with contextlib.suppress(TunerError):
+            load_best(None, storage=str(path))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_field_of_an_exported_study_becomes_code_or_breaks_a_reader(
+    kind: str, tmp_path: Path
+) -> None:
+    path, seen = tmp_path / "x.json", Counter[str]()
+    for seed in range(SOME // len(KINDS)):
+        chance = random.Random(f"{kind} {seed}")
+        document = changed(json.loads(benign(kind)), chance)
+        text = json.dumps(document).encode()
+        path.write_bytes(gzip.compress(text, 1) if seed % 2 else text)
+        try:
+            archive = read_archive(path)
+        except TunerError as error:
+            seen["refused"] += 1
+            check_refusal(error)
+            continue
+        seen["read"] += 1
+        try:
+            check_readers(archive, path, figures=seed % 10 == 0)
+            seen["written"] += check_exports(archive)
+        except Exception as error:
+            raise AssertionError(f"seed {seed} of {kind}") from error
+    print(kind, dict(seen))
+    assert seen["read"] > SOME // len(KINDS) / 100
+    assert seen["refused"] > SOME // len(KINDS) / 100
+
+
+def test_the_benign_studies_are_read_and_written(tmp_path: Path) -> None:
+    for kind in KINDS:
+        (tmp_path / "x.json").write_text(benign(kind), encoding="utf-8")
+        archive = read_archive(tmp_path / "x.json")
+        assert check_exports(archive) == len(FORMATS)
+        check_readers(archive, tmp_path / "x.json", figures=kind == "demo")
+
+
+STUDY = tomllib.loads((REPOSITORY / "studies" / "rmsnorm.toml").read_text(encoding="utf-8"))
+TASK: dict[str, Any] = {
+    "name": "shops",
+    "description": "two shops",
+    "target_columns": ["y", "z"],
+    "past_covariates": ["visitors"],
+    "future_covariates": ["price"],
+    "calendar": ["month"],
+    "frequency": "D",
+    "input_size": 8,
+    "horizon": 2,
+    "split": [0.6, 0.2, 0.2],
+    "quantiles": [0.1, 0.5, 0.9],
+    "eval_quantiles": [0.1, 0.5],
+    "objective_series": "north",
+    "source": {
+        "kind": "csv",
+        "path": "shops.csv",
+        "separator": ";",
+        "decimal": ",",
+        "encoding": "utf-8",
+    },
+}
+CONFIG: dict[str, Any] = {
+    "task": "demo",
+    "variant": "rmsnorm",
+    "study": "demo-rmsnorm",
+    "trial": 3,
+    "pick": "knee",
+    "params": {
+        "learning_rate": 1e-3,
+        "weight_decay": 0.0,
+        "dropout": 0.1,
+        "hidden_size": 8,
+        "batch_size": 256,
+    },
+    "architecture": {"model": "rmsnorm", "settings": {"n_blocks": 1}},
+    "training": {"max_epochs": 3, "patience": 2, "precision": "fp32"},
+    "values": {"wall_clock_s": 1.5, "test_mql": 0.25},
+    "provenance": {"data_hash": "0" * 64, "seeds": [1], "versions": {"torch": "2.11"}},
+}
+
+
+def read_study(path: Path) -> None:
+    """What is read is what comes back from a database."""
+    file = load_study_file(str(path))
+    definition = StudyDefinition.of(
+        file,
+        task=task_of(TASK | {"source": {"kind": "csv"}}).definition(),
+        data_hash="0",
+        training=TrainingSettings(),
+    )
+    assert StudyDefinition.from_json(definition.to_json()).identity() == definition.identity()
+    assert describe(definition).replace("\n", "").replace("\t", "").encode()
+
+
+def read_task(path: Path) -> None:
+    task = load_task(str(path))
+    assert task_of(task.definition()).definition() == task.definition()
+
+
+READERS: dict[str, tuple[dict[str, Any], Callable[[Path], object]]] = {
+    "study": (STUDY, read_study),
+    "task": (TASK, read_task),
+    "config": (CONFIG, read_recipe),
+}
+
+
+@pytest.mark.parametrize("kind", READERS)
+def test_a_toml_file_is_read_or_refused_in_one_line(kind: str, tmp_path: Path) -> None:
+    document, read = READERS[kind]
+    path, seen = tmp_path / "x.toml", Counter[str]()
+    for seed in range(SOME):
+        chance = random.Random(f"{kind} {seed}")
+        content = changed(document, chance)
+        text = "\n".join(
+            f"{as_toml(str(key))} = {as_toml(value)}" for key, value in content.items()
+        )
+        raw = bytearray(text.encode("utf-8", "surrogatepass"))
+        if seed % 4 == 0:
+            raw[chance.randrange(len(raw))] = chance.randrange(256)
+        path.write_bytes(raw)
+        try:
+            read(path)
+        except TunerError as error:
+            seen["refused"] += 1
+            check_refusal(error)
+            continue
+        except Exception as error:
+            raise AssertionError(f"seed {seed} of {kind}") from error
+        seen["read"] += 1
+    print(kind, dict(seen))
+    assert min(seen["read"], seen["refused"]) > SOME / 100
+
+
+def test_random_bytes_are_no_study(tmp_path: Path) -> None:
+    path = tmp_path / "x.json.gz"
+    whole = gzip.compress(benign("demo").encode())
+    for seed in range(min(SOME, 500)):
+        chance = random.Random(seed)
+        raw = bytearray(whole)
+        for _ in range(chance.choice((1, 3, 20))):
+            raw[chance.randrange(len(raw))] = chance.randrange(256)
+        path.write_bytes(raw if seed % 3 else raw[: chance.randrange(len(raw))])
+        with contextlib.suppress(TunerError):
+            read_archive(path)

@@ -1,0 +1,190 @@
+"""Who takes part: checked whole before anything is measured."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+from tuner.bench.contender import Contender, Entry, Job, Scope
+from tuner.bench.ours import Ours
+from tuner.config import Backend, Hyperparameters, RunConfig
+from tuner.data.windows import DeviceData
+from tuner.errors import UsageError, unknown_name
+from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
+
+BASELINE = "original"
+OURS = "tuner"
+LIBRARIES = ("darts", "neuralforecast")
+INSTALL = "install it with: pip install 'tuner[bench]'"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The contenders in their order, and what to tell the person, in lines."""
+
+    contenders: tuple[Contender, ...]
+    notices: tuple[str, ...]
+
+
+def make_plan(
+    job: Job,
+    data: DeviceData,
+    *,
+    variants: str,
+    backends: str,
+    against: str | None,
+    hidden: Sequence[int],
+    batch: Sequence[int],
+    against_everywhere: bool,
+) -> Plan:
+    """All variants on all backends at all pairs of sizes; the libraries at the first, or at all.
+
+    Args:
+        job: the job and the device.
+        data: the job's windows on the device.
+        variants: `all`, or names and study files with commas between them.
+        backends: `all` that the device has, or names with commas between them.
+        against: `none`, or libraries with commas between them; None means those that can be
+            imported.
+        hidden: hidden sizes.
+        batch: batch sizes.
+        against_everywhere: the libraries run at every pair of sizes.
+
+    Raises:
+        UsageError: a wrong name or size, a backend the device does not have, a library asked for
+            and not installed.
+    """
+    files = _files(variants)
+    chosen = _backends(backends, job.device)
+    libraries, notices = _libraries(against)
+    if min((*hidden, *batch), default=0) < 1:
+        raise UsageError("--hidden and --batch: the sizes must be whole numbers of at least 1")
+    pairs = list(itertools.product(dict.fromkeys(hidden), dict.fromkeys(batch)))
+    contenders: list[Contender] = [
+        _library(library, job, *pair)
+        for pair in (pairs if against_everywhere else pairs[:1])
+        for library in libraries
+    ]
+    contenders += [
+        _ours(file, backend, job, data, *pair)
+        for pair in pairs
+        for file in files
+        for backend in chosen
+    ]
+    return Plan(tuple(contenders), notices)
+
+
+def library_versions() -> dict[str, str | None]:
+    """Versions of the libraries we are compared with and of theirs; None where not installed."""
+    found: dict[str, str | None] = {}
+    for package in (*LIBRARIES, "pytorch-lightning"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found
+
+
+def names(text: str, flag: str) -> list[str]:
+    """The names in a list with commas.
+
+    Raises:
+        UsageError: an empty name.
+    """
+    found = [part.strip() for part in text.split(",")]
+    if not all(found):
+        raise UsageError(
+            f"{flag}: {text!r} holds an empty name; expected names with commas between them"
+        )
+    return list(dict.fromkeys(found))
+
+
+def _files(variants: str) -> list[StudyFile]:
+    if variants.strip() == "all":
+        others = [name for name in builtin_variants() if name != BASELINE]
+        return [load_study_file(name) for name in (BASELINE, *others)]
+    return [load_study_file(name) for name in names(variants, "--variants")]
+
+
+def _backends(backends: str, device: torch.device) -> list[Backend]:
+    known: list[Backend] = [backend for backend in Backend if backend is not Backend.AUTO]
+    there = [backend for backend in known if backend is Backend.EAGER or device.type == "cuda"]
+    if backends.strip() == "all":
+        return there
+    chosen = []
+    for name in names(backends, "--backends"):
+        if name not in [backend.value for backend in known]:
+            raise unknown_name(
+                "backend", name, [backend.value for backend in known], more="; or all"
+            )
+        if Backend(name) not in there:
+            raise UsageError(
+                f"--backends: {name} needs a CUDA device, "
+                f"this one is {device.type}; use eager or all"
+            )
+        chosen.append(Backend(name))
+    return chosen
+
+
+def _libraries(against: str | None) -> tuple[list[str], tuple[str, ...]]:
+    """The libraries to run, and a line for each that was not asked for and cannot be imported."""
+    if against is not None and against.strip() == "none":
+        return [], ()
+    asked = list(LIBRARIES) if against is None else names(against, "--against")
+    there, notices = [], []
+    for library in asked:
+        if library not in LIBRARIES:
+            raise unknown_name("library", library, LIBRARIES, more="; or none")
+        try:
+            importlib.import_module(f"tuner.bench.{library}_model")
+        except ImportError as error:
+            problem = f"{library} cannot be imported here ({error}); {INSTALL}"
+            if against is not None:
+                raise UsageError(f"--against: {problem}, or leave it out") from None
+            notices.append(f"left out: {problem}")
+        else:
+            there.append(library)
+    return there, tuple(notices)
+
+
+def _library(library: str, job: Job, hidden: int, batch: int) -> Contender:
+    config = _config(load_study_file(BASELINE), Backend.AUTO, job, hidden, batch)
+    entry = Entry(library=library, variant="", backend="", hidden_size=hidden, batch_size=batch)
+    if library == "darts":
+        from tuner.bench.darts_model import Darts
+
+        return Darts(job, entry, config)
+    from tuner.bench.neuralforecast_model import NOTE, NeuralForecast
+
+    return NeuralForecast(job, dataclasses.replace(entry, scope=Scope.STEPS, note=NOTE), config)
+
+
+def _ours(
+    file: StudyFile, backend: Backend, job: Job, data: DeviceData, hidden: int, batch: int
+) -> Contender:
+    entry = Entry(
+        library=OURS, variant=file.name, backend=backend.value, hidden_size=hidden, batch_size=batch
+    )
+    return Ours(job, entry, _config(file, backend, job, hidden, batch), data)
+
+
+def _config(file: StudyFile, backend: Backend, job: Job, hidden: int, batch: int) -> RunConfig:
+    """The file's defaults at these sizes."""
+    hyperparameters: Hyperparameters = dataclasses.replace(
+        file.default_hyperparameters(), hidden_size=hidden, batch_size=batch
+    )
+    training = dataclasses.replace(
+        file.training_settings(), backend=backend, precision=job.precision
+    )
+    return RunConfig(
+        architecture=file.architecture(),
+        hyperparameters=hyperparameters,
+        training=training,
+        seed=job.seed,
+    )

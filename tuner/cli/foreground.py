@@ -1,0 +1,50 @@
+"""A launch in the foreground of a terminal: what it says, how it looks, and what stops it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+
+from tuner.cli import options
+from tuner.errors import INTERRUPTED, TERMINATED
+from tuner.launch import Outcome, StopRequests
+from tuner.report.terminal.live import Live
+from tuner.study.open import OpenStudy
+
+EXIT_CODES = {Outcome.INTERRUPTED: INTERRUPTED, Outcome.TERMINATED: TERMINATED}
+"""Other ends are good ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreground:
+    """Notes go to stderr, `view` shows the studies, and signals end the work cleanly."""
+
+    view: Callable[[Sequence[OpenStudy]], AbstractContextManager[Live]]
+    stop: StopRequests = field(default_factory=StopRequests)
+
+    def note(self, line: str) -> None:
+        options.note(line)
+
+    @contextmanager
+    def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:
+        with self.view(studies) as view, stopped_by_signals(self.stop):
+            yield view.refresh
+
+
+@contextmanager
+def stopped_by_signals(stop: StopRequests) -> Iterator[None]:
+    """SIGINT and SIGTERM are requests, as long as the context lasts."""
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del frame
+        stop.ask(Outcome.INTERRUPTED if number == signal.SIGINT else Outcome.TERMINATED)
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,121 @@
+"""One rule for files that a command writes where it was told to: only what the command itself wrote
+is written over.
+
+A file of the same name that is anything else is refused before any work is done, unless `--force`
+is given.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.errors import UsageError
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Write over files that this command did not write.")
+]
+
+HEAD_BYTES = 65_536
+PICTURES = {".png": b"\x89PNG\r\n", ".pdf": b"%PDF-", ".svg": b"<svg", ".html": b"Plotly"}
+"""What a figure of each kind has near its beginning."""
+ARCHIVE_KEYS = (b'"format"', b'"definition"')
+TABLE_STARTS = ["study", "variant", "core_change"]
+PAGE_STARTS = b"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>"
+BENCH_FILES = ("results.csv", "results.md")
+
+
+def check_free(path: Path, is_ours: Callable[[Path], bool], *, force: bool) -> None:
+    """Refuse to write over what another command, or a person, wrote.
+
+    Raises:
+        UsageError: there is such a file.
+    """
+    if force or not path.exists():
+        return
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name a file")
+    try:
+        ours = is_ours(path)
+    except (OSError, ValueError, AttributeError):  # unreadable, or not of the form that ours have
+        ours = False
+    if not ours:
+        raise UsageError(
+            f"{path}: is there already, and was not written by this command; name another file, or "
+            "say --force to "
+            "write over it"
+        )
+
+
+def is_figure(path: Path) -> bool:
+    """A picture or page of the kind that the name's ending says."""
+    return PICTURES[path.suffix.lower()] in _head(path)
+
+
+def is_table(path: Path) -> bool:
+    """What `tuner compare --csv` writes."""
+    return _first_row(path)[: len(TABLE_STARTS)] == TABLE_STARTS
+
+
+def is_page(path: Path) -> bool:
+    """What `tuner compare --html` writes."""
+    return _head(path).startswith(PAGE_STARTS)
+
+
+def is_exported_study(path: Path) -> bool:
+    """What `tuner study export` writes."""
+    head = _head(path)
+    if head[:2] == b"\x1f\x8b":
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
+        except zlib.error:
+            return False
+    return head.startswith(b"{") and all(key in head for key in ARCHIVE_KEYS)
+
+
+def is_card(path: Path) -> bool:
+    """The card that `tuner train` writes beside a model."""
+    card = json.loads(path.read_text(encoding="utf-8"))
+    return str(card.get("written_by", "")).startswith("tuner ") and "weights_sha256" in card
+
+
+def is_model(path: Path) -> bool:
+    """A model whose card lies beside it."""
+    card = path.with_suffix(".json")
+    if not card.is_file() or not is_card(card):
+        return False
+    found = json.loads(card.read_text(encoding="utf-8"))
+    return bool(found["weights_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def check_model_free(path: Path, *, force: bool) -> None:
+    """The same for the two files of `tuner train`."""
+    check_free(path, is_model, force=force)
+    check_free(path.with_suffix(".json"), is_card, force=force)
+
+
+def check_bench_free(folder: Path, columns: list[str], *, force: bool) -> None:
+    """The same for the two files of `tuner bench`, of which the table begins with `columns`."""
+    for name in BENCH_FILES:
+        check_free(
+            folder / name,
+            lambda path: _first_row(path.with_name(BENCH_FILES[0]))[:3] == columns[:3],
+            force=force,
+        )
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES)
+
+
+def _first_row(path: Path) -> list[str]:
+    lines = _head(path).decode("utf-8", errors="replace").splitlines()
+    return next(csv.reader(lines[:1]), [])

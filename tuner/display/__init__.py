@@ -1,0 +1,1 @@
+"""What a person is shown: strangers' text made harmless, and the one terminal."""

@@ -1,0 +1,95 @@
+"""Text that came from outside (names, failures, attributes): shown as it is, never taken for an
+instruction.
+
+What a stranger wrote may hold anything: sequences that steer a terminal, line breaks, characters
+that turn the reading direction, HTML, Markdown, words for a shell. Each place that shows it has its
+function here.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import shlex
+from collections.abc import Iterable
+
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$!:@])|(?<=\bwww)(\.)", re.IGNORECASE)
+_BACKTICKS = re.compile(r"`+")
+_LAST_OF_16_BITS = 0xFFFF
+
+
+def shown(text: object) -> str:
+    r"""One line that a terminal prints and does not act upon: what is not printable is escaped, ESC
+    as `\u001b`.
+
+    The escapes are those of TOML, JSON and Python: a document whose strings are escaped so means
+    the same.
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else _escape(each) for each in text)
+
+
+def shown_lines(text: str) -> str:
+    """The same for a text of several lines, whose line breaks are our own."""
+    return "\n".join(shown(line) for line in text.split("\n"))
+
+
+def shortened(text: object, width: int) -> str:
+    """`shown`, of more than `width` characters both ends: names of a series differ at their
+    ends.
+    """
+    line = shown(text)
+    if len(line) <= width:
+        return line
+    half = width // 2
+    return f"{line[: width - half - 1]}…{line[-half:]}"
+
+
+def in_html(text: object) -> str:
+    """As HTML; also as plotly takes it, which reads tags in every label, and formulas between
+    dollar signs.
+    """
+    return html.escape(shown(text)).replace("$", "&#36;")
+
+
+def in_markdown(text: object) -> str:
+    """As Markdown, in a sentence or in a table's cell: no emphasis, link, image, formula or tag
+    comes of it.
+    """
+    escaped = _MARKDOWN.sub(r"\\\1\2", shown(text).replace("&", "&amp;"))
+    return escaped.replace("<", "&lt;").replace(">", "&gt;")
+
+
+def in_code(text: object) -> str:
+    """As Markdown's code span."""
+    line = shown(text)
+    fence = "`" * (1 + max((len(found) for found in _BACKTICKS.findall(line)), default=0))
+    blank = " " if "`" in line else ""  # one is taken off at each end
+    return f"{fence}{blank}{line}{blank}{fence}"
+
+
+def command_line(words: Iterable[str]) -> str:
+    """A command that a shell takes as these very words: for a person to copy."""
+    return " ".join(_word(word) for word in words)
+
+
+def option(flag: str, value: str) -> list[str]:
+    """A flag with its value as words of a command line, also where the value looks like a flag."""
+    return [f"{flag}={value}"] if value.startswith("-") else [flag, value]
+
+
+def _word(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{shown(escaped)}'"  # as bash, zsh and ksh read escapes
+
+
+def _escape(character: str) -> str:
+    number = ord(character)
+    return _SHORT.get(character) or (
+        f"\\u{number:04x}" if number <= _LAST_OF_16_BITS else f"\\U{number:08x}"
+    )

@@ -1,0 +1,261 @@
+"""One configuration with where it comes from: study, trial, data, seeds, versions, device; is it
+verified?.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tuner.config import OBJECTIVES, Architecture, Hyperparameters, ModelShapes, TrainingSettings
+from tuner.data.task import shapes, task_of
+from tuner.errors import UsageError
+from tuner.record import In
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.objectives import axis_title
+from tuner.spec.seeds import seed_of_trial
+from tuner.spec.space import hyperparameters
+from tuner.study.results import TrialRecord
+from tuner.version import __version__
+
+if TYPE_CHECKING:
+    from torch import nn
+
+PROTOCOL_SETTINGS = (
+    "max_epochs",
+    "patience",
+    "min_delta",
+    "gradient_clip",
+    "learning_rate_decay",
+    "precision",
+)
+"""The fixed settings that decide what a training computes; the others say how it is executed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestConfig:
+    """One configuration from a study, with where it comes from.
+
+    `values` are those of its one trial: seconds to convergence, and test MQL in original units.
+    `verified` holds fresh-seed figures, None until the configuration was verified: a single trial
+    may have had a lucky seed. `source` is where a task file says the data is and in what dialect it
+    is written; empty where no file was named.
+    """
+
+    variant: str
+    task: str
+    study: str
+    trial: int
+    pick: str
+    params: dict[str, float | int]
+    values: dict[str, float]
+    verified: dict[str, Any] | None
+    provenance: dict[str, Any]
+    definition: StudyDefinition
+    source: dict[str, Any] = field(default_factory=dict)
+    untrusted: str = ""
+    """The file of an exported study that names a network of its own, whose code must not run
+    unasked; else empty."""
+
+    def refuse_untrusted(self) -> None:
+        """Raises UsageError where to build the network would run code that only an exported study
+        named.
+        """
+        if self.untrusted:
+            raise UsageError(
+                f"{self.untrusted} names the network {self.architecture.model}, whose code would "
+                "run here; read it, "
+                "then say --trust, or load_best(..., trust=True)"
+            )
+
+    @property
+    def architecture(self) -> Architecture:
+        return self.definition.architecture
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        return hyperparameters(self.params)
+
+    @property
+    def training(self) -> TrainingSettings:
+        """The protocol's fixed settings, as the study had them."""
+        return self.definition.training
+
+    @property
+    def shapes(self) -> ModelShapes:
+        """The sizes of the study's task."""
+        return shapes(task_of(self.definition.task))
+
+    def build_model(self, shapes: ModelShapes | None = None) -> nn.Module:
+        """A new, untrained network of this configuration, for the study's task or for `shapes`.
+
+        It maps `(past (B, L, C+P+F), future (B, T, F) or None, static (B, S) or None)` to `(B, T,
+        C, Q)`.
+
+        Raises:
+            UsageError: the network is a class that only an exported study names: `load_best(...,
+                trust=True)`.
+        """
+        self.refuse_untrusted()
+        from tuner.models.registry import build_model
+
+        return build_model(self.architecture, shapes or self.shapes, self.hyperparameters)
+
+    def to_neuralforecast(
+        self, *, h: int | None = None, n_series: int | None = None, **changes: Any
+    ) -> Any:
+        """A new, untrained neuralforecast model of this configuration: the same network, set up to
+        train like it.
+
+        Args:
+            h: horizon; the task's by default.
+            n_series: series of the panel; the task's number of target columns by default.
+            changes: any argument of the model class, such as `futr_exog_list`, `loss` or
+                `max_steps`.
+
+        Which hyperparameter becomes which argument: docs/use-the-best.md.
+
+        Raises:
+            UsageError: the network is a class that only an exported study names: `load_best(...,
+                trust=True)`.
+        """
+        self.refuse_untrusted()
+        from tuner.export import neuralforecast_model
+
+        return neuralforecast_model.build_model(self, h=h, n_series=n_series, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON document of `tuner best --format json`."""
+        return {
+            "variant": self.variant,
+            "task": self.task,
+            "study": self.study,
+            "trial": self.trial,
+            "pick": self.pick,
+            "params": self.params,
+            "values": self.values,
+            "verified": self.verified,
+            "architecture": {
+                "model": self.architecture.model,
+                "settings": dict(self.architecture.settings),
+            },
+            "training": protocol(self.training),
+            "provenance": self.provenance,
+        }
+
+
+def to_config(
+    definition: StudyDefinition,
+    record: TrialRecord,
+    *,
+    study: str,
+    pick: str,
+    verified: dict[str, Any] | None = None,
+    source: Mapping[str, Any] | None = None,
+    untrusted: str = "",
+) -> BestConfig:
+    """The configuration of a complete trial."""
+    assert record.values is not None, "a configuration is that of a complete trial"
+    provenance = record.recorded.kept_in(In.PROVENANCE) | {
+        "seeds": _seeds(definition, record),
+        "training_windows": _training_windows(record),
+        "data_hash": definition.data_hash,
+        "definition_hash": definition.identity(),
+        "mql_split": definition.mql_split,
+        "ended": record.ended,
+        "exported_by": f"tuner {__version__}",
+    }
+    return BestConfig(
+        variant=definition.variant,
+        task=definition.task_name,
+        study=study,
+        trial=record.number,
+        pick=pick,
+        params=record.params,
+        values=record.named_values or {},
+        verified=verified,
+        provenance=provenance,
+        definition=definition,
+        source=dict(source or {}),
+        untrusted=untrusted,
+    )
+
+
+def _training_windows(record: TrialRecord) -> int | None:
+    """How many windows an epoch trains on: its seconds times the windows a second."""
+    s_per_epoch, samples_per_s = record.recorded.s_per_epoch, record.recorded.samples_per_s
+    return round(s_per_epoch * samples_per_s) if s_per_epoch and samples_per_s else None
+
+
+def protocol(training: TrainingSettings) -> dict[str, Any]:
+    """The settings that decide what a training computes, as plain data."""
+    plain = dataclasses.asdict(training)
+    return {name: plain[name] for name in PROTOCOL_SETTINGS}
+
+
+def cores_of(device: str | None) -> int | None:
+    """The number of cores in a CPU's recorded name (`Some CPU, 2 cores`); None for a GPU."""
+    found = re.search(r", (\d+) cores?$", device or "")
+    return int(found[1]) if found else None
+
+
+def headline(config: BestConfig) -> list[str]:
+    """What every written form says first, one line each, in the words of a comment."""
+    (clock, seconds), (error, mql) = config.values.items()
+    p = config.provenance
+    until = "to convergence" if p["converged"] else "until a limit cut it, not converged"
+    if clock != OBJECTIVES[0]:
+        until = f"of {axis_title(clock).removesuffix(' (s)')}"
+    if p["contaminated"]:
+        until += " (timing disturbed by something else on the device)"
+    seeds = ", ".join(map(str, p["seeds"]))
+    where = f"{axis_title(error)} {mql:.4f} on {p['device']}, seed {seeds}."
+    lines = [
+        (
+            f"{config.variant} on {config.task}: study {config.study}, trial {config.trial}, pick "
+            f"{config.pick}."
+        ),
+        f"{seconds:.3f} s {until}, {where}",
+        f"data {_short(p['data_hash'])}, study definition {_short(p['definition_hash'])}, "
+        f"git {_short(p['git_revision'] or 'unknown')}, "
+        + ", ".join(
+            f"{name} {version}" for name, version in (p["versions"] or {}).items() if version
+        ),
+        _verified(config.verified),
+    ]
+    # A comment ends with its line, whatever names the database holds.
+    return [one_line(line) for line in lines]
+
+
+def one_line(text: str) -> str:
+    """Text as part of a comment, which ends with its line."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _seeds(definition: StudyDefinition, record: TrialRecord) -> list[int]:
+    """The seeds of a trial, which follow from its number; the recorded one where it has a single
+    one.
+    """
+    if definition.seeds_per_trial == 1 and record.recorded.seed is not None:
+        return [record.recorded.seed]
+    return [seed_of_trial(record.number, repeat) for repeat in range(definition.seeds_per_trial)]
+
+
+def _short(digest: str) -> str:
+    """Enough of a hash to recognise it, with the mark of an edited checkout."""
+    name, plus, changes = digest.partition("+")
+    return name[:12] + plus + changes
+
+
+def _verified(verified: Mapping[str, Any] | None) -> str:
+    if verified is None:
+        return "NOT VERIFIED: these are the figures of one trial; a seed alone moves the MQL."
+    time, mql = verified["wall_clock_s"], verified["test_mql"]
+    return (
+        f"Verified on {verified['seeds']} fresh seeds: "
+        f"{time['median']:.3f} s ({time['low']:.3f} to {time['high']:.3f}), "
+        f"test MQL {mql['median']:.4f} ({mql['low']:.4f} to {mql['high']:.4f})."
+    )

@@ -1,0 +1,69 @@
+"""What the card beside a model file has to say before the model is built: every field with its type
+and range.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tuner.data.task import shapes, task_of
+from tuner.files.kinds import LARGEST_FIGURE
+from tuner.files.plain import Digest, Loose, PlainTable, Strict, Text
+from tuner.models.names import NetworkName, NetworkSettings
+from tuner.spec.space import LARGEST_SIZE
+
+Figure = Annotated[float, Field(ge=-LARGEST_FIGURE, le=LARGEST_FIGURE)]
+Row = tuple[Figure, ...]
+
+
+class CardNetwork(Strict):
+    """An `Architecture`."""
+
+    model: NetworkName
+    settings: NetworkSettings = Field(default_factory=dict)
+
+
+class CardParams(Strict):
+    """The `Hyperparameters` that it was trained with."""
+
+    learning_rate: Annotated[float, Field(gt=0)]
+    weight_decay: Annotated[float, Field(ge=0)]
+    dropout: Annotated[float, Field(ge=0, lt=1)]
+    hidden_size: Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
+    batch_size: Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
+
+
+class CardScaling(Loose):
+    """Minimum and range of each column, by series."""
+
+    minimum: tuple[Row, ...]
+    scale: tuple[Row, ...]
+
+
+class Card(Loose):
+    """As much of a card as loading reads; the rest says how the training went."""
+
+    format: Literal[1]
+    architecture: CardNetwork
+    hyperparameters: CardParams
+    shapes: dict[str, int]
+    task: PlainTable
+    series: tuple[Text, ...] = Field(min_length=1)
+    scaling: CardScaling
+    weights_sha256: Digest
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        task = task_of(self.task)
+        expected = shapes(task)
+        if self.shapes != {name: getattr(expected, name) for name in expected.__slots__}:
+            raise ValueError("shapes are not those of its task")
+        columns = len(task.target_columns) + len(task.past_covariates) + len(task.future_covariates)
+        for name, rows in (("minimum", self.scaling.minimum), ("scale", self.scaling.scale)):
+            if len(rows) != len(self.series) or any(len(row) != columns for row in rows):
+                raise ValueError(
+                    f"scaling.{name} has not a row for each series and a figure for each column"
+                )
+        return self

@@ -1,0 +1,258 @@
+"""A trained network on disk: its weights as safetensors, and beside them a card in JSON that says
+all about them.
+
+`model.safetensors` has `model.json` beside it. Loading reads numbers and text and executes nothing,
+but for a class of the user's own, which is imported from where the card says it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import nn
+
+from tuner.config import Architecture, Hyperparameters
+from tuner.data.inference import Scaling, id_column, last_windows, time_column
+from tuner.data.prepare import PreparedData
+from tuner.data.task import Task, shapes, task_of
+from tuner.errors import DataError, UsageError
+from tuner.export.model_card import Card
+from tuner.files.plain import explained, harmless_data, read_json
+from tuner.models.registry import build_model
+from tuner.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FORMAT = 1
+SUFFIX = ".safetensors"
+CARD_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SavedModel:
+    """A trained network with the task it forecasts."""
+
+    model: nn.Module
+    card: Mapping[str, Any]
+    task: Task
+    series: tuple[str, ...]
+    scaling: Scaling
+
+    def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Quantile forecasts of the `horizon` steps after each series' last row with values, in
+        original units.
+
+        Args:
+            frame: recent rows in the columns of the task's CSV, oldest first, at least `input_size`
+                of each series. Rows after the last with target values carry the future covariates,
+                where the task has such.
+
+        Returns:
+            A row for each series, time and target column; the trained quantile levels as columns
+            "0.05", "0.5", ...
+
+        Raises:
+            UsageError: series that the network does not know.
+            DataError: columns, rows or values that are missing.
+        """
+        import pandas as pd
+
+        windows = last_windows(self.task, self.series, frame, self.scaling)
+        device = next(self.model.parameters()).device
+        past, future = (
+            torch.from_numpy(array).to(device) for array in (windows.past, windows.future)
+        )
+        numbers = torch.from_numpy(windows.series).to(device)
+        static = numbers.float().unsqueeze(1) if self.task.static_id else None
+        self.model.eval()
+        with torch.no_grad():
+            forecast = (
+                self.model(past, future if future.shape[-1] else None, static)
+                .double()
+                .cpu()
+                .numpy()
+            )
+        n_targets = len(self.task.target_columns)
+        minimum, scale = (
+            values[windows.series, :n_targets][:, None, :, None]
+            for values in (self.scaling.minimum, self.scaling.scale)
+        )
+        values = forecast * scale + minimum  # (B, T, C, Q)
+        n_series, horizon = values.shape[:2]
+        labels = {
+            id_column(self.task): np.repeat(
+                [self.series[i] for i in windows.series], horizon * n_targets
+            ),
+            time_column(self.task): np.repeat(windows.times.reshape(-1), n_targets),
+            "column": np.tile(self.task.target_columns, n_series * horizon),
+        }
+        levels = {
+            str(level): values[..., i].reshape(-1) for i, level in enumerate(self.task.quantiles)
+        }
+        return pd.DataFrame(labels | levels)
+
+
+def card_path(path: Path) -> Path:
+    """Where the card of a model file lies."""
+    return path.with_suffix(".json")
+
+
+def check_output(path: Path) -> None:
+    """Say before a training whether its result can be written to `path`.
+
+    Raises:
+        UsageError: another suffix, or a folder that is not there or cannot be written to.
+    """
+    if path.suffix != SUFFIX:
+        raise UsageError(
+            f"{path}: expected a file name that ends in {SUFFIX}; the card goes beside it as .json"
+        )
+    if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
+        raise UsageError(
+            f"{path.parent}: is no folder that can be written to; create it or name another"
+        )
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name a file")
+
+
+def describe(
+    prepared: PreparedData, architecture: Architecture, hyperparameters: Hyperparameters
+) -> dict[str, Any]:
+    """What the card says of network and data; whoever trained adds how it went."""
+    minimum, scale = (
+        np.hstack([ours, covariates]).tolist()
+        for ours, covariates in (
+            (prepared.minimum, prepared.covariate_minimum),
+            (prepared.scale, prepared.covariate_scale),
+        )
+    )
+    return {
+        "format": FORMAT,
+        "written_by": f"tuner {__version__}",
+        "architecture": {"model": architecture.model, "settings": dict(architecture.settings)},
+        "hyperparameters": hyperparameters.as_dict(),
+        "shapes": asdict(prepared.shapes),
+        "task": prepared.task.definition(),
+        "quantiles": list(prepared.task.quantiles),
+        "series": list(prepared.series),
+        "scaling": {
+            "columns": [
+                *prepared.task.target_columns,
+                *prepared.task.past_covariates,
+                *prepared.task.future_covariates,
+            ],
+            "minimum": minimum,
+            "scale": scale,
+        },
+        "data_hash": prepared.data_hash,
+    }
+
+
+def save_model(path: Path, model: nn.Module, card: Mapping[str, Any]) -> None:
+    """Write weights and card, each in one step, the weights first.
+
+    Raises:
+        DataError: the disk does not take them.
+    """
+    weights = save(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+    )
+    full = {**card, "weights_sha256": hashlib.sha256(weights).hexdigest()}
+    _write(path, weights)
+    _write(card_path(path), (json.dumps(full, indent=2, allow_nan=False) + "\n").encode())
+
+
+def load_model(path: str | Path, *, device: str = "cpu") -> SavedModel:
+    """The network that `tuner train` wrote, ready to forecast.
+
+    Args:
+        path: the .safetensors file; its card is the .json of the same name.
+        device: where it is to run.
+
+    Raises:
+        UsageError: no such file, or no card beside it; a class of one's own that is no longer
+            there.
+        DataError: a damaged file or card, or ones that do not belong together.
+    """
+    path = Path(path).expanduser()
+    weights, text = _read(path), _read(card_path(path), at_most=CARD_BYTES)
+    try:
+        card = read_json(text)
+        version = card.get("format") if isinstance(card, dict) else None
+        if version != FORMAT and isinstance(version, int):
+            raise DataError(
+                f"{card_path(path)}: has format {version}, expected {FORMAT}; use the tuner that "
+                "wrote it"
+            )
+        told = Card.model_validate_json(json.dumps(card), strict=True)
+        task = task_of(told.task)
+    except ValueError as error:
+        raise DataError(
+            f"{card_path(path)}: is no model card of this tuner ({explained(error)})"
+        ) from None
+    architecture = Architecture(model=told.architecture.model, settings=told.architecture.settings)
+    hyperparameters = Hyperparameters(**told.hyperparameters.model_dump())
+    scaling = Scaling(minimum=np.array(told.scaling.minimum), scale=np.array(told.scaling.scale))
+    if hashlib.sha256(weights).hexdigest() != told.weights_sha256:
+        raise DataError(
+            f"{path}: is not the file that {card_path(path).name} describes; keep the two together"
+        )
+    model = build_model(architecture, shapes(task), hyperparameters)
+    try:
+        model.load_state_dict(load(weights))
+    except (RuntimeError, SafetensorError) as error:
+        raise DataError(
+            f"{path}: its weights do not fit {architecture.model} ({str(error).splitlines()[0]})"
+        ) from None
+    return SavedModel(
+        model=model.to(device).eval(),
+        card=harmless_data(card),
+        task=task,
+        series=told.series,
+        scaling=scaling,
+    )
+
+
+def _read(path: Path, *, at_most: int | None = None) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read() if at_most is None else file.read(at_most + 1)
+    except FileNotFoundError:
+        raise UsageError(
+            f"{path}: no such file; 'tuner train' writes a model as two files, NAME{SUFFIX} and "
+            "NAME.json"
+        ) from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    if at_most is not None and len(content) > at_most:
+        raise DataError(f"{path}: holds more than {at_most >> 20} MiB; no card of a model does")
+    return content
+
+
+def _write(path: Path, content: bytes) -> None:
+    partial: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            partial = Path(file.name)
+            file.write(content)
+        partial.chmod(0o644)
+        os.replace(partial, path)  # noqa: PTH105
+    except OSError as error:
+        raise DataError(f"{path}: cannot be written ({error.strerror})") from None
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)

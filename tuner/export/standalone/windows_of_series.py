@@ -1,0 +1,202 @@
+"""A task's series as windows on a device: split by time, scaled on the training rows, as the
+study's data was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from tuner.config import ModelShapes
+from tuner.data.calendar_features import calendar_columns
+from tuner.data.prepare import split_sizes, window_starts
+from tuner.data.series import Series
+
+
+class Split(NamedTuple):
+    """One split: the rows of all series below each other, and where its windows start."""
+
+    rows: Tensor  # (R, C + P + F): targets, past covariates, future covariates
+    starts: Tensor  # (N,): first row of each window
+    series: Tensor  # (N,): series of each window
+
+
+class Data(NamedTuple):
+    """Scaled series on a device. original = scaled * scale[series] + minimum[series]."""
+
+    shapes: ModelShapes
+    names: tuple[str, ...]
+    train: Split
+    val: Split
+    test: Split
+    static: Tensor | None  # (series, 1): the number of the series
+    minimum: Tensor  # (series, C) float64
+    scale: Tensor  # (series, C) float64
+
+
+class Windows(NamedTuple):
+    """A batch of windows, all scaled."""
+
+    past: Tensor  # (B, L, C + P + F)
+    future: Tensor | None  # (B, T, F)
+    static: Tensor | None  # (B, 1)
+    target: Tensor  # (B, T, C)
+
+
+def gather(data: Data, split: Split, index: Tensor) -> Windows:
+    """The windows with these numbers, (B,)."""
+    s = data.shapes
+    rows = split.starts[index].unsqueeze(1) + torch.arange(
+        s.input_size + s.horizon, device=index.device
+    )
+    past, ahead = split.rows[rows[:, : s.input_size]], split.rows[rows[:, s.input_size :]]
+    return Windows(
+        past=past,
+        future=ahead[..., s.n_targets + s.n_past :] if s.n_future else None,
+        static=None if data.static is None else data.static[split.series[index]],
+        target=ahead[..., : s.n_targets],
+    )
+
+
+def read_csv(
+    path: str | Path,
+    columns: Sequence[str],
+    *,
+    name: str,
+    time_column: str,
+    id_column: str | None = None,
+    separator: str = ",",
+    decimal: str = ".",
+    encoding: str = "utf-8-sig",
+    time_format: str | None = None,
+) -> list[Series]:
+    """The series of a CSV: one called `name`, or one for each id in the order in which they first
+    appear.
+    """
+    cells = pd.read_csv(path, sep=separator, encoding=encoding, dtype=str, keep_default_na=False)
+    cells = cells.rename(columns=str.strip)
+    wanted = [*columns, time_column, *([] if id_column is None else [id_column])]
+    if missing := [column for column in wanted if column not in cells.columns]:
+        raise ValueError(f"has no column {', '.join(missing)}; found {', '.join(cells.columns)}")
+    # Python's own float reads every cell: the nearest number, whatever the version of pandas.
+    values = (
+        cells[list(columns)]
+        .map(lambda cell: float(cell.replace(decimal, ".")))
+        .to_numpy(np.float64)
+    )
+    times = pd.to_datetime(
+        cells[time_column].str.strip(), format=time_format or "ISO8601", utc=True
+    )
+    stamps = times.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+    if id_column is None:
+        return [Series(name=name, timestamps=stamps, values=values)]
+    ids = cells[id_column].str.strip().to_numpy()
+    return [
+        Series(name=str(one), timestamps=stamps[ids == one], values=values[ids == one])
+        for one in pd.unique(ids)
+    ]
+
+
+def read_or_leave(
+    task: Mapping[str, Any], read_series: Callable[[str | None], list[Series]], data: str | None
+) -> list[Series]:
+    """The series, each long enough for the task; or the script's end, with one line on what is
+    wrong.
+    """
+    try:
+        series = read_series(data)
+    except OSError as error:
+        sys.exit(
+            f"{error.filename or data}: {error.strerror or error}; usage: python {sys.argv[0]} "
+            "[DATA]"
+        )
+    except (
+        ValueError
+    ) as error:  # of pandas, too: a file that is no table, or a cell that is no number
+        sys.exit(f"{data or 'the data'}: {' '.join(str(error).split())}")
+    window = task["input_size"] + task["horizon"]
+    for one in series:
+        if min(split_sizes(len(one.values), task["split"])) < window:
+            rows = len(one.values)
+            sys.exit(
+                f"{data or 'the data'}: series {one.name} has {rows} rows; each split needs "
+                f"{window} of them"
+            )
+    return series
+
+
+def prepare(task: Mapping[str, Any], series: Sequence[Series], device: torch.device) -> Data:
+    """Split each series by time, scale it by the range of its training rows, cut windows that cross
+    no split.
+    """
+    n_targets, n_past = len(task["target_columns"]), len(task["past_covariates"])
+    shapes = ModelShapes(
+        input_size=task["input_size"],
+        horizon=task["horizon"],
+        n_targets=n_targets,
+        n_past=n_past,
+        n_future=len(task["future_covariates"]) + 2 * len(task["calendar"]),
+        n_static=int(task["static_id"]),
+        n_quantiles=len(task["quantiles"]),
+    )
+    window = shapes.input_size + shapes.horizon
+    rows: list[list[Any]] = [[], [], []]
+    starts: list[list[Any]] = [[], [], []]
+    owners: list[list[Any]] = [[], [], []]
+    ranges = []
+    for number, one in enumerate(series):
+        sizes = split_sizes(len(one.values), task["split"])
+        train = one.values[: sizes[0]]
+        minimum = train.min(axis=0)
+        scale = train.max(axis=0) - minimum
+        scale = np.where(scale > 0, scale, 1.0)  # a constant column
+        ranges.append((minimum[:n_targets], scale[:n_targets]))
+        scaled = np.hstack(
+            [(one.values - minimum) / scale, calendar_columns(one.timestamps, task["calendar"])]
+        )
+        first = 0
+        for split, size in enumerate(sizes):
+            begin = window_starts(size, window, shapes.horizon if split == 2 else 1)  # noqa: PLR2004 - the test split
+            starts[split].append(begin + sum(len(part) for part in rows[split]))
+            owners[split].append(np.full(len(begin), number))
+            rows[split].append(scaled[first : first + size].astype(np.float32))
+            first += size
+
+    def tensor(parts: Sequence[Any]) -> Tensor:
+        return torch.from_numpy(np.concatenate(parts)).to(device)
+
+    splits = [Split(tensor(rows[i]), tensor(starts[i]), tensor(owners[i])) for i in range(3)]
+    static = torch.arange(len(series), dtype=torch.float32, device=device).unsqueeze(1)
+    return Data(
+        shapes=shapes,
+        names=tuple(one.name for one in series),
+        train=splits[0],
+        val=splits[1],
+        test=splits[2],
+        static=static if task["static_id"] else None,
+        minimum=torch.from_numpy(np.stack([minimum for minimum, _ in ranges])).to(device),
+        scale=torch.from_numpy(np.stack([scale for _, scale in ranges])).to(device),
+    )
+
+
+def data_hash(task: Mapping[str, Any], series: Sequence[Series]) -> str:
+    """SHA-256 over the task's definition and every series' name, timestamps and values."""
+    together = hashlib.sha256(_canonical(task))
+    for one in series:
+        together.update(_canonical([one.name, *one.values.shape]))
+        together.update(one.timestamps.astype("<i8").tobytes())
+        together.update(np.ascontiguousarray(one.values, dtype="<f8").tobytes())
+    return together.hexdigest()
+
+
+def _canonical(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,125 @@
+"""A picked configuration trained once more, on seeds of one's choosing, and kept as a model file
+with its card.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.config import RunConfig
+from tuner.data.prepare import PreparedData
+from tuner.data.windows import DeviceData
+from tuner.errors import TunerError
+from tuner.export.recipe import Recipe
+from tuner.export.saved_model import card_path, describe, save_model
+from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
+from tuner.trial.run import git_revision, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """One seed's training."""
+
+    seed: int
+    result: FitResult
+    scores: Evaluation
+
+    def as_dict(self) -> dict[str, Any]:
+        """How it went, JSON-able."""
+        r = self.result
+        return {
+            "seed": self.seed,
+            "stopped_by": r.stopped_by.value,
+            "epochs": r.epochs,
+            "best_epoch": r.best_epoch,
+            "val_loss": r.best_val_loss,
+            "wall_clock_s": r.wall_clock_s,
+            "test_mql": dict(self.scores.test_mql),
+            "test_mql_mean": self.scores.test_mql_mean,
+            "val_mql": dict(self.scores.val_mql),
+            "val_mql_mean": self.scores.val_mql_mean,
+        }
+
+
+def train_seeds(
+    recipe: Recipe,
+    data: DeviceData,
+    seeds: Sequence[int],
+    *,
+    on_epoch: Callable[[int, EpochRecord], None] = lambda seed, record: None,  # noqa: ARG005
+) -> tuple[Trained, ...]:
+    """Train with each seed; `on_epoch` hears of every finished epoch.
+
+    Raises:
+        UsageError: settings or an architecture with which no training is possible.
+        TunerError: a training that diverged or ran out of memory.
+    """
+    return tuple(_train(recipe, data, seed, on_epoch) for seed in seeds)
+
+
+def _train(
+    recipe: Recipe, data: DeviceData, seed: int, on_epoch: Callable[[int, EpochRecord], None]
+) -> Trained:
+    config = RunConfig(
+        architecture=recipe.architecture,
+        hyperparameters=recipe.hyperparameters,
+        training=recipe.training,
+        seed=seed,
+    )
+    result = fit(config, data, on_epoch=lambda record: on_epoch(seed, record))
+    if not result.stopped_by.completed or result.model is None:
+        raise TunerError(
+            f"the training with seed {seed} ended without a model: {result.stopped_by.value} "
+            f"({result.message}); "
+            "try another seed, or another configuration of the front"
+        )
+    return Trained(seed=seed, result=result, scores=evaluate(result.model, data))
+
+
+def best_of(trained: Sequence[Trained]) -> Trained:
+    """The one of the lowest validation loss: the test split has no say in which model is kept."""
+    return min(trained, key=lambda each: each.result.best_val_loss)
+
+
+def save_trained(
+    path: Path, recipe: Recipe, prepared: PreparedData, trained: Sequence[Trained], device: str
+) -> dict[str, Any]:
+    """Write the best of `trained` to `path` with its card; the card.
+
+    Raises:
+        DataError: the disk does not take them.
+    """
+    kept = best_of(trained)
+    assert kept.result.model is not None, "a finished training has one"
+    card = describe(prepared, recipe.architecture, recipe.hyperparameters) | {
+        "training": {
+            name: _plain(getattr(recipe.training, name)) for name in recipe.training.__slots__
+        },
+        "metrics": kept.as_dict(),
+        "chosen": f"lowest validation loss of {len(trained)} seed{'s' if len(trained) > 1 else ''}",
+        "seeds": [each.as_dict() for each in trained],
+        "n_parameters": kept.result.n_parameters,
+        "backend": kept.result.backend.value,
+        "backend_fallback": kept.result.backend_fallback or None,
+        "device": device,
+        "host": platform.node(),
+        "versions": versions(),
+        "git_revision": git_revision(),
+        "configuration": recipe.origin,
+        "found_on_this_data": recipe.data_hash == prepared.data_hash if recipe.data_hash else None,
+    }
+    save_model(path, kept.result.model, card)
+    return card
+
+
+def files_of(path: Path) -> list[str]:
+    """What `save_trained` writes."""
+    return [str(path), str(card_path(path))]
+
+
+def _plain(value: Any) -> Any:
+    return getattr(value, "value", value)

@@ -1,0 +1,94 @@
+"""Files that are either there whole or not at all, also after a crash, and what a full disk looks
+like.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+import tempfile
+from pathlib import Path
+
+TEMPORARY = ".tmp"
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_FULL_WORDS = (
+    "database or disk is full",
+    "No space left on device",
+    "Disk quota exceeded",
+    "is full",
+)
+"""How SQLite, PostgreSQL (also while it extends a file) and MySQL say it."""
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Put `data` at `path`, through a temporary file beside it: a crash leaves the old file, the
+    new one, or none.
+
+    Raises:
+        OSError: it could not be written; nothing is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_regular(path: Path, *, at_most: int) -> bytes:
+    """The bytes of a plain file.
+
+    Raises:
+        ValueError: it is none (a link, a pipe, a folder: opening it could block, or lead
+            elsewhere), or holds more than `at_most` bytes.
+        OSError: it cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is no plain file")
+        if status.st_size > at_most:
+            raise ValueError(
+                f"it holds {status.st_size} bytes, more than the {at_most} expected at most"
+            )
+        return file.read(at_most)
+
+
+def lacks_space(folder: Path, *, probe_bytes: int = 256 << 10) -> bool:
+    """Whether a small file finds no room in `folder`, for want of space or by a quota."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix="probe-", suffix=TEMPORARY) as file:
+            file.write(b"\0" * probe_bytes)
+            file.flush()
+    except OSError as error:
+        return error.errno in _FULL
+    return False
+
+
+def is_full(error: BaseException) -> bool:
+    """True when `error`, or what it came from, says that a disk or a quota is used up."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, OSError) and seen.errno in _FULL:
+            return True
+        inner = getattr(seen, "orig", None)
+        if inner is not None and any(words in str(inner) for words in _FULL_WORDS):
+            return True
+        seen = seen.__cause__
+    return False

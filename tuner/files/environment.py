@@ -1,0 +1,8 @@
+"""The environment variables that stand in for flags of the command line."""
+
+from __future__ import annotations
+
+STORAGE_VARIABLE = "TUNER_STORAGE"
+"""The database's address: workers get it so, for it may hold a password."""
+DATA_VARIABLE = "TUNER_DATA_DIR"
+"""The folder with a task's data."""

@@ -1,0 +1,122 @@
+"""A place for caches where a user has no home: containers run as bare user numbers, and system
+users have none.
+
+Python, PyTorch's compilers and Triton all ask for the home folder or for the user's name, and fail
+each in its own way where there is neither.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import re
+import stat
+import tempfile
+from collections.abc import MutableMapping
+from pathlib import Path
+
+CACHE, TRITON, INDUCTOR, NAME = "XDG_CACHE_HOME", "TRITON_HOME", "TORCHINDUCTOR_CACHE_DIR", "USER"
+_LASTING = f"HOME, or {CACHE}, names a lasting place"
+
+
+def provide_home(environment: MutableMapping[str, str]) -> str:
+    """Have `environment` name places for caches that exist and can be written, and a user.
+
+    What is there and works is left alone. Returns what to tell the person, nothing where there is
+    nothing new.
+    """
+    if not _has_name():
+        environment[NAME] = f"user{os.geteuid()}"
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises where there is none
+    lost = not home.is_absolute()
+    wanted = {CACHE: ".cache", TRITON: ".triton"}
+    missing = [
+        name
+        for name, folder in wanted.items()
+        if name not in environment and (lost or not _takes(home, folder))
+    ]
+    if not lost and not missing:
+        return ""
+    try:
+        place, line = _temporary_home()
+    except OSError:  # nothing at all can be written: what needs a cache will say so
+        return ""
+    if lost:
+        environment["HOME"] = str(place)
+    environment.update(
+        {name: str(place / wanted[name]) if name == CACHE else str(place) for name in missing}
+    )
+    return line
+
+
+def guard_compiler_cache(environment: MutableMapping[str, str]) -> None:
+    """Keep PyTorch's compiler out of a cache that another user may have made.
+
+    It takes a folder of a name that all can foresee, in the temporary folder, and runs what it
+    finds there.
+    """
+    if INDUCTOR in environment:
+        return
+    with contextlib.suppress(
+        OSError, KeyError
+    ):  # no name, or no temporary folder: the compiler will say so
+        _guard(environment)
+
+
+def _guard(environment: MutableMapping[str, str]) -> None:
+    user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())  # as PyTorch makes a folder's name of it
+    folder = Path(tempfile.gettempdir()) / f"torchinductor_{user}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)  # now, so that nobody else does before the compiler comes to it
+    if not _is_own(folder, others_may=0o055):
+        environment[INDUCTOR] = tempfile.mkdtemp(prefix="tuner-torchinductor-")
+
+
+def _is_own(folder: Path, *, others_may: int) -> bool:
+    """Whether it is a folder of this user, and others have at most these rights."""
+    status = folder.lstat()
+    refused = 0o077 & ~others_may
+    return (
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.geteuid()
+        and not status.st_mode & refused
+    )
+
+
+def _has_name() -> bool:
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        return False
+    return True
+
+
+def _takes(home: Path, folder: str) -> bool:
+    """Whether the user can write into `folder` of the home, or make it."""
+    there = home / folder
+    return os.access(there if there.exists() else home, os.W_OK | os.X_OK, effective_ids=True)
+
+
+def _temporary_home() -> tuple[Path, str]:
+    """A folder that nobody else may write into, the same in each process of this user where
+    possible.
+
+    What is cached there is run or unpickled later: a folder that somebody else has put there is not
+    used.
+    """
+    place = Path(tempfile.gettempdir()) / f"tuner-home-{os.geteuid()}"
+    why = f"user {os.geteuid()} has no home folder that can be written"
+    with contextlib.suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+        return place, f"{why}: caches are kept in {place}; {_LASTING}"
+    if _is_own(place, others_may=0):
+        return place, ""
+    once = Path(tempfile.mkdtemp(prefix="tuner-home-"))
+    return (
+        once,
+        (
+            f"{why}, and {place} is not this user's alone: caches of this command are in {once}; "
+            f"{_LASTING}"
+        ),
+    )

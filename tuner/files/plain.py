@@ -1,0 +1,179 @@
+"""Data that others wrote, in files and shared databases: read within limits, and harmless to show.
+
+Whatever is read with `read_json` is plain, finite and not nested deep. Text that will be shown
+passes `harmless`, names are refused by `Label`: neither holds a character that a terminal obeys.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+DEPTH = 32
+"""How deep tables and lists may be nested."""
+
+LARGEST = 2**63 - 1
+"""The largest whole number that databases and TOML have."""
+
+CONTAINERS = 1_000_000
+"""Tables and lists in one document: the empty ones cost the most memory for a byte of text."""
+
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+# C0 and C1 controls, line and paragraph separators, what turns the direction of writing, halves of
+# surrogate pairs.
+_OBEYED = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_UNSAFE = re.compile(f"[{_OBEYED}]")
+_UNSAFE_IN_PROSE = re.compile(f"(?![\n\t])[{_OBEYED}]")
+
+
+class Strict(BaseModel):
+    """A table whose keys are all known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Loose(BaseModel):
+    """A table of which only the known keys are taken."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+def harmless(text: str) -> str:
+    """`text` without what a terminal would obey; line ends and tabs stay."""
+    return (
+        text if text.isascii() and text.isprintable() else _UNSAFE_IN_PROSE.sub(REPLACEMENT, text)
+    )
+
+
+def harmless_data(value: Any) -> Any:
+    """Plain data with every text in it, keys included, made harmless."""
+    if isinstance(value, str):
+        return harmless(value)
+    if isinstance(value, dict):
+        return {harmless(str(key)): harmless_data(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [harmless_data(inner) for inner in value]
+    return value
+
+
+def shown(text: str, *, at_most: int = 60) -> str:
+    """Text of others within one line of ours: cut where it is long, and harmless."""
+    cut = text if len(text) <= at_most else f"{text[:at_most]}..."
+    return _UNSAFE.sub(REPLACEMENT, cut)
+
+
+def _label(value: str) -> str:
+    if _UNSAFE.search(value):
+        raise ValueError("holds a control character; a name has none")
+    return value
+
+
+def _plain(value: Any) -> Any:
+    check_plain(value)
+    return harmless_data(value)
+
+
+Label = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_label)]
+"""A name: of a study, a column, a device."""
+
+Prose = Annotated[str, Field(max_length=20_000), AfterValidator(harmless)]
+"""Text for people, of one line or several."""
+
+Text = Annotated[str, AfterValidator(harmless)]
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{1,128}$")]
+
+PlainTable = Annotated[dict[str, Any], BeforeValidator(_plain)]
+"""A table of whatever is plain."""
+
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+
+
+def read_json(text: str | bytes) -> Any:
+    """What a JSON text holds.
+
+    Raises:
+        ValueError: it is none, is nested too deep, holds too much, or a number that is not finite
+            or beyond 64 bits.
+    """
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    if raw.count(b"[") + raw.count(b"{") > CONTAINERS:
+        raise ValueError(f"it holds more than {CONTAINERS:,} tables and lists")
+    try:
+        data = json.loads(text, parse_float=_finite, parse_int=_whole, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {DEPTH} deep") from None
+    _leaves(data)
+    return data
+
+
+def check_plain(data: Any) -> None:
+    """Raises ValueError where parsed data is nested too deep or holds a number that is not finite
+    or beyond 64 bits.
+    """
+    for value in _leaves(data):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{value} is no finite number")
+        if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+            raise ValueError("it holds a whole number beyond 64 bits")
+
+
+def explained(error: Exception) -> str:
+    """What is wrong with data that a model refused, in one line; other exceptions in their own
+    words.
+    """
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        where = ".".join(shown(str(part)) for part in first["loc"])
+        what = re.sub(r"^(Input|String|Value error,)\s*", "", first["msg"])
+        given = (
+            ""
+            if first["type"] in {"missing", "value_error"}
+            else f", got {shown(repr(first['input']))}"
+        )
+        return shown(f"{where}: {what}{given}" if where else f"{what}{given}", at_most=300)
+    if isinstance(error, KeyError):
+        return f"it lacks {shown(str(error))}"
+    return shown(str(error) or type(error).__name__, at_most=300)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is no finite number")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20:  # noqa: PLR2004 - more digits than 64 bits have
+        raise ValueError(f"{text[:20]}... is a whole number beyond 64 bits")
+    value = int(text)
+    if not -LARGEST <= value <= LARGEST:
+        raise ValueError(f"{text} is a whole number beyond 64 bits")
+    return value
+
+
+def _leaves(data: Any) -> list[Any]:
+    """The values in `data` that are no tables or lists. Raises ValueError where it is nested too
+    deep.
+    """
+    leaves: list[Any] = []
+    level = [data]
+    for _ in range(DEPTH + 1):
+        below: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                below.extend(value.values())
+            elif isinstance(value, list | tuple):
+                below.extend(value)
+            else:
+                leaves.append(value)
+        if not below:
+            return leaves
+        level = below
+    raise ValueError(f"it is nested more than {DEPTH} deep")

@@ -1,0 +1,236 @@
+"""TOML files with line numbers: read one, and turn what is wrong with it into one line for a
+person.
+
+`tomllib` keeps no positions, so a second pass over the (already valid) text records the line of
+every key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from tuner.errors import UsageError
+from tuner.files.plain import DEPTH, check_plain, shown
+from tuner.files.toml_lines import lines_of
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+AT_MOST_BYTES = 1 << 20
+"""Of a TOML file: more than any that a person writes."""
+
+_PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEPTH},}}")
+"""A dotted key beyond all nesting, which `tomllib` takes hours for; in a text it would be a strange
+sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TomlDocument:
+    """A parsed TOML file: its data, and the line (from 1) on which each key stands."""
+
+    data: dict[str, Any]
+    path: Path
+    lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
+
+    def line(self, key_path: tuple[str, ...]) -> int | None:
+        """The line of a key or table; elements of arrays are named by their index ("0", "1",
+        ...).
+        """
+        return self.lines.get(tuple(str(part) for part in key_path))
+
+    def where(self, key_path: tuple[str, ...]) -> str:
+        """`FILE, line N` of the key, or of the nearest table around it; only `FILE` where there is
+        none.
+        """
+        for length in range(len(key_path), 0, -1):
+            line = self.line(key_path[:length])
+            if line is not None:
+                return f"{self.path}, line {line}"
+        return str(self.path)
+
+
+def read_toml(path: str | Path) -> TomlDocument:
+    """Read and parse a TOML file.
+
+    Raises:
+        UsageError: no such file, a folder, too large, not UTF-8, a syntax error (with its line),
+            nested too deep, or a number that is not finite or beyond 64 bits.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(AT_MOST_BYTES + 1)
+        if len(raw) > AT_MOST_BYTES:
+            raise UsageError(
+                f"{path}: holds more than {AT_MOST_BYTES >> 20} MiB; no file of ours does, name "
+                "another"
+            )
+        text = raw.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise UsageError(f"{path}: no such file; give the path of an existing TOML file") from None
+    except IsADirectoryError:
+        raise UsageError(f"{path}: is a folder; give the path of a TOML file in it") from None
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UsageError(
+            f"{path}, line {line}: is not UTF-8 text; save the file as UTF-8"
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path}: cannot be read ({reason})") from None
+    text = text.replace("\r\n", "\n")
+    try:
+        if long := _LONG_KEY.search(text):
+            line = text.count("\n", 0, long.start()) + 1
+            raise UsageError(f"{path}, line {line}: a key of more than {DEPTH} parts; nest less")
+        data = tomllib.loads(text)
+        check_plain(data)
+        lines = lines_of(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(_syntax_message(path, text, str(error))) from None
+    except RecursionError:
+        raise UsageError(
+            f"{path}: tables and lists are nested more than {DEPTH} deep; nest less"
+        ) from None
+    except ValueError as error:
+        raise UsageError(
+            f"{path}: cannot be used: {shown(str(error), at_most=200)}; correct it"
+        ) from None
+    return TomlDocument(data=data, path=path, lines=lines)
+
+
+def validate(document: TomlDocument, model_class: type[Model]) -> Model:
+    """The document as a model. TOML is typed, so a number in quotes is not a number here.
+
+    Raises:
+        UsageError: the first thing that is wrong, as one line with file, line, key and remedy.
+            Unknown keys come first, because a misspelt key is also the cause of the missing one.
+    """
+    try:
+        return model_class.model_validate_json(json.dumps(document.data, default=str), strict=True)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+    places = [_key_path(document.data, detail["loc"]) for detail in details]
+    unknown_first = sorted(
+        range(len(details)),
+        key=lambda i: (details[i]["type"] != "extra_forbidden", document.line(places[i]) or 0),
+    )
+    chosen = unknown_first[0]
+    raise UsageError(_explain(document, model_class, details[chosen], places[chosen]))
+
+
+def _syntax_message(path: Path, text: str, problem: str) -> str:
+    found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", problem)
+    if found is None:
+        return f"{path}: is not valid TOML: {shown(problem, at_most=200)}"
+    line = found.group(1) or str(text.rstrip("\n").count("\n") + 1)
+    what = shown(problem[: found.start()], at_most=200)
+    return f"{path}, line {line}: is not valid TOML: {what[:1].lower()}{what[1:]}"
+
+
+def _key_path(data: object, location: Sequence[str | int]) -> tuple[str, ...]:
+    """The keys as the file has them: pydantic's location also names the members of unions, the file
+    does not.
+    """
+    keys: list[str] = []
+    for position, part in enumerate(location):
+        last = position == len(location) - 1
+        if isinstance(data, dict) and (part in data or last):
+            keys.append(str(part))
+            data = data.get(part)
+        elif isinstance(data, list) and isinstance(part, int):
+            keys.append(str(part))
+            data = data[part] if part < len(data) else None
+    return tuple(keys)
+
+
+def _explain(
+    document: TomlDocument,
+    model_class: type[BaseModel],
+    detail: ErrorDetails,
+    keys: tuple[str, ...],
+) -> str:
+    """One pydantic error in the words of the file: file, line, key, what is expected."""
+    kind, context = detail["type"], detail.get("ctx", {})
+    where, key = document.where(keys), shown(".".join(keys), at_most=200)
+    if kind == "extra_forbidden":
+        known = _field_names(model_class, detail["loc"][:-1])
+        near = difflib.get_close_matches(keys[-1], known, n=1)
+        guess = f" (did you mean {near[0]!r}?)" if near else ""
+        problem = f"unknown key {key!r}{guess}; expected one of: {', '.join(sorted(known))}"
+    elif kind == "missing" and keys[-1].isdigit():
+        problem = f"key {'.'.join(keys[:-1])!r} has too few elements, got {_shown(detail['input'])}"
+    elif kind == "missing":
+        problem = f"missing key {key!r}; add it"
+    elif kind in {"union_tag_not_found", "union_tag_invalid"}:
+        tag = str(context["discriminator"]).strip("'")
+        where = document.where((*keys, tag))
+        problem = f"missing key {f'{key}.{tag}'!r}; add it"
+        if kind == "union_tag_invalid":
+            expected = context["expected_tags"]
+            problem = f"key {f'{key}.{tag}'!r} is {context['tag']!r}; expected one of: {expected}"
+    elif kind in {"value_error", "assertion_error"}:
+        problem = f"key {key!r}: {context['error']}" if key else str(context["error"])
+    else:
+        rule = re.sub(r"^\w+ should", "should", detail["msg"]).replace(" after validation", "")
+        problem = f"key {key!r} {rule[:1].lower()}{rule[1:]}, got {_shown(detail['input'])}"
+    return f"{where}: {problem}"
+
+
+def _shown(value: Any) -> str:
+    """A value as the file may have it, cut where it is long."""
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return shown(text)
+
+
+def _field_names(annotation: Any, location: Sequence[str | int]) -> list[str]:
+    """Names of the keys allowed in the table at `location`, or none where the models do not say."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    names: list[str] = []
+    if origin is Annotated:
+        names = _field_names(arguments[0], location)
+    elif origin in {Union, UnionType}:
+        names = _field_names_of_union(arguments, location)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = {
+            info.alias or name: info.annotation for name, info in annotation.model_fields.items()
+        }
+        if not location:
+            names = list(fields)
+        elif location[0] in fields:
+            names = _field_names(fields[str(location[0])], location[1:])
+    elif (
+        arguments and location
+    ):  # dict[str, X], list[X], tuple[X, ...]: X is the last type among the arguments
+        names = _field_names([a for a in arguments if a is not Ellipsis][-1], location[1:])
+    return names
+
+
+def _field_names_of_union(members: Sequence[Any], location: Sequence[str | int]) -> list[str]:
+    models = [m for m in members if isinstance(m, type) and issubclass(m, BaseModel)]
+    for (
+        model
+    ) in models:  # pydantic names the member by its tag, or by its class where there is no tag
+        tags = {model.__name__}
+        for info in model.model_fields.values():
+            if get_origin(info.annotation) is Literal:
+                tags.update(str(tag) for tag in get_args(info.annotation))
+        if location and str(location[0]) in tags:
+            return _field_names(model, location[1:])
+    for member in members:
+        names = _field_names(member, location)
+        if names:
+            return names
+    return []

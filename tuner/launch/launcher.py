@@ -1,0 +1,191 @@
+"""One launch from its request to its outcome."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.devices import CpuCores, Gpu
+from tuner.devices.lock import check_folder
+from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
+from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
+from tuner.launch.plan import LaunchPlan, make_plan
+from tuner.launch.progress import Notes, Progress, Quiet
+from tuner.launch.request import LaunchRequest, checked
+from tuner.launch.stopping import StopRequests
+from tuner.launch.supervisor import Supervisor
+from tuner.launch.work import Work
+from tuner.storage.database import Database, open_database
+from tuner.storage.location import cautions
+from tuner.storage.remedies import in_one_sentence
+from tuner.storage.url import absolute, parse_url
+from tuner.study.open import OpenStudy
+from tuner.study.relaunch import Launched, Said, open_studies
+from tuner.study.results import read_results
+from tuner.study.trust import require_trust
+from tuner.worker.paths import Places, deliver, tidy_up, working_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """What workers are started with, whatever they work at."""
+
+    devices: Sequence[Gpu | CpuCores]
+    task: str
+    data_dir: Path | None
+    timeout_s: float | None
+    hang_limit_s: float | None = None
+    options: Sequence[str] = ()
+    """More for the command line of each."""
+
+    def work(
+        self,
+        queues: Sequence[Work],
+        studies: Sequence[OpenStudy],
+        progress: Progress,
+        stop: StopRequests,
+    ) -> Outcome:
+        """Have workers run until the queues of these studies are empty."""
+        address = studies[0].database.address
+        folder = working_folder(address)
+        environment = {**os.environ, STORAGE_VARIABLE: address.full()}
+        options = [*self.options, "--task", self.task]
+        if self.data_dir is not None:
+            options += ["--data-dir", str(self.data_dir.absolute())]
+        else:  # as here, where nobody asked the environment
+            environment.pop(DATA_VARIABLE, None)
+        supervisor = Supervisor(
+            studies=queues,
+            devices=self.devices,
+            worker_options=options,
+            environment=environment,
+            log_folder=folder / "logs",
+            hang_limit_s=self.hang_limit_s,
+            deliver=functools.partial(deliver, studies, Places(folder)),
+            stop=stop,
+        )
+        with progress.watching(studies) as tick:
+            return supervisor.run(tick, timeout_s=self.timeout_s)
+
+
+def run(
+    request: LaunchRequest, *, progress: Progress | None = None, stop: StopRequests | None = None
+) -> LaunchOutcome:
+    """Fill the studies that are asked for: begin them or go on with them, with workers on every
+    device.
+
+    Returns when each holds the trials asked for, when the time is over, or when `stop` was asked
+    for. Ctrl-C ends it cleanly, too: workers hand back what they run, then it raises.
+
+    Args:
+        request: what to launch.
+        progress: hears what is to be known, and looks on; by default nobody does.
+        stop: to end it from a signal handler or from another thread.
+
+    Raises:
+        UsageError: something was asked for that is not there, or does not go together.
+        DataError: data that is missing or unfit.
+        StorageError: a database that cannot be used, or fails for longer than one waits.
+        TunerError: the workers could not be kept alive.
+    """
+    request = checked(request)
+    said = Said(
+        trials=request.trials,
+        definition=request.settings.said(),
+        policy=request.policy.said(),
+    )
+    notes = Notes(progress or Quiet())
+    address = absolute(parse_url(request.storage))
+    plan = make_plan(request, environment=os.environ)
+    check_folder()
+    for line in (plan.notice, *plan.of_networks, *cautions(address, workers=len(plan.devices))):
+        notes.note(line)
+    with in_one_sentence(), closing(open_database(address)) as database:
+        launched = _open(database, request, said, plan, notes)
+        ended = _fill(launched, request, plan, notes, stop or StopRequests())
+        _note_changed_budgets(launched, notes)
+        return LaunchOutcome(
+            ended=ended,
+            studies=tuple(_outcome(each) for each in launched),
+            notes=tuple(notes.lines),
+        )
+
+
+def _open(
+    database: Database, request: LaunchRequest, said: Said, plan: LaunchPlan, notes: Notes
+) -> list[Launched]:
+    launched = open_studies(
+        database,
+        plan.definitions,
+        said,
+        device_model=plan.devices[0].model,
+        warm_start=request.warm_start,
+    )
+    own_code = [require_trust(each.study, trust=request.trust) for each in launched]
+    for line in own_code:
+        notes.note(line)
+    for each in launched:
+        for line in each.notes:
+            notes.note(line)
+    return launched
+
+
+def _fill(
+    launched: Sequence[Launched],
+    request: LaunchRequest,
+    plan: LaunchPlan,
+    notes: Notes,
+    stop: StopRequests,
+) -> Outcome:
+    studies = [each.study for each in launched]
+    places = Places(working_folder(studies[0].database.address))
+    for each in studies:
+        tidy_up(each, places)
+        each.ledger.return_strays()
+        each.ledger.reap()
+    if not any(each.ledger.counts().left for each in studies):
+        for each in studies:
+            notes.note(f"nothing to do: {each.name} holds {_held(each)}")
+        return Outcome.FILLED
+    for each in studies:
+        each.bind_device_model(plan.devices[0].model)
+    crew = Crew(
+        devices=plan.devices,
+        task=request.task,
+        data_dir=request.data_dir,
+        timeout_s=request.timeout_s,
+        hang_limit_s=request.hang_limit_s,
+    )
+    return crew.work(studies, studies, notes.progress, stop)
+
+
+def _held(study: OpenStudy) -> str:
+    counts = study.ledger.counts()
+    if counts.finished > counts.budget:
+        return f"{counts.finished} finished trials, and {counts.budget} were asked for"
+    return f"{counts.finished} of {counts.budget} finished trials"
+
+
+def _note_changed_budgets(launched: Sequence[Launched], notes: Notes) -> None:
+    for each in launched:
+        now = each.study.ledger.counts().budget
+        if now != each.budget:
+            notes.note(
+                f"the budget of {each.study.name} was changed from {each.budget} to {now} trials "
+                "meanwhile, by another launch or 'tuner study extend'"
+            )
+
+
+def _outcome(launched: Launched) -> StudyOutcome:
+    study = launched.study
+    return StudyOutcome(
+        name=study.name,
+        counts=study.ledger.counts(),
+        results=read_results(study),
+        changed=launched.changed,
+        notes=launched.notes,
+    )

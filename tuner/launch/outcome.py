@@ -1,0 +1,59 @@
+"""What a launch came to, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from optuna.trial import TrialState
+
+from tuner.storage.records import Counts
+from tuner.study.results import StudyResults
+
+
+class Outcome(StrEnum):
+    """Why the workers went home."""
+
+    FILLED = "filled"
+    TIMED_OUT = "timed_out"
+    INTERRUPTED = "interrupted"
+    TERMINATED = "terminated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyOutcome:
+    """One study when its launch was over."""
+
+    name: str
+    counts: Counts
+    """Trials that were asked for, that other workers still run, and that are finished."""
+    results: StudyResults
+    changed: Mapping[str, Mapping[str, Any]]
+    """Fields of its policy that the launch changed: `{"prune": {"from": True, "to": False}}`."""
+    notes: tuple[str, ...] = ()
+    """What to know of this study: what it keeps of earlier launches, what is tried first."""
+
+    @property
+    def filled(self) -> bool:
+        """Whether it holds the trials that were asked for."""
+        return self.counts.left == 0
+
+    @property
+    def failure(self) -> str | None:
+        """How the first trial failed, where every trial did."""
+        failed = [each for each in self.results.records if each.state is TrialState.FAIL]
+        if not failed or len(failed) < self.counts.finished:
+            return None
+        return failed[0].recorded.failure or "no reason was recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOutcome:
+    """How a launch ended, and where that leaves its studies, in the order of the request."""
+
+    ended: Outcome
+    studies: tuple[StudyOutcome, ...]
+    notes: tuple[str, ...] = ()
+    """All lines that a person would have been told, in order, those of the studies included."""

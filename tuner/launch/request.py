@@ -1,0 +1,103 @@
+"""What somebody asks a launch for. What is not said keeps what the study has, or its default."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter
+
+from tuner.config import MANY, Backend, MqlSplit, Precision, TimeObjective
+from tuner.errors import UsageError
+from tuner.files.plain import explained
+from tuner.spec.policy import PolicyChanges
+from tuner.storage.url import DEFAULT_URL
+
+Asked = TypeVar("Asked")
+Number = Annotated[int, Field(ge=1, le=MANY)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceChoice:
+    """Where workers run, one on each device; as it stands all GPUs, or else the CPU."""
+
+    gpus: str | None = None
+    """`0,1`, or `all`."""
+    cpu: bool = False
+    workers: Number | None = None
+    """On the CPU: how many share out the cores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySettings:
+    """What is part of what a study is, beside its variant and its task."""
+
+    max_epochs: Number | None = None
+    seeds: Number | None = None
+    """Trainings of each configuration; medians count."""
+    backend: Backend | None = None
+    precision: Precision | None = None
+    time_objective: TimeObjective | None = None
+    target_val_loss: Positive | None = None
+    """For the time to a target, and for nothing else."""
+    mql_split: MqlSplit | None = None
+
+    def said(self) -> Mapping[str, Any]:
+        """The settings that were named, with their values."""
+        named = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        return {name: value for name, value in named.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRequest:
+    """Studies to fill, one a variant, and what with. A refusal names flags of `tuner launch`, which
+    are called as the fields are.
+    """
+
+    variants: str | Sequence[str]
+    """Names of variants, or paths of study files: several in one text with commas, or each by
+    itself."""
+    task: str = "etth"
+    """`etth`, `demo`, or the path of a task file."""
+    study: str | None = None
+    """The name of the study; where not given `<task>-<variant>`."""
+    data_dir: Path | None = None
+    """The folder of the task's data; None: the user's cache."""
+    storage: str = DEFAULT_URL
+    """The database's address."""
+    devices: DeviceChoice = field(default_factory=DeviceChoice)
+    trials: Number | None = None
+    """Until each study holds so many finished ones; a new study: 50."""
+    timeout_s: Positive | None = None
+    """The launch ends cleanly after this long."""
+    hang_limit_s: Positive | None = None
+    """A worker is killed without a sign of life for this long; None: as long as it may take."""
+    settings: StudySettings = field(default_factory=StudySettings)
+    policy: PolicyChanges = field(default_factory=PolicyChanges)
+    warm_start: str | None = None
+    """Studies, or exported ones, whose fronts are tried first."""
+    trust: bool = False
+    """Whether the class may run that an imported study names."""
+
+
+def names_of(several: str | Sequence[str]) -> list[str]:
+    """Each name of a text with commas, or of a sequence."""
+    return [name.strip() for name in (several.split(",") if isinstance(several, str) else several)]
+
+
+def checked(request: Asked) -> Asked:
+    """The same request with values of the types that its fields have: `"eager"` is a `Backend`
+    then.
+
+    Raises:
+        UsageError: a value that its field does not take.
+    """
+    try:
+        given = dataclasses.asdict(request)  # type: ignore[call-overload]
+        return TypeAdapter(type(request)).validate_python(given)
+    except ValueError as error:
+        raise UsageError(f"{type(request).__name__}: {explained(error)}") from None

@@ -1,0 +1,217 @@
+"""The report as files: CSV for spreadsheets, and one page that needs no network."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner.display.text import in_html
+from tuner.errors import TunerError
+from tuner.report.figures.front import pareto_figure
+from tuner.report.figures.series import front_series
+from tuner.verdict.compare.equal_quality import Fastest
+from tuner.verdict.compare.findings import Report
+from tuner.verdict.compare.rows import FIGURES, Row
+from tuner.verdict.compare.sentences import in_brackets
+from tuner.verdict.compare.studies import labels
+from tuner.verdict.stats.intervals import CONFIDENCE, Interval
+from tuner.verdict.verified import verified_in
+
+FORMS = {
+    "epochs": ".0f",
+    "total_time_s": ".3f",
+    "s_per_epoch": ".4f",
+    "val_loss": ".4f",
+    "test_mql": ".4f",
+}
+HEADINGS = {
+    "epochs": "epochs",
+    "total_time_s": "total time (s)",
+    "s_per_epoch": "s/epoch",
+    "val_loss": "val loss",
+    "test_mql": "test MQL",
+}
+HOW = (
+    "A difference is claimed where a paired permutation test finds one after Holm's correction "
+    "over all questions of "
+    "its kind and both objectives. docs/reading-a-verdict.md says what each figure means."
+)
+LEVELS = "Time at equal quality (s)"
+LEVELS_ARE = (
+    "Of the verified configurations with at most this median test MQL, the fastest; its time as a "
+    "multiple of the "
+    "first variant's."
+)
+UNVERIFIED = "one run of the search, not verified"
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 72rem; margin: 2rem auto;
+       padding: 0 1rem; color: #222; }
+table { border-collapse: collapse; }
+td, th { padding: .3rem .6rem; border-bottom: 1px solid #ddd; text-align: left; }
+td.number { text-align: right; white-space: nowrap; }
+tr.unverified td { color: #888; font-style: italic; }
+.missing { background: #fff4e0; padding: .5rem 1rem; } small { color: #666; }
+"""
+
+
+def cell(row: Row, name: str) -> str:
+    """A figure as people read it: a median with its interval, or one number."""
+    value = row.figures[name]
+    if value is None:
+        return "-"
+    if isinstance(value, Interval):
+        estimate, low, high = (
+            format(each, FORMS[name]) for each in (value.estimate, value.low, value.high)
+        )
+        return f"{estimate} [{low}, {high}]"
+    return format(value, FORMS[name])
+
+
+def write_csv(report: Report, path: Path) -> None:
+    """One row a configuration; each figure with the ends of its interval, empty where it is not
+    verified.
+
+    Raises:
+        TunerError: the file cannot be written.
+    """
+    figures = [name + end for name in FIGURES for end in ("", "_low", "_high")]
+    plain = ("study", "variant", "core_change", "hyperparameters", "trial", "verified", "runs")
+    parameters = sorted({name for row in report.rows for name in row.params})
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow([*plain, "missed", *figures, "verdict", *parameters])
+            for row in report.rows:
+                writer.writerow(
+                    [
+                        *(getattr(row, name) for name in plain),
+                        sum(row.misses.values()),
+                        *(number for name in FIGURES for number in _numbers(row.figures[name])),
+                        row.verdict,
+                        *(row.params.get(name, "") for name in parameters),
+                    ]
+                )
+    except OSError as error:
+        raise TunerError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def write_html(report: Report, path: Path) -> None:
+    """A page of its own: sentences, table, fronts, fairness, what is missing.
+
+    Raises:
+        TunerError: the file cannot be written.
+    """
+    try:
+        path.write_text(page(report), encoding="utf-8")
+    except OSError as error:
+        raise TunerError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def page(report: Report) -> str:
+    title = f"{', '.join(s.variant for s in report.studies)} on {report.task}"
+    device = ", ".join(sorted({s.device_model or "no device yet" for s in report.studies}))
+    parts = [
+        f"<h1>{in_html(title)}</h1>",
+        f"<p>{in_html(device)}. Medians over fresh seeds, with {CONFIDENCE:.0%} intervals.</p>",
+        _list("What can be said", [answer.sentence + "." for answer in report.answers]),
+        *(f"<p>{in_html(line)}.</p>" for line in (report.intervals, report.resolution) if line),
+        _list("What is missing", report.missing, css="missing"),
+        "<h2>The table</h2>",
+        _table(report.rows),
+        "<h2>The fronts</h2>",
+        figure_of(report).to_html(full_html=False, include_plotlyjs=True),
+        _levels(report),
+        _list("Hypervolume", [volume_line(report, index) for index in range(len(report.volumes))]),
+        _list("What is not equal", report.fairness),
+        f"<p><small>{HOW}</small></p>",
+    ]
+    head = f"<meta charset='utf-8'><title>{in_html(title)}</title><style>{STYLE}</style>"
+    return (
+        f"<!doctype html><html lang='en'><head>{head}</head><body>{''.join(parts)}</body></html>\n"
+    )
+
+
+def figure_of(report: Report) -> Any:
+    """The fronts of all studies over each other, verified configurations with their intervals."""
+    series = [
+        front_series(study.results, study.variant, verified=list(verified_in(study).values()))
+        for study in report.studies
+    ]
+    return pareto_figure(series)
+
+
+def level_cell(fastest: Fastest | None) -> str:
+    """Seconds, and the ratio to the first variant's where it is known: `0.518, 1.73 [0.66, 3.51]
+    x`.
+    """
+    if fastest is None:
+        return "-"
+    ratio = f", {in_brackets(fastest.ratio, '.2f')} x" if fastest.ratio else ""
+    return f"{fastest.seconds.estimate:.3f}{ratio}"
+
+
+def volume_line(report: Report, index: int) -> str:
+    volume = report.volumes[index]
+    size = f"{volume.value:.4g}"
+    if volume.interval is not None:
+        size += f" [{volume.interval.low:.4g}, {volume.interval.high:.4g}]"
+    return f"{volume.variant}: {size}" + (
+        "" if volume.verified else " (of the search's trials, not verified)"
+    )
+
+
+def _numbers(value: Interval | float | None) -> tuple[Any, Any, Any]:
+    if isinstance(value, Interval):
+        return value.estimate, value.low, value.high
+    return ("" if value is None else value), "", ""
+
+
+def _table(rows: Sequence[Row]) -> str:
+    heads = [
+        "variant",
+        "core change",
+        "hyperparameters",
+        *(HEADINGS[name] for name in FIGURES),
+        "verdict",
+    ]
+    lines = ["<table><tr>" + "".join(f"<th>{head}</th>" for head in heads) + "</tr>"]
+    for row in rows:
+        note = "" if row.verified else f"<br><small>{UNVERIFIED}</small>"
+        missed = sum(row.misses.values())
+        note += f"<br><small>{missed} of {row.runs} runs missed</small>" if missed else ""
+        words = [row.variant, row.core_change, f"{row.hyperparameters}, trial {row.trial}"]
+        cells = "".join(f"<td>{in_html(word)}</td>" for word in words[:-1])
+        cells += f"<td>{in_html(words[-1])}{note}</td>"
+        cells += "".join(f"<td class='number'>{in_html(cell(row, name))}</td>" for name in FIGURES)
+        css = "" if row.verified else " class='unverified'"
+        lines.append(f"<tr{css}>{cells}<td>{in_html(row.verdict)}</td></tr>")
+    return "".join(lines) + "</table>"
+
+
+def _levels(report: Report) -> str:
+    """Time at equal quality, as a table; empty where it is not known."""
+    if not report.levels:
+        return ""
+    heads = "".join(f"<th>{in_html(head)}</th>" for head in level_headings(report))
+    rows = "".join(
+        f"<tr><td class='number'>{level.mql:.12g}</td>"
+        + "".join(f"<td class='number'>{level_cell(each)}</td>" for each in level.fastest)
+        + "</tr>"
+        for level in report.levels
+    )
+    return f"<h2>{LEVELS}</h2><p>{LEVELS_ARE}</p><table><tr>{heads}</tr>{rows}</table>"
+
+
+def level_headings(report: Report) -> list[str]:
+    """Of the table of levels."""
+    return ["test MQL at most", *labels(report.studies)]
+
+
+def _list(title: str, lines: Sequence[str], *, css: str = "") -> str:
+    if not lines:
+        return ""
+    items = "".join(f"<li>{in_html(line)}</li>" for line in lines)
+    return f"<div class='{css}'><h2>{title}</h2><ul>{items}</ul></div>"

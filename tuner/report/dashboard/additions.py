@@ -1,0 +1,264 @@
+"""What tuner adds to a study in the dashboard: figures, a note that says where it stands, files,
+names with units.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from optuna.storages import BaseStorage
+
+from tuner.display.text import in_code
+from tuner.errors import TunerError
+from tuner.report.dashboard.downloads import StudyFiles
+from tuner.report.figures.curves import curves_figure
+from tuner.report.figures.front import pareto_figure
+from tuner.report.figures.hypervolume import hypervolume_figure
+from tuner.report.figures.series import (
+    common_reference,
+    front_series,
+    learning_curves,
+    spans_of,
+    trade_series,
+    volume_series,
+)
+from tuner.report.figures.timeline import timeline_figure
+from tuner.report.figures.trade import trade_figure
+from tuner.report.figures.workers_table import table_figure
+from tuner.report.standing import standing
+from tuner.spec.study_file import builtin_variants, load_study_file
+from tuner.storage.database import Database
+from tuner.storage.optuna.private import study_id_of
+from tuner.storage.queue.roster import WorkerRow
+from tuner.storage.queue.stints import Stint
+from tuner.study.open import OpenStudy, list_studies, open_study
+from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.verified import Verified, verified_in
+
+FRESH_S = 4.0
+"""Additions younger than this are shown again as they are. A browser asks every few seconds."""
+SHARE = 20
+"""So are those younger than this many times what it took to make them: watching is not to cost what
+it watches."""
+NOTE = "dashboard:note_str:"
+MAX_CHUNKS = 8
+"""Of a stored note: those after the first are shown empty, because the first has all of it."""
+TIMELINE = 300
+"""Attempts that the timeline shows, the latest ones."""
+BRIEF = 400
+"""From this many trials on, their labels are their numbers: every browser gets all of them again
+and again."""
+
+
+@dataclass(slots=True)
+class OwnStudies:
+    """The studies of ours by their numbers, each opened once: what has a result is read only
+    once.
+    """
+
+    database: Database
+    _opened: dict[int, OpenStudy] = field(default_factory=dict)
+
+    def __call__(self, study_id: int) -> OpenStudy | None:
+        """None for a study that is not tuner's, or is of another version: its trials can be shown
+        all the same.
+        """
+        name = self.database.optuna.get_study_name_from_id(study_id)
+        known = self._opened.get(study_id)
+        if known is not None and known.name == name:
+            return known
+        self._opened.pop(study_id, None)
+        if name in list_studies(self.database):
+            with contextlib.suppress(TunerError):
+                self._opened[study_id] = open_study(self.database, name)
+        return self._opened.get(study_id)
+
+
+@dataclass(slots=True)
+class _Made:
+    attributes: dict[str, Any]
+    until: float
+
+
+@dataclass(slots=True)
+class Additions:
+    """Makes the additions to each study, and keeps them for a moment. `storage` has what Optuna has
+    of studies.
+    """
+
+    database: Database
+    storage: BaseStorage
+    files: StudyFiles
+    studies: OwnStudies = field(init=False)
+    _made: dict[int, _Made] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.studies = OwnStudies(self.database)
+
+    def __call__(self, study_id: int) -> Mapping[str, Any]:
+        """System attributes by the names that optuna-dashboard reads; none for a study that is not
+        tuner's.
+        """
+        with self._lock:  # two requests at once: the second takes what the first has made
+            made = self._made.get(study_id)
+            began = time.monotonic()
+            if made is None or began > made.until:
+                attributes = self._make(study_id)
+                now = time.monotonic()
+                made = self._made[study_id] = _Made(
+                    attributes, now + max(FRESH_S, SHARE * (now - began))
+                )
+            return made.attributes
+
+    def _make(self, study_id: int) -> dict[str, Any]:
+        opened = self.studies(study_id)
+        if opened is None:
+            return {}
+        study = snapshot(opened)
+        results, verified = study.results, tuple(verified_in(study).values())
+        workers = opened.roster.working()
+        return {
+            **_figures(study, opened.definition.variant, verified, workers),
+            **_note(
+                self._stored_note(study_id),
+                _why(opened.definition.variant),
+                standing(opened, results, verified, workers),
+            ),
+            **self.files.attributes(opened, results),
+            "study:metric_names": [
+                with_unit(objective) for objective in opened.definition.objectives
+            ],
+        }
+
+    def _stored_note(self, study_id: int) -> str:
+        attributes = self.storage.get_study_system_attrs(study_id)
+        chunks = sum(key.startswith(NOTE) for key in attributes)
+        return without_tags("".join(attributes[f"{NOTE}{index}"] for index in range(chunks)))
+
+
+def without_tags(markdown: str) -> str:
+    """A note as whoever may write into the database left it: without HTML, and without pictures
+    from elsewhere.
+    """
+    return markdown.replace("<", "&lt;").replace("![", "!\\[")
+
+
+def _why(variant: str) -> str:
+    """What a built-in variant is, in the words of its study file; nothing for one of the user's
+    own.
+    """
+    if variant not in builtin_variants():
+        return ""
+    file = load_study_file(variant)
+    return f"### What {in_code(variant)} is\n{' '.join(file.why.split())}\n\n{file.source}".rstrip()
+
+
+def with_unit(objective: str) -> str:
+    """An objective's name as an axis shows it, e.g. `wall_clock_s (seconds)`."""
+    return (
+        f"{objective} (seconds)" if objective.endswith("_s") else f"{objective} (units of the data)"
+    )
+
+
+def _figures(
+    study: StudySnapshot, variant: str, verified: Sequence[Verified], workers: Sequence[WorkerRow]
+) -> dict[str, str]:
+    results = study.results
+    front, trade = front_series(results, variant, verified=verified), trade_series(results, variant)
+    if len(results.records) >= BRIEF:
+        front = replace(front, labels=[label.partition("<br>")[0] for label in front.labels])
+        trade = replace(trade, labels=[label.partition("<br>")[0] for label in trade.labels])
+    volume = volume_series(results, variant, common_reference([results]))
+    history = study.attempts()
+    figures = {
+        "front": pareto_figure([front], title="Front and default", censored=results.censored),
+        "curves": curves_figure(learning_curves(results, study.curves), title="Learning curves"),
+        "workers": table_figure(_worker_rows(workers), title="At work now")
+        if workers
+        else table_figure(
+            _past_rows(history), title="Who was at work", empty="nobody was at work yet"
+        ),
+        "hypervolume": hypervolume_figure([volume], title="How the front grew"),
+        "trade": trade_figure([trade], title="Epochs against seconds an epoch"),
+        "timeline": timeline_figure(
+            spans_of(history[-TIMELINE:], study.name), title="Who did what when"
+        ),
+    }
+    return {
+        f"dashboard:plot_data:{name}:0": figure.to_json()
+        for name, figure in zip(in_order(list(figures)), figures.values(), strict=True)
+    }
+
+
+def in_order(names: Sequence[str]) -> list[str]:
+    """The names, each with a number appended, such that a set of them has their order.
+
+    optuna-dashboard shows figures in the order of a set of their names, which differs from one
+    start to the next: the front would be anywhere.
+    """
+    for attempt in range(100_000):
+        numbered = [f"{name}.{attempt}" for name in names]
+        if list(set(numbered)) == numbered:
+            return numbered
+    return list(names)
+
+
+def _worker_rows(workers: Sequence[WorkerRow]) -> list[dict[str, str]]:
+    return [
+        {
+            "worker": worker.worker,
+            "device": worker.device,
+            "trial": "-" if worker.trial_number is None else str(worker.trial_number),
+            "epoch": "-" if worker.epoch is None else str(worker.epoch),
+            "validation loss": "-" if worker.val_loss is None else f"{worker.val_loss:.4f}",
+            "last heard": f"{worker.silent_s:.0f} s ago",
+        }
+        for worker in workers
+    ]
+
+
+def _past_rows(history: Sequence[Stint]) -> list[dict[str, str]]:
+    """Who worked on the study, the latest first: attempts, those that brought a result, and until
+    when.
+    """
+    ended = {
+        worker: max(s.ended for s in history if s.worker == worker)
+        for worker in {s.worker for s in history}
+    }
+    return [
+        {
+            "worker": worker,
+            "attempts": str(sum(stint.worker == worker for stint in history)),
+            "finished": str(
+                sum(stint.worker == worker and stint.state == "finished" for stint in history)
+            ),
+            "until (UTC)": time.strftime("%Y-%m-%d %H:%M", time.gmtime(ended[worker])),
+        }
+        for worker in sorted(ended, key=lambda worker: (-ended[worker], worker))
+    ]
+
+
+def _note(*sections: str) -> dict[str, Any]:
+    """All in one piece: only what is stored has to be cut."""
+    text = "\n\n".join(section for section in sections if section)
+    return {
+        "dashboard:note_ver": 1,
+        f"{NOTE}0": text,
+        **{f"{NOTE}{index}": "" for index in range(1, MAX_CHUNKS)},
+    }
+
+
+def read_ahead(additions: Callable[[int], object], storage: BaseStorage) -> None:
+    """Read all studies once, so that who opens the first page need not wait for thousands of
+    trials.
+    """
+    for study in storage.get_all_studies():
+        number = study_id_of(study)
+        storage.get_all_trials(number, deepcopy=False)
+        additions(number)

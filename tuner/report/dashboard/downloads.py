@@ -1,0 +1,153 @@
+"""Files that the dashboard offers with a study and with the trials on its front, made when they are
+opened.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, NoReturn
+
+from optuna.artifacts.exceptions import ArtifactNotFound
+
+from tuner.errors import StorageError
+from tuner.report.trial_detail import read_trial
+from tuner.storage.optuna.private import trial_id_of
+from tuner.study.open import OpenStudy
+from tuner.study.results import StudyResults, TrialRecord
+
+_NAMESPACE = uuid.UUID("7475-6e65-7220-6461-7368-626f-6172-6400".replace("-", ""))
+COLUMNS = ("trial", "repeat", "epoch", "train_loss", "val_loss", "learning_rate", "elapsed_s")
+
+
+@dataclass(frozen=True, slots=True)
+class StudyFile:
+    """A file to take away: its name, its kind, and what makes its text."""
+
+    name: str
+    kind: str
+    content: Callable[[], str]
+
+
+@dataclass(slots=True)
+class StudyFiles:
+    """An artifact store as Optuna understands one, that holds nothing: each file is written when it
+    is asked for.
+
+    A study has `trials.csv` and `definition.json`; the default trial and those on the front have
+    `curve.csv` and `trial.json`, the card that says what the model was trained with and what came
+    of it.
+    """
+
+    _files: dict[str, StudyFile] = field(default_factory=dict)
+
+    def attributes(self, opened: OpenStudy, results: StudyResults) -> dict[str, str]:
+        """System attributes that announce the files of a study and of its trials."""
+        of_study = (
+            StudyFile("trials.csv", "text/csv", lambda: _trials_csv(results)),
+            StudyFile(
+                "definition.json", "application/json", lambda: _json(opened.definition.as_dict())
+            ),
+        )
+        found = {f"artifacts:{self._announce(opened, each)}": each for each in of_study}
+        trial_ids = {
+            trial.number: trial_id_of(trial) for trial in opened.optuna.get_trials(deepcopy=False)
+        }
+        for number in sorted(
+            {r.number for r in results.front} | {r.number for r in results.complete if r.is_default}
+        ):
+            for each in _files_of_trial(opened, number):
+                artifact_id = self._announce(opened, each, f"/{number}")
+                found[f"dashboard:artifacts:{trial_ids[number]}:{artifact_id}"] = each
+        return {
+            key: json.dumps(
+                {
+                    "artifact_id": key.rpartition(":")[2],
+                    "filename": file.name,
+                    "mimetype": file.kind,
+                    "encoding": None,
+                }
+            )
+            for key, file in found.items()
+        }
+
+    def _announce(self, opened: OpenStudy, file: StudyFile, where: str = "") -> str:
+        artifact_id = str(uuid.uuid5(_NAMESPACE, f"{opened.name}{where}/{file.name}"))
+        self._files[artifact_id] = file
+        return artifact_id
+
+    def find(self, artifact_id: str) -> StudyFile | None:
+        """The file that was announced with that number, if one was."""
+        return self._files.get(artifact_id)
+
+    def open_reader(self, artifact_id: str) -> BinaryIO:
+        """The file's bytes.
+
+        Raises:
+            ArtifactNotFound: it was never announced.
+        """
+        if (file := self.find(artifact_id)) is None:
+            raise ArtifactNotFound(artifact_id)
+        return io.BytesIO(file.content().encode())
+
+    def write(self, artifact_id: str, content_body: BinaryIO) -> NoReturn:
+        del artifact_id, content_body
+        raise StorageError("this dashboard is read-only")
+
+    def remove(self, artifact_id: str) -> NoReturn:
+        del artifact_id
+        raise StorageError("this dashboard is read-only")
+
+
+def _files_of_trial(opened: OpenStudy, number: int) -> tuple[StudyFile, StudyFile]:
+    return (
+        StudyFile("curve.csv", "text/csv", lambda: _curve_csv(opened, number)),
+        StudyFile(
+            "trial.json", "application/json", lambda: _json(read_trial(opened, number).as_dict())
+        ),
+    )
+
+
+def _trials_csv(results: StudyResults) -> str:
+    rows = [_flat(record) for record in results.records]
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _flat(record: TrialRecord) -> dict[str, Any]:
+    plain = {
+        key: value
+        for key, value in record.recorded.to_flat().items()
+        if not isinstance(value, dict | list)
+    }
+    values = dict(zip(("wall_clock_s", "test_mql"), record.values or ("", ""), strict=True))
+    return {
+        "trial": record.number,
+        "state": record.state.name.lower(),
+        **record.params,
+        **values,
+        **plain,
+    }
+
+
+def _curve_csv(opened: OpenStudy, number: int) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows(
+        (number, *(getattr(row, key) for key in COLUMNS[1:]))
+        for row in opened.epochs.of_trial(number)
+    )
+    return text.getvalue()
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, indent=2)

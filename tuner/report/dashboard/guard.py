@@ -1,0 +1,258 @@
+"""What stands between the network and optuna-dashboard: who may ask, what may be asked, and what
+every answer says.
+
+optuna-dashboard has no authentication: who reaches a writable one can finish a running trial with
+forged values.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import urllib.parse
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING
+
+from tuner.errors import TunerError
+from tuner.report.dashboard.downloads import StudyFiles
+from tuner.report.dashboard.hosts import Hosts
+from tuner.report.dashboard.page import read_only_page
+from tuner.storage.retry import DATABASE_FAILURES
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+READING = frozenset({"GET", "HEAD"})
+LONGEST = 2**15
+"""Characters of a path with its query: more than a list of 5,000 chosen trials has."""
+LARGEST_ID = 2**31 - 1
+"""Of a study in the database."""
+_STUDY = re.compile(r"/(?:api/studies|csv|artifacts)/(?P<number>[^/]*)(?P<rest>/.*)?")
+_FILE = re.compile(r"/artifacts/(?P<study>[0-9]+)/(?:[0-9]+/)?(?P<id>[0-9a-f-]{36})")
+_NUMBER = re.compile(r"[0-9]{1,10}")
+SHOWN = 80
+"""Characters of what was asked for that an answer repeats."""
+_TEXT = "text/plain; charset=utf-8"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_POLICY = (
+    "default-src 'self'; img-src 'self' data: blob:; style-src 'self' data: 'unsafe-inline'; "
+    # plotly draws parallel coordinates with functions that it makes
+    "script-src 'self' 'unsafe-eval'; "
+    "object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_ALWAYS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What is said to a request, before it is passed on."""
+
+    status: str
+    headers: list[tuple[str, str]]
+    body: Iterable[bytes]
+
+    def instead(self, body: bytes, kind: str) -> _Answer:
+        """The same with another body, of that kind."""
+        self.close()
+        own = (
+            "content-type",
+            "content-length",
+            "content-encoding",
+            "last-modified",
+            "etag",
+            "accept-ranges",
+        )
+        kept = [(name, value) for name, value in self.headers if name.lower() not in own]
+        return _Answer(
+            self.status, [*kept, ("Content-Type", kind), ("Content-Length", str(len(body)))], [body]
+        )
+
+    def is_of(self, kind: str) -> bool:
+        return any(
+            name.lower() == "content-type" and value.startswith(kind)
+            for name, value in self.headers
+        )
+
+    def close(self) -> None:
+        if callable(close := getattr(self.body, "close", None)):
+            close()
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A WSGI application around optuna-dashboard's.
+
+    `has_study` says whether there is a study of that number; `announce` makes `files` know those of
+    a study.
+    """
+
+    application: WSGIApplication
+    hosts: Hosts
+    files: StudyFiles
+    has_study: Callable[[int], bool]
+    announce: Callable[[int], object]
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        answer = (
+            self._refused(environ)
+            or _malformed(environ)
+            or self._missing(environ)
+            or self._served(environ)
+        )
+        if answer.is_of(_TEXT) and environ.get("PATH_INFO", "").startswith(
+            "/api/"
+        ):  # where the page reads a reason
+            reason = b"".join(answer.body).decode().strip()
+            answer = answer.instead(json.dumps({"reason": reason}).encode(), "application/json")
+        ours = {name.lower() for name in _ALWAYS}
+        kept = []
+        for name, value in answer.headers:
+            if name.lower() not in ours and not name.lower().startswith("access-control-"):
+                kept.append((name, value))
+        start_response(answer.status, [*kept, *_ALWAYS.items()])
+        if environ["REQUEST_METHOD"] == "HEAD":
+            answer.close()
+            return []
+        return answer.body
+
+    def _refused(self, environ: WSGIEnvironment) -> _Answer | None:
+        host = environ.get("HTTP_HOST", "")
+        if not self.hosts.answers(host):
+            remedy = "start the dashboard with --allow-host NAME if that name is yours"
+            return _line(
+                403, f"the dashboard does not answer to the Host header {_shown(host)}; {remedy}"
+            )
+        if environ["REQUEST_METHOD"] not in READING:
+            return _line(405, "this dashboard is read-only", ("Allow", ", ".join(sorted(READING))))
+        return None
+
+    def _missing(self, environ: WSGIEnvironment) -> _Answer | None:
+        match = _STUDY.fullmatch(_path(environ))
+        if match is None:
+            return None
+        number = match["number"]
+        if (
+            not _NUMBER.fullmatch(number)
+            or int(number) > LARGEST_ID
+            or not self.has_study(int(number))
+        ):
+            return _line(
+                404, f"there is no study with the number {_shown(number)}; /dashboard lists them"
+            )
+        return None
+
+    def _served(self, environ: WSGIEnvironment) -> _Answer:
+        path = _path(environ)
+        if path.startswith("/artifacts/"):
+            return self._file(path)
+        answer = _asked(self.application, _plain(environ))
+        status = int(answer.status[:3])
+        if status >= HTTPStatus.BAD_REQUEST and not answer.is_of("application/json"):
+            answer.close()
+            status = (
+                404 if status == HTTPStatus.FORBIDDEN else status
+            )  # outside of what it serves is nowhere
+            return _line(status, _WHY.get(status, "this cannot be answered"))
+        if path.startswith("/dashboard") and answer.is_of("text/html"):
+            return answer.instead(read_only_page(b"".join(answer.body)), "text/html; charset=utf-8")
+        return answer
+
+    def _file(self, path: str) -> _Answer:
+        """One of our own, of the name and kind that we gave it, whatever somebody's study says
+        there is.
+        """
+        match = _FILE.fullmatch(path)
+        if match is not None:
+            try:
+                self.announce(int(match["study"]))
+                file = self.files.find(match["id"])
+                content = b"" if file is None else file.content().encode()
+            except (
+                *DATABASE_FAILURES,
+                KeyError,
+                TunerError,
+            ):  # the database went away, or the study did
+                return _line(500, _WHY[500])
+            if file is not None:
+                disposition = ("Content-Disposition", f'attachment; filename="{file.name}"')
+                return _Answer("200 OK", [disposition], []).instead(content, file.kind)
+        return _line(404, "there is no such file; the page of its study lists those that there are")
+
+
+_WHY = {
+    404: "there is no such page; /dashboard lists the studies",
+    500: "this cannot be read right now",
+}
+
+
+def _line(status: int, text: str, *headers: tuple[str, str]) -> _Answer:
+    answer = _Answer(f"{status} {HTTPStatus(status).phrase}", list(headers), [])
+    return answer.instead(f"{text}\n".encode(), _TEXT)
+
+
+def _shown(text: str) -> str:
+    return ascii(text if len(text) <= SHOWN else f"{text[:SHOWN]}...")
+
+
+def _path(environ: WSGIEnvironment) -> str:
+    path: str = environ.get("PATH_INFO", "")
+    return path.encode("latin-1").decode().rstrip("/")
+
+
+def _malformed(environ: WSGIEnvironment) -> _Answer | None:
+    query = environ.get("QUERY_STRING", "")
+    if len(environ.get("PATH_INFO", "")) + len(query) > LONGEST:
+        return _line(414, f"the address is longer than {LONGEST} characters")
+    try:
+        path, asked = (
+            _path(environ),
+            urllib.parse.parse_qs(query, keep_blank_values=True, errors="strict"),
+        )
+    except ValueError:  # not UTF-8, or too many of them
+        return _line(400, "the address is not UTF-8")
+    if _CONTROL.search(path):
+        return _line(400, "the address has control characters in it")
+    for after in asked.get("after", ()):
+        if not _NUMBER.fullmatch(after):
+            return _line(400, f"after={_shown(after)} is no number of trials, which is 0 or more")
+    return None
+
+
+def _plain(environ: WSGIEnvironment) -> WSGIEnvironment:
+    """The request without what optuna-dashboard needs not, or would stumble over: a body, most
+    headers.
+    """
+    kept = {
+        name: value for name, value in environ.items() if not name.startswith(("HTTP_", "CONTENT_"))
+    }
+    modified = environ.get("HTTP_IF_MODIFIED_SINCE", "")
+    if modified.isascii() and _path(environ).startswith(
+        "/static/"
+    ):  # a page that we change is never as it was
+        kept["HTTP_IF_MODIFIED_SINCE"] = modified
+    encoding = "gzip" if "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "") else "identity"
+    host = {"HTTP_HOST": environ["HTTP_HOST"], "HTTP_ACCEPT_ENCODING": encoding}
+    return {**kept, **host, "REQUEST_METHOD": "GET", "wsgi.input": io.BytesIO()}
+
+
+def _asked(application: WSGIApplication, environ: WSGIEnvironment) -> _Answer:
+    said: list[tuple[str, list[tuple[str, str]]]] = []
+
+    def note(
+        status: str, headers: list[tuple[str, str]], _error: object = None
+    ) -> Callable[[bytes], object]:
+        said.append((status, headers))
+        return lambda _: None
+
+    body = application(environ, note)
+    return _Answer(*said[-1], body)

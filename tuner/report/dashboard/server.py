@@ -1,0 +1,195 @@
+"""optuna-dashboard as a server: read-only, on loopback, with the password nowhere on a command
+line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import logging
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import optuna
+from optuna.storages import BaseStorage
+
+from tuner.display.text import shown
+from tuner.errors import StorageError, TunerError
+from tuner.report.dashboard.additions import Additions, read_ahead
+from tuner.report.dashboard.downloads import StudyFiles
+from tuner.report.dashboard.guard import Guard
+from tuner.report.dashboard.hosts import Hosts
+from tuner.report.dashboard.readonly_storage import ShownStorage
+from tuner.storage.database import open_database
+from tuner.storage.retry import DATABASE_FAILURES
+from tuner.storage.url import DatabaseUrl
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+def _without_tracebacks(application: WSGIApplication) -> WSGIApplication:
+    """The application; when it fails (the database went away), the last line of what it has to
+    say.
+    """
+
+    def answered(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        said = io.StringIO()
+        answer = application(environ | {"wsgi.errors": said}, start_response)
+        if lines := said.getvalue().strip().splitlines():
+            _complain(f"{environ.get('PATH_INFO', '')!a}: {lines[-1].strip()}")
+        return answer
+
+    return answered
+
+
+def _complain(message: str) -> None:
+    print(f"tuner: dashboard: {shown(message)}", file=sys.stderr)  # noqa: T201 - the terminal of who started it
+
+
+class _OneLine(logging.Handler):
+    """What optuna-dashboard logs of a request that failed, without its stack."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        first = record.getMessage().partition("\n")[0].removeprefix("Exception: ")
+        # Optuna says this of every SQL error, of reading too.
+        sql_error = first.startswith("An exception is raised during the commit")
+        _complain("the database cannot be read right now" if sql_error else first)
+
+
+class _Server(socketserver.ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that hung up is no error; anything else is one line."""
+        del request, client_address
+        error = sys.exception()
+        if error is not None and not isinstance(error, ConnectionError | TimeoutError):
+            _complain(f"{type(error).__name__}: {error}")
+
+
+class _ServerOnIPv6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _QuietHandler(WSGIRequestHandler):
+    timeout = 60.0  # of silence from a browser that asked and then takes nothing
+    error_message_format = "%(message)s\n"  # what is no HTTP gets one line, too
+    error_content_type = "text/plain; charset=utf-8"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the base class's
+        """A page that refreshes itself would fill the terminal."""
+
+
+def make_dashboard(
+    address: DatabaseUrl, *, host: str, port: int, allowed: Sequence[str] = ()
+) -> WSGIServer:
+    """A server that shows the database at `address`; port 0 takes a free one.
+
+    It answers to loopback names, to `host`, and to the names `allowed`.
+
+    Raises:
+        UsageError: one of `allowed` is no name.
+        StorageError: the database cannot be opened, or holds no studies; or the port is taken.
+    """
+    hosts = Hosts.of(host, allowed)
+    database = open_database(address, create=False)
+    storage = optuna.storages.get_storage(database.optuna)  # which reads a finished trial only once
+    files = StudyFiles()
+    additions = Additions(database, storage, files)
+    shown = ShownStorage(storage, additions, additions.studies)
+    with _without_scikit_learn():
+        from optuna_dashboard import wsgi
+    logger = logging.getLogger("optuna_dashboard")
+    logger.handlers, logger.propagate = [_OneLine()], False
+    page = _without_tracebacks(wsgi(shown, artifact_store=files))
+    application = Guard(
+        page, hosts, files, has_study=lambda number: _has_study(storage, number), announce=additions
+    )
+    try:
+        server_class = _ServerOnIPv6 if ":" in host else _Server
+        server = make_server(
+            host, port, application, server_class=server_class, handler_class=_QuietHandler
+        )
+    except OSError as error:
+        database.close()
+        remedy = "choose another port with --port (0: any free one)"
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            remedy = "--host takes an address of this machine, such as 127.0.0.1"
+        raise StorageError(f"cannot listen on {host}:{port}: {error.strerror}; {remedy}") from None
+    threading.Thread(
+        target=_read_ahead, args=(additions, shown), name="read-ahead", daemon=True
+    ).start()
+    return server
+
+
+def _has_study(storage: BaseStorage, number: int) -> bool:
+    """Whether there is one; a database that cannot be asked says so when it is read."""
+    try:
+        storage.get_study_name_from_id(number)
+    except KeyError:
+        return False
+    except DATABASE_FAILURES:
+        return True
+    return True
+
+
+def _read_ahead(additions: Additions, storage: BaseStorage) -> None:
+    """While the browser opens. What fails here fails again, and is said, when somebody asks for
+    it.
+    """
+    with contextlib.suppress(*DATABASE_FAILURES, TunerError):
+        read_ahead(additions, storage)
+
+
+@contextlib.contextmanager
+def _without_scikit_learn() -> Iterator[None]:
+    """optuna-dashboard brings all of Optuna's importance evaluators, one of which brings
+    scikit-learn; it uses another.
+
+    That import is most of the time until the first page. Optuna takes scikit-learn's absence well.
+    """
+    if "sklearn" in sys.modules:
+        yield
+        return
+    sys.modules["sklearn"] = None  # type: ignore[assignment]  # how Python is told that there is no such module
+    try:
+        yield
+    finally:
+        del sys.modules["sklearn"]
+
+
+def serve(
+    address: DatabaseUrl,
+    *,
+    host: str,
+    port: int,
+    allowed: Sequence[str],
+    announce: Callable[[str], None],
+) -> None:
+    """Serve until interrupted; `announce` gets the one line that says where."""
+    server = make_dashboard(address, host=host, port=port, allowed=allowed)
+    shown = f"[{host}]" if ":" in host else host
+    announce(
+        f"dashboard of {address} at http://{shown}:{server.server_port}/ (read-only; Ctrl-C ends "
+        "it)"
+    )
+    if host not in ("127.0.0.1", "localhost", "::1"):
+        announce(
+            "it listens beyond this machine and has no authentication: everyone who reaches it can "
+            "read it"
+        )
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.5)
+    finally:
+        server.shutdown()
+        server.server_close()

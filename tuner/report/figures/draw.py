@@ -1,0 +1,111 @@
+"""One figure of one study or several, by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tuner.errors import UsageError
+from tuner.report.figures.curves import Curve, curves_figure
+from tuner.report.figures.front import pareto_figure
+from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
+from tuner.report.figures.series import (
+    common_reference,
+    front_series,
+    learning_curves,
+    spans_of,
+    trade_series,
+    volume_series,
+)
+from tuner.report.figures.timeline import timeline_figure
+from tuner.report.figures.trade import trade_figure
+from tuner.spec.objectives import axis_title
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.verified import verified_in
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+Studies = Sequence[StudySnapshot]
+
+
+def draw(kind: str, studies: Studies, *, title: str = "") -> go.Figure:
+    """The figure `kind` (one of `KINDS`) of these studies, overlaid.
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    if kind not in KINDS:
+        raise UsageError(f"unknown figure {kind!r}; there are: {', '.join(KINDS)}")
+    return KINDS[kind](studies, title)
+
+
+def _front(studies: Studies, title: str) -> go.Figure:
+    clock, error = (
+        " or ".join(dict.fromkeys(axis_title(study.results.objectives[axis]) for study in studies))
+        for axis in (0, 1)
+    )
+    return pareto_figure(
+        [
+            front_series(study.results, study.name, verified=list(verified_in(study).values()))
+            for study in studies
+        ],
+        title=title,
+        censored=all(study.results.censored for study in studies),
+        clock=clock,
+        error=error,
+    )
+
+
+def _hypervolume(studies: Studies, title: str) -> go.Figure:
+    return hypervolume_figure(_volumes(studies), over="trials", title=title)
+
+
+def _hypervolume_over_time(studies: Studies, title: str) -> go.Figure:
+    return hypervolume_figure(_volumes(studies), over="time", title=title)
+
+
+def _volumes(studies: Studies) -> list[VolumeSeries]:
+    reference = common_reference(study.results for study in studies)
+    return [volume_series(study.results, study.name, reference) for study in studies]
+
+
+def _curves(studies: Studies, title: str) -> go.Figure:
+    return curves_figure(_all_curves(studies), over="epochs", title=title)
+
+
+def _curves_over_time(studies: Studies, title: str) -> go.Figure:
+    return curves_figure(_all_curves(studies), over="time", title=title)
+
+
+def _all_curves(studies: Studies) -> list[Curve]:
+    if len(studies) == 1:
+        return learning_curves(studies[0].results, studies[0].curves)
+    return [
+        curve
+        for study in studies
+        for curve in learning_curves(
+            study.results, study.curves, prefix=f"{study.name}: ", emphasised=2
+        )
+    ]
+
+
+def _trade(studies: Studies, title: str) -> go.Figure:
+    return trade_figure([trade_series(study.results, study.name) for study in studies], title=title)
+
+
+def _timeline(studies: Studies, title: str) -> go.Figure:
+    return timeline_figure(
+        [span for study in studies for span in spans_of(study.attempts(), study.name)], title=title
+    )
+
+
+KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
+    "front": _front,
+    "hypervolume": _hypervolume,
+    "hypervolume-time": _hypervolume_over_time,
+    "curves": _curves,
+    "curves-time": _curves_over_time,
+    "trade": _trade,
+    "timeline": _timeline,
+}

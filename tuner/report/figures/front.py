@@ -1,0 +1,252 @@
+"""The Pareto front: seconds to convergence against the error, one series a study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tuner.pareto import Point, front_indices
+from tuner.report.figures.style import (
+    GREY,
+    MANY,
+    Style,
+    finish,
+    key,
+    label,
+    logarithmic,
+    new_figure,
+    say_nothing_yet,
+    style_of,
+)
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """A figure that was measured on several seeds: its middle, and the ends of its interval."""
+
+    middle: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedPoint:
+    """A configuration that ran again on fresh seeds: seconds and MQL, each with its interval."""
+
+    label: str
+    time: Interval
+    mql: Interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontSeries:
+    """The trials of one study to draw: points (seconds, MQL), a label each, and which one is the
+    default.
+
+    Labels are HTML, as plotly takes it.
+    """
+
+    name: str
+    points: Sequence[Point]
+    labels: Sequence[str]
+    default: int | None = None
+    cut_default: Point | None = None
+    """Where a limit cut the default configuration, when it did not converge and so is none of the
+    points."""
+    verified: Sequence[VerifiedPoint] = ()
+    interval: str = "interval"
+    """What the verified points' bars are, e.g. `95 % interval of 10 seeds`."""
+
+
+def pareto_figure(
+    series: Sequence[FrontSeries],
+    *,
+    title: str = "",
+    censored: bool = False,
+    clock: str = "time to convergence (s)",
+    error: str = "test MQL",
+) -> go.Figure:
+    """Time to convergence against MQL: all trials faint, each study's front as steps, the default
+    as a star.
+
+    Verified points are drawn in the middle of their intervals, with bars to both ends. Times that
+    span a decade have a logarithmic axis. The figure looks at fronts, defaults and verified points:
+    it says how many trials are above it.
+    """
+    figure = new_figure()
+    for index, each in enumerate(series):
+        style = style_of(index)
+        _trials(figure, each, style)
+        _front(figure, each, style)
+        if each.default is not None:
+            _default(figure, each, style)
+        if each.cut_default is not None:
+            _cut_default(figure, each, style)
+        if each.verified:
+            _verified(figure, each, style)
+    if not any(each.points or each.verified for each in series):
+        say_nothing_yet(figure, "no trial has finished yet")
+    figure = finish(
+        figure,
+        title=title,
+        x="time to a limit, not to convergence (s)" if censored else clock,
+        y=error,
+    )
+    if len(series) > MANY:
+        intervals = next((each.interval for each in series if each.verified), "")
+        key(
+            figure,
+            [
+                (": trials", "faint: trials", {"opacity": 0.4, "size": 6}),
+                (": default", "star: default hyperparameters", {"symbol": "star", "size": 13}),
+                (
+                    ": verified",
+                    f"hollow: verified, {intervals}",
+                    {"symbol": "circle-open", "size": 11},
+                ),
+            ],
+        )
+    _frame(figure, series)
+    return figure
+
+
+def _frame(figure: go.Figure, series: Sequence[FrontSeries]) -> None:
+    """Choose the axes' ranges: a few slow or bad trials would press the fronts into a corner."""
+    everything = [point for each in series for point in each.points]
+    looked_at = [point for each in series for point in _looked_at(each)]
+    if not looked_at:
+        return
+    times = [time for time, _ in (*everything, *looked_at)]
+    if min(times) > 0 and max(times) / min(times) > WIDE:
+        figure.update_xaxes(logarithmic(min(times), max(times)))
+    low, high = (pick(error for _, error in looked_at) for pick in (min, max))
+    top = high + ROOM * (high - low)
+    above = sum(error > top for _, error in everything)
+    if high > low and above:
+        margin = 0.05 * (top - low)
+        figure.update_yaxes(range=[min(low, *(error for _, error in everything)) - margin, top])
+        figure.add_annotation(
+            text=f"{above} trial{'s' if above > 1 else ''} above",
+            showarrow=False,
+            x=1,
+            y=1,
+            xref="paper",
+            yref="paper",
+            xanchor="right",
+            yanchor="top",
+            font={"color": GREY, "size": 12},
+        )
+
+
+def _looked_at(series: FrontSeries) -> list[Point]:
+    """Front, default and verified points, with the ends of their intervals."""
+    found = [series.points[i] for i in front_indices(series.points)]
+    found += [series.points[series.default]] if series.default is not None else []
+    found += [series.cut_default] if series.cut_default is not None else []
+    for point in series.verified:
+        found += [(point.time.low, point.mql.low), (point.time.high, point.mql.high)]
+    return found
+
+
+WIDE = 10.0
+"""Times that differ by more have a logarithmic axis."""
+ROOM = 0.5
+"""Above what is looked at, as a share of its height."""
+HOVER = "%{text}<br>%{x:.3f} s<br>MQL %{y:.4f}"
+
+
+def _trials(figure: go.Figure, series: FrontSeries, style: Style) -> None:
+    figure.add_scatter(
+        x=[p[0] for p in series.points],
+        y=[p[1] for p in series.points],
+        text=list(series.labels),
+        mode="markers",
+        marker={"color": style.colour, "symbol": style.symbol, "opacity": 0.3, "size": 6},
+        name=f"{label(series.name)}: trials",
+        legendgroup=series.name,
+        hovertemplate=HOVER,
+    )
+
+
+def _front(figure: go.Figure, series: FrontSeries, style: Style) -> None:
+    front = front_indices(series.points)
+    figure.add_scatter(
+        x=[series.points[i][0] for i in front],
+        y=[series.points[i][1] for i in front],
+        text=[series.labels[i] for i in front],
+        mode="lines+markers",
+        line={"color": style.colour, "shape": "hv", "width": 2, "dash": style.dash},
+        marker={"color": style.colour, "symbol": style.symbol, "size": 9},
+        name=f"{label(series.name)}: front",
+        legendgroup=series.name,
+        hovertemplate=HOVER,
+    )
+
+
+def _default(figure: go.Figure, series: FrontSeries, style: Style) -> None:
+    assert series.default is not None, "the caller looked"
+    x, y = series.points[series.default]
+    figure.add_scatter(
+        x=[x],
+        y=[y],
+        mode="markers",
+        marker={
+            "color": style.colour,
+            "size": 17,
+            "symbol": "star",
+            "line": {"color": "black", "width": 1},
+        },
+        name=f"{label(series.name)}: default hyperparameters",
+        legendgroup=series.name,
+        hovertemplate="default<br>%{x:.3f} s<br>MQL %{y:.4f}",
+    )
+
+
+def _cut_default(figure: go.Figure, series: FrontSeries, style: Style) -> None:
+    assert series.cut_default is not None, "the caller looked"
+    x, y = series.cut_default
+    figure.add_scatter(
+        x=[x],
+        y=[y],
+        mode="markers",
+        marker={"color": style.colour, "size": 17, "symbol": "star-open", "line": {"width": 2}},
+        name=f"{label(series.name)}: default hyperparameters, cut by a limit",
+        legendgroup=series.name,
+        hovertemplate="default, not converged<br>%{x:.3f} s<br>MQL %{y:.4f}",
+    )
+
+
+def _verified(figure: go.Figure, series: FrontSeries, style: Style) -> None:
+    figure.add_scatter(
+        x=[point.time.middle for point in series.verified],
+        y=[point.mql.middle for point in series.verified],
+        error_x=_bars([point.time for point in series.verified], style),
+        error_y=_bars([point.mql for point in series.verified], style),
+        text=[label(point.label) for point in series.verified],
+        mode="markers",
+        marker={
+            "color": "white",
+            "size": 11,
+            "symbol": style.symbol,
+            "line": {"color": style.colour, "width": 2.5},
+        },
+        name=f"{label(series.name)}: verified, {series.interval}",
+        legendgroup=series.name,
+        hovertemplate=HOVER,
+    )
+
+
+def _bars(intervals: Sequence[Interval], style: Style) -> dict[str, Any]:
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [each.high - each.middle for each in intervals],
+        "arrayminus": [each.middle - each.low for each in intervals],
+        "color": style.colour,
+        "thickness": 1.8,
+        "width": 5,
+    }

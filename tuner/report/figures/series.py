@@ -1,0 +1,209 @@
+"""The records that `tuner.report.figures` draws, taken from a study's results, epochs, claims and
+verification runs.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from optuna.trial import TrialState
+
+from tuner.display.text import in_html
+from tuner.pareto import hypervolume_trace, knee_index, reference_point
+from tuner.report.figures.curves import Curve
+from tuner.report.figures.front import FrontSeries, VerifiedPoint
+from tuner.report.figures.front import Interval as Bar
+from tuner.report.figures.hypervolume import VolumeSeries
+from tuner.report.figures.timeline import Span
+from tuner.report.figures.trade import TradeSeries
+from tuner.storage.queue.stints import Stint
+from tuner.study.results import StudyResults, TrialRecord
+from tuner.study.snapshot import Curves
+from tuner.verdict.verified import Verified
+
+if TYPE_CHECKING:
+    from tuner.pareto import Point
+
+EMPHASISED = 5
+"""Curves of one study drawn in colour: the default and the front's, evenly spread."""
+COMPANY = 60
+"""Other curves drawn faint behind them, the latest ones."""
+
+
+def front_series(
+    results: StudyResults, name: str, *, verified: Sequence[Verified] = ()
+) -> FrontSeries:
+    """A study's trials ready for `tuner.report.figures.front.pareto_figure`, called `name` in the
+    legend.
+
+    The points are the trials that may stand on the front: converged ones, or all complete ones
+    where none converged. Configurations with enough verification runs are added, with their
+    intervals.
+    """
+    points = (
+        verified_points(verified) if results.objectives[1] == "test_mql" else []
+    )  # which is what they measure
+    seeds = sorted({len(each.runs) for each in verified if _point(each) is not None})
+    shown = results.eligible
+    default = next((index for index, record in enumerate(shown) if record.is_default), None)
+    cut = next((r.values for r in results.complete if r.is_default and not r.converged), None)
+    return FrontSeries(
+        name=name,
+        points=results.points,
+        labels=[label(record) for record in shown],
+        default=default,
+        cut_default=cut if default is None else None,
+        verified=points,
+        interval=f"95 % intervals of {' to '.join(str(n) for n in sorted({seeds[0], seeds[-1]}))} "
+        "seeds"
+        if seeds
+        else "",
+    )
+
+
+def verified_points(verified: Iterable[Verified]) -> list[VerifiedPoint]:
+    """Configurations that ran again on enough fresh seeds, with the intervals of their medians."""
+    return [point for each in verified if (point := _point(each)) is not None]
+
+
+def _point(each: Verified) -> VerifiedPoint | None:
+    seconds, mql = each.seconds, each.mql
+    if seconds is None or mql is None:
+        return None
+    return VerifiedPoint(
+        label=f"trial {each.trial_number}, {len(each.runs)} seeds",
+        time=Bar(middle=seconds.estimate, low=seconds.low, high=seconds.high),
+        mql=Bar(middle=mql.estimate, low=mql.low, high=mql.high),
+    )
+
+
+def label(record: TrialRecord) -> str:
+    """What a figure says of a trial when it is pointed at, as HTML."""
+    params = "<br>".join(f"{in_html(key)} {value:.3g}" for key, value in record.params.items())
+    return f"trial {record.number}<br>{params}"
+
+
+def volume_series(results: StudyResults, name: str, reference: Point | None) -> VolumeSeries:
+    """The hypervolume after each trial that may stand on the front, in the order in which they
+    ended.
+    """
+    ended = sorted(
+        (record for record in results.eligible if record.ended is not None),
+        key=lambda r: (r.ended or "", r.number),
+    )
+    if not ended or reference is None:
+        return VolumeSeries(name=name, finished=(), hours=(), volume=())
+    everything = sorted(
+        r.ended for r in results.records if r.ended is not None and r.state.is_finished()
+    )
+    order = {moment: index + 1 for index, moment in enumerate(everything)}
+    began = _moment(min(record.started or record.ended or "" for record in ended))
+    return VolumeSeries(
+        name=name,
+        finished=[order[record.ended or ""] for record in ended],
+        hours=[(_moment(record.ended or "") - began).total_seconds() / 3600 for record in ended],
+        volume=hypervolume_trace([record.values for record in ended if record.values], reference),
+    )
+
+
+def common_reference(studies: Iterable[StudyResults]) -> Point | None:
+    """One reference point for the trials of several studies, so that their hypervolumes compare."""
+    points = [point for results in studies for point in results.points]
+    return reference_point(points) if points else None
+
+
+def trade_series(results: StudyResults, name: str) -> TradeSeries:
+    """Epochs and seconds an epoch of the trials that may stand on the front."""
+    paces = [(each, each.recorded.epochs, each.recorded.s_per_epoch) for each in results.eligible]
+    known = [(each, epochs, pace) for each, epochs, pace in paces if epochs and pace]
+    shown = [each for each, _, _ in known]
+    front = {record.number for record in results.front}
+    return TradeSeries(
+        name=name,
+        epochs=[epochs for _, epochs, _ in known],
+        s_per_epoch=[pace for _, _, pace in known],
+        labels=[label(record) for record in shown],
+        front=[index for index, record in enumerate(shown) if record.number in front],
+        default=next((index for index, record in enumerate(shown) if record.is_default), None),
+    )
+
+
+def learning_curves(
+    results: StudyResults, curves: Curves, *, prefix: str = "", emphasised: int = EMPHASISED
+) -> list[Curve]:
+    """The learning curves of the default, of the front and of the latest trials, those at work
+    among them.
+    """
+    chosen = _emphasised(results, emphasised)
+    others = [
+        r.number
+        for r in results.records
+        if r.state != TrialState.WAITING and r.number not in chosen
+    ]
+    rows = curves([*chosen, *others[-COMPANY:]])
+    drawn = []
+    for number in [*chosen, *others[-COMPANY:]]:
+        first_seed = [row for row in rows.get(number, ()) if row.repeat == 0]
+        if first_seed:
+            drawn.append(
+                Curve(
+                    label=prefix + chosen.get(number, f"trial {number}"),
+                    epochs=[row.epoch for row in first_seed],
+                    elapsed_s=[row.elapsed_s for row in first_seed],
+                    losses=[row.val_loss for row in first_seed],
+                    emphasis=number in chosen,
+                )
+            )
+    return drawn
+
+
+def _emphasised(results: StudyResults, at_most: int) -> dict[int, str]:
+    """Trials to show in colour, and what to call them: the default, and of the front the knee, the
+    ends, the rest.
+    """
+    chosen = {r.number: "default hyperparameters" for r in results.records if r.is_default}
+    front = results.front
+    if not front:
+        return chosen
+    knee = knee_index([record.values for record in front if record.values])
+    names = {knee: "knee of the front", len(front) - 1: "lowest MQL", 0: "fastest"}
+    order = [knee, len(front) - 1, 0, *range(len(front))]
+    for index in dict.fromkeys(order):
+        if len(chosen) >= at_most:
+            break
+        what = names.get(index, "front")
+        chosen.setdefault(front[index].number, f"trial {front[index].number}: {what}")
+    return chosen
+
+
+def spans_of(history: Sequence[Stint], study: str) -> list[Span]:
+    """The attempts at the trials of `study`, as bars of a timeline."""
+    return [
+        Span(
+            study=study,
+            worker=stint.worker,
+            label=str(stint.trial_number),
+            began=stint.began,
+            ended=stint.ended,
+            outcome=_outcome(stint),
+        )
+        for stint in history
+    ]
+
+
+def _outcome(stint: Stint) -> str:
+    if stint.state != "finished":
+        return {"running": "running", "lost": "lost"}.get(stint.state, "handed back")
+    match stint.stopped_by:
+        case "converged" | "pruned":
+            return stint.stopped_by
+        case "epoch_limit" | "time_limit":
+            return "limit"
+        case _:
+            return "failed"
+
+
+def _moment(iso: str) -> datetime.datetime:
+    return datetime.datetime.fromisoformat(iso)

@@ -1,0 +1,180 @@
+"""What all figures share: colours that colour-blind readers tell apart, never colour alone, and one
+layout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tuner.display.text import in_html, shortened
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Okabe and Ito's palette: told apart by colour-blind readers."""
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+MANY = 2
+"""Beyond so many series with several kinds of marks each, the legend explains the marks once for
+all: see `key`."""
+SHORT = 0.35
+"""Decades: a shorter logarithmic axis has hardly a mark at 1, 1.5, 2, 3, 4, 5, 7."""
+LONGEST = 60
+"""Characters of a name: a longer one would leave no room to the figure."""
+GREY = "#8A8A8A"
+INK = "#222222"
+
+
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How one series is drawn: told from the others by colour, by symbol and by dash."""
+
+    colour: str
+    symbol: str
+    dash: str
+
+
+def style_of(index: int) -> Style:
+    """The style of the series number `index`; they repeat after six."""
+    return Style(
+        COLOURS[index % len(COLOURS)], SYMBOLS[index % len(SYMBOLS)], DASHES[index % len(DASHES)]
+    )
+
+
+def new_figure() -> go.Figure:
+    """An empty figure. Plotly takes a moment to import: only who draws waits for it."""
+    import plotly.graph_objects as go
+
+    return go.Figure()
+
+
+def label(text: object) -> str:
+    """A name from outside as plotly takes it, which reads HTML everywhere; a very long one is cut
+    in its middle.
+    """
+    return in_html(shortened(text, LONGEST))
+
+
+def finish(figure: go.Figure, *, title: str, x: str, y: str, **layout: Any) -> go.Figure:
+    """The common layout: white ground, a thin grid, the legend below, axes named with their
+    units.
+    """
+    axis = {
+        "showline": True,
+        "linecolor": GREY,
+        "ticks": "outside",
+        "tickcolor": GREY,
+        "gridcolor": "#E6E6E6",
+    }
+    figure.update_layout(
+        title={"text": title, "x": 0.02, "font": {"size": 17}} if title else None,
+        template="plotly_white",
+        font={"family": "Helvetica, Arial, DejaVu Sans, sans-serif", "size": 13, "color": INK},
+        legend={"orientation": "h", "y": -0.18, "yanchor": "top", "x": 0},
+        margin={"l": 70, "r": 20, "t": 50 if title else 20, "b": 60},
+        hoverlabel={"align": "left"},
+        **layout,
+    )
+    figure.update_xaxes(title=x, zeroline=False, **axis)
+    figure.update_yaxes(title=y, zeroline=False, **axis)
+    return figure
+
+
+def key(figure: go.Figure, marks: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
+    """A legend that says once, in grey, what each kind of mark means; of each series only its front
+    is named.
+
+    `marks`: the end of the names of traces of a kind, what the legend says of it, and how its mark
+    looks. Five series with an entry for each kind would leave more room to the legend than to the
+    figure.
+    """
+    for trace in figure.data:
+        trace.showlegend = bool(trace.name) and trace.name.endswith(": front")
+    for ending, meaning, marker in marks:
+        if any(trace.name and ending in trace.name for trace in figure.data):
+            figure.add_scatter(
+                x=[None], y=[None], mode="markers", marker={"color": GREY} | marker, name=meaning
+            )
+
+
+def logarithmic(low: float, high: float) -> dict[str, Any]:
+    """An axis with a logarithmic scale from a little below `low` to a little above `high`, marked
+    at round numbers.
+
+    Plotly's own marks on a short logarithmic axis are lone digits, which read as if they were the
+    numbers.
+    """
+    margin = min(max((high / low) ** 0.08, 1.02), 1.15)
+    marks = round_numbers(low / margin, high * margin, mantissas=marks_for(low, high))
+    return {
+        "type": "log",
+        "range": [math.log10(low / margin), math.log10(high * margin)],
+        "tickvals": marks,
+        "ticktext": [f"{mark:g}" for mark in marks],
+    }
+
+
+def marks_for(low: float, high: float) -> Sequence[float]:
+    """Mantissas that mark an axis from `low` to `high` often enough, and not too often."""
+    decades = math.log10(high / low) if high > low else 0.0
+    if decades < SHORT:
+        return (
+            1,
+            1.1,
+            1.2,
+            1.3,
+            1.4,
+            1.6,
+            1.8,
+            2,
+            2.2,
+            2.4,
+            2.6,
+            2.8,
+            3,
+            3.5,
+            4,
+            4.5,
+            5,
+            6,
+            7,
+            8,
+            9,
+        )
+    if decades < 1:
+        return (1, 1.5, 2, 3, 4, 5, 7)
+    return (1, 2, 5)
+
+
+def round_numbers(
+    low: float, high: float, *, mantissas: Sequence[float] = (1, 2, 5)
+) -> list[float]:
+    """All numbers from `low` to `high` that are one of `mantissas` times a power of ten; the
+    nearest where none is.
+    """
+    numbers = [
+        float(f"{mantissa}e{exponent}")
+        for exponent in range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)
+        for mantissa in mantissas
+    ]
+    return [number for number in numbers if low <= number <= high] or [
+        min(numbers, key=lambda n: abs(n - low))
+    ]
+
+
+def say_nothing_yet(figure: go.Figure, sentence: str) -> go.Figure:
+    """An empty figure says why it is empty."""
+    figure.add_annotation(
+        text=sentence,
+        showarrow=False,
+        x=0.5,
+        y=0.5,
+        xref="paper",
+        yref="paper",
+        font={"size": 15, "color": GREY},
+    )
+    return figure

@@ -1,0 +1,145 @@
+"""The trade an architecture makes: how long an epoch takes against how many it needs.
+
+Their product is the time to convergence. On two logarithmic axes all pairs with the same product
+lie on one straight line, so a glance says whether faster epochs paid for the additional ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuner.report.figures.style import (
+    GREY,
+    MANY,
+    finish,
+    key,
+    label,
+    logarithmic,
+    marks_for,
+    new_figure,
+    round_numbers,
+    say_nothing_yet,
+    style_of,
+)
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+LINES = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TradeSeries:
+    """The trials of one study: epochs until early stopping, seconds an epoch, a label each; which
+    are on the front.
+
+    Labels are HTML, as plotly takes it.
+    """
+
+    name: str
+    epochs: Sequence[int]
+    s_per_epoch: Sequence[float]
+    labels: Sequence[str]
+    front: Sequence[int] = ()
+    default: int | None = None
+
+
+def trade_figure(series: Sequence[TradeSeries], *, title: str = "") -> go.Figure:
+    """Seconds an epoch against epochs to convergence, both logarithmic, with lines of equal total
+    time.
+    """
+    figure = new_figure()
+    _lines_of_equal_time(figure, series)
+    for index, each in enumerate(series):
+        style = style_of(index)
+        on_front = set(each.front)
+        groups = (
+            ("trials", [i for i in range(len(each.epochs)) if i not in on_front], 7, 0.3),
+            ("front", sorted(on_front), 11, 1.0),
+        )
+        for what, members, size, opacity in groups:
+            figure.add_scatter(
+                x=[each.epochs[i] for i in members],
+                y=[each.s_per_epoch[i] for i in members],
+                text=[each.labels[i] for i in members],
+                mode="markers",
+                marker={
+                    "color": style.colour,
+                    "symbol": style.symbol,
+                    "size": size,
+                    "opacity": opacity,
+                },
+                name=f"{label(each.name)}: {what}",
+                legendgroup=each.name,
+                hovertemplate="%{text}<br>%{x} epochs of %{y:.3g} s<extra></extra>",
+            )
+        if each.default is not None:
+            figure.add_scatter(
+                x=[each.epochs[each.default]],
+                y=[each.s_per_epoch[each.default]],
+                mode="markers",
+                marker={
+                    "color": style.colour,
+                    "size": 17,
+                    "symbol": "star",
+                    "line": {"color": "black", "width": 1},
+                },
+                name=f"{label(each.name)}: default hyperparameters",
+                legendgroup=each.name,
+                hovertemplate="default<br>%{x} epochs of %{y:.3g} s<extra></extra>",
+            )
+    if not any(each.epochs for each in series):
+        say_nothing_yet(figure, "no trial has finished yet")
+    finish(figure, title=title, x="epochs to convergence", y="seconds an epoch")
+    if len(series) > MANY:
+        faint, star = {"opacity": 0.4, "size": 7}, {"symbol": "star", "size": 13}
+        key(
+            figure,
+            [
+                (": trials", "faint: trials", faint),
+                (": default", "star: default hyperparameters", star),
+            ],
+        )
+    pairs = _pairs(series)
+    if pairs:
+        epochs, paces = zip(*pairs, strict=True)
+        figure.update_xaxes(logarithmic(min(epochs), max(epochs) * 1.1))
+        figure.update_yaxes(logarithmic(min(paces), max(paces)))
+    return figure
+
+
+def _pairs(series: Sequence[TradeSeries]) -> list[tuple[float, float]]:
+    pairs = [pair for each in series for pair in zip(each.epochs, each.s_per_epoch, strict=True)]
+    return [(epochs, pace) for epochs, pace in pairs if epochs > 0 and pace > 0]
+
+
+def _lines_of_equal_time(figure: go.Figure, series: Sequence[TradeSeries]) -> None:
+    pairs = _pairs(series)
+    if not pairs:
+        return
+    low, high = min(epochs for epochs, _ in pairs) / 1.3, max(epochs for epochs, _ in pairs) * 1.15
+    floor = min(pace for _, pace in pairs) / 1.1
+    totals = [epochs * pace for epochs, pace in pairs]
+    rounds = round_numbers(min(totals), max(totals), mantissas=marks_for(min(totals), max(totals)))
+    for total in rounds[:: math.ceil(len(rounds) / LINES)]:
+        end = min(high, total / floor)  # where the line leaves the picture, to the right or below
+        figure.add_scatter(
+            x=[low, end],
+            y=[total / low, total / end],
+            mode="lines",
+            line={"color": GREY, "width": 1, "dash": "dot"},
+            showlegend=False,
+            hoverinfo="skip",
+        )
+        figure.add_annotation(
+            x=math.log10(end),
+            y=math.log10(total / end),
+            text=f"{total:g} s",
+            showarrow=False,
+            xanchor="left",
+            yanchor="middle" if end == high else "bottom",
+            font={"color": GREY, "size": 11},
+        )

@@ -1,0 +1,93 @@
+"""Where a study stands, in words: what the dashboard shows below the note that says what the study
+is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optuna.trial import TrialState
+
+from tuner.display.text import in_markdown
+from tuner.pareto import knee_index
+from tuner.record import Recorded
+from tuner.storage.queue.roster import WorkerRow
+from tuner.study.open import OpenStudy
+from tuner.study.results import StudyResults, TrialRecord
+from tuner.verdict.verified import Verified
+
+
+def standing(
+    opened: OpenStudy,
+    results: StudyResults,
+    verified: Sequence[Verified],
+    workers: Sequence[WorkerRow],
+) -> str:
+    """Where the study stands at this moment. Markdown."""
+    counts = opened.ledger.counts()
+    failed = [record for record in results.records if record.state == TrialState.FAIL]
+    tally = [f"{counts.finished} of {counts.budget} trials finished"]
+    for number, word in (
+        (counts.running, "running"),
+        (results.of_state(TrialState.PRUNED), "pruned"),
+    ):
+        tally += [f"{number} {word}"] if number else []
+    tally += [f"{len(failed)} failed"] if failed else []
+    lines = [
+        "### Where it stands",
+        f"{', '.join(tally)}. Device: {in_markdown(opened.device_model() or 'none yet')}.",
+    ]
+    front = [record for record in results.front if record.values]
+    if front:
+        knee = knee_index([record.values for record in front if record.values])
+        words = {0: "fastest", len(front) - 1: "lowest error", knee: "knee"}
+        lines += ["", "| | trial | seconds | MQL | epochs |", "|---|--:|--:|--:|--:|"]
+        lines += [_row(words.get(index, ""), record) for index, record in enumerate(front)]
+        lines += ["", *_verified(verified)]
+    if workers:
+        lines += ["", "| worker | device | trial | epoch |", "|---|---|--:|--:|"]
+        lines += [_worker(worker) for worker in workers]
+    if failed:
+        lines += ["", "Failures:"]
+        lines += [f"- trial {r.number}: {_reason(r.recorded)}" for r in failed[-10:]]
+    return "\n".join(lines)
+
+
+def _worker(worker: WorkerRow) -> str:
+    words = (in_markdown(worker.worker), in_markdown(worker.device))
+    return f"| {' | '.join(words)} | {_or_dash(worker.trial_number)} | {_or_dash(worker.epoch)} |"
+
+
+def _verified(verified: Sequence[Verified]) -> list[str]:
+    known = [
+        (each, seconds, mql) for each in verified if (seconds := each.seconds) and (mql := each.mql)
+    ]
+    if not known:
+        return ["One trial is one seed: no figure here has been verified on others."]
+    lines = [
+        "On fresh seeds (medians with 95 % intervals):",
+        "",
+        "| trial | seeds | seconds | MQL |",
+        "|--:|--:|--:|--:|",
+    ]
+    return lines + [
+        f"| {each.trial_number} | {len(each.runs)} | {seconds.estimate:.3f} ({seconds.low:.3f} to "
+        f"{seconds.high:.3f}) "
+        f"| {mql.estimate:.4f} ({mql.low:.4f} to {mql.high:.4f}) |"
+        for each, seconds, mql in known
+    ]
+
+
+def _row(word: str, record: TrialRecord) -> str:
+    seconds, error = record.values or (0.0, 0.0)
+    epochs = _or_dash(record.recorded.epochs)
+    return f"| {word} | {record.number} | {seconds:.3f} | {error:.4f} | {epochs} |"
+
+
+def _or_dash(value: object) -> str:
+    return "-" if value is None else in_markdown(value)
+
+
+def _reason(recorded: Recorded) -> str:
+    reason = recorded.failure or recorded.stopped_by or "no reason recorded"
+    return in_markdown(reason)

@@ -1,0 +1,60 @@
+"""Where a study stands, as one document: trials, front, what of it is verified, workers."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from optuna.trial import TrialState
+
+from tuner.study.open import OpenStudy
+from tuner.study.results import read_results
+from tuner.verdict.verification_plan import verifications_of
+from tuner.verdict.verified import progress, read_verified
+
+
+def status_of(opened: OpenStudy) -> dict[str, Any]:
+    """The study's status as one JSON-able document."""
+    results = read_results(opened)
+    counts = opened.ledger.counts()
+    verified = {each.trial_number: each.as_dict() for each in read_verified(opened)}
+    return {
+        "name": opened.name,
+        "variant": opened.definition.variant,
+        "task": opened.definition.task_name,
+        "trials": {
+            "complete": results.of_state(TrialState.COMPLETE),
+            "running": counts.running,
+            "waiting": results.of_state(TrialState.WAITING),
+            "pruned": results.of_state(TrialState.PRUNED) - results.missed,
+            "failed": results.of_state(TrialState.FAIL),
+        }
+        | ({"missed": results.missed} if opened.definition.target_val_loss is not None else {}),
+        "budget": counts.budget,
+        "front": [
+            record.as_dict() | {"verified": verified.get(record.number)} for record in results.front
+        ],
+        "verification": progress(verifications_of([opened]).runs()),
+        "objectives": list(results.objectives),
+        "policy": dataclasses.asdict(opened.policy()),
+        "limits": results.limits or None,
+        "feasible": not results.infeasible if results.limits and results.eligible else None,
+        "censored": results.censored,
+        "hypervolume": results.hypervolume,
+        "reference": results.reference,
+        "device_model": opened.device_model(),
+        "workers": [
+            {
+                "worker": row.worker,
+                "host": row.host,
+                "pid": row.pid,
+                "device": row.device,
+                "trial": row.trial_number,
+                "epoch": row.epoch,
+                "val_loss": row.val_loss,
+                "silent_s": round(row.silent_s, 1),
+                "note": row.note,
+            }
+            for row in opened.roster.working()
+        ],
+    }

@@ -1,0 +1,146 @@
+"""The report for a person at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.table import Table
+
+from tuner.display.terminal import Console, lines, make_console
+from tuner.display.text import shown
+from tuner.report.comparison_files import (
+    HEADINGS,
+    LEVELS,
+    LEVELS_ARE,
+    cell,
+    level_cell,
+    level_headings,
+    volume_line,
+)
+from tuner.verdict.compare.findings import Report
+from tuner.verdict.compare.rows import FIGURES
+
+GAP = 1
+DISPENSABLE = ("core change", "verdict", "val loss", "s/epoch")
+"""What a narrow terminal does without, the first ones first: `tuner variants` and the sentences say
+two of them."""
+
+
+def print_report(report: Report) -> None:
+    """Table, sentences, hypervolumes, then what is unequal and what is missing."""
+    console = make_console()
+    if report.rows:
+        _print_table(report, console)
+    if any(not row.verified for row in report.rows):
+        console.print("?  one run of the search, not verified: no ground for a verdict")
+    for line in _misses(report):
+        console.print(line)
+    said = [
+        *(answer.sentence for answer in report.answers),
+        *filter(None, (report.intervals, report.resolution)),
+    ]
+    _print_lines(console, "", [f"{sentence}." for sentence in said])
+    _print_levels(report, console)
+    for title, found in (
+        ("Hypervolume:", [volume_line(report, index) for index in range(len(report.volumes))]),
+        ("Not equal:", report.fairness),
+        ("Missing for a verdict:", report.missing),
+    ):
+        _print_lines(console, title, found)
+
+
+def _print_lines(console: Console, title: str, said: Sequence[str]) -> None:
+    if said:
+        console.print()
+        if title:
+            console.print(title)
+    for line in said:
+        console.print(("  " if title else "") + line, soft_wrap=True)
+
+
+def _print_levels(report: Report, console: Console) -> None:
+    """Time at equal quality; where the console is too narrow, ratios go below their times, then are
+    left out.
+    """
+    if not report.levels:
+        return
+    heads = [shown(head) for head in level_headings(report)]
+    cells = [[f"{level.mql:.12g}", *map(level_cell, level.fastest)] for level in report.levels]
+    if _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width:
+        cells = [[text.replace(", ", "\n", 1) for text in row] for row in cells]
+    narrow = _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width
+    if narrow:
+        cells = [[text.partition("\n")[0] for text in row] for row in cells]
+    _print_lines(console, f"{LEVELS}:", [LEVELS_ARE])
+    table = Table(box=None, padding=(0, GAP, 0, 0))
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in cells:
+        table.add_row(*map(lines, row))
+    console.print(table)
+    if narrow:
+        _say_what_is_left_out(console, "the multiples", files="--html and --json")
+
+
+def _print_table(report: Report, console: Console) -> None:
+    """The rows. Where the console is too narrow, intervals go below their figures, then columns are
+    left out.
+    """
+    rows = [
+        {
+            "variant": shown(row.variant),
+            "core change": shown(row.core_change),
+            "hyperparameters": row.hyperparameters + ("" if row.verified else " ?"),
+            **{HEADINGS[name]: cell(row, name) for name in FIGURES},
+            "verdict": row.verdict,
+        }
+        for row in report.rows
+    ]
+    left_out: list[str] = []
+    if _width(rows) > console.width:
+        figures = set(HEADINGS.values())
+        rows = [
+            {k: v.replace(" [", "\n[") if k in figures else v for k, v in row.items()}
+            for row in rows
+        ]
+        for name in DISPENSABLE:
+            if _width(rows) <= console.width:
+                break
+            left_out.append(name)
+            rows = [{k: v for k, v in row.items() if k != name} for row in rows]
+    table = Table(box=None, padding=(0, GAP, 0, 0))
+    for heading in rows[0]:
+        table.add_column(heading, overflow="fold", no_wrap=_width(rows) <= console.width)
+    for each, row in zip(rows, report.rows, strict=True):
+        table.add_row(*map(lines, each.values()), style="" if row.verified else "dim")
+    console.print(table)
+    if left_out:
+        _say_what_is_left_out(console, ", ".join(left_out), files="--csv and --html")
+
+
+def _say_what_is_left_out(console: Console, what: str, *, files: str) -> None:
+    line = f"Left out for want of width: {what}; a wider terminal, {files} have them."
+    console.print(line, soft_wrap=True)
+
+
+def _width(rows: Sequence[Mapping[str, str]]) -> int:
+    """Of a table of these rows, in characters."""
+    return sum(
+        GAP
+        + max(
+            len(line)
+            for text in (heading, *(row[heading] for row in rows))
+            for line in text.split("\n")
+        )
+        for heading in rows[0]
+    )
+
+
+def _misses(report: Report) -> list[str]:
+    return [
+        f"{row.variant}, {row.hyperparameters}: {count} of {row.runs} runs missed "
+        f"({how.replace('_', ' ')}); "
+        "not in its figures"
+        for row in report.rows
+        for how, count in row.misses.items()
+    ]

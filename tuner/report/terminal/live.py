@@ -1,0 +1,150 @@
+"""Studies while they run: a picture that refreshes on a terminal, plain lines anywhere else."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import rich.live
+
+from tuner.display.terminal import Console, is_live, line, make_console
+from tuner.errors import StudyGoneError
+from tuner.report.terminal.live_picture import Look, picture
+from tuner.storage.retry import DATABASE_FAILURES
+from tuner.study.open import OpenStudy
+from tuner.study.results import TrialRecord, read_results
+
+REFRESH_S = 2.0
+"""Looking costs CPU time, which on a CPU run is the workers' own: not more often than this."""
+AWAY = "the database is away; waiting"
+
+Studies = Callable[[], Sequence[OpenStudy]]
+
+
+@dataclass(slots=True)
+class Live(ABC):
+    """Something that looks again when it is asked to, and shows what changed."""
+
+    _next: float = field(default=0.0, init=False)
+
+    def refresh(self) -> None:
+        """Look, if the last look is old enough."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + REFRESH_S
+        self.look()
+
+    @abstractmethod
+    def look(self) -> None:
+        """Look now."""
+
+
+@contextmanager
+def live_view(
+    opened: Sequence[OpenStudy] | Studies,
+    *,
+    stderr: bool = True,
+    footer: str = "Ctrl-C stops cleanly",
+    stay: bool = False,
+) -> Iterator[Live]:
+    """A picture of the studies on a terminal, plain lines where there is none.
+
+    `opened` may be a function that finds them anew at each look. With `stay` the last picture is
+    left standing.
+    """
+    studies = opened if callable(opened) else lambda: opened
+    console = make_console(stderr=stderr)
+    if not is_live(console):
+        with seen_to_the_end(_PlainLines(studies, console)) as lines:
+            yield lines
+        return
+    with (
+        rich.live.Live(console=console, auto_refresh=False, transient=not stay) as display,
+        seen_to_the_end(_Picture(studies, console, display, footer)) as shown,
+    ):
+        yield shown
+
+
+@contextmanager
+def seen_to_the_end(view: Live) -> Iterator[Live]:
+    """What ended since the last look is shown as well, unless it is Ctrl-C that ends the
+    watching.
+    """
+    try:
+        yield view
+    except StudyGoneError:  # there is nothing left to look at
+        raise
+    except Exception:
+        view.look()
+        raise
+    view.look()
+
+
+@dataclass(slots=True)
+class _PlainLines(Live):
+    """One line for each trial that ends."""
+
+    studies: Studies
+    console: Console
+    _seen: dict[str, set[int]] = field(default_factory=dict)
+    _away: bool = False
+
+    def __post_init__(self) -> None:
+        for each in self.studies():
+            self._seen[each.name] = {
+                r.number for r in read_results(each).records if r.state.is_finished()
+            }
+
+    def look(self) -> None:
+        """Say what ended since the last look."""
+        try:
+            for each in self.studies():
+                self._report(each)
+            self._away = False
+        except DATABASE_FAILURES:
+            if not self._away:
+                self._say(AWAY)
+            self._away = True
+
+    def _report(self, each: OpenStudy) -> None:
+        results = read_results(each)
+        seen = self._seen.setdefault(each.name, set())
+        fresh = [r for r in results.records if r.state.is_finished() and r.number not in seen]
+        if not fresh:
+            return
+        budget = each.ledger.counts().budget
+        for record in fresh:
+            seen.add(record.number)
+            self._say(f"{each.name} {len(seen)}/{budget}: {in_one_line(record)}")
+
+    def _say(self, words: str) -> None:
+        self.console.print(words, soft_wrap=True)
+
+
+def in_one_line(record: TrialRecord) -> str:
+    """How a trial ended, e.g. `trial 3 converged: 5.731 s, MQL 0.9848, 29 epochs`."""
+    what = (
+        f"{record.values[0]:.3f} s, MQL {record.values[1]:.4f}, {record.recorded.epochs} epochs"
+        if record.values
+        else record.recorded.failure or "failed"
+    )
+    return f"trial {record.number} {record.recorded.stopped_by}: {what}"
+
+
+@dataclass(slots=True)
+class _Picture(Live):
+    studies: Studies
+    console: Console
+    display: rich.live.Live
+    footer: str
+
+    def look(self) -> None:
+        """Draw the studies as they are."""
+        try:
+            looks = [Look.at(each) for each in self.studies()]
+            self.display.update(picture(looks, self.console, footer=self.footer), refresh=True)
+        except DATABASE_FAILURES:
+            self.display.update(line(AWAY, style="yellow"), refresh=True)

@@ -1,0 +1,225 @@
+"""Tables of a study's results, for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.cells import cell_len
+from rich.table import Table
+
+from tuner.display.terminal import Console, make_console
+from tuner.display.text import shortened
+from tuner.report.study_status import status_of
+from tuner.report.terminal.next_step import next_steps
+from tuner.spec.objectives import heading
+from tuner.study.open import OpenStudy
+from tuner.study.results import StudyResults, TrialRecord, read_results
+
+COLUMNS = ("epochs", "lr", "decay", "dropout", "hidden", "batch", "")
+GAP = 2
+WIDEST = 60
+"""Of one cell: a study with a longer name would leave no room to the others' rows."""
+MARKS = (
+    ("*", "the default hyperparameters"),
+    ("~", "did not converge: its time is where a limit cut it"),
+    ("!", "timing contaminated: something else used the device meanwhile"),
+    ("x", "beyond the limits that the study was given"),
+)
+
+
+def front_table(opened: OpenStudy, results: StudyResults) -> Table:
+    """The Pareto front, fastest first; the default configuration is added, dim, when it is not on
+    it.
+    """
+    kind = "front" if not results.censored else "front of trials that did not converge"
+    if results.infeasible:
+        kind += f" (no trial has {results.limits})"
+    elif results.limits:
+        kind += f" of trials with {results.limits}"
+    table = Table(
+        title=f"{opened.name}: Pareto {kind}", title_justify="left", box=None, padding=(0, 1, 0, 0)
+    )
+    for column in ("trial", *(heading(name) for name in results.objectives), *COLUMNS):
+        table.add_column(column, justify="right", no_wrap=True)
+    for record in results.front:
+        table.add_row(*_cells(record))
+    for record in results.complete:
+        if record.is_default and record not in results.front:
+            table.add_row(*_cells(record), style="dim")
+    return table
+
+
+def _marks(record: TrialRecord) -> str:
+    holds = (
+        record.is_default,
+        not record.converged,
+        bool(record.recorded.contaminated),
+        not record.feasible,
+    )
+    return "".join(mark for (mark, _), held in zip(MARKS, holds, strict=True) if held)
+
+
+def _legend(records: Iterable[TrialRecord]) -> list[str]:
+    used = {mark for record in records for mark in _marks(record)}
+    return [f"  {mark}  {meaning}" for mark, meaning in MARKS if mark in used]
+
+
+def _cells(record: TrialRecord) -> tuple[str, ...]:
+    assert record.values is not None, "only complete trials have a row"
+    p = record.params
+    return (
+        str(record.number),
+        f"{record.values[0]:.3f}",
+        f"{record.values[1]:.4f}",
+        "" if record.recorded.epochs is None else str(record.recorded.epochs),
+        f"{p['learning_rate']:.2e}",
+        f"{p['weight_decay']:.1e}" if p["weight_decay"] else "0",
+        f"{p['dropout']:.3f}",
+        str(p["hidden_size"]),
+        str(p["batch_size"]),
+        _marks(record),
+    )
+
+
+def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: str) -> None:
+    """What a launch came to: each study's front, failures with their reasons, and where to go next.
+
+    `launch` are the words of the command, to be proposed again.
+    """
+    console = make_console()
+    for each in opened:
+        results = read_results(each)
+        counts = each.ledger.counts()
+        if results.front:
+            console.print(front_table(each, results))
+            for line in _legend(results.complete):
+                console.print(line)
+        else:
+            console.print(f"{each.name}: no finished trial to show yet")
+        held = f"{counts.finished} of {counts.budget} trials finished"
+        if counts.finished > counts.budget:
+            held = f"{counts.finished} trials finished, {counts.budget} asked for"
+        console.print(f"{held}{_without_values(results)}")
+        _warn_of_contamination(console, results)
+        console.print()
+    if ended != "filled":
+        console.print(
+            f"Stopped early ({ended.replace('_', ' ')}): the same command continues where this one "
+            "stopped."
+        )
+    for index, command in enumerate(next_steps(opened, launch, ended=ended)):
+        console.print(f"{'      ' if index else 'Next: '}{command}", soft_wrap=True)
+
+
+def print_status(opened: Sequence[OpenStudy]) -> None:
+    """All studies in one table, and who is at work, in as many columns as the terminal is wide
+    enough for.
+    """
+    console = make_console()
+    statuses = [(each, status_of(each)) for each in opened]
+    studies = [
+        _study_row(status, finished=each.ledger.counts().finished) for each, status in statuses
+    ]
+    console.print(
+        fitting(
+            "Studies",
+            studies,
+            console,
+            leave_out=("device", "waiting", "pruned", "verified", "running"),
+        )
+    )
+    if sum(status["hypervolume"] is not None for _, status in statuses) > 1:
+        console.print(
+            "Hypervolumes have a reference point each and do not compare: tuner compare does that.",
+            style="dim",
+        )
+    at_work = [
+        _worker_row(worker, study=each.name)
+        for each, status in statuses
+        for worker in status["workers"]
+    ]
+    if at_work:
+        console.print(fitting("Workers", at_work, console, leave_out=("worker", "seen", "study")))
+
+
+def _study_row(status: dict[str, Any], *, finished: int) -> dict[str, str]:
+    trials, volume = status["trials"], status["hypervolume"]
+    return {
+        "study": status["name"],
+        "finished": f"{finished}/{status['budget']}",
+        **{state: str(trials[state]) for state in ("running", "waiting", "pruned", "failed")},
+        "front": str(len(status["front"])) if status["feasible"] is not False else "none feasible",
+        "verified": _share_verified(status),
+        "hypervolume": f"{volume:.4g}" if volume is not None else "-",
+        "device": status["device_model"] or "-",
+    }
+
+
+def _worker_row(worker: dict[str, Any], *, study: str) -> dict[str, str]:
+    return {
+        "worker": worker["worker"],
+        "study": study,
+        "device": worker["device"],
+        "trial": "-" if worker["trial"] is None else str(worker["trial"]),
+        "epoch": "-" if worker["epoch"] is None else str(worker["epoch"]),
+        "validation loss": f"{worker['val_loss']:.4f}" if worker["val_loss"] is not None else "-",
+        "seen": f"{worker['silent_s']:.0f} s ago"
+        + (f"; {worker['note']}" if worker["note"] else ""),
+    }
+
+
+def fitting(
+    title: str, rows: Sequence[Mapping[str, str]], console: Console, *, leave_out: Sequence[str]
+) -> Table:
+    """A table of `rows`; where the console is too narrow, without columns of `leave_out`, the first
+    ones first.
+    """
+    rows = [{column: shortened(text, WIDEST) for column, text in row.items()} for row in rows]
+    columns = list(rows[0])
+    widths = {
+        column: GAP + max(len(column), *(cell_len(row[column]) for row in rows))
+        for column in columns
+    }
+    for dropped in leave_out:
+        if sum(widths[column] for column in columns) <= console.width:
+            break
+        columns.remove(dropped)
+    table = Table(title=title, title_justify="left", box=None, padding=(0, GAP, 0, 0))
+    for column in columns:
+        words = column in ("study", "device", "worker", "seen")
+        table.add_column(column, justify="left" if words else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(row[column] for column in columns))
+    return table
+
+
+def _share_verified(status: dict[str, Any]) -> str:
+    """How many of the front have fresh-seed figures; runs that are still to be made in brackets."""
+    left = status["verification"]["waiting"] + status["verification"]["running"]
+    if not status["front"]:
+        return "-"
+    known = sum(each["verified"] is not None for each in status["front"])
+    return f"{known} of {len(status['front'])}" + (f" ({left} runs to go)" if left else "")
+
+
+def _without_values(results: StudyResults) -> str:
+    reasons: dict[str, int] = {}
+    for record in results.records:
+        if record.state.name in ("FAIL", "PRUNED"):
+            missed = record.recorded.target_missed
+            reason = "missed target" if missed else record.recorded.stopped_by or "failed"
+            reasons[reason] = reasons.get(reason, 0) + 1
+    return "".join(
+        f", {number} {reason.replace('_', ' ')}" for reason, number in sorted(reasons.items())
+    )
+
+
+def _warn_of_contamination(console: Console, results: StudyResults) -> None:
+    spoiled = sum(bool(record.recorded.contaminated) for record in results.complete)
+    if spoiled:
+        console.print(
+            f"{spoiled} of {len(results.complete)} timings are contaminated; do not trust their "
+            "times",
+            style="yellow",
+        )

@@ -1,0 +1,204 @@
+"""One trial on a terminal: what it was asked to do, what became of it, and under which
+circumstances.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.table import Table
+
+from tuner.display.terminal import line, make_console
+from tuner.record import MEANINGS, In, names_in
+from tuner.report.terminal.sparkline import sparkline
+from tuner.report.trial_detail import TrialDetail, utc
+
+Rows = Iterator[tuple[str, str]]
+SPARK_WIDTH = 32
+WHOLE_S = 10
+"""Attempts that lasted longer are told in whole seconds."""
+
+
+def print_trial(detail: TrialDetail) -> None:
+    """Print all that is known of a trial, in sections, as wide as the terminal is."""
+    console = make_console()
+    marks = [
+        name
+        for name, holds in (
+            ("default hyperparameters", detail.record.is_default),
+            ("on the front", detail.on_front),
+        )
+        if holds
+    ]
+    head = (f"{detail.study}, trial {detail.record.number}", "bold")
+    console.print(line(head, f" ({', '.join(marks)})" if marks else ""), soft_wrap=True)
+    console.print(detail.outcome, style=_style(detail))
+    sections = (
+        ("Values", _values(detail)),
+        ("Hyperparameters", _params(detail)),
+        ("Training", _training(detail, plain=console.options.ascii_only)),
+        ("Device", _device(detail)),
+        ("Attempts", _attempts(detail)),
+        ("Made with", _origin(detail)),
+        ("Also recorded", _rest(detail)),
+    )
+    for title, rows in sections:
+        table = Table(box=None, show_header=False, padding=(0, 1, 0, 0), pad_edge=False)
+        table.add_column(no_wrap=True, style="dim")
+        table.add_column(overflow="fold")
+        for key, value in rows:
+            table.add_row(f"  {key}", value)
+        if table.row_count:
+            console.print(title, style="bold")
+            console.print(table)
+
+
+def _style(detail: TrialDetail) -> str:
+    return {"FAIL": "red", "COMPLETE": "green", "PRUNED": "yellow"}.get(
+        detail.record.state.name, ""
+    )
+
+
+def _values(detail: TrialDetail) -> Rows:
+    recorded, values = detail.record.recorded, detail.record.values
+    if values is not None:
+        warning = "; contaminated, do not trust it" if recorded.contaminated else ""
+        clock, error = detail.record.objectives
+        yield clock, f"{values[0]:.3f} s (best epoch after {_s(recorded.time_to_best_s)}){warning}"
+        yield error, f"{values[1]:.4f} (validation {_number(recorded.val_mql)})"
+    if detail.verified is not None:
+        seconds, mql = (
+            _interval(detail.verified[key], digits)
+            for key, digits in (("wall_clock_s", 3), ("test_mql", 4))
+        )
+        yield "fresh seeds", f"{detail.verified['seeds']}: {seconds} s, test MQL {mql}"
+    for series, score in sorted(recorded.series_test_mql.items()):
+        validation = recorded.series_val_mql.get(series)
+        yield f"test_mql/{series}", f"{_number(score)} (validation {_number(validation)})"
+
+
+def _params(detail: TrialDetail) -> Rows:
+    for key, value in detail.record.params.items():
+        yield key, f"{value:.6g}"
+
+
+def _training(detail: TrialDetail, *, plain: bool) -> Rows:
+    recorded = detail.record.recorded
+    if recorded.epochs is not None:
+        yield (
+            "epochs",
+            (
+                f"{recorded.epochs} of {_s(recorded.s_per_epoch)} each, the best was "
+                f"{'-' if recorded.best_epoch is None else recorded.best_epoch}"
+            ),
+        )
+    if detail.curve and detail.best is not None:
+        last_seed = max(row.repeat for row in detail.curve)
+        rows = [row for row in detail.curve if row.repeat == last_seed]
+        line = sparkline([row.val_loss for row in rows], width=SPARK_WIDTH, plain=plain)
+        yield (
+            "validation loss",
+            f"{line} {_number(rows[0].val_loss)} to {_number(rows[-1].val_loss)}",
+        )
+        yield (
+            "lowest",
+            (
+                f"{_number(detail.best.val_loss)} in epoch {detail.best.epoch} "
+                f"({_s(detail.best.elapsed_s)})"
+            ),
+        )
+    if recorded.total_s is not None:
+        parts = f"{_s(recorded.total_s)} in all, {_s(recorded.setup_s)} of it setup"
+        if recorded.suggest_s is not None:
+            parts += f"; asking for it took {_s(recorded.suggest_s)}"
+        yield "took", parts
+    if recorded.samples_per_s is not None:
+        yield "pace", f"{recorded.samples_per_s:,.0f} samples/s"
+    if recorded.backend:
+        yield "backend", f"{recorded.backend}, {recorded.precision or '-'}"
+    if recorded.backend_fallback:
+        yield "not triton, since", recorded.backend_fallback
+    if recorded.n_parameters is not None:
+        yield (
+            "network",
+            (
+                f"{recorded.n_parameters:,} parameters, "
+                f"{_bytes(recorded.peak_memory_bytes)} at the peak"
+            ),
+        )
+    if recorded.seed is not None:
+        yield "seed", str(recorded.seed)
+
+
+def _device(detail: TrialDetail) -> Rows:
+    recorded = detail.record.recorded
+    if recorded.device:
+        named = recorded.device_label or "-"
+        yield (
+            "device",
+            named if named.startswith(recorded.device) else f"{named}, {recorded.device}",
+        )
+    if recorded.device_uuid:
+        yield "uuid", recorded.device_uuid
+    if recorded.host:
+        yield "host", recorded.host
+    if recorded.contaminated is not None:
+        alone = "alone on its device while the clock ran"
+        yield (
+            "timing",
+            f"contaminated: {recorded.contamination or '-'}" if recorded.contaminated else alone,
+        )
+
+
+def _attempts(detail: TrialDetail) -> Rows:
+    for number, each in enumerate(detail.history, start=1):
+        words = {"returned": "handed back", "lost": "worker lost"}.get(each.state, each.state)
+        words += (
+            ", its result came too late to count"
+            if each.state == "lost" and each.stopped_by
+            else ""
+        )
+        took = each.ended - each.began
+        lasted = (
+            f", {took:.{0 if took > WHOLE_S else 1}f} s"
+            if each.state in ("finished", "running")
+            else ""
+        )
+        yield str(number), f"{words}, {each.worker}, from {utc(each.began)}{lasted}"
+
+
+def _origin(detail: TrialDetail) -> Rows:
+    recorded = detail.record.recorded
+    if recorded.versions is not None:
+        known = recorded.versions.items()
+        yield "versions", ", ".join(f"{name} {version}" for name, version in known if version)
+    if recorded.git_revision:
+        yield "revision", recorded.git_revision
+
+
+def _rest(detail: TrialDetail) -> Rows:
+    above = {*names_in(In.SECTION), *(detail.record.named_values or ())}
+    recorded = detail.record.recorded
+    plain = {name: recorded.named(name) for name in MEANINGS if name not in above}
+    for name, value in sorted({**recorded.other, **plain}.items()):
+        if value is not None:
+            yield name, value if isinstance(value, str) else json.dumps(value)
+
+
+def _interval(figures: Mapping[str, float], digits: int) -> str:
+    """A median with its 95 % interval."""
+    return "{median:.{n}f} ({low:.{n}f} to {high:.{n}f})".format(n=digits, **figures)
+
+
+def _number(value: Any) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _s(value: Any) -> str:
+    return "-" if value is None else f"{value:.3g} s"
+
+
+def _bytes(value: Any) -> str:
+    return "-" if value is None else f"{value / 2**20:,.0f} MiB"

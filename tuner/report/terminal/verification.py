@@ -1,0 +1,193 @@
+"""What people see of a verification: its progress, and fresh-seed figures beside those of the
+search.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from tuner.display.terminal import Console, make_console
+from tuner.report.terminal.live import Live, seen_to_the_end
+from tuner.storage.queue.verifications import Verifications
+from tuner.storage.retry import DATABASE_FAILURES
+from tuner.study.open import OpenStudy
+from tuner.study.results import TrialRecord, read_results
+from tuner.verdict.picks import picks_judged
+from tuner.verdict.stats.intervals import Interval
+from tuner.verdict.verification_plan import verifications_of
+from tuner.verdict.verified import Verified, progress, read_verified
+
+
+@contextmanager
+def progress_view(queue: Verifications) -> Iterator[Live]:
+    """A bar when stderr is a terminal, a line for each finished run when it is not."""
+    console = make_console(stderr=True)
+    bar = Progress(
+        TextColumn("verifying"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    )
+    if not console.is_terminal:
+        with seen_to_the_end(_Runs(queue, console, None, None)) as lines:
+            yield lines
+        return
+    with (
+        bar,
+        seen_to_the_end(_Runs(queue, console, bar, bar.add_task("verifying", total=None))) as shown,
+    ):
+        yield shown
+
+
+@dataclass(slots=True)
+class _Runs(Live):
+    queue: Verifications
+    console: Console
+    bar: Progress | None
+    task: TaskID | None
+    _seen: int = -1
+
+    def look(self) -> None:
+        """Show how many runs are finished."""
+        try:
+            counts = self.queue.counts()
+        except DATABASE_FAILURES:
+            return
+        if self.bar is not None and self.task is not None:
+            self.bar.update(self.task, completed=counts.finished, total=counts.budget)
+        elif counts.finished != self._seen:
+            self.console.print(f"{counts.finished} of {counts.budget} verification runs finished")
+        self._seen = counts.finished
+
+
+def verification_document(opened: Sequence[OpenStudy]) -> dict[str, Any]:
+    """For JSON: per study the state of its runs and every verified configuration."""
+    return {"studies": [_study_document(each) for each in opened]}
+
+
+def _study_document(opened: OpenStudy) -> dict[str, Any]:
+    results = read_results(opened)
+    queued = verifications_of([opened]).runs()
+    chosen = picks_judged(results, queued, opened.name)
+    return {
+        "name": opened.name,
+        "variant": opened.definition.variant,
+        "task": opened.definition.task_name,
+        "runs": progress(queued),
+        "device_model": opened.device_model(),
+        "configurations": [
+            {
+                "trial": each.trial_number,
+                "picks": [name for name, number in chosen.items() if number == each.trial_number],
+                "params": dict(each.params),
+                "runs": {
+                    "planned": each.planned,
+                    "finished": len(each.runs),
+                    "converged": len(each.converged),
+                },
+                "misses": each.misses,
+                "late": [json.loads(result.to_json()) for run in each.runs for result in run.late],
+                "verified": each.as_dict(),
+            }
+            for each in read_verified(opened)
+        ],
+    }
+
+
+def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
+    """Fresh-seed figures of every verified configuration, beside what the search had seen."""
+    console = make_console()
+    for each in opened:
+        verified = read_verified(each)
+        if not verified:
+            console.print(f"{each.name}: nothing verified yet")
+            continue
+        console.print(_table(each, verified))
+        _notes(console, verified)
+    if ended != "filled":
+        console.print(
+            f"Stopped early ({ended.replace('_', ' ')}): the same command continues where this one "
+            "stopped."
+        )
+
+
+def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
+    results = read_results(opened)
+    records = {record.number: record for record in results.records}
+    chosen = picks_judged(results, verifications_of([opened]).runs(), opened.name)
+    table = Table(
+        title=f"{opened.name}: medians over fresh seeds [95 % interval]",
+        title_justify="left",
+        box=None,
+        padding=(0, 1, 0, 0),
+    )
+    for heading in (
+        "trial",
+        "runs",
+        "time s",
+        "(search)",
+        "test MQL",
+        "(search)",
+        "epochs",
+        "missed",
+        "",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for each in sorted(verified, key=lambda v: v.seconds.estimate if v.seconds else float("inf")):
+        seen = _values(records.get(each.trial_number))
+        epochs = each.of_converged(lambda run: run.epochs)
+        table.add_row(
+            str(each.trial_number),
+            f"{len(each.runs)}/{each.planned}",
+            interval(each.seconds, ".3f"),
+            f"{seen[0]:.3f}" if seen else "-",
+            interval(each.mql, ".4f"),
+            f"{seen[1]:.4f}" if seen else "-",
+            f"{epochs.estimate:.0f}" if epochs else "-",
+            str(sum(each.misses.values())),
+            ", ".join(name for name, number in chosen.items() if number == each.trial_number),
+        )
+    return table
+
+
+def _notes(console: Console, verified: Sequence[Verified]) -> None:
+    for each in verified:
+        for how, count in each.misses.items():
+            console.print(
+                f"  {each.name}: {count} of {len(each.runs)} runs missed "
+                f"({how.replace('_', ' ')}), not in its figures"
+            )
+        if late := sum(len(run.late) for run in each.runs):
+            console.print(f"  {each.name}: results that came too late to count, kept: {late}")
+    disturbed = sum(len(each.converged) - len(each.clean) for each in verified)
+    if disturbed:
+        console.print(
+            f"  {disturbed} timings were contaminated and are not in the times", style="yellow"
+        )
+
+
+def interval(found: Interval | None, form: str) -> str:
+    """`1.234 [1.200, 1.300]`, or a dash while there are too few runs."""
+    if found is None:
+        return "-"
+    return f"{found.estimate:{form}} [{found.low:{form}}, {found.high:{form}}]"
+
+
+def _values(record: TrialRecord | None) -> tuple[float, float] | None:
+    return record.values if record else None

@@ -1,0 +1,152 @@
+"""Everything about one trial: its record, every attempt at it, and its learning curve."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+from optuna.trial import TrialState
+
+from tuner.errors import UsageError
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.stints import Stint, stints
+from tuner.study.open import OpenStudy
+from tuner.study.results import TrialRecord, read_results
+from tuner.verdict.verified import verified_of
+
+_ENDS = {
+    "converged": "converged",
+    "epoch_limit": "reached the limit of epochs before it converged: its time says when it was cut",
+    "time_limit": "reached the limit of time before it converged: its time says when it was cut",
+    "pruned": "pruned: its best possible end was already beaten",
+    "diverged": "diverged",
+    "out_of_memory": "out of memory",
+    "error": "its training failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialDetail:
+    """One trial of a study. `curve` is that of its latest attempt, all seeds; `history` every
+    attempt, in order.
+    """
+
+    study: str
+    variant: str
+    task: str
+    record: TrialRecord
+    on_front: bool
+    history: tuple[Stint, ...]
+    curve: tuple[EpochRow, ...]
+    verified: dict[str, Any] | None = None
+    """Fresh-seed figures of its configuration, as `tuner best` has them; None while there are too
+    few."""
+
+    @property
+    def outcome(self) -> str:
+        """In words: how it ended and why, or where it stands."""
+        match self.record.state:
+            case TrialState.WAITING:
+                back = sum(each.state in ("returned", "lost") for each in self.history)
+                return (
+                    f"waiting: handed back {back} times, the next free worker takes it"
+                    if back
+                    else "waiting"
+                )
+            case TrialState.RUNNING:
+                at_work = next(
+                    (each.worker for each in reversed(self.history) if each.state == "running"),
+                    None,
+                )
+                return f"running on {at_work}" if at_work else "running"
+            case _:
+                stopped_by = self.record.recorded.stopped_by or self.record.state.name.lower()
+                reason = self.record.recorded.failure
+                what = _ENDS.get(stopped_by, stopped_by.replace("_", " "))
+                return f"{what}: {reason}" if reason else what
+
+    @property
+    def best(self) -> EpochRow | None:
+        """The epoch with the lowest validation loss; None before the first."""
+        rows = [row for row in self.curve if row.val_loss is not None]
+        return min(rows, key=lambda row: (row.val_loss, row.epoch)) if rows else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON: the record as `tuner status` has it, and what only one trial has room for."""
+        return self.record.as_dict() | {
+            "study": self.study,
+            "variant": self.variant,
+            "task": self.task,
+            "state": self.record.state.name.lower(),
+            "outcome": self.outcome,
+            "failure": self.record.recorded.failure,
+            "on_front": self.on_front,
+            "verified": self.verified,
+            "started": self.record.started,
+            "ended": self.record.ended,
+            "attempts": [
+                {
+                    "worker": each.worker,
+                    "state": each.state,
+                    "began": utc(each.began),
+                    "ended": None if each.state == "running" else utc(each.ended),
+                }
+                for each in self.history
+            ],
+            "curve": self._curve_summary(),
+            "attributes": self.record.recorded.to_flat(),
+        }
+
+    def _curve_summary(self) -> dict[str, Any] | None:
+        if not self.curve:
+            return None
+        return {
+            "epochs": max(row.epoch for row in self.curve),
+            "best_epoch": self.best.epoch if self.best else None,
+            "best_val_loss": self.best.val_loss if self.best else None,
+            "last_val_loss": self.curve[-1].val_loss,
+            "elapsed_s": self.curve[-1].elapsed_s,
+            "rows": [
+                {
+                    "repeat": row.repeat,
+                    "epoch": row.epoch,
+                    "train_loss": row.train_loss,
+                    "val_loss": row.val_loss,
+                    "learning_rate": row.learning_rate,
+                    "elapsed_s": row.elapsed_s,
+                }
+                for row in self.curve
+            ],
+        }
+
+
+def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
+    """Read trial `number` of a study.
+
+    Raises:
+        UsageError: the study has no such trial.
+    """
+    results = read_results(opened)
+    record = next((each for each in results.records if each.number == number), None)
+    if record is None:
+        last = max((each.number for each in results.records), default=None)
+        there = f"its trials are 0 to {last}" if last is not None else "it has none yet"
+        if last is not None and 0 <= number < last:
+            there = "that one is another program's, and tuner ignores it"
+        raise UsageError(f"study {opened.name!r} has no trial {number}; {there}")
+    return TrialDetail(
+        study=opened.name,
+        variant=opened.definition.variant,
+        task=opened.definition.task_name,
+        record=record,
+        on_front=number in {each.number for each in results.front},
+        history=stints(opened.database.engine, opened.study_id, trial_number=number),
+        curve=opened.epochs.of_trial(number),
+        verified=verified_of(opened, number),
+    )
+
+
+def utc(seconds: float) -> str:
+    """Seconds since 1970 as ISO 8601, in UTC, to the second."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,3 @@
+"""What to try next: samplers, the model of noisy trials, the acquisition of our own, and
+pruning.
+"""

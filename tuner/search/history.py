@@ -1,0 +1,281 @@
+"""A study as a sampler should see it: encoded parameters, something to learn from every trial.
+
+Trials are stored with true values (hidden_size 64, weight_decay 0), which people read and export.
+Samplers work best on encoded ones (log ranges, exponents of two). A trial without values is no
+blank either: one that diverged is seen as no better than the worst that finished, one that was
+pruned as a middling one, else a model-based sampler would go back there for ever. The mirror holds
+all this in memory; a finished trial never changes, so each is translated once, however long the
+history.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+from optuna.samplers import BaseSampler
+from optuna.storages import InMemoryStorage
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.config import OBJECTIVES, StopReason
+from tuner.pareto import Point
+from tuner.record import Recorded
+from tuner.spec.objectives import CONSTRAINTS, values_of
+from tuner.spec.space import ZERO_SHARE, FloatRange, SearchSpace, Value
+from tuner.storage.optuna.private import numbered, trial_id_of
+from tuner.storage.optuna.rows import ENQUEUED
+
+Violations = Callable[[Point, Recorded], dict[str, float]]
+Configuration = tuple[float, ...]
+
+_NAME = "mirror"
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Its multiples, modulo 1, fill the unit interval evenly."""
+_TEACHES = (StopReason.DIVERGED, StopReason.OUT_OF_MEMORY, StopReason.PRUNED)
+"""Ends that say something of the configuration, beside a complete trial; an error may be
+anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A finished trial to learn from. `values` is None where they are the worst of the others.
+
+    Of a pruned trial they are a bound only: its MQL is shown as no better than that of the middling
+    complete trial. The bound itself lies on the front, and a model would look about it for what is
+    better still.
+    """
+
+    trial: FrozenTrial
+    values: Point | None
+    recorded: Recorded
+
+    @property
+    def pruned(self) -> bool:
+        return self.values is not None and self.recorded.stopped_by == StopReason.PRUNED
+
+
+class Mirror:
+    """The history of one study, brought up to date before each ask."""
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        objectives: tuple[str, ...] = OBJECTIVES,
+        violations: Violations | None = None,
+    ) -> None:
+        self._space = space
+        self._objectives = objectives
+        self._distributions = space.encoded()
+        self._violations = violations or (lambda _values, _recorded: {})
+        self._finished: set[int] = set()
+        self._learnt: list[_Seen] = []
+        self._configurations: set[Configuration] = set()
+        self._measured: dict[Configuration, Point] = {}
+        self._pending: list[FrozenTrial] = []
+        self._pending_configurations: set[Configuration] = set()
+        self._storage = _History()
+
+    @property
+    def learnt(self) -> int:
+        """How many finished trials a sampler can learn from."""
+        return len(self._learnt) if any(seen.values for seen in self._learnt) else 0
+
+    def update(self, trials: Iterable[FrozenTrial], *, asking: int) -> None:
+        """Take in what changed since last time; `asking` is the number of the trial that is being
+        asked for.
+        """
+        self._pending = []
+        self._pending_configurations = set()
+        for trial in trials:
+            if trial.number in self._finished or trial.number == asking:
+                continue
+            params = known_params(trial)
+            if not self._distributions.keys() <= params.keys():
+                continue
+            if trial.state.is_finished():
+                self._finished.add(trial.number)
+                self._configurations.add(configuration(params))
+                self._learn(trial, params)
+            else:
+                self._pending_configurations.add(configuration(params))
+                self._pending.append(self._translated(trial, params, TrialState.RUNNING))
+
+    def holds(self, params: Mapping[str, Any]) -> bool:
+        """True when some trial, finished or not, has this configuration."""
+        return (
+            configuration(params) in self._configurations
+            or configuration(params) in self._pending_configurations
+        )
+
+    def values_of(self, params: Mapping[str, Any]) -> Point | None:
+        """What the first complete trial of this configuration came to; None where there is none."""
+        return self._measured.get(configuration(params))
+
+    def ask(
+        self,
+        sampler: BaseSampler,
+        number: int,
+        *,
+        jointly: bool,
+        shown: Callable[[list[FrozenTrial]], list[FrozenTrial]],
+    ) -> tuple[dict[str, Value], dict[str, Any]]:
+        """What `sampler` suggests for the trial `number`, and what it notes on it (a genetic
+        sampler's generation).
+
+        Args:
+            sampler: it learns from the mirror alone.
+            number: of the trial in the study.
+            jointly: whether it draws all parameters together, or one by one.
+            shown: chooses, and may rework, the finished trials that the sampler is to see.
+
+        Returns:
+            Encoded values, and notes. No values at all when a joint sampler has none to give yet.
+        """
+        asked = optuna.trial.create_trial(state=TrialState.RUNNING)
+        numbered(asked, number)  # the mirror's storage knows trials by their numbers
+        self._storage.show(shown(self._with_values()), self._pending, asked)
+        study = Study(_NAME, self._storage, sampler=sampler)
+        searched = {name: d for name, d in self._distributions.items() if not d.single()}
+        drawn = sampler.sample_relative(study, asked, searched) if jointly else {}
+        notes = generation(asked)
+        if jointly and not drawn:
+            return {}, notes
+        for name, distribution in searched.items():
+            if name not in drawn:
+                drawn[name] = sampler.sample_independent(study, asked, name, distribution)
+        return {
+            name: drawn[name] if name in drawn else r.at(0.0)
+            for name, r in self._space.ranges.items()
+        }, notes
+
+    # -- translation -------------------------------------------------------------------------------
+
+    def _learn(self, trial: FrozenTrial, params: Mapping[str, Any]) -> None:
+        recorded = Recorded.from_flat(trial.user_attrs)
+        if trial.state == TrialState.COMPLETE:
+            values: Point | None = (float(trial.values[0]), float(trial.values[1]))
+            self._measured.setdefault(
+                configuration(params), (float(trial.values[0]), float(trial.values[1]))
+            )
+        elif recorded.target_missed:
+            # It took at least this long; that it missed its target is a violated limit.
+            values = values_of(recorded, ("wall_clock_s", self._objectives[1]))
+        elif recorded.stopped_by in _TEACHES:
+            values = _optimistic_end(recorded)  # of a pruned trial: it was no better than this
+        else:
+            return
+        translated = self._translated(trial, params, TrialState.COMPLETE)
+        seen = _Seen(translated, values, recorded)
+        if values is not None:
+            self._fill(seen, values)
+        self._learnt.append(seen)
+
+    def _with_values(self) -> list[FrozenTrial]:
+        """The finished trials in the order of their numbers, those without values of their own as
+        bad as the worst.
+        """
+        known = [seen.values for seen in self._learnt if seen.values is not None]
+        if not known:
+            return []
+        worst = max(value[0] for value in known), max(value[1] for value in known)
+        whole = [
+            seen.values for seen in self._learnt if seen.values is not None and not seen.pruned
+        ] or known
+        middling = statistics.median(mql for _, mql in whole)
+        for seen in self._learnt:
+            if seen.values is None:
+                self._fill(seen, worst)
+            elif seen.pruned:
+                self._fill(seen, (seen.values[0], max(seen.values[1], middling)))
+        return sorted((seen.trial for seen in self._learnt), key=lambda trial: trial.number)
+
+    def _fill(self, seen: _Seen, values: Point) -> None:
+        seen.trial.values = list(values)
+        violated = self._violations(values, seen.recorded)
+        # Not set_constraint, which sets a value once and never again.
+        seen.trial.system_attrs |= {
+            f"{CONSTRAINTS}:{key}": value for key, value in violated.items()
+        }
+
+    def _translated(
+        self, trial: FrozenTrial, params: Mapping[str, Any], state: TrialState
+    ) -> FrozenTrial:
+        translated = optuna.trial.create_trial(
+            state=state,
+            params=self._encoded(params, trial.number),
+            distributions=self._distributions,
+            values=[0.0, 0.0] if state == TrialState.COMPLETE else None,
+            system_attrs=generation(trial),
+        )
+        numbered(translated, trial.number)
+        return translated
+
+    def _encoded(self, params: Mapping[str, Any], number: int) -> dict[str, Value]:
+        """Encoded values; those that mean exactly 0 are spread over the part of the range that
+        means it.
+
+        All on one point they would look to a density estimate like a discovery, and it would go
+        there ever more often.
+        """
+        encoded = self._space.encode(params)
+        for name, r in self._space.ranges.items():
+            if isinstance(r, FloatRange) and r.zero and params[name] < r.low:
+                encoded[name] = r.at(ZERO_SHARE * (number * GOLDEN % 1.0))
+        return encoded
+
+
+def known_params(trial: FrozenTrial) -> dict[str, Any]:
+    """The true values that a trial has or, while it waits in the queue, will have."""
+    enqueued = trial.system_attrs.get(ENQUEUED)
+    return (enqueued if isinstance(enqueued, dict) else {}) | trial.params
+
+
+def _optimistic_end(recorded: Recorded) -> Point | None:
+    end = recorded.pruned_optimistic_s, recorded.pruned_optimistic_mql
+    return (end[0], end[1]) if end[0] is not None and end[1] is not None else None
+
+
+def configuration(params: Mapping[str, Any]) -> Configuration:
+    """A configuration in a form that compares: floats to ten digits, as they survive any
+    database.
+    """
+    return tuple(float(f"{params[name]:.10g}") for name in sorted(params))
+
+
+def generation(trial: FrozenTrial) -> dict[str, Any]:
+    """What a genetic sampler notes on a trial and must find there again: which generation it
+    belongs to.
+    """
+    return {key: value for key, value in trial.system_attrs.items() if key.endswith(":generation")}
+
+
+class _History(InMemoryStorage):
+    """What a sampler reads: the trials it is shown, and the one that it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.create_new_study([StudyDirection.MINIMIZE, StudyDirection.MINIMIZE], _NAME)
+        self._shown: list[FrozenTrial] = []
+        self._asked: FrozenTrial | None = None
+
+    def show(
+        self, finished: Sequence[FrozenTrial], pending: Sequence[FrozenTrial], asked: FrozenTrial
+    ) -> None:
+        self._shown = [*finished, *pending, asked]
+        self._asked = asked
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        del study_id, deepcopy
+        return [trial for trial in self._shown if states is None or trial.state in states]
+
+    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
+        assert self._asked is not None
+        assert trial_id == trial_id_of(self._asked), "a sampler writes to the trial it is asked for"
+        self._asked.system_attrs[key] = value

@@ -1,0 +1,295 @@
+"""Asking for the next configuration: any Optuna sampler on a mirror of the study, after a
+well-spread beginning.
+
+A suggestion is a function of the seed, the trial's number and the history: nothing is kept from one
+ask to the next but what the study holds itself. So a search with one worker is reproducible, across
+restarts too, and workers that ask at the same time draw different numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution
+from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+from threadpoolctl import threadpool_limits
+
+from tuner.pareto import Point
+from tuner.record import Recorded
+from tuner.search.history import Mirror, known_params
+from tuner.search.reshaped_trials import clipped, corner_of, most_telling, with_log_time, within
+from tuner.search.sobol import SobolPoints
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.objectives import violations
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.space import SearchSpace, SizeRange, Value
+from tuner.storage.optuna.private import storage_of, trial_id_of
+
+SAMPLERS = ("auto", "gp", "tpe", "nsga2", "random", "qmc")
+
+STARTUP = 12
+"""Sobol points before a model is asked: twice the number of hyperparameters, and two more."""
+
+GP_HISTORY = 240
+"""A Gaussian process takes time with the cube of what it sees: of longer histories it sees the most
+telling part."""
+
+NEAR = 0.02
+"""How far, as a share of its range, a continuous value moves to make a configuration new."""
+
+TRIES = 64
+"""Candidates at most in place of a configuration that is there already."""
+
+PATIENCE_S = 5.0
+"""How long an ask waits for the answers to those made just before it, so that it can take them into
+account."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What an ask is about: the space, its default configuration and the corner that this sets, if
+    they are known.
+    """
+
+    space: SearchSpace
+    default: Mapping[str, Value] | None
+    corner: Point | None
+    seed: int
+
+
+_Shown = Callable[[list[FrozenTrial], Point | None], list[FrozenTrial]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    """How a named sampler is used: made anew for each ask; None draws the quasi-random points
+    alone.
+    """
+
+    make: Callable[[_Asked], BaseSampler] | None
+    jointly: bool = True
+    startup: int = STARTUP
+    waits: bool = True
+    shown: _Shown = lambda trials, _corner: trials
+    """What the model sees of the finished trials."""
+    in_turn: _Method | None = None
+    """Asked for the trials of even numbers."""
+
+
+def _gp(asked: _Asked) -> BaseSampler:
+    return GPSampler(seed=asked.seed, n_startup_trials=1, warn_independent_sampling=False)
+
+
+def _tpe(asked: _Asked) -> BaseSampler:
+    return TPESampler(seed=asked.seed, multivariate=False, constant_liar=True, n_startup_trials=1)
+
+
+def _improvement(asked: _Asked) -> BaseSampler:
+    from tuner.search.acquisition import (
+        ImprovementSampler,  # scipy's optimiser: a command line that only names it waits
+    )
+
+    return ImprovementSampler(
+        asked.space, seed=asked.seed, corner=asked.corner, default=asked.default
+    )
+
+
+# One parameter at a time, as Optuna does for several objectives: drawn together it searched worse.
+_TPE = _Method(_tpe, jointly=False)
+_METHODS = {
+    "auto": replace(
+        _TPE,
+        shown=within,
+        in_turn=_Method(
+            _improvement, shown=lambda trials, _corner: most_telling(trials, GP_HISTORY)
+        ),
+    ),
+    "gp": _Method(
+        _gp, shown=lambda trials, _corner: clipped(with_log_time(most_telling(trials, GP_HISTORY)))
+    ),
+    "tpe": _TPE,
+    "nsga2": _Method(lambda asked: NSGAIISampler(seed=asked.seed), startup=0, waits=False),
+    "random": _Method(
+        lambda asked: RandomSampler(seed=asked.seed), jointly=False, startup=0, waits=False
+    ),
+    "qmc": _Method(None, waits=False),
+}
+
+
+def sampler_for(name: str, definition: StudyDefinition, policy: SearchPolicy) -> EncodedSampler:
+    """The sampler of a study called `name`, as its policy wants it.
+
+    A policy without a seed gets one from the study's name: all workers of the study walk one Sobol
+    sequence.
+    """
+    seed = policy.seed if policy.seed is not None else _seed_of_name(name)
+    target = definition.target_val_loss
+
+    def violated(values: tuple[float, float], recorded: Recorded) -> dict[str, float]:
+        return violations(policy, values, recorded, target_val_loss=target)
+
+    return EncodedSampler(
+        definition.space,
+        policy.sampler,
+        seed=seed,
+        default=definition.defaults.as_dict(),
+        mirror=Mirror(definition.space, definition.objectives, violated),
+    )
+
+
+class EncodedSampler(BaseSampler):
+    """Suggests true values by asking the sampler `name` for encoded ones on a mirror of the
+    study.
+    """
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        name: str,
+        *,
+        seed: int,
+        default: Mapping[str, Value] | None = None,
+        mirror: Mirror | None = None,
+    ) -> None:
+        self._space = space
+        self._default = default
+        self._method = _METHODS[name]
+        self._seed = seed
+        self._mirror = mirror or Mirror(space)
+        self._sobol = SobolPoints(len(space.ranges), seed)
+
+    def reseed_rng(self) -> None:
+        """Nothing to do: the seed and the trial's number fix each ask."""
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        del study, trial
+        return self._space.stored()
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        if search_space.keys() <= known_params(trial).keys():
+            return {}  # enqueued, or handed back: it has its values
+        trials = (
+            self._earlier_answered(study, trial)
+            if self._method.waits
+            else study.get_trials(deepcopy=False)
+        )
+        self._mirror.update(trials, asking=trial.number)
+        params, notes = self._suggest(trial.number)
+        for key, note in notes.items():
+            storage_of(study).set_trial_system_attr(trial_id_of(trial), key, note)
+        return self._unseen(params, trial.number)
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        # Only reached for a parameter outside the space, which no study of ours has.
+        return RandomSampler().sample_independent(study, trial, param_name, param_distribution)
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        """Nothing to do: each ask reads what is new in the study."""
+
+    # -- a suggestion ------------------------------------------------------------------------------
+
+    def _suggest(self, number: int) -> tuple[dict[str, Value], dict[str, Any]]:
+        """True values for the trial `number`, and what a genetic sampler notes on it."""
+        method = self._method
+        if method.in_turn is not None and number % 2 == 0:
+            method = method.in_turn
+        notes: dict[str, Any] = {}
+        if method.make is not None and self._mirror.learnt >= method.startup:
+            measured = self._mirror.values_of(self._default) if self._default is not None else None
+            corner = corner_of(measured) if measured is not None else None
+            inner = method.make(
+                _Asked(self._space, self._default, corner, _seed_of_ask(self._seed, number))
+            )
+            # Matrices this small lose several times over when threads share them out.
+            with threadpool_limits(1):
+                encoded, notes = self._mirror.ask(
+                    inner,
+                    number,
+                    jointly=method.jointly,
+                    shown=lambda trials: method.shown(trials, corner),
+                )
+            if encoded:
+                return self._space.decode(encoded), notes
+        return self._space.at(self._sobol.point(number)), notes
+
+    def _unseen(self, params: dict[str, Value], number: int) -> dict[str, Value]:
+        """`params`, or in place of a configuration that some trial has: its nearest new neighbour,
+        or a new point.
+
+        Where the space holds nothing new within a bounded number of tries, the configuration is
+        repeated.
+        """
+        if not self._mirror.holds(params):
+            return params
+        fresh = (
+            candidate
+            for candidate in self._instead(params, number)
+            if not self._mirror.holds(candidate)
+        )
+        return next(fresh, params)
+
+    def _instead(self, params: dict[str, Value], number: int) -> Iterator[dict[str, Value]]:
+        yield from neighbours(self._space, params)
+        for point in self._sobol.others(number, TRIES):
+            yield self._space.at(point)
+
+    def _earlier_answered(self, study: Study, trial: FrozenTrial) -> list[FrozenTrial]:
+        """All trials, once those that were asked for just before this one know their
+        configurations.
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            trials = study.get_trials(deepcopy=False)
+            unanswered = any(
+                other.state == TrialState.RUNNING
+                and other.number < trial.number
+                and not self._space.ranges.keys() <= known_params(other).keys()
+                for other in trials
+            )
+            if not unanswered or time.monotonic() > deadline:
+                return trials
+            time.sleep(0.05)
+
+
+def neighbours(space: SearchSpace, params: Mapping[str, Value]) -> Iterator[dict[str, Value]]:
+    """Configurations one step from `params`, the nearest first: one value is moved along its range,
+    the others stay.
+    """
+    here = space.shares(params)
+    moves: list[tuple[float, str, float]] = []
+    for share, (name, r) in zip(here, space.ranges.items(), strict=True):
+        step = 1 / r.levels if isinstance(r, SizeRange) else NEAR
+        if r.low < r.high:
+            moves += [
+                (step, name, there) for there in (share - step, share + step) if 0 <= there <= 1
+            ]
+    for _, name, share in sorted(moves, key=lambda move: move[0]):
+        r = space.ranges[name]
+        yield dict(params) | {name: r.decode(r.at(share))}
+
+
+def _seed_of_ask(seed: int, number: int) -> int:
+    return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+def _seed_of_name(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")

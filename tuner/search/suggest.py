@@ -1,0 +1,83 @@
+"""What a claimed trial is run with: what it already has, what somebody enqueued, else what the
+sampler suggests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.record import is_set_aside
+from tuner.storage.optuna.own_trials import is_number
+from tuner.storage.optuna.private import holds
+from tuner.storage.optuna.rows import ENQUEUED
+
+
+class UnfitConfigurationError(ValueError):
+    """A trial was enqueued with a value that its space does not hold."""
+
+
+TRIES = 10
+"""Suggestions of a configuration that was set aside which are refused before one is accepted after
+all."""
+
+
+def suggest(
+    study: Study, trial: FrozenTrial, distributions: dict[str, BaseDistribution]
+) -> dict[str, Any]:
+    """A value for each of `distributions`, as `Study.ask` would choose them; writes no parameter.
+
+    A configuration that was set aside, because it cost several workers their lives, is not
+    suggested again (unless the sampler insists, as it must where the space holds nothing else).
+
+    Raises:
+        UnfitConfigurationError: the trial was enqueued with a value outside its range.
+    """
+    enqueued = trial.system_attrs.get(ENQUEUED, {})
+    if not isinstance(enqueued, dict):
+        raise UnfitConfigurationError(f"enqueued with {enqueued!r}, which is no configuration")
+    for name, distribution in distributions.items():
+        for given in (trial.params, enqueued):  # both may be another program's
+            if name in given:
+                _check(name, given[name], distribution)
+    if distributions.keys() <= trial.params.keys():
+        return {name: trial.params[name] for name in distributions}
+    poison = [other.params for other in _set_aside(study)]
+    for _ in range(TRIES):
+        chosen = _ask_sampler(study, trial, distributions)
+        if chosen not in poison:
+            break
+    return chosen
+
+
+def _ask_sampler(
+    study: Study, trial: FrozenTrial, distributions: dict[str, BaseDistribution]
+) -> dict[str, Any]:
+    sampler = study.sampler
+    sampler.before_trial(study, trial)
+    relative = sampler.sample_relative(
+        study, trial, sampler.infer_relative_search_space(study, trial)
+    )
+    known = relative | trial.system_attrs.get(ENQUEUED, {}) | trial.params
+    return {
+        name: known[name]
+        if name in known
+        else sampler.sample_independent(study, trial, name, distribution)
+        for name, distribution in distributions.items()
+    }
+
+
+def _check(name: str, value: Any, distribution: BaseDistribution) -> None:
+    # As Optuna checks it, but for a number in quotes, which Optuna takes.
+    if not (is_number(value) and holds(distribution, value)):
+        raise UnfitConfigurationError(
+            f"enqueued with {name} = {value!r}, which is not in {distribution}"
+        )
+
+
+def _set_aside(study: Study) -> list[FrozenTrial]:
+    failed = study.get_trials(deepcopy=False, states=(TrialState.FAIL,))
+    return [trial for trial in failed if is_set_aside(trial.user_attrs)]

@@ -1,0 +1,196 @@
+"""A study's identity: everything that must not change while its trials are compared with each
+other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.config import OBJECTIVES, Architecture, Hyperparameters, TrainingSettings
+from tuner.files.plain import read_json
+from tuner.spec.objectives import objective_names
+from tuner.spec.space import SearchSpace
+from tuner.spec.stored import FORMAT, StoredDefinition
+from tuner.spec.study_file import StudyFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyDefinition:
+    """One architecture on one task, with its space and fixed settings. Stored with the study, and
+    hashed.
+    """
+
+    variant: str
+    core_change: str
+    architecture: Architecture
+    model_source: str | None
+    task: dict[str, Any]
+    data_hash: str
+    space: SearchSpace
+    defaults: Hyperparameters
+    training: TrainingSettings
+    seeds_per_trial: int = 1
+    mql_split: str = "test"
+    objectives: tuple[str, ...] = OBJECTIVES
+    target_val_loss: float | None = None
+    """The registered validation loss of the objective `time_to_target_s`."""
+
+    @property
+    def task_name(self) -> str:
+        return str(self.task["name"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, JSON-able, the stored form."""
+        data: dict[str, Any] = {
+            "format": FORMAT,
+            "variant": self.variant,
+            "core_change": self.core_change,
+            "architecture": {
+                "model": self.architecture.model,
+                "settings": dict(self.architecture.settings),
+            },
+            "model_source": self.model_source,
+            "task": self.task,
+            "data_hash": self.data_hash,
+            "space": self.space.definition(),
+            "defaults": self.defaults.as_dict(),
+            "training": dataclasses.asdict(self.training),
+            "seeds_per_trial": self.seeds_per_trial,
+            "mql_split": self.mql_split,
+            "objectives": list(self.objectives),
+        }
+        if (
+            self.target_val_loss is not None
+        ):  # studies without one keep the identity that they always had
+            data["target_val_loss"] = self.target_val_loss
+        return data
+
+    def to_json(self) -> str:
+        return json.dumps(self.as_dict(), sort_keys=True)
+
+    def comparable(self) -> dict[str, Any]:
+        """What identifies the study: without prose, and without the folder that a network's file
+        happens to lie in.
+        """
+        data = {key: value for key, value in self.as_dict().items() if key != "core_change"}
+        data["task"] = {key: value for key, value in self.task.items() if key != "description"}
+        model = self.architecture.model.rpartition("/")[2]
+        data["architecture"] = {"model": model, "settings": dict(self.architecture.settings)}
+        return data
+
+    def identity(self) -> str:
+        """SHA-256 of what identifies the study."""
+        return hashlib.sha256(json.dumps(self.comparable(), sort_keys=True).encode()).hexdigest()
+
+    @staticmethod
+    def from_json(text: str) -> StudyDefinition:
+        return StudyDefinition.from_dict(read_json(text))
+
+    @staticmethod
+    def from_dict(data: Any) -> StudyDefinition:
+        """The definition that `as_dict` gave.
+
+        Raises:
+            ValueError: it is of another version, or damaged.
+        """
+        stored = StoredDefinition.model_validate_json(json.dumps(data), strict=True)
+        return StudyDefinition(
+            variant=stored.variant,
+            core_change=stored.core_change,
+            architecture=Architecture(
+                model=stored.architecture.model, settings=stored.architecture.settings
+            ),
+            model_source=stored.model_source,
+            task=stored.whole_task(),
+            data_hash=stored.data_hash,
+            space=stored.space,
+            defaults=Hyperparameters(**stored.defaults.model_dump()),
+            training=TrainingSettings(**stored.training.model_dump()),
+            seeds_per_trial=stored.seeds_per_trial,
+            mql_split=stored.mql_split,
+            objectives=stored.objectives,
+            target_val_loss=stored.target_val_loss,
+        )
+
+    @staticmethod
+    def of(
+        file: StudyFile,
+        *,
+        task: dict[str, Any],
+        data_hash: str,
+        training: TrainingSettings,
+        seeds_per_trial: int = 1,
+        time_objective: str = OBJECTIVES[0],
+        mql_split: str = "test",
+        target_val_loss: float | None = None,
+    ) -> StudyDefinition:
+        return StudyDefinition(
+            variant=file.name,
+            core_change=file.core_change,
+            architecture=file.architecture(),
+            model_source=_source_digest(file.model),
+            task=task,
+            data_hash=data_hash,
+            space=file.space,
+            defaults=file.default_hyperparameters(),
+            training=training,
+            seeds_per_trial=seeds_per_trial,
+            mql_split=mql_split,
+            objectives=objective_names(time_objective, mql_split),
+            target_val_loss=target_val_loss,
+        )
+
+
+def differences(stored: StudyDefinition, asked: StudyDefinition) -> list[str]:
+    """What differs between two definitions, one phrase each, e.g. `training.max_epochs: 200 there,
+    3 asked`.
+    """
+    there, here = _flat(stored.comparable()), _flat(asked.comparable())
+    phrases = []
+    for key in sorted(there.keys() | here.keys()):
+        if there.get(key) == here.get(key):
+            continue
+        if key == "model_source" and same_class(stored, asked):
+            phrases.append(f"{class_file(asked)} changed since the study was made")
+        else:
+            phrases.append(
+                f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} asked"
+            )
+    return phrases
+
+
+def same_class(stored: StudyDefinition, asked: StudyDefinition) -> bool:
+    """Whether both are about the class of one file of the user's own, whatever stands in it."""
+    names = {each.architecture.model.rpartition("/")[2] for each in (stored, asked)}
+    return len(names) == 1 and None not in (stored.model_source, asked.model_source)
+
+
+def class_file(definition: StudyDefinition) -> str:
+    """The file that an import string names, relative to the current folder where it lies in it."""
+    path = Path(definition.architecture.model.rpartition(":")[0])
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _source_digest(model: str) -> str | None:
+    """SHA-256 of the file that holds the user's own network; None for a built-in one or an
+    installed module.
+    """
+    location = model.rpartition(":")[0]
+    if not location.endswith(".py") or not Path(location).is_file():
+        return None
+    return hashlib.sha256(Path(location).read_bytes()).hexdigest()
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    return {
+        k: v
+        for key, inner in value.items()
+        for k, v in _flat(inner, f"{prefix}.{key}" if prefix else key).items()
+    }

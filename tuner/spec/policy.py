@@ -1,0 +1,156 @@
+"""How a study is searched and run: what may change between two launches, unlike the study's
+definition.
+
+Stored with the study, so that a worker on another machine needs only the database's address and the
+data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tuner.errors import StorageError, UsageError
+from tuner.files.plain import LARGEST, Strict, explained, read_json, shown
+
+NONE = "none"
+"""What a flag says that lifts a limit."""
+
+
+LARGEST_SEED = 2**32 - 1
+"""What NumPy's generators and Optuna's samplers take."""
+MOST_RERUNS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPolicy:
+    """What the launches of a study have said, the later over the earlier. Workers read it before
+    each trial.
+    """
+
+    sampler: str = "auto"
+    seed: int | None = None
+    """Of the sampler; with one worker the search is then reproducible."""
+    prune: bool = True
+    """End trials early whose best possible end is dominated by finished ones."""
+    max_time_s: float | None = None
+    """Constraint on the time objective, seconds."""
+    max_mql: float | None = None
+    max_memory_bytes: int | None = None
+    reruns: int = 1
+    """How often a contaminated timing is run again."""
+    checkpoint_s: float = 30.0
+    """Seconds between two checkpoints of a training; 0: none."""
+
+    def flags(self) -> dict[str, str]:
+        """Each setting as `tuner launch` takes it, by its field: `{"prune": "--no-prune", ...}`."""
+        memory = (
+            None if self.max_memory_bytes is None else f"{exact(self.max_memory_bytes / 1e9)}GB"
+        )
+        return {
+            "sampler": f"--sampler {self.sampler}",
+            "seed": f"--sampler-seed {_or_none(self.seed)}",
+            "prune": "--prune" if self.prune else "--no-prune",
+            "max_time_s": f"--max-time {_or_none(self.max_time_s)}",
+            "max_mql": f"--max-mql {_or_none(self.max_mql)}",
+            "max_memory_bytes": f"--max-memory {memory or NONE}",
+            "reruns": f"--reruns {self.reruns}",
+            "checkpoint_s": "--checkpoint-every "
+            f"{f'{exact(self.checkpoint_s)}s' if self.checkpoint_s else NONE}",
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str | None) -> SearchPolicy:
+        """The stored policy; the default one where none was stored.
+
+        Raises:
+            StorageError: a newer tuner wrote settings that this one does not know, or somebody what
+                is none.
+        """
+        try:
+            data = read_json(text) if text else {}
+            unknown = data.keys() - _Stored.model_fields.keys() if isinstance(data, dict) else set()
+            if unknown:
+                raise StorageError(
+                    "the study's policy holds settings that this tuner does not know "
+                    f"({shown(', '.join(sorted(unknown)))}); upgrade tuner on this machine"
+                )
+            stored = _Stored.model_validate_json(json.dumps(data), strict=True)
+        except ValueError as error:
+            raise StorageError(
+                f"the study's policy cannot be read ({explained(error)}); start another study with "
+                "--study NAME"
+            ) from None
+        return SearchPolicy(**stored.model_dump())
+
+
+class Unsaid(Enum):
+    """In place of a value that nobody named: what the study has stays."""
+
+    UNSAID = "unsaid"
+
+
+UNSAID = Unsaid.UNSAID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanges:
+    """What one launch says of a `SearchPolicy`: only what is named changes, and None lifts a
+    limit.
+    """
+
+    sampler: str | Unsaid = UNSAID
+    seed: int | Unsaid | None = UNSAID
+    prune: bool | Unsaid = UNSAID
+    max_time_s: float | Unsaid | None = UNSAID
+    max_mql: float | Unsaid | None = UNSAID
+    max_memory_bytes: int | Unsaid | None = UNSAID
+    reruns: int | Unsaid = UNSAID
+    checkpoint_s: float | Unsaid = UNSAID
+
+    def said(self) -> Mapping[str, Any]:
+        """The fields that were named, with their values.
+
+        Raises:
+            UsageError: a value that its field does not take.
+        """
+        named = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        named = {name: value for name, value in named.items() if value is not UNSAID}
+        try:
+            _Stored.model_validate(named, strict=True)
+        except ValueError as error:
+            raise UsageError(f"policy: {explained(error)}") from None
+        return named
+
+
+class _Stored(Strict):
+    """A policy as others stored it; what is absent has its default."""
+
+    sampler: Literal["auto", "gp", "tpe", "nsga2", "random", "qmc"] = "auto"
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None
+    prune: bool = True
+    max_time_s: Annotated[float, Field(gt=0)] | None = None
+    max_mql: Annotated[float, Field(gt=0)] | None = None
+    max_memory_bytes: Annotated[int, Field(gt=0, le=LARGEST)] | None = None
+    reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 1
+    checkpoint_s: Annotated[float, Field(ge=0)] = 30.0
+
+
+def exact(value: float) -> str:
+    """A number as a flag takes it, with all the digits that tell it from others: `10`, `0.8123457`,
+    `4294967295`.
+    """
+    return f"{value:.15g}"
+
+
+def _or_none(value: float | None) -> str:
+    return NONE if value is None else exact(value)

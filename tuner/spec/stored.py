@@ -1,0 +1,85 @@
+"""A study's definition as others stored it, in an exported file or a shared database: as strict as
+a study file.
+
+What is read here is printed, written into scripts and trained with; so every field has its type,
+its range and no character that a terminal obeys, before anything reads it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from tuner.config import Backend, Precision
+from tuner.data.task import task_of
+from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless_data
+from tuner.models.names import NetworkName, NetworkSettings
+from tuner.spec.objectives import TIMES, objective_names
+from tuner.spec.space import SearchSpace
+from tuner.spec.study_file import Defaults, FixedTraining
+
+FORMAT = 1
+MOST_SEEDS = 1_000_000
+
+
+class StoredNetwork(Strict):
+    """An `Architecture`."""
+
+    model: NetworkName
+    settings: NetworkSettings = Field(default_factory=dict)
+
+
+class StoredTraining(FixedTraining):
+    """A `TrainingSettings`."""
+
+    time_limit_s: Annotated[float, Field(gt=0)] | None = None
+    precision: Precision = Precision.FP32
+    backend: Backend = Backend.AUTO
+
+
+class StoredDefinition(Strict):
+    """What `StudyDefinition.as_dict` gives."""
+
+    format: Literal[1]
+    variant: Label
+    core_change: Prose
+    architecture: StoredNetwork
+    model_source: Digest | None
+    task: PlainTable
+    data_hash: Digest
+    space: SearchSpace
+    defaults: Defaults
+    training: StoredTraining
+    seeds_per_trial: Annotated[int, Field(ge=1, le=MOST_SEEDS)]
+    mql_split: Literal["test", "val"]
+    objectives: tuple[str, str]
+    target_val_loss: Annotated[float, Field(gt=0)] | None = None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.objectives not in [objective_names(time, self.mql_split) for time in TIMES]:
+            raise ValueError(
+                f"objectives {list(self.objectives)!r} are none of a study on the {self.mql_split} "
+                "split"
+            )
+        if (self.objectives[0] == "time_to_target_s") != (self.target_val_loss is not None):
+            raise ValueError(
+                "target_val_loss belongs to the objective time_to_target_s, and only there"
+            )
+        outside = self.space.contains(self.defaults.model_dump())
+        if outside:
+            raise ValueError(f"defaults: {outside[0]}")
+        return self
+
+    @model_validator(mode="after")
+    def _is_of_a_task(self) -> Self:
+        task_of(self.task)
+        return self
+
+    def whole_task(self) -> dict[str, Any]:
+        """The task with all its keys: one that was stored before a key existed has that key's
+        default.
+        """
+        complete = {**self.task, **task_of(self.task).definition()}
+        return {str(key): harmless_data(value) for key, value in complete.items()}

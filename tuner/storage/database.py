@@ -1,0 +1,333 @@
+"""Opening the database: one engine that Optuna's storage and our tables share."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import filelock
+import optuna
+from optuna.storages import RDBStorage
+from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from tuner.errors import EmptyDatabaseError, StorageError
+from tuner.storage import schema
+from tuner.storage.optuna.schema_version import versions_in_plain_sql
+from tuner.storage.optuna.trials import TrialStorage
+from tuner.storage.remedies import remedy_where_refused
+from tuner.storage.retry import persistently
+from tuner.storage.sqlite import SQLITE_TIMEOUT_S, begin_on_sqlite, sqlite_connector
+from tuner.storage.url import DatabaseUrl, require_name
+
+CONNECT_TIMEOUT_S = 10
+SILENCE_TIMEOUT_S = 30
+"""A PostgreSQL server that answers nothing at all for this long is taken for gone, its connection
+for broken."""
+IDLE_TRANSACTION_TIMEOUT_S = 30.0
+"""The server ends a transaction whose client does nothing for this long: it may be frozen, and
+holds locks."""
+LOCK_TIMEOUT_S = 60.0
+"""A statement that waits longer for a lock fails, to be tried again."""
+_SQLITE_MAGIC = b"SQLite format 3\0"
+_LIBPQ_DRIVERS = ("psycopg", "psycopg2")
+_INIT_LOCK_KEY = 0x74756E6572  # "tuner": the advisory lock that serialises initialisation
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """An open database: its address, Optuna's storage on it, and the engine that both use."""
+
+    address: DatabaseUrl
+    optuna: RDBStorage
+
+    @property
+    def engine(self) -> Engine:
+        return self.optuna.engine
+
+    def close(self) -> None:
+        self.optuna.remove_session()
+        self.engine.dispose()
+
+
+def open_database(
+    address: DatabaseUrl, *, create: bool = True, patience_s: float = 0.0
+) -> Database:
+    """Open, and with `create` initialise, the database at `address`.
+
+    Any number of processes may do this at once on an empty database: creation happens under a lock.
+    With `patience_s`, a server that is down is waited for, for as long as that: for who knows that
+    it was there.
+
+    Raises:
+        StorageError: it cannot be reached, opened or written.
+        EmptyDatabaseError: with `create=False`, when it holds no studies yet.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    require_name(address, os.environ)
+    if address.is_sqlite:
+        _prepare_sqlite_folder(address.sqlite_path, create=create)
+    with _one_clear_line(address):
+        if create:
+            with initialisation_lock(address):
+                return _open(address, create=True)
+        return persistently(
+            lambda: _open(address, create=False), "a connection", patience_s=patience_s
+        )
+
+
+def _open(address: DatabaseUrl, *, create: bool) -> Database:
+    if not create:
+        _require_tables(address)
+    with versions_in_plain_sql():
+        storage = TrialStorage(
+            # Optuna runs the URL through str.format: braces in a file or database name must survive
+            # that.
+            address.url.render_as_string(hide_password=False).replace("{", "{{").replace("}", "}}"),
+            engine_kwargs=_engine_options(address),
+            skip_table_creation=not create,
+        )
+    if address.is_sqlite:
+        event.listen(storage.engine, "begin", begin_on_sqlite)
+    elif address.url.get_driver_name() in _LIBPQ_DRIVERS:
+        event.listen(storage.engine, "connect", _limit_waits)
+        storage.engine.dispose()  # the connections that Optuna has opened meanwhile
+    with storage.engine.begin() as connection:
+        if create:
+            schema.create(connection)
+        else:
+            schema.check_version(connection)
+    return Database(address, storage)
+
+
+def _require_tables(address: DatabaseUrl) -> None:
+    with _engine(address) as engine, engine.connect() as connection:
+        if not schema.exists(connection):
+            raise EmptyDatabaseError(
+                f"no studies yet in {address}; 'tuner launch' creates the first"
+            )
+
+
+@contextmanager
+def reachable(address: DatabaseUrl) -> Iterator[Engine]:
+    """The database as it is, with whatever tables it has: nothing is created and no version is
+    refused.
+
+    Raises:
+        StorageError: it is not there, or cannot be reached.
+    """
+    require_name(address, os.environ)
+    if address.is_sqlite:
+        _prepare_sqlite_folder(address.sqlite_path, create=False)
+    with _one_clear_line(address), _engine(address) as engine:
+        yield engine
+
+
+@contextmanager
+def _engine(address: DatabaseUrl) -> Iterator[Engine]:
+    engine = create_engine(address.url, **_engine_options(address))
+    if address.is_sqlite:
+        event.listen(engine, "begin", begin_on_sqlite)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def _engine_options(address: DatabaseUrl) -> dict[str, Any]:
+    if address.is_sqlite:
+        # Connections are cheap, and one that is kept open across a fork or a deleted file is a
+        # trap.
+        return {"poolclass": NullPool, "creator": sqlite_connector(address.sqlite_path)}
+    options: dict[str, Any] = {
+        "pool_pre_ping": True,
+        "pool_size": 2,
+        "max_overflow": 4,
+        "pool_recycle": 1800,
+    }
+    arguments: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S}
+    # Beside the URL, so that nothing that prints a URL can print them.
+    arguments |= address.parameters
+    if address.password is not None:
+        arguments["password"] = address.password
+    if address.dialect in ("mysql", "mariadb"):
+        # As PostgreSQL's: the usual one here locks the gaps between rows, and two that settle at
+        # once deadlock.
+        options["isolation_level"] = "READ COMMITTED"
+    if address.dialect == "postgresql":
+        arguments["application_name"] = "tuner"
+        if address.url.get_driver_name() in _LIBPQ_DRIVERS:
+            # A server that vanishes without a word (a cut cable, a lost host) must not be waited
+            # for without end.
+            arguments |= {
+                "keepalives_idle": SILENCE_TIMEOUT_S // 2,
+                "keepalives_interval": 5,
+                "keepalives_count": 3,
+            }
+            arguments["tcp_user_timeout"] = SILENCE_TIMEOUT_S * 1000
+    return options | {"connect_args": arguments}
+
+
+def _limit_waits(connection: Any, _record: object) -> None:
+    """On each new PostgreSQL connection. Not by the URL's `options`, which poolers refuse."""
+    was = connection.autocommit
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SET idle_in_transaction_session_timeout = {round(IDLE_TRANSACTION_TIMEOUT_S * 1000)};"
+            f"SET lock_timeout = {round(LOCK_TIMEOUT_S * 1000)}"
+        )
+    connection.autocommit = was
+
+
+def _prepare_sqlite_folder(path: Path, *, create: bool) -> None:
+    if path.exists():
+        if path.is_dir():
+            raise StorageError(
+                f"the database {path} is a folder; name a file in it, e.g. "
+                f"sqlite:///{path / 'tuner.db'}"
+            )
+        if not _looks_like_sqlite(
+            path
+        ):  # before anything, a lock say, is written beside somebody's file
+            raise StorageError(
+                f"the file {path} is not an SQLite database; name another by --storage "
+                "sqlite:///FILE"
+            )
+        return
+    if not create:
+        raise StorageError(
+            f"there is no database {path} yet{_near(path)}; 'tuner launch' creates it, or name "
+            "another by --storage"
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(
+            f"cannot create the folder {path.parent} for the database: {error.strerror}; "
+            "name a writable place by --storage sqlite:///FILE"
+        ) from None
+
+
+def _near(path: Path) -> str:
+    """Files beside where the database should be whose names are much like its own."""
+    names = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=2, cutoff=0.6)
+    return f" (did you mean {' or '.join(repr(name) for name in near)}?)" if near else ""
+
+
+def _looks_like_sqlite(path: Path) -> bool:
+    """True also for an empty file, which SQLite takes for a new database."""
+    with path.open("rb") as file:
+        start = file.read(len(_SQLITE_MAGIC))
+    return start in (b"", _SQLITE_MAGIC)
+
+
+@contextmanager
+def initialisation_lock(address: DatabaseUrl) -> Iterator[None]:
+    """One process at a time creates tables or a study: two that do it at once both fail."""
+    if address.is_sqlite:
+        path = address.sqlite_path
+        beside = path.with_name(path.name + ".lock")
+        try:
+            # filelock takes a file that cannot be made for one that is just deleted, and waits
+            beside.touch()
+            with filelock.FileLock(beside, timeout=SQLITE_TIMEOUT_S):
+                yield
+        except filelock.Timeout:
+            raise StorageError(
+                f"another process has held {path}.lock for {SQLITE_TIMEOUT_S:.0f} s"
+            ) from None
+        except OSError as error:
+            raise StorageError(
+                f"cannot write beside the database {path}: {error.strerror}; "
+                "name a writable place by --storage sqlite:///FILE"
+            ) from None
+        return
+    lock, unlock = (
+        (
+            f"SELECT pg_advisory_lock({_INIT_LOCK_KEY})",
+            f"SELECT pg_advisory_unlock({_INIT_LOCK_KEY})",
+        )
+        if address.dialect == "postgresql"
+        else ("SELECT get_lock('tuner-init', 60)", "SELECT release_lock('tuner-init')")
+    )
+    with _engine(address) as engine, engine.connect() as connection:
+        connection.execute(text(lock))
+        try:
+            yield
+        finally:
+            connection.execute(text(unlock))
+
+
+@contextmanager
+def _one_clear_line(address: DatabaseUrl) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        raise StorageError(describe_failure(address, error)) from None
+    except ModuleNotFoundError as error:
+        raise StorageError(
+            f"cannot open the database {address}: its driver is not installed; run: pip install "
+            f"{error.name}"
+        ) from None
+    except (TypeError, ValueError) as error:
+        if not address.url.query:
+            raise
+        # Drivers take the URL's options as arguments of a function.
+        raise StorageError(
+            f"cannot open the database {address}: {_first_line(error)}; check the options after "
+            "the '?'"
+        ) from None
+    except NoSuchModuleError:
+        raise StorageError(
+            f"cannot open the database {address}: there is no such driver; name none, as in "
+            "postgresql://USER@HOST/DATABASE"
+        ) from None
+    except (SQLAlchemyError, ImportError, RuntimeError) as error:
+        raise StorageError(
+            f"cannot open the database {address}: {_cause(address, error)}"
+        ) from None
+
+
+def describe_failure(address: DatabaseUrl, error: DBAPIError) -> str:
+    """One line for a person: what failed, where, and what to check. Never the password."""
+    cause = _cause(address, error.orig or error)
+    if "invalid connection option" in cause or "invalid port number" in cause:
+        remedy = "correct the URL"
+    elif (refused := remedy_where_refused(cause)) is not None:
+        remedy = refused
+    elif "password" in cause or "authentication" in cause.lower():
+        remedy = "check the user and the password (TUNER_STORAGE, or a PGPASSFILE)"
+    elif "does not exist" in cause:
+        remedy = "create the database first (createdb), or correct the name"
+    elif address.is_sqlite:
+        remedy = "check that the file is an SQLite database in a writable folder with free space"
+    else:
+        remedy = "check that the server runs and that host and port are right"
+    return f"cannot open the database {address}: {cause}; {remedy}"
+
+
+def _cause(address: DatabaseUrl, error: BaseException) -> str:
+    cause = _first_line(error)
+    for secret in address.secrets:
+        cause = cause.replace(secret, "***")
+    return cause
+
+
+def _first_line(error: BaseException) -> str:
+    said = getattr(getattr(error, "diag", None), "message_primary", None)
+    if said:  # PostgreSQL's own sentence, without the statement and a pointer into it
+        return str(said)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    # libpq prefixes each attempt with the address; the last such line names the cause.
+    causes = [line for line in lines if "FATAL" in line or "refused" in line or "translate" in line]
+    return (causes or lines or [type(error).__name__])[-1].rstrip(".")

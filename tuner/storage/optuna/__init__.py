@@ -1,0 +1,1 @@
+"""Optuna's tables: the only place that touches its private parts."""

@@ -1,0 +1,286 @@
+"""The trials of a study that are its own, as their claims have them.
+
+Whoever reaches the database may ask, tell, enqueue and change trials through Optuna itself, and
+Optuna cannot tell them from ours. A claim can: only what a worker of ours recorded under its token
+is a result, and it is shown as it was recorded, whatever Optuna's row says of it. So a trial is
+here when it has a result of ours, when a worker of ours is at it, or when it waits for one. Of what
+others wrote, only those parameters count that the study's space holds.
+
+What has a result never changes: it is read once, and a look at a long history costs no more than
+what is new.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import threading
+from collections.abc import Container, Iterable, Mapping
+from typing import Any
+
+from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.storages import RDBStorage
+from optuna.storages._cached_storage import _CachedStorage
+from optuna.storages._rdb import models
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
+
+from tuner.errors import StudyGoneError
+from tuner.storage.optuna.rows import ENQUEUED
+from tuner.storage.optuna.trials import FEW, bare_trials, part_rows, reading
+from tuner.storage.records import TrialResult
+from tuner.storage.schema import claims
+
+ORIGINS: Mapping[str, type] = {"default": bool, "warm_start": str, "copied_from": str}
+"""Attributes that say where a configuration comes from: written before it runs, and so beside its
+result."""
+
+_OPEN = (TrialState.WAITING, TrialState.RUNNING)
+_ROUNDING = 1e-9
+"""Of a float on its way through a database, as a share of it."""
+_trials: Table = models.TrialModel.__table__
+_studies: Table = models.StudyModel.__table__
+_params: Table = models.TrialParamModel.__table__
+_user_attributes: Table = models.TrialUserAttributeModel.__table__
+_system_attributes: Table = models.TrialSystemAttributeModel.__table__
+
+Claims = dict[int, Any]
+"""Rows of claims by the ids of their trials."""
+Trials = dict[int, FrozenTrial]
+"""By id."""
+
+
+class OwnStorage(_CachedStorage):
+    """Optuna's storage, in which one study has only its own trials. For everything else, it is the
+    `backend`.
+    """
+
+    def __init__(self, backend: RDBStorage, own: OwnTrials) -> None:
+        super().__init__(backend)
+        self._own = own
+
+    def get_all_trials(
+        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        if study_id != self._own.study_id:
+            return super().get_all_trials(study_id, deepcopy, states)
+        trials = [trial for trial in self._own.read() if states is None or trial.state in states]
+        return copy.deepcopy(trials) if deepcopy else trials
+
+    def set_trial_param(
+        self,
+        trial_id: int,
+        param_name: str,
+        param_value_internal: float,
+        distribution: BaseDistribution,
+    ) -> None:
+        self._backend.set_trial_param(trial_id, param_name, param_value_internal, distribution)
+
+
+class OwnTrials:
+    """Reads the trials of one study again and again; `distributions` are those of its
+    parameters.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        study_id: int,
+        name: str,
+        distributions: Mapping[str, BaseDistribution],
+    ) -> None:
+        self.study_id = study_id
+        self._engine = engine
+        self._name = name
+        self._distributions = distributions
+        self._lock = threading.Lock()
+        self._ended: Trials = {}
+        """Trials with a result that Optuna was told: as they are for good."""
+        self._read_up_to = 0
+        """The claims up to this one are over and read. They are numbered under a lock on the study:
+        none comes late."""
+        self._known: set[int] = set()
+        """Ids of trials that some worker of ours had, with or without a result."""
+        self._strange: set[int] = set()
+        """Ids of trials that run for another program."""
+
+    def read(self) -> list[FrozenTrial]:
+        """The study's own trials, by number.
+
+        Raises:
+            StudyGoneError: the study was deleted.
+            StorageInternalError: the database failed.
+        """
+        with self._lock, reading(self._engine) as connection:
+            held, found, read_up_to = self._look(connection)
+            if unknown := self._unknown(found):
+                held, found, read_up_to = self._look(
+                    connection
+                )  # claimed since then, unless it is another program's
+                self._strange |= unknown - self._known
+            if not found or not held.keys() <= found.keys():
+                self._require_study(connection)
+            self._add_parts(connection, found)
+            now: Trials = {}
+            for trial_id in held.keys() | found.keys():
+                trial = self._own(trial_id, held.get(trial_id), found.get(trial_id))
+                if trial is not None:
+                    now[trial_id] = trial
+            self._ended |= {
+                i: now[i] for i, claim in held.items() if claim.state == "finished" and claim.told
+            }
+            self._read_up_to = read_up_to
+            return sorted((now | self._ended).values(), key=lambda trial: trial.number)
+
+    # -- what there is -----------------------------------------------------------------------------
+
+    def _look(self, connection: Connection) -> tuple[Claims, Trials, int]:
+        """Claims that run or have a result, bare trials, and the claim up to which all are over
+        then.
+
+        Without the trials that are read for good. Claims first: what a finished one says was
+        written before.
+        """
+        c = claims.c
+        columns = (c.claim_id, c.trial_id, c.trial_number, c.state, c.told, c.result)
+        mine = (
+            (c.study_id == self.study_id)
+            & (c.claim_id > self._read_up_to)
+            & c.trial_id.is_not(None)
+        )
+        rows = connection.execute(select(*columns).where(mine).order_by(c.claim_id)).all()
+        self._known.update(row.trial_id for row in rows)
+        held: Claims = {}
+        read_up_to, all_over = self._read_up_to, True
+        for row in rows:
+            all_over &= row.state in ("returned", "lost") or (row.state == "finished" and row.told)
+            if all_over:
+                read_up_to = row.claim_id
+            if row.state in ("running", "finished") and row.trial_id not in self._ended:
+                held[row.trial_id] = row
+        bare = bare_trials(connection, self._wanted(held))
+        found = {t._trial_id: t for t in bare if t._trial_id not in self._ended}  # noqa: SLF001
+        return held, found, read_up_to
+
+    def _wanted(self, held: Iterable[int]) -> ColumnElement[bool]:
+        ids, of_study = list(held), _trials.c.study_id == self.study_id
+        if len(ids) > FEW:
+            return of_study  # the database finds them sooner than a list of their names
+        return of_study & or_(_trials.c.state.in_(_OPEN), _trials.c.trial_id.in_(ids))
+
+    def _unknown(self, found: Trials) -> set[int]:
+        running = {i for i, trial in found.items() if trial.state == TrialState.RUNNING}
+        return running - self._known - self._strange
+
+    def _require_study(self, connection: Connection) -> None:
+        there = select(_studies.c.study_id).where(_studies.c.study_id == self.study_id)
+        if connection.execute(there).first() is None:
+            raise StudyGoneError.of(self._name)
+
+    def _add_parts(self, connection: Connection, found: Trials) -> None:
+        """What Optuna has of these trials, in so far as it can be ours."""
+        wanted = self._wanted(found)
+        parts = part_rows(connection, found, wanted, _params, "param_name", "param_value")
+        for trial, (_, name, value) in parts:
+            if name in self._distributions:
+                trial.params[name] = self._distributions[name].to_external_repr(value)
+        origin = _user_attributes.c.key.in_(list(ORIGINS))
+        parts = part_rows(
+            connection, found, wanted, _user_attributes, "key", "value_json", only=origin
+        )
+        for trial, (_, key, text) in parts:
+            value = json.loads(text)
+            if isinstance(value, ORIGINS[key]):
+                trial.user_attrs[key] = value
+        parts = part_rows(connection, found, wanted, _system_attributes, "key", "value_json")
+        for trial, (_, key, text) in parts:
+            value = json.loads(text)
+            if key == ENQUEUED:
+                trial.system_attrs[key] = self._fitting(value)
+            elif is_number(value):  # as are a constraint, and the generation of a genetic sampler
+                trial.system_attrs[key] = value
+
+    # -- as our own --------------------------------------------------------------------------------
+
+    def _own(self, trial_id: int, claim: Any, found: FrozenTrial | None) -> FrozenTrial | None:
+        """The trial as its claim has it; None for another program's. `found` is what Optuna has, if
+        it has it.
+        """
+        if claim is None:
+            assert found is not None, "either a claim or a row brought it here"
+            ours = trial_id in self._known or ENQUEUED in found.system_attrs
+            if found.state != TrialState.WAITING and not (
+                ours and found.state == TrialState.RUNNING
+            ):
+                return None
+            # Somebody took it from the queue: the next worker or launch of ours puts it back.
+            return self._made(trial_id, found.number, TrialState.WAITING, found)
+        if claim.state == "running":
+            return self._made(trial_id, claim.trial_number, TrialState.RUNNING, found)
+        result = TrialResult.from_json(claim.result)
+        trial = self._made(trial_id, claim.trial_number, result.state, found, result.params)
+        trial.values = list(result.values) if result.values is not None else None
+        # With its parameters, a worker records where they come from; an older one did not.
+        recorded = result.recorded.to_flat()
+        trial.user_attrs = recorded if result.params else trial.user_attrs | recorded
+        return trial
+
+    def _made(
+        self,
+        trial_id: int,
+        number: int,
+        state: TrialState,
+        found: FrozenTrial | None,
+        params: dict[str, float | int] | None = None,
+    ) -> FrozenTrial:
+        if params is None:
+            params = self._complete(found.params) if found is not None else {}
+        return FrozenTrial(
+            number=number,
+            state=state,
+            value=None,
+            values=None,
+            datetime_start=found.datetime_start if found is not None else None,
+            datetime_complete=found.datetime_complete
+            if found is not None and state.is_finished()
+            else None,
+            params=params,
+            distributions={
+                name: self._distributions[name] for name in params if name in self._distributions
+            },
+            user_attrs=dict(found.user_attrs) if found is not None else {},
+            system_attrs=dict(found.system_attrs) if found is not None else {},
+            intermediate_values={},
+            trial_id=trial_id,
+        )
+
+    def _complete(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """`params` when they are a configuration of the study's space, else nothing at all."""
+        fitting = self._fitting(params)
+        return fitting if fitting.keys() == self._distributions.keys() else {}
+
+    def _fitting(self, params: Any) -> dict[str, Any]:
+        """Those of `params` that are in the study's space; none when one of its parameters is
+        not.
+        """
+        if not isinstance(params, dict):
+            return {}
+        named = {name: params[name] for name in self._distributions if name in params}
+        return (
+            named
+            if all(_fits(value, self._distributions[name]) for name, value in named.items())
+            else {}
+        )
+
+
+def is_number(value: Any) -> bool:
+    """True for a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _fits(value: Any, distribution: BaseDistribution) -> bool:
+    if not is_number(value) or not isinstance(distribution, FloatDistribution | IntDistribution):
+        return False
+    tolerance = _ROUNDING * abs(value)
+    return bool(distribution.low - tolerance <= value <= distribution.high + tolerance)

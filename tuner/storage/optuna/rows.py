@@ -1,0 +1,254 @@
+"""A trial's rows in Optuna's tables: taken or created, given its parameters, put back, told its
+result.
+
+Optuna's own calls make a transaction of each attribute. These statements run in the caller's
+transaction, so that a trial and its claim change together or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.storages._rdb.models import (
+    StudyModel,
+    TrialModel,
+    TrialParamModel,
+    TrialSystemAttributeModel,
+    TrialUserAttributeModel,
+    TrialValueModel,
+)
+from optuna.trial import TrialState
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    CursorResult,
+    Engine,
+    Select,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from tuner.storage.records import TrialResult
+
+_studies: Table = StudyModel.__table__
+_trials: Table = TrialModel.__table__
+_parameters: Table = TrialParamModel.__table__
+_attributes: Table = TrialUserAttributeModel.__table__
+_system_attributes: Table = TrialSystemAttributeModel.__table__
+_values: Table = TrialValueModel.__table__
+
+ENQUEUED = "fixed_params"
+"""The system attribute in which Optuna keeps the configuration of a trial that was enqueued."""
+
+
+def has_study(study_id: ColumnElement[int]) -> ColumnElement[bool]:
+    """The condition that Optuna has the study of that number."""
+    return select(_studies.c.study_id).where(_studies.c.study_id == study_id).exists()
+
+
+def take_waiting(connection: Connection, study_id: int) -> tuple[int, int] | None:
+    """Let the first waiting trial run: its id and number; None where none waits."""
+    waiting = (_trials.c.study_id == study_id) & (_trials.c.state == TrialState.WAITING)
+    query = (
+        select(_trials.c.trial_id, _trials.c.number)
+        .where(waiting)
+        .order_by(_trials.c.number)
+        .limit(10)
+    )
+    for trial_id, number in connection.execute(query).all():
+        taken = connection.execute(
+            update(_trials)
+            .where((_trials.c.trial_id == trial_id) & (_trials.c.state == TrialState.WAITING))
+            .values(state=TrialState.RUNNING, datetime_start=_utc_now())
+        )
+        if taken.rowcount == 1:  # else somebody took it through Optuna itself
+            return int(trial_id), int(number)
+    return None
+
+
+def create_running(connection: Connection, study_id: int) -> tuple[int, int] | None:
+    """A new trial's id and number; None when Optuna's study is gone.
+
+    As Optuna creates one: numbered while the study's row is locked. But no number is given twice
+    where somebody has deleted a row.
+    """
+    locked = select(_studies.c.study_id).where(_studies.c.study_id == study_id).with_for_update()
+    if connection.execute(locked).first() is None:
+        return None
+    existing = select(func.count(), func.max(_trials.c.number)).where(
+        _trials.c.study_id == study_id
+    )
+    count, last = connection.execute(existing).one()
+    number = max(int(count), 0 if last is None else int(last) + 1)
+    inserted = connection.execute(
+        insert(_trials).values(
+            study_id=study_id, number=number, state=TrialState.RUNNING, datetime_start=_utc_now()
+        )
+    )
+    return primary_key(inserted), number
+
+
+def write_parameters(
+    connection: Connection,
+    trial_id: int,
+    parameters: Mapping[str, Any],
+    distributions: Mapping[str, BaseDistribution],
+) -> None:
+    """Record the values of a trial that it does not have yet, all in one statement."""
+    known = select(_parameters.c.param_name).where(_parameters.c.trial_id == trial_id)
+    there = set(connection.execute(known).scalars())
+    rows = [
+        {
+            "trial_id": trial_id,
+            "param_name": name,
+            "param_value": distributions[name].to_internal_repr(value),
+            "distribution_json": distribution_to_json(distributions[name]),
+        }
+        for name, value in parameters.items()
+        if name not in there
+    ]
+    if rows:
+        connection.execute(insert(_parameters), rows)
+
+
+def correct_parameters(
+    connection: Connection, trial_id: int, parameters: Mapping[str, float]
+) -> None:
+    """Give the parameters that a trial has their values again. Of one that it lacks the range is
+    not known here.
+    """
+    mine = _parameters.c.trial_id == trial_id
+    for name, value in parameters.items():
+        this = mine & (_parameters.c.param_name == name)
+        connection.execute(update(_parameters).where(this).values(param_value=value))
+
+
+def put_back(connection: Connection, trial_id: int) -> None:
+    """Let a trial of ours wait again, with its number and parameters, whatever others told Optuna
+    of it meanwhile.
+    """
+    unlike = (_trials.c.trial_id == trial_id) & (_trials.c.state != TrialState.WAITING)
+    waiting = {"state": TrialState.WAITING, "datetime_complete": None}
+    if connection.execute(update(_trials).where(unlike).values(waiting)).rowcount:
+        connection.execute(delete(_values).where(_values.c.trial_id == trial_id))
+
+
+def put_back_strays(
+    connection: Connection, study_id: int, held: Select[Any], ours: Select[Any]
+) -> int:
+    """Let running trials wait again whose ids `held` does not select; returns how many.
+
+    Only those that `ours` selects, or that waited in the study's queue before somebody else took
+    them from there. Any other is the trial of another program, which may still be at it.
+    """
+    return connection.execute(
+        update(_trials).where(strays(study_id, held, ours)).values(state=TrialState.WAITING)
+    ).rowcount
+
+
+def strays(study_id: int | None, held: Select[Any], ours: Select[Any]) -> ColumnElement[bool]:
+    """The condition for such trials, of one study or (None) of any."""
+    queued = select(_system_attributes.c.trial_id).where(_system_attributes.c.key == ENQUEUED)
+    running = (_trials.c.state == TrialState.RUNNING) & _trials.c.trial_id.not_in(held)
+    of_ours = _trials.c.trial_id.in_(queued) | _trials.c.trial_id.in_(ours)
+    return (
+        running & of_ours
+        if study_id is None
+        else (_trials.c.study_id == study_id) & running & of_ours
+    )
+
+
+def tell(engine: Engine, trial_id: int, result: TrialResult) -> None:
+    """Give a trial its result, whatever others told Optuna of it before; a trial whose row is gone
+    stays so.
+
+    In one transaction, and safe to run by anyone, any number of times.
+    """
+    with engine.begin() as connection:
+        query = select(_trials.c.state).where(_trials.c.trial_id == trial_id).with_for_update()
+        found = connection.execute(query).scalar_one_or_none()
+        if found is not None:
+            write_result(connection, trial_id, result, found=found)
+
+
+def write_result(
+    connection: Connection, trial_id: int, result: TrialResult, *, found: TrialState
+) -> None:
+    """Attributes, values and state of a trial whose row is locked and is in the state `found`."""
+    constraints = {f"constraints:{key}": value for key, value in result.constraints.items()}
+    _write(connection, _attributes, trial_id, result.recorded.to_flat())
+    _write(connection, _system_attributes, trial_id, constraints)  # where set_constraint puts them
+    mine = _values.c.trial_id == trial_id
+    query = select(_values.c.value, _values.c.value_type).where(mine).order_by(_values.c.objective)
+    there = tuple(
+        TrialValueModel.stored_repr_to_value(*row) for row in connection.execute(query).all()
+    )
+    told = tuple(result.values or ())
+    if there != told:
+        if there:
+            connection.execute(delete(_values).where(mine))
+        rows = [
+            {"trial_id": trial_id, "objective": i, "value": stored, "value_type": kind}
+            for i, (stored, kind) in enumerate(map(TrialValueModel.value_to_stored_repr, told))
+        ]
+        if rows:
+            connection.execute(insert(_values), rows)
+    if found != result.state or there != told:
+        ended = {"state": result.state, "datetime_complete": _utc_now()}
+        connection.execute(update(_trials).where(_trials.c.trial_id == trial_id).values(ended))
+
+
+def write_all_attributes(
+    connection: Connection, trials: Mapping[int, tuple[Mapping[str, Any], Mapping[str, Any]]]
+) -> None:
+    """Give trials that have none yet their attributes, `{trial id: (of the user, of the system)}`,
+    a table a statement.
+
+    Optuna writes them one by one, which for a study of a thousand trials takes half a minute.
+    """
+    for index, table in enumerate((_attributes, _system_attributes)):
+        rows = [
+            {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
+            for trial_id, both in trials.items()
+            for key, value in both[index].items()
+        ]
+        if rows:
+            connection.execute(insert(table), rows)
+
+
+def primary_key(inserted: CursorResult[Any]) -> int:
+    """Of the one row that was inserted."""
+    key = inserted.inserted_primary_key
+    assert key is not None, "an insert has a primary key"
+    return int(key[0])
+
+
+def _write(
+    connection: Connection, table: Table, trial_id: int, attributes: Mapping[str, Any]
+) -> None:
+    """Set a trial's attributes, all in one statement: one by one they would cost a transaction
+    each.
+    """
+    if not attributes:
+        return
+    connection.execute(
+        delete(table).where((table.c.trial_id == trial_id) & table.c.key.in_(list(attributes)))
+    )
+    rows = [
+        {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
+        for key, value in attributes.items()
+    ]
+    connection.execute(insert(table), rows)
+
+
+def _utc_now() -> datetime:
+    """As Optuna stores times: UTC, without saying so."""
+    return datetime.now(UTC).replace(tzinfo=None)

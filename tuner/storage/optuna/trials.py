@@ -1,0 +1,196 @@
+"""Optuna's SQL storage, with trials read in plain SQL.
+
+Optuna reads each trial, parameter, value and attribute as an object of its mapper, and a
+distribution from JSON for each parameter: for a long history that takes most of the time of asking
+and of showing it. This reads the same rows into the same `FrozenTrial`s; tests compare the two.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from optuna.distributions import BaseDistribution, json_to_distribution
+from optuna.exceptions import StorageInternalError
+from optuna.storages import RDBStorage
+from optuna.storages._rdb import models
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
+from sqlalchemy.exc import SQLAlchemyError
+
+READING = "tuner_reading"
+"""Execution option of a connection that will write nothing: on SQLite it then holds up nobody who
+does."""
+
+DURABLE = "tuner_durable"
+"""Execution option of a transaction that is to be on the disk when it is over, whatever becomes of
+the power. SQLite alone leaves that to the system otherwise, which is enough for all that can be
+done again."""
+
+FEW = 100
+"""Trials that a statement names by their ids at most."""
+
+_trials: Table = models.TrialModel.__table__
+_params: Table = models.TrialParamModel.__table__
+_values: Table = models.TrialValueModel.__table__
+_user_attributes: Table = models.TrialUserAttributeModel.__table__
+_system_attributes: Table = models.TrialSystemAttributeModel.__table__
+_intermediate: Table = models.TrialIntermediateValueModel.__table__
+
+_distribution: Callable[[str], BaseDistribution] = functools.lru_cache(maxsize=1024)(
+    json_to_distribution
+)
+
+
+class TrialStorage(RDBStorage):
+    """An `RDBStorage` that reads trials several times as fast."""
+
+    def _get_trials(
+        self,
+        study_id: int,
+        states: Container[TrialState] | None,
+        included_trial_ids: set[int],
+        trial_id_greater_than: int,
+    ) -> list[FrozenTrial]:
+        """Trials of a study: the included ones and those beyond an id (-1: all), of these states,
+        by id.
+
+        Raises:
+            KeyError: there is no such study.
+            StorageInternalError: the database failed.
+        """
+        wanted = _trials.c.study_id == study_id
+        if states is not None:
+            wanted &= _trials.c.state.in_([state for state in TrialState if state in states])
+        if trial_id_greater_than > -1:
+            known = [
+                trial_id for trial_id in included_trial_ids if trial_id <= trial_id_greater_than
+            ]
+            wanted &= or_(_trials.c.trial_id > trial_id_greater_than, _trials.c.trial_id.in_(known))
+        with reading(self.engine) as connection:
+            found = {trial._trial_id: trial for trial in bare_trials(connection, wanted)}  # noqa: SLF001
+            if found:
+                # After the trials: what a finished one has was written before it was finished.
+                _add_parts(connection, found, wanted)
+            else:
+                self._require_study(connection, study_id)
+        return list(found.values())
+
+    def _require_study(self, connection: Connection, study_id: int) -> None:
+        there = select(models.StudyModel.study_id).where(models.StudyModel.study_id == study_id)
+        if connection.execute(there).first() is None:
+            raise KeyError(models.NOT_FOUND_MSG)
+
+
+def bare_trials(connection: Connection, wanted: ColumnElement[bool]) -> Iterator[FrozenTrial]:
+    """The wanted trials with their numbers, states and times, by id; nothing else of them."""
+    c = _trials.c
+    query = select(c.trial_id, c.number, c.state, c.datetime_start, c.datetime_complete).where(
+        wanted
+    )
+    for trial_id, number, state, started, completed in connection.execute(
+        query.order_by(c.trial_id)
+    ):
+        yield FrozenTrial(
+            number=number,
+            state=state,
+            value=None,
+            values=None,
+            datetime_start=_local(started),
+            datetime_complete=_local(completed),
+            params={},
+            distributions={},
+            user_attrs={},
+            system_attrs={},
+            intermediate_values={},
+            trial_id=trial_id,
+        )
+
+
+def _add_parts(
+    connection: Connection, found: dict[int, FrozenTrial], wanted: ColumnElement[bool]
+) -> None:
+    def rows(table: Table, *columns: str) -> Iterator[tuple[FrozenTrial, Sequence[Any]]]:
+        return part_rows(connection, found, wanted, table, *columns)
+
+    for trial, (_, name, value, text) in rows(
+        _params, "param_name", "param_value", "distribution_json"
+    ):
+        distribution = _distribution(text)
+        trial.params[name] = distribution.to_external_repr(value)
+        trial.distributions[name] = distribution
+    for trial, (_, key, text) in rows(_user_attributes, "key", "value_json"):
+        trial.user_attrs[key] = json.loads(text)
+    for trial, (_, key, text) in rows(_system_attributes, "key", "value_json"):
+        trial.system_attrs[key] = json.loads(text)
+    for trial, (_, step, value, kind) in rows(
+        _intermediate, "step", "intermediate_value", "intermediate_value_type"
+    ):
+        stored = models.TrialIntermediateValueModel.stored_repr_to_intermediate_value(value, kind)
+        trial.intermediate_values[step] = stored
+    values: dict[int, dict[int, float]] = {}
+    for trial, (trial_id, objective, value, kind) in rows(
+        _values, "objective", "value", "value_type"
+    ):
+        by_objective = values.setdefault(trial_id, {})
+        by_objective[objective] = models.TrialValueModel.stored_repr_to_value(value, kind)
+        trial.values = [by_objective[objective] for objective in sorted(by_objective)]
+
+
+def part_rows(
+    connection: Connection,
+    found: Mapping[int, FrozenTrial],
+    wanted: ColumnElement[bool],
+    table: Table,
+    *columns: str,
+    only: ColumnElement[bool] | None = None,
+) -> Iterator[tuple[FrozenTrial, Sequence[Any]]]:
+    """Rows of `table` that belong to the trials `found`, which are those `wanted`: trial and
+    `(trial id, *columns)`.
+    """
+    # A few trials are named; of many, the database finds them by itself.
+    ids = list(found) if len(found) <= FEW else select(_trials.c.trial_id).where(wanted)
+    query = select(table.c.trial_id, *(table.c[name] for name in columns)).where(
+        table.c.trial_id.in_(ids)
+    )
+    if only is not None:
+        query = query.where(only)
+    # In the order in which they were written, as Optuna has parameters.
+    for row in connection.execute(query.order_by(*table.primary_key)):
+        trial = found.get(row[0])
+        if trial is not None:  # else it was made since
+            yield trial, row
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A connection for reading trials, whose failures are raised as Optuna raises them.
+
+    One transaction for each statement: between them there is much to parse, and a server that waits
+    for a client in the middle of a transaction takes it for frozen. On SQLite one for all of them,
+    which holds nobody up.
+    """
+    options = (
+        {READING: True} if engine.dialect.name == "sqlite" else {"isolation_level": "AUTOCOMMIT"}
+    )
+    with _as_optuna_fails(), engine.connect().execution_options(**options) as connection:
+        yield connection
+
+
+def _local(stored: datetime | None) -> datetime | None:
+    """Optuna stores UTC without saying so, and shows local time without saying so."""
+    return (
+        stored.replace(tzinfo=UTC).astimezone().replace(tzinfo=None) if stored is not None else None
+    )
+
+
+@contextmanager
+def _as_optuna_fails() -> Iterator[None]:
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise StorageInternalError("trials could not be read") from error

@@ -1,0 +1,239 @@
+"""Who runs which trial: claims with a lease, under an exact budget.
+
+A claim is the budget's ticket, the trial, its lease and, at last, its result, in one row. The
+budget is exact because a claim is only made while the study's row is locked and running + finished
+claims are fewer than the budget; it cannot leak because there is no counter beside the rows. The
+trial is taken in the same transaction: a worker that dies leaves no trial behind that nobody
+claims. A result is written under the claim's token first and told to Optuna after: a crash between
+the two is finished by whoever comes next. What all claims have in common: see `LeasedQueue`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from optuna.distributions import BaseDistribution
+from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
+
+from tuner.errors import StudyGoneError
+from tuner.storage.database import Database
+from tuner.storage.database_clock import database_now
+from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.queue.leased_queue import LeasedQueue
+from tuner.storage.records import Attempt, Claim, Counts, TrialResult
+from tuner.storage.schema import claims, studies
+
+_SET_ASIDE_BY = "tuner"
+
+
+class Ledger(LeasedQueue[Claim, Claim]):
+    """The claims of one study."""
+
+    def __init__(
+        self,
+        database: Database,
+        study_id: int,
+        *,
+        name: str | None = None,
+        lease_s: float | None = None,
+        confirm_s: float | None = None,
+        restart_grace_s: float | None = None,
+    ) -> None:
+        super().__init__(
+            database.engine,
+            claims.c.claim_id,
+            claims.c.study_id == study_id,
+            lease_s=lease_s,
+            confirm_s=confirm_s,
+            restart_grace_s=restart_grace_s,
+        )
+        self._name = name or f"number {study_id}"
+        self._study_id = study_id
+
+    # -- budget ------------------------------------------------------------------------------------
+
+    def set_budget(self, trials: int) -> None:
+        """Let the study hold `trials` finished trials; honoured by running workers at their next
+        claim.
+        """
+        with self._engine.begin() as connection:
+            connection.execute(
+                update(studies).where(studies.c.study_id == self._study_id).values(budget=trials)
+            )
+
+    def counts(self) -> Counts:
+        """Trials: planned, running and finished; nothing counts but what has a claim.
+
+        Raises:
+            StudyGoneError: the study was deleted.
+        """
+        with self._engine.connect() as connection:
+            return self._counts(connection)
+
+    def _counts(self, connection: Connection) -> Counts:
+        mine = (studies.c.study_id == self._study_id) & optuna_rows.has_study(studies.c.study_id)
+        budget = connection.execute(select(studies.c.budget).where(mine)).scalar_one_or_none()
+        if budget is None:
+            raise StudyGoneError.of(self._name)
+        by_state = self._by_state(connection)
+        return Counts(budget, by_state.get("running", 0), by_state.get("finished", 0))
+
+    # -- a claim's row -----------------------------------------------------------------------------
+
+    def _lock(self, connection: Connection) -> None:
+        """Hold the study's row until the transaction ends (SQLite: the transaction has the only
+        write lock anyway).
+        """
+        connection.execute(
+            select(studies.c.study_id).where(studies.c.study_id == self._study_id).with_for_update()
+        )
+
+    def _take(self, connection: Connection, worker: str, token: str) -> Claim | None:
+        """A trial that waits, with its number and whatever parameters it has, or a new one without
+        any; None while running and finished trials fill the budget.
+        """
+        counts = self._counts(connection)
+        if counts.running + counts.finished >= counts.budget:
+            return None
+        taken = optuna_rows.take_waiting(connection, self._study_id)
+        made = taken or optuna_rows.create_running(connection, self._study_id)
+        if made is None:
+            raise StudyGoneError.of(self._name)
+        trial_id, number = made
+        claim_id = self._insert_claim(
+            connection,
+            token=token,
+            worker=worker,
+            state="running",
+            trial_id=trial_id,
+            trial_number=number,
+        )
+        return Claim(claim_id, token, trial_id, number)
+
+    def _insert_claim(self, connection: Connection, **values: Any) -> int:
+        inserted = connection.execute(
+            insert(claims).values(
+                study_id=self._study_id,
+                claimed_at=database_now(),
+                leased_until=self._leases.renewed(),
+                told=False,
+                **values,
+            )
+        )
+        return optuna_rows.primary_key(inserted)
+
+    def _read(self, row: Row[Any]) -> Claim:
+        return Claim(row.claim_id, row.token, row.trial_id, row.trial_number)
+
+    def _held_by(self, ticket: Claim) -> ColumnElement[bool]:
+        return (claims.c.claim_id == ticket.claim_id) & (claims.c.token == ticket.token)
+
+    def _work_of(self, row: Row[Any]) -> str:
+        return f"trial {row.trial_number}"
+
+    def _keep_late(self, ticket: Claim, result: str) -> None:
+        ended = claims.c.state.in_(("lost", "returned")) & claims.c.result.is_(None)
+        mine = self._held_by(ticket) & ended
+        with self._engine.begin() as connection:
+            connection.execute(update(claims).where(mine).values(result=result))
+
+    def _end(self, connection: Connection, row: Row[Any], state: str) -> int:
+        mine = claims.c.claim_id == row.claim_id
+        connection.execute(update(claims).where(mine).values(state=state))
+        lost = (claims.c.trial_id == row.trial_id) & (claims.c.state == "lost")
+        query = select(func.count()).select_from(claims).where(lost)
+        return connection.execute(query).scalar_one()
+
+    def _put_back(self, connection: Connection, row: Row[Any]) -> None:
+        optuna_rows.put_back(connection, row.trial_id)
+
+    def _set_aside(self, connection: Connection, row: Row[Any], result: str) -> None:
+        self._insert_claim(
+            connection,
+            token=uuid.uuid4().hex,
+            worker=_SET_ASIDE_BY,
+            state="finished",
+            trial_id=row.trial_id,
+            trial_number=row.trial_number,
+            result=result,
+        )
+
+    # -- what only trials have: parameters, strays, and Optuna to be told --------------------------
+
+    def write_parameters(
+        self,
+        claim: Claim,
+        parameters: Mapping[str, Any],
+        distributions: Mapping[str, BaseDistribution],
+    ) -> bool:
+        """Record what the trial is run with, all at once; False when the lease was lost meanwhile.
+
+        Under the token, so that a worker that was frozen while asking cannot change a trial that
+        another runs by now.
+        """
+        with self._engine.begin() as connection:
+            if self._running_row(connection, claim) is None:
+                return False
+            optuna_rows.write_parameters(connection, claim.trial_id, parameters, distributions)
+        return True
+
+    def return_strays(self) -> int:
+        """Put back trials of ours that Optuna calls RUNNING and no claim holds. Returns how many.
+
+        Workers leave none behind; whoever asks Optuna itself for a trial gets one that waits in the
+        study's queue, such as the default configuration. A trial that another program made for
+        itself is left to it.
+        """
+        mine = select(claims.c.trial_id).where(self._mine & claims.c.trial_id.is_not(None))
+        held = mine.where(claims.c.state.in_(("running", "finished")))
+        with self._engine.begin() as connection:
+            self._lock(connection)  # so that no claim is being made
+            return optuna_rows.put_back_strays(connection, self._study_id, held, mine)
+
+    def settle(self) -> None:
+        """Tell Optuna each result it was not told, whatever others told it. Anyone may do so, any
+        number of times.
+        """
+        untold = self._mine & (claims.c.state == "finished") & (claims.c.told.is_(False))
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(claims).where(untold)).all()
+        for row in rows:
+            optuna_rows.tell(self._engine, row.trial_id, TrialResult.from_json(row.result))
+            with self._engine.begin() as connection:
+                connection.execute(
+                    update(claims).where(claims.c.claim_id == row.claim_id).values(told=True)
+                )
+
+    # -- the record --------------------------------------------------------------------------------
+
+    def earlier_attempts(self, claim: Claim) -> int:
+        """How often the claim's trial was handed back, or its worker lost, before."""
+        mine = self._mine & (claims.c.trial_id == claim.trial_id)
+        ended = claims.c.state.in_(("returned", "lost"))  # few, and found by the index
+        with self._engine.connect() as connection:
+            return connection.execute(
+                select(func.count()).select_from(claims).where(mine & ended)
+            ).scalar_one()
+
+    def attempts(self, trial_number: int) -> tuple[Attempt, ...]:
+        """Everyone's go at a trial, the first first, with the results that came too late to
+        count.
+        """
+        query = (
+            select(claims)
+            .where(self._mine & (claims.c.trial_number == trial_number))
+            .order_by(claims.c.claim_id)
+        )
+        with self._engine.connect() as connection:
+            return tuple(
+                Attempt(
+                    claim_id=row.claim_id,
+                    worker=row.worker,
+                    state=row.state,
+                    claimed_at=row.claimed_at,
+                    result=TrialResult.from_json(row.result) if row.result is not None else None,
+                )
+                for row in connection.execute(query)
+            )

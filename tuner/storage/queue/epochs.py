@@ -1,0 +1,114 @@
+"""Learning curves, in a table of our own: Optuna's intermediate values do not mix with several
+objectives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+
+from sqlalchemy import Engine, delete, func, insert, select
+from sqlalchemy.exc import IntegrityError
+
+from tuner.storage.schema import epochs
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    """One epoch of one trial. `elapsed_s` is the trial's clock at its end; losses are on scaled
+    values.
+    """
+
+    epoch: int
+    train_loss: float | None
+    val_loss: float | None
+    learning_rate: float
+    elapsed_s: float
+    repeat: int = 0
+    """Which of the trial's seeds, from 0."""
+
+
+class EpochTable:
+    """The epochs of one study."""
+
+    def __init__(self, engine: Engine, study_id: int) -> None:
+        self._engine = engine
+        self._study_id = study_id
+
+    def write(self, trial_number: int, claim_id: int, rows: Sequence[EpochRow]) -> None:
+        """Add `rows`. Writing them again, after a commit whose answer was lost, changes nothing."""
+        if not rows:
+            return
+        try:
+            self._write(trial_number, claim_id, rows)
+        except (
+            IntegrityError
+        ):  # somebody delivered the same at this moment: by now they are there, to be replaced
+            self._write(trial_number, claim_id, rows)
+
+    def _write(self, trial_number: int, claim_id: int, rows: Sequence[EpochRow]) -> None:
+        fixed = {"study_id": self._study_id, "trial_number": trial_number, "claim_id": claim_id}
+        of_this = (epochs.c.study_id == self._study_id) & (epochs.c.claim_id == claim_id)
+        with self._engine.begin() as connection:
+            for repeat in {row.repeat for row in rows}:
+                again = [row.epoch for row in rows if row.repeat == repeat]
+                connection.execute(
+                    delete(epochs).where(
+                        of_this & (epochs.c.repeat == repeat) & epochs.c.epoch.in_(again)
+                    )
+                )
+            connection.execute(insert(epochs), [fixed | asdict(row) for row in rows])
+
+    def of_trial(self, trial_number: int) -> tuple[EpochRow, ...]:
+        """The curve of a trial, one seed after the other: that of its latest attempt, in order."""
+        of_this = (epochs.c.study_id == self._study_id) & (epochs.c.trial_number == trial_number)
+        latest = select(func.max(epochs.c.claim_id)).where(of_this).scalar_subquery()
+        query = (
+            select(
+                epochs.c.epoch,
+                epochs.c.train_loss,
+                epochs.c.val_loss,
+                epochs.c.learning_rate,
+                epochs.c.elapsed_s,
+                epochs.c.repeat,
+            )
+            .where(of_this & (epochs.c.claim_id == latest))
+            .order_by(epochs.c.repeat, epochs.c.epoch)
+        )
+        with self._engine.connect() as connection:
+            return tuple(EpochRow(*row) for row in connection.execute(query))
+
+    def of_trials(self, trial_numbers: Collection[int]) -> dict[int, tuple[EpochRow, ...]]:
+        """The curves of several trials, as `of_trial` gives each, in one query; those without an
+        epoch are left out.
+        """
+        c = epochs.c
+        of_these = (c.study_id == self._study_id) & c.trial_number.in_(list(trial_numbers))
+        latest = (
+            select(c.trial_number, func.max(c.claim_id).label("claim_id"))
+            .where(of_these)
+            .group_by(c.trial_number)
+            .subquery()
+        )
+        query = (
+            select(
+                c.trial_number,
+                c.epoch,
+                c.train_loss,
+                c.val_loss,
+                c.learning_rate,
+                c.elapsed_s,
+                c.repeat,
+            )
+            .join(
+                latest,
+                (c.trial_number == latest.c.trial_number) & (c.claim_id == latest.c.claim_id),
+            )
+            .where(of_these)
+            .order_by(c.trial_number, c.repeat, c.epoch)
+        )
+        found: dict[int, list[EpochRow]] = {}
+        with self._engine.connect() as connection:
+            for number, *values in connection.execute(query):
+                found.setdefault(number, []).append(EpochRow(*values))
+        return {number: tuple(rows) for number, rows in found.items()}

@@ -1,0 +1,251 @@
+"""The life of a claim, which is the same for trials and for verification runs.
+
+Work is claimed under a token, with a lease on the database's clock. The lease is renewed under the
+token, and ends in one of three ways:
+
+- *finished*: the result is recorded, once, by the holder of the running token;
+- *returned*: the work was handed back, or its worker was ended on purpose;
+- *lost*: the lease ran out, or the worker died. What loses its worker too often is set aside as
+  failed: it may be what kills them.
+
+What a worker writes after it lost its lease is kept with what it held, and never counted.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, func, select, update
+
+from tuner.storage.optuna.trials import DURABLE
+from tuner.storage.queue.leases import MAX_ATTEMPTS, Leases
+from tuner.storage.queue.roster import log_lost
+from tuner.storage.records import TrialResult, set_aside
+
+Claimed = TypeVar("Claimed")
+Ticket = TypeVar("Ticket")
+
+
+class LeasedQueue(ABC, Generic[Claimed, Ticket]):
+    """A queue in a table, of the rows that `mine` selects; see `Queue`.
+
+    A claim gives what is `Claimed`; a `Ticket` is enough to renew it, to finish it, or to give it
+    back. The table has the columns `state`, `token`, `worker`, `claimed_at`, `leased_until` and
+    `result`, and `key` is its number. How long a lease lasts, and when it is taken back: see
+    `Leases`.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        key: Column[int],
+        mine: ColumnElement[bool],
+        *,
+        lease_s: float | None = None,
+        confirm_s: float | None = None,
+        restart_grace_s: float | None = None,
+    ) -> None:
+        self._engine = engine
+        self._table = key.table
+        self._key = key
+        self._mine = mine
+        self._running: ColumnElement[bool] = self._table.c.state == "running"
+        self._leases = Leases(
+            engine,
+            key,
+            mine & self._running,
+            lease_s=lease_s,
+            confirm_s=confirm_s,
+            restart_grace_s=restart_grace_s,
+        )
+
+    @property
+    def heartbeat_s(self) -> float:
+        """How often, in seconds, the holder of a claim should renew it."""
+        return self._leases.heartbeat_s
+
+    # -- what a table of work has of its own -------------------------------------------------------
+
+    def _lock(self, connection: Connection) -> None:
+        """Take what has to be locked before any row is, in every transaction alike."""
+
+    @abstractmethod
+    def _take(self, connection: Connection, worker: str, token: str) -> Claimed | None:
+        """Claim the next piece of work; None while there is none to give."""
+
+    @abstractmethod
+    def _read(self, row: Row[Any]) -> Claimed:
+        """What a row that is claimed stands for."""
+
+    @abstractmethod
+    def _held_by(self, ticket: Ticket) -> ColumnElement[bool]:
+        """The row that was claimed with a ticket, under its token."""
+
+    @abstractmethod
+    def _work_of(self, row: Row[Any]) -> str:
+        """What a row is called in a log."""
+
+    def _at_the_end(self) -> dict[str, Any]:
+        """What else is noted with a result."""
+        return {}
+
+    @abstractmethod
+    def _keep_late(self, ticket: Ticket, result: str) -> None:
+        """Keep a result whose lease was lost. The first one that is said of a token stays."""
+
+    @abstractmethod
+    def _end(self, connection: Connection, row: Row[Any], state: str) -> int:
+        """End a claim without a result; how often the work has lost its worker by now."""
+
+    @abstractmethod
+    def _put_back(self, connection: Connection, row: Row[Any]) -> None:
+        """Let the work of a claim that ended wait again."""
+
+    @abstractmethod
+    def _set_aside(self, connection: Connection, row: Row[Any], result: str) -> None:
+        """Record a result that is nobody's, for work that nobody is to have again."""
+
+    def settle(self) -> None:
+        """Tell whoever has to know of them the results that were recorded and not told yet: here
+        nobody, the record is all there is.
+        """
+
+    # -- a worker's path: claim, renew, finish or give back ----------------------------------------
+
+    def claim(self, worker: str, *, token: str | None = None) -> Claimed | None:
+        """A piece of work, or None while there is none to give.
+
+        To ask again after a failure that left open what was stored, give the same `token`: it
+        claims once.
+
+        Raises:
+            StudyGoneError: the study was deleted.
+        """
+        token = token or uuid.uuid4().hex
+        with self._engine.begin() as connection:
+            self._lock(connection)
+            mine = self._mine & (self._table.c.token == token)
+            held = connection.execute(select(self._table).where(mine)).first()
+            if held is not None:
+                return self._read(held)
+            return self._take(connection, worker, token)
+
+    def renew(self, ticket: Ticket) -> bool:
+        """Extend the lease; False when it was lost: the worker must stop, its result would not
+        count.
+        """
+        return self._update_running(ticket, leased_until=self._leases.renewed())
+
+    def finish(self, ticket: Ticket, result: TrialResult) -> bool:
+        """Record the result under the token, then tell who has to know of it.
+
+        False when the lease was lost meanwhile: the result is kept with what was held, and nobody
+        is told. May be called again with the same ticket, as after an outage that left open what
+        was stored: it counts once.
+        """
+        text = result.to_json()
+        finished = self._update_running(
+            ticket, durable=True, state="finished", result=text, **self._at_the_end()
+        )
+        if not finished and not self._has_recorded(ticket, text):
+            self._keep_late(ticket, text)
+            return False
+        self.settle()
+        return True
+
+    def give_back(self, ticket: Ticket) -> None:
+        """Return the work undone: the next claim gets it as it was, and nothing is held against
+        it.
+        """
+        with self._engine.begin() as connection:
+            self._lock(connection)
+            row = self._running_row(connection, ticket)
+            if row is not None:
+                self._release(connection, row, state="returned")
+
+    def _update_running(self, ticket: Ticket, *, durable: bool = False, **values: Any) -> bool:
+        held = self._held_by(ticket) & self._running
+        with self._engine.execution_options(**{DURABLE: durable}).begin() as connection:
+            done = connection.execute(update(self._table).where(held).values(**values))
+            return done.rowcount == 1
+
+    def _running_row(self, connection: Connection, ticket: Ticket) -> Row[Any] | None:
+        held = self._held_by(ticket) & self._running
+        return connection.execute(select(self._table).where(held).with_for_update()).first()
+
+    def _has_recorded(self, ticket: Ticket, result: str) -> bool:
+        held = self._held_by(ticket) & (self._table.c.state == "finished")
+        with self._engine.connect() as connection:
+            stored = connection.execute(select(self._table.c.result).where(held))
+            return stored.scalar_one_or_none() == result
+
+    # -- everybody's duty --------------------------------------------------------------------------
+
+    def reap(self, *, worker: str | None = None, state: str = "lost") -> int:
+        """Take back what is held by leases that ran out, or all of a `worker` known to be dead.
+        Returns how many.
+
+        To be called often: see `Leases.confirmed`. With `state="returned"` it is not held against
+        the work: its worker was killed on purpose.
+        """
+        if worker is None:
+            rows = self._reap_overdue(state)
+            lost = [(self._work_of(row), row.worker) for row in rows]
+            log_lost(self._engine, lost)
+        else:
+            theirs = self._mine & self._running & (self._table.c.worker == worker)
+            # By a plain look first: nearly always nothing is due, and claims need not wait for us.
+            rows = self._take_back(theirs, state) if self._any(theirs) else ()
+        self.settle()
+        return len(rows)
+
+    def _reap_overdue(self, state: str) -> Sequence[Row[Any]]:
+        confirmed = self._leases.confirmed()
+        if not confirmed:
+            return ()
+        due = self._leases.overdue() & self._key.in_(confirmed)
+        return self._take_back(due, state, skip_locked=True)
+
+    def _take_back(
+        self, due: ColumnElement[bool], state: str, *, skip_locked: bool = False
+    ) -> Sequence[Row[Any]]:
+        query = select(self._table).where(due).with_for_update(skip_locked=skip_locked)
+        with self._engine.begin() as connection:
+            self._lock(connection)  # before any claim, as whoever claims does
+            rows = connection.execute(query).all()
+            for row in rows:
+                self._release(connection, row, state=state)
+        return rows
+
+    def _any(self, condition: ColumnElement[bool]) -> bool:
+        query = select(self._key).where(condition).limit(1)
+        with self._engine.connect() as connection:
+            return connection.execute(query).first() is not None
+
+    def _release(self, connection: Connection, row: Row[Any], *, state: str) -> None:
+        """End a claim without a result and put its work back, in the caller's transaction: both or
+        neither.
+        """
+        lost = self._end(connection, row, state)
+        if lost >= MAX_ATTEMPTS:
+            self._set_aside(connection, row, set_aside(lost).to_json())
+        else:
+            self._put_back(connection, row)
+
+    # -- how much there is -------------------------------------------------------------------------
+
+    def results(self, worker: str) -> int:
+        """How many results of `worker` count. Work that was set aside is nobody's."""
+        c = self._table.c
+        theirs = self._mine & (c.worker == worker) & (c.state == "finished")
+        query = select(func.count()).select_from(self._table).where(theirs)
+        with self._engine.connect() as connection:
+            return connection.execute(query).scalar_one()
+
+    def _by_state(self, connection: Connection) -> dict[str, int]:
+        state = self._table.c.state
+        query = select(state, func.count()).where(self._mine).group_by(state)
+        return {str(row[0]): int(row[1]) for row in connection.execute(query)}

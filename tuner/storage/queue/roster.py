@@ -1,0 +1,119 @@
+"""Who is at work: one row a worker, for `tuner status` and the live view."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Engine, delete, insert, select, update
+
+from tuner.storage.database_clock import database_now
+from tuner.storage.schema import workers
+
+SILENT_AFTER_S = 120.0
+"""A worker not seen for this long is not listed as working."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker as the database last heard of it; `silent_s` is how long ago that was."""
+
+    worker: str
+    host: str
+    pid: int
+    device: str
+    device_uuid: str
+    trial_number: int | None
+    epoch: int | None
+    val_loss: float | None
+    silent_s: float
+    note: str | None = None
+    """What keeps it from working, e.g. a full disk."""
+
+
+def log_lost(engine: Engine, lost: Iterable[tuple[str, str]]) -> None:
+    """Say of each (work, worker) that it was taken back because its lease ran out, and where that
+    process is.
+
+    It may still be there, stopped or hanging, and keep its device from everybody.
+    """
+    c = workers.c
+    for work, worker in lost:
+        with engine.connect() as connection:
+            row = connection.execute(
+                select(c.host, c.pid, c.device).where(c.worker == worker).limit(1)
+            ).first()
+        said = f"{work} is taken back: {worker} let its lease run out"
+        if row is not None:
+            said += (
+                f"; if its process still exists, kill -KILL {row.pid} on {row.host} "
+                f"frees its device ({row.device})"
+            )
+        _log.warning("%s", said)
+
+
+class Roster:
+    """The workers of one study."""
+
+    def __init__(self, engine: Engine, study_id: int) -> None:
+        self._engine = engine
+        self._study_id = study_id
+
+    def join(self, worker: str, *, host: str, pid: int, device: str, device_uuid: str) -> None:
+        mine = (workers.c.worker == worker) & (workers.c.study_id == self._study_id)
+        now = database_now()
+        with self._engine.begin() as connection:
+            connection.execute(delete(workers).where(mine))
+            connection.execute(
+                insert(workers).values(
+                    worker=worker,
+                    study_id=self._study_id,
+                    host=host,
+                    pid=pid,
+                    device=device,
+                    device_uuid=device_uuid,
+                    started_at=now,
+                    seen_at=now,
+                    stopped=False,
+                )
+            )
+
+    def report(self, worker: str, **values: Any) -> None:
+        """Note that `worker` lives, with `trial_number`, `epoch`, `val_loss` as given."""
+        mine = (workers.c.worker == worker) & (workers.c.study_id == self._study_id)
+        with self._engine.begin() as connection:
+            connection.execute(update(workers).where(mine).values(seen_at=database_now(), **values))
+
+    def leave(self, worker: str) -> None:
+        self.report(worker, stopped=True, trial_number=None, epoch=None, val_loss=None, note=None)
+
+    def working(self) -> tuple[WorkerRow, ...]:
+        """Workers that have not left and were seen lately."""
+        silent = database_now() - workers.c.seen_at
+        here = (
+            (workers.c.study_id == self._study_id)
+            & workers.c.stopped.is_(False)
+            & (silent < SILENT_AFTER_S)
+        )
+        c = workers.c
+        query = (
+            select(
+                c.worker,
+                c.host,
+                c.pid,
+                c.device,
+                c.device_uuid,
+                c.trial_number,
+                c.epoch,
+                c.val_loss,
+                silent,
+                c.note,
+            )
+            .where(here)
+            .order_by(c.worker)
+        )
+        with self._engine.connect() as connection:
+            return tuple(WorkerRow(*row) for row in connection.execute(query))

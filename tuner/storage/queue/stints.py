@@ -1,0 +1,74 @@
+"""When which worker was at which trial, as the ledger's claims tell it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from sqlalchemy import Engine, select
+
+from tuner.record import Recorded
+from tuner.storage.database_clock import database_now
+from tuner.storage.schema import claims
+
+
+@dataclass(frozen=True, slots=True)
+class Stint:
+    """One worker's time with a trial, in seconds since 1970 on the database's clock.
+
+    `state` is that of the claim: running, finished, returned (handed back after an interruption) or
+    lost (its worker was not heard of in time). `stopped_by` is how the training ended; where a lost
+    one has it, its result was late.
+    """
+
+    trial_number: int
+    worker: str
+    state: str
+    began: float
+    ended: float
+    stopped_by: str | None
+
+
+def _took_s(recorded: Recorded) -> float | None:
+    """How long a worker had a trial: with all its seeds and repeated runs, where that was
+    recorded.
+    """
+    if recorded.attempt_s is not None:
+        return recorded.attempt_s
+    return None if recorded.total_s is None else recorded.total_s + (recorded.suggest_s or 0.0)
+
+
+def stints(engine: Engine, study_id: int, *, trial_number: int | None = None) -> tuple[Stint, ...]:
+    """Who was at the trials of a study, or at one of them, in order.
+
+    When one ended is not recorded. That of a finished one follows from what it took in all; of a
+    returned or lost one it is known only that its lease had not run out, nor had its worker claimed
+    another trial.
+    """
+    c = claims.c
+    query = (
+        select(c.trial_number, c.worker, c.state, c.claimed_at, c.leased_until, c.result)
+        .where((c.study_id == study_id) & c.trial_number.is_not(None))
+        .order_by(c.claim_id)
+    )
+    with engine.connect() as connection:
+        now = float(connection.execute(select(database_now())).scalar_one())
+        rows = connection.execute(query).all()
+    next_claim: dict[str, float] = {}
+    found = []
+    for row in reversed(rows):
+        recorded = Recorded.from_flat(json.loads(row.result)["attributes"] if row.result else {})
+        took = _took_s(recorded)
+        if row.state == "running":
+            ended = now
+        else:
+            known = row.leased_until if took is None else row.claimed_at + took
+            ended = min(known, next_claim.get(row.worker, now), now)
+        if recorded.set_aside:
+            continue  # our own word on a trial whose workers were lost, not a worker's time
+        next_claim[row.worker] = row.claimed_at
+        if trial_number in (None, row.trial_number):
+            began, ended = float(row.claimed_at), max(float(ended), float(row.claimed_at))
+            how = recorded.stopped_by
+            found.append(Stint(row.trial_number, row.worker, row.state, began, ended, how))
+    return tuple(reversed(found))

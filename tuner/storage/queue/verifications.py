@@ -1,0 +1,211 @@
+"""Runs that verify configurations on fresh seeds: planned whole, claimed one by one, each with one
+recorded result.
+
+A row is a run: its place in the plan, its lease while a worker has it, and at last its result. So
+there is no budget to keep exact, and a plan can be made again: what is there stays. What a worker
+writes after it lost its lease is kept beside the run. What all claims have in common: see
+`LeasedQueue`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from optuna.trial import TrialState
+from sqlalchemy import ColumnElement, Connection, Engine, Row, func, insert, select, update
+
+from tuner.errors import StudyGoneError
+from tuner.record import Recorded
+from tuner.storage.database_clock import database_now
+from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.queue.leased_queue import LeasedQueue
+from tuner.storage.queue.plans import read_plan
+from tuner.storage.queue.runs import PlannedRun, VerificationRun, run_row, stored_run
+from tuner.storage.records import Counts, RunTicket, TrialResult
+from tuner.storage.schema import studies, verifications
+
+
+class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
+    """The verification runs of some studies, which workers share, in the order of the plan.
+
+    Where the studies are named, work ends when one of them is deleted.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        study_ids: Sequence[int],
+        *,
+        names: Sequence[str] = (),
+        lease_s: float | None = None,
+        confirm_s: float | None = None,
+        restart_grace_s: float | None = None,
+    ) -> None:
+        super().__init__(
+            engine,
+            verifications.c.run_id,
+            verifications.c.study_id.in_(list(study_ids)),
+            lease_s=lease_s,
+            confirm_s=confirm_s,
+            restart_grace_s=restart_grace_s,
+        )
+        self._names = dict(zip(study_ids, names, strict=False))
+
+    # -- the plan ----------------------------------------------------------------------------------
+
+    def add(self, runs: Sequence[PlannedRun]) -> int:
+        """Plan `runs`; those that are there already (same trial, same seed) stay as they are.
+        Returns how many are new.
+
+        To be called by one process at a time (under the initialisation lock).
+        """
+        c = verifications.c
+        with self._engine.begin() as connection:
+            rows = connection.execute(select(c.study_id, c.trial_number, c.seed).where(self._mine))
+            there = {(row.study_id, row.trial_number, row.seed) for row in rows}
+            new = [run for run in runs if (run.study_id, run.trial_number, run.seed) not in there]
+            if new:
+                connection.execute(insert(verifications), [run_row(run) for run in new])
+        return len(new)
+
+    def runs(self) -> tuple[VerificationRun, ...]:
+        """All runs, in the order of the plan."""
+        query = (
+            select(verifications)
+            .where(self._mine)
+            .order_by(verifications.c.place, verifications.c.run_id)
+        )
+        with self._engine.connect() as connection:
+            return tuple(stored_run(row) for row in connection.execute(query))
+
+    def note(self, run: VerificationRun, plan: dict[str, Any]) -> None:
+        """Replace what `run` keeps of its plan."""
+        mine = self._mine & (verifications.c.run_id == run.run_id)
+        with self._engine.begin() as connection:
+            connection.execute(
+                update(verifications).where(mine).values(plan=json.dumps(plan, sort_keys=True))
+            )
+
+    def waiting_plans(self) -> dict[str, dict[str, Any]]:
+        """The plans of the sessions that have runs waiting."""
+        c = verifications.c
+        query = (
+            select(c.session, func.min(c.plan))
+            .where(self._mine & (c.state == "waiting"))
+            .group_by(c.session)
+        )
+        with self._engine.connect() as connection:
+            return {str(row[0]): read_plan(row[1]) for row in connection.execute(query)}
+
+    def skip_waiting(self, session: str, reason: str, *, look: int) -> int:
+        """Take the runs of `session` that nobody has begun off the plan: its answer is clear.
+        Returns how many.
+
+        `look` is after how many seeds it was clear: the verdict rests on those.
+        """
+        waiting = (
+            self._mine & (verifications.c.session == session) & (verifications.c.state == "waiting")
+        )
+        recorded = Recorded(skipped=reason, look=look)
+        result = TrialResult(TrialState.WAITING, None, recorded).to_json()
+        with self._engine.begin() as connection:
+            done = connection.execute(
+                update(verifications).where(waiting).values(state="skipped", result=result)
+            )
+            return int(done.rowcount)
+
+    # -- how much there is -------------------------------------------------------------------------
+
+    def counts(self) -> Counts:
+        """Runs: planned (without skipped ones), running and finished.
+
+        Raises:
+            StudyGoneError: one of the studies was deleted.
+        """
+        with self._engine.connect() as connection:
+            self._require_studies(connection)
+            by_state = self._by_state(connection)
+        planned = sum(count for state, count in by_state.items() if state != "skipped")
+        return Counts(planned, by_state.get("running", 0), by_state.get("finished", 0))
+
+    def _require_studies(self, connection: Connection) -> None:
+        """Of the studies whose names are known here."""
+        c = studies.c
+        there = select(c.study_id).where(
+            c.study_id.in_(list(self._names)) & optuna_rows.has_study(c.study_id)
+        )
+        gone = (
+            self._names.keys() - set(connection.execute(there).scalars()) if self._names else set()
+        )
+        for study_id in sorted(gone):
+            raise StudyGoneError.of(self._names[study_id])
+
+    # -- a run's row -------------------------------------------------------------------------------
+
+    def _take(self, connection: Connection, worker: str, token: str) -> VerificationRun | None:
+        """The next run of the plan; None when none waits."""
+        self._require_studies(connection)
+        c = verifications.c
+        waiting = (
+            select(c.run_id)
+            .where(self._mine & (c.state == "waiting"))
+            .order_by(c.place, c.run_id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        run_id = connection.execute(waiting).scalar_one_or_none()
+        if run_id is None:
+            return None
+        mine = c.run_id == run_id
+        claimed = {"state": "running", "token": token, "worker": worker}
+        connection.execute(
+            update(verifications)
+            .where(mine)
+            .values(claimed_at=database_now(), leased_until=self._leases.renewed(), **claimed)
+        )
+        return self._read(connection.execute(select(verifications).where(mine)).one())
+
+    def _read(self, row: Row[Any]) -> VerificationRun:
+        return stored_run(row)
+
+    def _held_by(self, ticket: VerificationRun | RunTicket) -> ColumnElement[bool]:
+        c = verifications.c
+        return (c.run_id == ticket.run_id) & (c.token == ticket.token)
+
+    def _work_of(self, row: Row[Any]) -> str:
+        return f"the run of trial {row.trial_number} on seed {row.seed}"
+
+    def _at_the_end(self) -> dict[str, Any]:
+        return {"ended_at": database_now()}
+
+    def _keep_late(self, ticket: VerificationRun | RunTicket, result: str) -> None:
+        c = verifications.c
+        mine = c.run_id == ticket.run_id
+        with self._engine.begin() as connection:
+            query = select(c.token, c.late).where(mine).with_for_update()
+            stored = connection.execute(query).first()
+            if stored is None or stored.token == ticket.token:  # it has its one result already
+                return
+            late = {ticket.token: json.loads(result)} | json.loads(stored.late or "{}")
+            connection.execute(update(verifications).where(mine).values(late=json.dumps(late)))
+
+    def _end(self, connection: Connection, row: Row[Any], state: str) -> int:
+        losses = int(row.losses) + (state == "lost")
+        self._update(connection, row, losses=losses)
+        return losses
+
+    def _put_back(self, connection: Connection, row: Row[Any]) -> None:
+        self._update(connection, row, state="waiting", **_NOBODYS)
+
+    def _set_aside(self, connection: Connection, row: Row[Any], result: str) -> None:
+        ended = {"state": "finished", "result": result, "ended_at": database_now()}
+        self._update(connection, row, **ended, **_NOBODYS)
+
+    def _update(self, connection: Connection, row: Row[Any], **values: Any) -> None:
+        mine = verifications.c.run_id == row.run_id
+        connection.execute(update(verifications).where(mine).values(**values))
+
+
+_NOBODYS: dict[str, Any] = {"token": None, "worker": None, "leased_until": None}

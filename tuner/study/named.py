@@ -1,0 +1,68 @@
+"""What a name on the command line means: a study in the database, or the file of an exported
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tuner.errors import TunerError, UsageError
+from tuner.storage.database import Database, open_database
+from tuner.storage.url import absolute, parse_url
+from tuner.study.archive import Archive, is_archive_name, read_archive
+from tuner.study.open import OpenStudy, open_study
+from tuner.study.snapshot import StudySnapshot, snapshot
+
+PREFIX = "study:"
+
+
+def snapshot_named(name: str, database: Callable[[], Database]) -> StudySnapshot:
+    """The study that `name` means; the database is opened only where it is asked for.
+
+    `study:NAME` is a study of the database, whatever it is called. Any other name is a file where
+    it ends as an exported study does and there is such a file; else it is a study of the database.
+
+    Raises:
+        UsageError: there is no such study, or the file is no exported one.
+        StorageError: the database cannot be read.
+    """
+    return snapshot(_found(name, database))
+
+
+def _found(name: str, database: Callable[[], Database]) -> OpenStudy | Archive:
+    if name.startswith(PREFIX):
+        return open_study(database(), name.removeprefix(PREFIX))
+    if not is_archive_name(name):
+        return open_study(database(), name)
+    if Path(name).exists():
+        return read_archive(Path(name))
+    try:
+        return open_study(database(), name)
+    except TunerError as error:
+        raise UsageError(
+            f"there is no file {name}, and no study of that name either: {error}"
+        ) from None
+
+
+def says_which(name: str) -> bool:
+    """True for a name of either form that `snapshot_named` tells apart from a variant's."""
+    return name.startswith(PREFIX) or is_archive_name(name)
+
+
+@contextmanager
+def opened_if_needed(storage: str) -> Iterator[Callable[[], Database]]:
+    """The database at this URL, opened at the first call and closed at the end."""
+    opened: list[Database] = []
+
+    def database() -> Database:
+        if not opened:
+            opened.append(open_database(absolute(parse_url(storage)), create=False))
+        return opened[0]
+
+    try:
+        yield database
+    finally:
+        for each in opened:
+            each.close()

@@ -1,0 +1,365 @@
+"""A study in the database: creating it, opening it, refusing one that means something else."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+from optuna.exceptions import ExperimentalWarning
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import Connection, insert, select, update
+from sqlalchemy.exc import IntegrityError, NoResultFound
+
+from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
+from tuner.files.plain import explained
+from tuner.record import Recorded
+from tuner.search.suggest import suggest
+from tuner.spec.definition import StudyDefinition, class_file, differences, same_class
+from tuner.spec.policy import SearchPolicy
+from tuner.storage import schema
+from tuner.storage.database import Database, initialisation_lock
+from tuner.storage.database_clock import database_now
+from tuner.storage.optuna.own_trials import ORIGINS, OwnStorage, OwnTrials
+from tuner.storage.optuna.private import storage_of, study_id_of
+from tuner.storage.queue.claims import Ledger
+from tuner.storage.queue.epochs import EpochTable
+from tuner.storage.queue.roster import Roster
+from tuner.storage.queue.verifications import Verifications
+from tuner.storage.records import Claim
+from tuner.storage.schema import studies
+from tuner.study.note import describe, save_note
+
+_MARK = "tuner_definition_hash"
+UNFINISHED = "tuner_unfinished_copy"
+"""Marks a study whose trials are being copied from another one: cut short, it is nobody's and made
+again."""
+DEFAULT_TRIALS = 50
+"""The budget of a new study for which nobody named one."""
+
+_DIRECTIONS = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenStudy:
+    """A study and everything about it in the database. `optuna` has the trials that are its own, as
+    recorded.
+    """
+
+    name: str
+    definition: StudyDefinition
+    database: Database
+    optuna: Study
+    ledger: Ledger
+    epochs: EpochTable
+    roster: Roster
+
+    @property
+    def study_id(self) -> int:
+        return study_id_of(self.optuna)
+
+    @property
+    def verifications(self) -> Verifications:
+        """The runs that verify this study alone."""
+        return Verifications(self.database.engine, [self.study_id])
+
+    def ask(self, claim: Claim) -> FrozenTrial | None:
+        """The claimed trial with all its parameters; None when the lease was lost meanwhile.
+
+        May be called again with the same claim after a failure that left open what was stored.
+        """
+        distributions = self.definition.space.stored()
+        try:
+            trial = storage_of(self.optuna).get_trial(claim.trial_id)
+            chosen = suggest(self.optuna, trial, distributions)
+            if not self.ledger.write_parameters(claim, chosen, distributions):
+                return None
+        except (KeyError, IntegrityError):
+            self.ledger.counts()  # says so when the study is gone
+            gone = f"trial {claim.trial_number} of study {self.name!r} is in the database no more"
+            raise StorageError(
+                f"{gone}: another program deleted it; 'tuner db check' says what is left"
+            ) from None
+        trial.distributions, trial.params = distributions, chosen
+        trial.user_attrs = self._origins(trial)
+        return trial
+
+    def _origins(self, trial: FrozenTrial) -> dict[str, Any]:
+        """Where the configuration of a trial comes from, in so far as that can be true."""
+        there = trial.user_attrs
+        said = {
+            name: there[name] for name, kind in ORIGINS.items() if isinstance(there.get(name), kind)
+        }
+        default = self.definition.defaults.as_dict().items()
+        if "default" in said and not all(
+            math.isclose(trial.params[k], v, rel_tol=1e-9) for k, v in default
+        ):
+            del said["default"]
+        return said
+
+    def key(self) -> str:
+        """What no other study has, in this database or another: for files that belong to this
+        one.
+        """
+        query = select(studies.c.created_at).where(studies.c.study_id == self.study_id)
+        with self.database.engine.connect() as connection:
+            return f"{self.name}@{connection.execute(query).scalar_one()!r}"
+
+    def policy(self) -> SearchPolicy:
+        """How the study is to be searched, as last told.
+
+        Raises:
+            StorageError: a newer tuner wrote it.
+        """
+        query = select(studies.c.policy).where(studies.c.study_id == self.study_id)
+        with self.database.engine.connect() as connection:
+            return SearchPolicy.from_json(connection.execute(query).scalar_one())
+
+    def set_policy(self, policy: SearchPolicy) -> None:
+        """Change it; running workers follow with their next trial."""
+        with self.database.engine.begin() as connection:
+            connection.execute(
+                update(studies)
+                .where(studies.c.study_id == self.study_id)
+                .values(policy=policy.to_json())
+            )
+
+    def device_model(self) -> str | None:
+        """The device model whose clock this study's times are on; None before the first trial."""
+        query = select(studies.c.device_model).where(studies.c.study_id == self.study_id)
+        with self.database.engine.connect() as connection:
+            model: str | None = connection.execute(query).scalar_one()
+        return model
+
+    def bind_device_model(self, model: str) -> None:
+        """Bind the study to `model` if it is bound to none yet.
+
+        Raises:
+            UsageError: its times were measured on another device model; they would share no axis.
+        """
+        self.refuse_other_device(model)
+        mine = studies.c.study_id == self.study_id
+        with self.database.engine.begin() as connection:
+            connection.execute(
+                update(studies)
+                .where(mine & studies.c.device_model.is_(None))
+                .values(device_model=model)
+            )
+        self.refuse_other_device(model)  # two workers that bind at once: one of them was second
+
+    def refuse_other_device(self, model: str) -> None:
+        """Raises UsageError when the study is bound to a device model other than `model`; writes
+        nothing.
+        """
+        bound = self.device_model()
+        if bound not in (None, model):
+            raise UsageError(
+                f"study {self.name!r} holds times measured on {bound!r}, this device is {model!r}: "
+                "times of different "
+                "devices do not compare; run on the same kind of device, or start another study "
+                "with --study NAME"
+            )
+
+
+def check_resumable(
+    database: Database,
+    name: str,
+    definition: StudyDefinition,
+    *,
+    trials: int | None,
+    device_model: str,
+) -> None:
+    """Refuse what cannot be created or resumed, before anything is written for it or for its sister
+    studies.
+
+    Without `trials`, the budget that the study has is meant.
+
+    Raises:
+        UsageError: a study of that name was made for another definition, data or objectives, or not
+            by tuner; or it has trials left to run and its times were measured on another device
+            model.
+    """
+    if name not in list_studies(database):
+        _leftover(database, name)
+        return
+    opened = open_study(database, name)
+    _refuse_if_different(opened, definition)
+    counts = opened.ledger.counts()
+    if counts.finished < (trials or counts.budget):
+        opened.refuse_other_device(device_model)
+
+
+def create_or_resume(
+    database: Database, name: str, definition: StudyDefinition, *, trials: int | None
+) -> OpenStudy:
+    """The study `name`, created when it is not there, with a budget of `trials` finished trials.
+
+    Without `trials`, a study keeps its budget and a new one gets `DEFAULT_TRIALS`.
+
+    Raises:
+        UsageError: a study of that name was made for another definition, data or objectives, or not
+            by tuner.
+    """
+    with initialisation_lock(database.address):
+        if name not in list_studies(database):
+            _create(database, name, definition, trials=trials or DEFAULT_TRIALS)
+        opened = open_study(database, name)
+    _refuse_if_different(opened, definition)
+    if trials is not None:
+        opened.ledger.set_budget(trials)
+    return opened
+
+
+def open_study(database: Database, name: str) -> OpenStudy:
+    """The study `name`.
+
+    Raises:
+        UsageError: there is no such study here.
+        StorageError: its stored definition is of another version, or damaged.
+    """
+    names = list_studies(database)
+    if name not in names:
+        raise unknown_name(
+            "study", name, names, more="; 'tuner launch' creates one" if not names else ""
+        )
+    try:
+        study_id = database.optuna.get_study_id_from_name(name)
+        with database.engine.connect() as connection:
+            mine = studies.c.study_id == study_id
+            text = connection.execute(select(studies.c.definition).where(mine)).scalar_one()
+    except (KeyError, NoResultFound):  # between the two looks
+        raise StudyGoneError.of(name) from None
+    try:
+        stored = StudyDefinition.from_json(text)
+    except ValueError as error:
+        raise StorageError(
+            f"the stored definition of study {name!r} cannot be read ({explained(error)}): it was "
+            "made by another "
+            "version of tuner, or is damaged; use that version, or start another study with "
+            "--study NAME"
+        ) from None
+    own = OwnTrials(database.engine, study_id, name, stored.space.stored())
+    try:
+        study = optuna.load_study(study_name=name, storage=OwnStorage(database.optuna, own))
+    except KeyError:
+        raise StudyGoneError.of(name) from None
+    return OpenStudy(
+        name=name,
+        definition=stored,
+        database=database,
+        optuna=study,
+        ledger=Ledger(database, study_id, name=name),
+        epochs=EpochTable(database.engine, study_id),
+        roster=Roster(database.engine, study_id),
+    )
+
+
+def list_studies(database: Database) -> list[str]:
+    """Names of the studies that tuner made here, oldest first."""
+    with database.engine.connect() as connection:
+        known = [
+            row.study_id
+            for row in connection.execute(select(studies.c.study_id).order_by(studies.c.study_id))
+        ]
+    names = {study_id_of(frozen): frozen.study_name for frozen in database.optuna.get_all_studies()}
+    return [names[study_id] for study_id in known if study_id in names]
+
+
+def _create(database: Database, name: str, definition: StudyDefinition, *, trials: int) -> None:
+    """Create the study with its default configuration waiting."""
+    study = create_bare(database, name, definition)
+    study.enqueue_trial(
+        dict(definition.defaults.as_dict()), user_attrs=Recorded(default=True).to_flat()
+    )
+    with database.engine.begin() as connection:
+        register(connection, study, definition, trials=trials)
+
+
+def create_bare(database: Database, name: str, definition: StudyDefinition) -> Study:
+    """A study without trials, unknown to tuner until it is registered: what was cut short before
+    that starts over.
+
+    To be called under the initialisation lock.
+
+    Raises:
+        UsageError: the name is taken by a study that tuner did not make.
+    """
+    leftover = _leftover(database, name)
+    if leftover is not None:
+        database.optuna.delete_study(leftover)
+    study = optuna.create_study(
+        study_name=name, storage=database.optuna, directions=list(_DIRECTIONS)
+    )
+    study.set_user_attr(_MARK, definition.identity())
+    study.set_user_attr("variant", definition.variant)
+    study.set_user_attr("task", definition.task_name)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", ExperimentalWarning
+        )  # its interface may change: our tests would tell
+        study.set_metric_names(list(definition.objectives))
+    save_note(study, describe(definition))
+    return study
+
+
+def register(
+    connection: Connection, study: Study, definition: StudyDefinition, *, trials: int
+) -> None:
+    """Make tuner know a study; once the transaction ends, it can be run."""
+    study_id = study_id_of(study)
+    # SQLite gives the number of a study that was deleted by other means to the next one.
+    schema.forget_study(connection, study_id)
+    connection.execute(
+        insert(studies).values(
+            study_id=study_id,
+            definition=definition.to_json(),
+            definition_hash=definition.identity(),
+            budget=trials,
+            created_at=database_now(),
+        )
+    )
+
+
+def _leftover(database: Database, name: str) -> int | None:
+    """The number of a study `name` whose creation was cut short; None when the name is free.
+
+    Raises:
+        UsageError: the name is taken by a study that tuner did not make, or that holds trials tuner
+            knows nothing of.
+    """
+    found = next(
+        (each for each in database.optuna.get_all_studies() if each.study_name == name), None
+    )
+    if found is None:
+        return None
+    study_id = study_id_of(found)
+    states = {trial.state for trial in database.optuna.get_all_trials(study_id, deepcopy=False)}
+    # Creation may end before the mark is set; such a study has nothing at all in it.
+    bare = not states and not found.user_attrs and tuple(found.directions) == _DIRECTIONS
+    ours = bare or _MARK in found.user_attrs
+    if not ours or not (states <= {TrialState.WAITING} or found.user_attrs.get(UNFINISHED)):
+        raise UsageError(
+            f"study {name!r} exists here but was not made by tuner; choose another name with "
+            "--study NAME"
+        )
+    return study_id
+
+
+def _refuse_if_different(opened: OpenStudy, asked: StudyDefinition) -> None:
+    if opened.definition.identity() == asked.identity():
+        return
+    what = differences(opened.definition, asked)
+    restore = "Ask for the old definition"
+    if opened.definition.model_source != asked.model_source and same_class(
+        opened.definition, asked
+    ):
+        restore = f"Restore {class_file(asked)} as it was"
+        if len(what) > 1:
+            restore += " and ask for the old definition"
+    raise UsageError(
+        f"study {opened.name!r} was made with another definition and its trials would not compare: "
+        f"{'; '.join(what) or 'its stored form'}. {restore}, or start a new study with --study NAME"
+    )

@@ -1,0 +1,214 @@
+"""A launch of studies that may be there already: what it says is done, what it does not say stays
+as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from optuna.trial import TrialState
+
+from tuner.record import Recorded
+from tuner.search.history import configuration, known_params
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.objectives import objective_names, violations
+from tuner.spec.policy import NONE, SearchPolicy, exact
+from tuner.storage.database import Database, initialisation_lock
+from tuner.storage.optuna.constraints import replace_constraints
+from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
+from tuner.study.transfer import fronts_of, warm_start_with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What somebody said with a launch; what is absent was not said."""
+
+    trials: int | None = None
+    definition: Collection[str] = ()
+    """Names of settings that are part of what a study is: `max_epochs`, `seeds`, `backend`, ..."""
+    policy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Fields of a `SearchPolicy`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """A study that is ready to run."""
+
+    study: OpenStudy
+    changed: Mapping[str, Mapping[str, Any]]
+    """Fields of its policy that were other before: `{"prune": {"from": True, "to": False}}`."""
+    budget: int
+    """Of finished trials, as this launch has it."""
+    notes: tuple[str, ...] = ()
+    """Lines for the person who launched it: what stays, what changed, what is tried first."""
+
+
+def open_studies(
+    database: Database,
+    asked: Mapping[str, StudyDefinition],
+    said: Said,
+    *,
+    device_model: str,
+    warm_start: str | None = None,
+) -> list[Launched]:
+    """The studies `asked` for by name, created or resumed; nothing is written before all of them
+    can be.
+
+    Raises:
+        UsageError: a study of that name is another one, or of another device; `warm_start` names no
+            study.
+    """
+    there = set(list_studies(database))
+    definitions = {
+        name: resumed(open_study(database, name).definition, fresh, said.definition)
+        if name in there
+        else fresh
+        for name, fresh in asked.items()
+    }
+    for name, definition in definitions.items():
+        check_resumable(database, name, definition, trials=said.trials, device_model=device_model)
+    fronts = fronts_of(database, warm_start) if warm_start is not None else ()
+    budgets = {
+        name: open_study(database, name).ledger.counts().budget for name in asked if name in there
+    }
+    studies = [
+        create_or_resume(database, name, each, trials=said.trials)
+        for name, each in definitions.items()
+    ]
+    launched = []
+    for study in studies:
+        before, after = change_policy(study, said.policy)
+        other = _differ(before, after) if study.name in there else []
+        notes = (
+            _in_words(study, asked[study.name], before, after, said) if study.name in there else []
+        )
+        notes += _lowered(study, budgets.get(study.name))
+        if ensure_default(study):
+            notes.append(
+                f"{study.name} tries its default configuration again: another program took the "
+                "trial with it"
+            )
+        if fronts:
+            notes.append(warm_start_with(study, fronts))
+        changed = {
+            name: {"from": getattr(before, name), "to": getattr(after, name)} for name in other
+        }
+        budget = study.ledger.counts().budget
+        launched.append(Launched(study=study, changed=changed, budget=budget, notes=tuple(notes)))
+    return launched
+
+
+def resumed(
+    stored: StudyDefinition, asked: StudyDefinition, said: Collection[str]
+) -> StudyDefinition:
+    """`asked`, but with those settings of a launch that nobody `said` as the `stored` definition
+    has them.
+    """
+    training = {
+        name: getattr(stored.training, name) for name in ("backend", "max_epochs", "precision")
+    }
+    clock = asked if "time_objective" in said else stored
+    split = asked.mql_split if "mql_split" in said else stored.mql_split
+    return dataclasses.replace(
+        asked,
+        training=dataclasses.replace(
+            asked.training, **{k: v for k, v in training.items() if k not in said}
+        ),
+        seeds_per_trial=asked.seeds_per_trial if "seeds" in said else stored.seeds_per_trial,
+        mql_split=split,
+        objectives=objective_names(clock.objectives[0], split),
+        target_val_loss=clock.target_val_loss,
+    )
+
+
+def change_policy(study: OpenStudy, said: Mapping[str, Any]) -> tuple[SearchPolicy, SearchPolicy]:
+    """Change the fields of the study's policy that `said` names; the policy before and after.
+
+    Running workers follow with their next trial. Where a limit changed, finished trials are judged
+    by the new ones.
+    """
+    with initialisation_lock(
+        study.database.address
+    ):  # another launch may be changing another field
+        before = study.policy()
+        after = dataclasses.replace(before, **said)
+        if after == before:
+            return before, after
+        study.set_policy(after)
+        if {"max_time_s", "max_mql", "max_memory_bytes"} & set(_differ(before, after)):
+            judged = {
+                trial.number: violations(
+                    after,
+                    (trial.values[0], trial.values[1]),
+                    Recorded.from_flat(trial.user_attrs),
+                )
+                for trial in study.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+            }
+            replace_constraints(study.database.engine, study.study_id, judged)
+    return before, after
+
+
+def ensure_default(opened: OpenStudy) -> bool:
+    """Let the default configuration wait again when the trial that had it is not ours any more;
+    True when it was so.
+    """
+    if opened.ledger.counts().left == 0:
+        return False
+    default = opened.definition.defaults.as_dict()
+    for trial in opened.optuna.get_trials(deepcopy=False):
+        params = known_params(trial)
+        same = params.keys() == default.keys() and configuration(params) == configuration(default)
+        if same and trial.user_attrs.get("default"):
+            return False
+    opened.optuna.enqueue_trial(dict(default), user_attrs={"default": True})
+    return True
+
+
+def _lowered(study: OpenStudy, before: int | None) -> list[str]:
+    """What a lower budget means for others who are at work on the study."""
+    counts = study.ledger.counts()
+    if before is None or counts.budget >= before:
+        return []
+    others = len(study.roster.working())
+    line = f"{study.name}: --trials lowers its budget from {before} to {counts.budget}"
+    if others:
+        who = "1 other worker is" if others == 1 else f"{others} other workers are"
+        line += f"; {who} at work on it, and will end once it is filled"
+    return [line]
+
+
+def _differ(before: SearchPolicy, after: SearchPolicy) -> list[str]:
+    return [
+        name for name, value in dataclasses.asdict(before).items() if getattr(after, name) != value
+    ]
+
+
+def _in_words(
+    study: OpenStudy, fresh: StudyDefinition, before: SearchPolicy, after: SearchPolicy, said: Said
+) -> list[str]:
+    """What a study that was there keeps although a new one would not have it, and what of its
+    policy changed.
+    """
+    own, new, old = after.flags(), _flags(fresh), before.flags()
+    kept = [flag for name, flag in _flags(study.definition).items() if flag != new[name]]
+    kept += [own[name] for name in _differ(SearchPolicy(), after) if name not in said.policy]
+    changed = [f"{old[name]} to {own[name]}" for name in _differ(before, after)]
+    lines = [f"{study.name} changes from {', from '.join(changed)}"] if changed else []
+    return [*lines, f"{study.name} keeps {' '.join(kept)}"] if kept else lines
+
+
+def _flags(definition: StudyDefinition) -> dict[str, str]:
+    """The settings of a launch that are part of what a study is, as flags."""
+    training, target = definition.training, definition.target_val_loss
+    return {
+        "max_epochs": f"--max-epochs {training.max_epochs}",
+        "seeds": f"--seeds {definition.seeds_per_trial}",
+        "backend": f"--backend {training.backend.value}",
+        "precision": f"--precision {training.precision.value}",
+        "time_objective": f"--time-objective {definition.objectives[0]}",
+        "target_val_loss": f"--target-val-loss {NONE if target is None else exact(target)}",
+        "mql_split": f"--mql-split {definition.mql_split}",
+    }

@@ -1,0 +1,118 @@
+"""A study at one moment, to read and not to change: the same records whether it lies in a database
+or in an exported file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.stints import Stint, stints
+from tuner.study.archive import Archive
+from tuner.study.open import OpenStudy
+from tuner.study.results import StudyResults, TrialRecord, read_results
+
+Curves = Callable[[Collection[int]], Mapping[int, tuple[EpochRow, ...]]]
+"""The epochs of the trials with these numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudySnapshot:
+    """A study's search and its verification.
+
+    What not every reader needs (`runs`, `curves`, `attempts`) is read when it is asked for, from a
+    database that is open then.
+    """
+
+    name: str
+    definition: StudyDefinition
+    policy: SearchPolicy
+    device_model: str | None
+    results: StudyResults
+    read_runs: Callable[[], tuple[VerificationRun, ...]]
+    curves: Curves
+    attempts: Callable[[], Sequence[Stint]]
+    """Who was at which trial, in order. Of an exported study the attempts that counted are
+    known."""
+
+    @property
+    def runs(self) -> tuple[VerificationRun, ...]:
+        """Its verification runs, in the order of their plan."""
+        return self.read_runs()
+
+    def with_runs_read(self) -> StudySnapshot:
+        """The same for who closes the database and then asks for the runs."""
+        runs = self.runs
+        return dataclasses.replace(self, read_runs=lambda: runs)
+
+    @property
+    def variant(self) -> str:
+        return self.definition.variant
+
+    @property
+    def finished(self) -> int:
+        """Trials that the search finished, however they ended."""
+        return sum(record.state.is_finished() for record in self.results.records)
+
+    def record(self, number: int) -> TrialRecord:
+        return next(record for record in self.results.records if record.number == number)
+
+
+def snapshot(found: OpenStudy | Archive) -> StudySnapshot:
+    """The study as its database has it now, or as it was exported."""
+    return _of_archive(found) if isinstance(found, Archive) else _of_study(found)
+
+
+def _of_study(opened: OpenStudy) -> StudySnapshot:
+    return StudySnapshot(
+        name=opened.name,
+        definition=opened.definition,
+        policy=opened.policy(),
+        device_model=opened.device_model(),
+        results=read_results(opened),
+        read_runs=functools.cache(opened.verifications.runs),
+        curves=opened.epochs.of_trials,
+        attempts=lambda: stints(opened.database.engine, opened.study_id),
+    )
+
+
+def _of_archive(archive: Archive) -> StudySnapshot:
+    return StudySnapshot(
+        name=archive.name,
+        definition=archive.definition,
+        policy=archive.policy,
+        device_model=archive.device_model,
+        results=archive.results,
+        read_runs=lambda: archive.verifications,
+        curves=lambda numbers: {
+            number: archive.curves[number] for number in numbers if number in archive.curves
+        },
+        attempts=lambda: [
+            stint for record in archive.records if (stint := _stint(record)) is not None
+        ],
+    )
+
+
+def _stint(record: TrialRecord) -> Stint | None:
+    if record.started is None or record.ended is None:
+        return None
+    return Stint(
+        trial_number=record.number,
+        worker=record.place or "unknown",
+        state="finished",
+        began=_seconds(record.started),
+        ended=_seconds(record.ended),
+        stopped_by=record.recorded.stopped_by,
+    )
+
+
+def _seconds(iso: str) -> float:
+    """Optuna's times are in UTC and do not say so."""
+    return datetime.datetime.fromisoformat(iso).replace(tzinfo=datetime.UTC).timestamp()

@@ -1,0 +1,166 @@
+"""What captured engines share: a step and a whole validation pass, each a CUDA graph replayed.
+
+A small network is launched kernel by kernel from Python; most of an eager step is the host deciding
+what to launch next. A replay launches the whole step at once. Everything a step needs lives on the
+device: the epoch's order of windows, the position in it, the learning rate, the sum of losses. The
+host waits for the device once an epoch.
+
+Replays draw fresh dropout masks: torch registers its CUDA generator with a capture and moves it on
+at every replay.
+"""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from tuner.config import Backend, RunConfig
+from tuner.data.windows import DeviceData
+from tuner.training.batching import batch_shapes
+from tuner.training.determinism import unchanged_randomness
+from tuner.training.engine import Poll, TrainedEpoch
+from tuner.training.snapshot import Snapshot
+from tuner.training.step import TrainingState
+
+WARM_UP_STEPS = 3
+"""Per batch shape, before capture: by then libraries, workspaces and optimiser state exist."""
+
+N_BRANCHES = 3
+"""Of the reference network: future covariates, and static ones in each of two blocks."""
+
+VALIDATION_BATCH = 8192
+"""Windows per forward pass of validation: the reference job's 6,586 in one."""
+
+
+@functools.cache
+def capture_streams(device: torch.device) -> tuple[torch.cuda.Stream, ...]:
+    """The process's streams for captures on a device: for the main line, then for branches.
+
+    Always the same ones: cuBLAS keeps a workspace of 32 MiB for every stream that it has ever seen.
+    """
+    with torch.cuda.device(device):
+        return tuple(torch.cuda.Stream() for _ in range(1 + N_BRANCHES))  # type: ignore[no-untyped-call]
+
+
+class CapturedEngine(ABC):
+    """Replays what its kind of step launches: a kind trains on a batch, validates, adds up losses.
+
+    Args:
+        config: of the training.
+        data: on a CUDA device.
+        step: what a training step changes, with every tensor of it in place for good.
+        fallback: why this engine runs in place of the one asked for; empty where it is that one.
+    """
+
+    backend: Backend
+
+    def __init__(
+        self, config: RunConfig, data: DeviceData, step: TrainingState, fallback: str = ""
+    ) -> None:
+        self.fallback = fallback
+        self._data = data
+        self._state = step
+        self._device = step.device
+        self._n_windows = len(data.train)
+        self._batch_size = min(config.hyperparameters.batch_size, self._n_windows)
+        self._order = torch.zeros(self._n_windows, dtype=torch.int64, device=self._device)
+        self._steps: dict[int, torch.cuda.CUDAGraph] = {}
+        self._validation: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def model(self) -> nn.Module:
+        return self._state.model
+
+    @abstractmethod
+    def _begin_epoch(self) -> None:
+        """Back to the first of `self._order`, with no losses added up."""
+
+    @abstractmethod
+    def _train_batch(self, size: int) -> None:
+        """One step on the next `size` windows of `self._order`, whose loss is added up."""
+
+    @abstractmethod
+    def _train_loss_sum(self) -> Tensor:
+        """(), float64, a tensor of its own: the losses of the epoch's windows so far."""
+
+    @abstractmethod
+    def _validate(self) -> None:
+        """Add up the losses of all validation windows, from 0."""
+
+    @abstractmethod
+    def _validation_loss_sum(self) -> Tensor:
+        """(), float64: what that came to."""
+
+    def warm_up(self) -> None:
+        before = Snapshot(self.model)
+        with torch.cuda.device(self._device), unchanged_randomness(self._device):
+            stream = capture_streams(self._device)[0]
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                self._run_everything_once()
+            torch.cuda.current_stream().wait_stream(stream)
+            # The present stream is put back also after a capture whose end failed.
+            with torch.cuda.stream(torch.cuda.current_stream()):
+                self._capture(stream)
+        before.restore(self.model)
+        self._state.reset_optimizer()
+
+    def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
+        self._state.set_learning_rate(learning_rate)
+        self._order.copy_(order)
+        self._begin_epoch()
+        done = 0
+        while done < self._n_windows:
+            size = min(self._batch_size, self._n_windows - done)
+            self._steps[size].replay()
+            done += size
+            stopped = poll()
+            if stopped is not None:
+                return TrainedEpoch(self._train_loss_sum(), done, stopped)
+        return TrainedEpoch(self._train_loss_sum(), done, None)
+
+    def validation_loss(self) -> Tensor:
+        assert self._validation is not None, "warm_up() captures the validation pass"
+        self._validation.replay()
+        return self._validation_loss_sum() / len(self._data.val)
+
+    def state(self) -> dict[str, Tensor]:
+        return self._state.state()
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        self._state.load(tensors)
+
+    def close(self) -> None:
+        torch.cuda.synchronize(self._device)
+        self._steps.clear()
+        self._validation = None
+        self._state.release()
+        # Only here does the graphs' pool go back to the device; a worker runs thousands of trials.
+        torch.cuda.empty_cache()
+
+    def _run_everything_once(self) -> None:
+        self.model.train()
+        for size in batch_shapes(self._n_windows, self._batch_size):
+            for _ in range(WARM_UP_STEPS):
+                self._begin_epoch()
+                self._train_batch(size)
+        self.model.eval()
+        self._validate()
+
+    def _capture(self, stream: torch.cuda.Stream) -> None:
+        # One pool for all: replays never overlap, so what one graph frees the next may use.
+        pool = torch.cuda.graph_pool_handle()
+        self.model.train()
+        for size in batch_shapes(self._n_windows, self._batch_size):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=pool, stream=stream):
+                self._train_batch(size)
+            self._steps[size] = graph
+        self.model.eval()
+        self._validation = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._validation, pool=pool, stream=stream):
+            self._validate()

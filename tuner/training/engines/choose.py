@@ -1,0 +1,148 @@
+"""Which engine executes a training."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+
+import torch
+from torch import nn
+
+from tuner.config import Backend, ModelShapes, Precision, RunConfig
+from tuner.data.windows import DeviceData
+from tuner.errors import UsageError
+from tuner.models.fused import why_not
+from tuner.models.tsmixer import TSMixer
+from tuner.training.engine import Engine
+from tuner.training.engines.eager import EagerEngine
+
+FASTER_FUSED: tuple[tuple[int, int], ...] = ((256, 1024),)
+"""Hidden and batch size: up to both of any pair, a fused step is shorter than a captured one.
+
+In the reference job's shapes: whole epochs of both at hidden 32 to 256 and batch 64, 256 and 1024,
+the fused ones 1.03 times as fast at the largest of these sizes and 5.0 at the smallest
+(benchmarks/against_darts/h200/sizes.md).
+"""
+
+LONGEST_FUSED = 32
+"""Longest horizon that `auto` leaves to them: longer planes have other tiles, never timed."""
+
+MEASURED_ON = (9, 0)
+"""Compute capability of the GPUs that this was measured on (Hopper); on others nobody knows."""
+
+
+def resolve_backend(config: RunConfig, shapes: ModelShapes, device: torch.device) -> Backend:
+    """What `auto` means for this configuration, data and device. Any other choice stands.
+
+    On CUDA the fused kernels of `triton` where they are known to be faster, else captured graphs;
+    elsewhere eager. It follows from sizes, precision and device alone, never from what ran before:
+    a configuration always gets the same. Not `compile`: a trial of a few seconds never earns back
+    the minute of compiling that its sizes take, and few others have the same ones. See
+    docs/decisions.
+
+    Whether the kernels serve the network, and can be built here, is not asked; `choose_backend`
+    does.
+    """
+    if config.training.backend is not Backend.AUTO:
+        return config.training.backend
+    if device.type != "cuda":
+        return Backend.EAGER
+    return Backend.TRITON if _faster_fused(config, shapes, device) else Backend.GRAPH
+
+
+def identifying_backend(config: RunConfig, shapes: ModelShapes, device: torch.device) -> Backend:
+    """What a checkpoint here belongs to: `resolve_backend`, but for kernels that cannot be built.
+
+    Of all that `choose_backend` falls back for, only this does not follow from the configuration:
+    another machine at the same folder, or this one tomorrow, may have a compiler, and would go on
+    with times of captured graphs.
+    """
+    backend = resolve_backend(config, shapes, device)
+    return (
+        Backend.GRAPH
+        if backend is Backend.TRITON and why_nothing_is_built() is not None
+        else backend
+    )
+
+
+def choose_backend(
+    config: RunConfig, shapes: ModelShapes, model: nn.Module, device: torch.device
+) -> tuple[Backend, str]:
+    """The backend that trains this model here, and why it is not `resolve_backend`'s, or empty.
+
+    Where the fused kernels of `triton` do not serve a model, captured graphs do.
+
+    Raises:
+        UsageError: a backend this device does not have.
+    """
+    backend = resolve_backend(config, shapes, device)
+    if backend is not Backend.EAGER and device.type != "cuda":
+        raise UsageError(
+            f"backend {backend.value!r} needs a CUDA device, "
+            f"this one is {device.type}; use eager or auto"
+        )
+    if backend is not Backend.TRITON:
+        return backend, ""
+    reason = why_not(model, config.training.precision, device) or why_nothing_is_built()
+    return (backend, "") if reason is None else (Backend.GRAPH, reason)
+
+
+def _faster_fused(config: RunConfig, shapes: ModelShapes, device: torch.device) -> bool:
+    sizes = config.hyperparameters
+    if config.training.precision is Precision.BF16 or shapes.horizon > LONGEST_FUSED:
+        return False
+    if torch.cuda.get_device_capability(device) != MEASURED_ON:
+        return False
+    return any(
+        sizes.hidden_size <= hidden and sizes.batch_size <= batch for hidden, batch in FASTER_FUSED
+    )
+
+
+def why_nothing_is_built() -> str | None:
+    """Why Triton can build no kernel on this machine; None where it can."""
+    if os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"):
+        return None
+    return (
+        "Triton builds the launchers of its kernels with a C compiler, "
+        "and there is neither gcc nor clang"
+    )
+
+
+def step_kernels_serve(model: nn.Module) -> bool:
+    """Whether gather, loss and optimiser can be kernels of our own, whatever the network is."""
+    single = all(
+        parameter.dtype == torch.float32
+        for parameter in model.parameters()
+        if parameter.requires_grad
+    )
+    return (
+        single and importlib.util.find_spec("triton") is not None and why_nothing_is_built() is None
+    )
+
+
+def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine:
+    """The engine that `choose_backend` says, for a model that is already on the data's device.
+
+    Raises:
+        UsageError: a backend this device does not have.
+    """
+    backend, fallback = choose_backend(config, data.shapes, model, data.minimum.device)
+    if backend is Backend.EAGER:
+        return EagerEngine(config, data, model)
+    if backend is Backend.COMPILE:
+        if step_kernels_serve(model):
+            from tuner.training.engines.fused.compiled_step import CompiledStepEngine
+
+            return CompiledStepEngine(config, data, model)
+        from tuner.training.engines.compiled import CompiledEngine
+
+        return CompiledEngine(config, data, model)
+    if backend is Backend.TRITON:
+        from tuner.training.engines.fused.fused_engine import TritonEngine
+
+        assert isinstance(model, TSMixer), "the fused kernels serve no other network"
+        return TritonEngine(config, data, model)
+    from tuner.training.engines.graph import GraphEngine
+
+    return GraphEngine(config, data, model, fallback)

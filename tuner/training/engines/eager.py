@@ -1,0 +1,93 @@
+"""The plain engine: one PyTorch operation after the other. Faster engines must agree with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from tuner.config import Backend, RunConfig
+from tuner.data.windows import DeviceData
+from tuner.training.batching import batch_shapes, batches
+from tuner.training.determinism import unchanged_randomness
+from tuner.training.engine import Poll, TrainedEpoch
+from tuner.training.host_memory import give_back_freed_memory, keep_freed_memory
+from tuner.training.snapshot import Snapshot
+from tuner.training.step import Step
+
+WARM_UP_STEPS = 2
+"""Per batch shape: the first allocates state and loads kernels, the second runs as all others."""
+
+VALIDATION_BATCH = {"cpu": 256, "cuda": 2048}
+"""Windows per validation pass. The loss does not depend on it; small batches suit CPU caches."""
+
+
+class EagerEngine:
+    """Runs `Step` batch by batch, from Python."""
+
+    backend = Backend.EAGER
+    fallback = ""
+
+    def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module) -> None:
+        self._data = data
+        self._step = Step(config, data, model)
+        self._device = self._step.device
+        if self._device.type == "cpu":
+            keep_freed_memory()
+        self._batch_size = config.hyperparameters.batch_size
+        self._validation_batch = VALIDATION_BATCH.get(self._device.type, 256)
+
+    @property
+    def model(self) -> nn.Module:
+        return self._step.model
+
+    def warm_up(self) -> None:
+        n_train, n_val = len(self._data.train), len(self._data.val)
+        before = Snapshot(self.model)
+        with unchanged_randomness(self._device):
+            self.model.train()
+            for size in batch_shapes(n_train, self._batch_size):
+                index = torch.arange(size, device=self._device)
+                for _ in range(WARM_UP_STEPS):
+                    self._step.train(self._data.train.gather(index))
+            self.model.eval()
+            for size in batch_shapes(n_val, self._validation_batch):
+                with torch.no_grad():
+                    self._step.loss(self._data.val.gather(torch.arange(size, device=self._device)))
+        before.restore(self.model)
+        self._step.reset_optimizer()
+
+    def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
+        self._step.set_learning_rate(learning_rate)
+        self.model.train()
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
+        n_windows = 0
+        for index in batches(order, self._batch_size):
+            # A mean over the batch: weighted by its size, a short last one counts for what it is.
+            loss_sum += self._step.train(self._data.train.gather(index)) * len(index)
+            n_windows += len(index)
+            stopped = poll()
+            if stopped is not None:
+                return TrainedEpoch(loss_sum, n_windows, stopped)
+        return TrainedEpoch(loss_sum, n_windows, None)
+
+    @torch.no_grad()
+    def validation_loss(self) -> Tensor:
+        self.model.eval()
+        n_windows = len(self._data.val)
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
+        for index in batches(torch.arange(n_windows, device=self._device), self._validation_batch):
+            loss_sum += self._step.loss(self._data.val.gather(index)) * len(index)
+        return loss_sum / n_windows
+
+    def state(self) -> dict[str, Tensor]:
+        return self._step.state()
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        self._step.load(tensors)
+
+    def close(self) -> None:
+        self._step.release()
+        if self._device.type == "cpu":
+            give_back_freed_memory()

@@ -1,0 +1,98 @@
+"""The engine that captures the fused step, with the fused network in it or another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from tuner.config import Backend, RunConfig
+from tuner.data.windows import DeviceData
+from tuner.models.fused import FusedTSMixer
+from tuner.models.fused.launch_order import PLAIN, Launching, why_not_early
+from tuner.models.tsmixer import TSMixer
+from tuner.training.batching import batches
+from tuner.training.engines.captured import VALIDATION_BATCH, CapturedEngine, capture_streams
+from tuner.training.engines.fused.fused_step import FusedStep, Network
+from tuner.training.engines.fused.loss import LossSum
+
+
+class FusedEngine(CapturedEngine):
+    """Replays `FusedStep` as CUDA graphs. A kind says which network is in it."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: DeviceData,
+        model: nn.Module,
+        make_network: Callable[[], Network],
+        launching: Launching = PLAIN,
+    ) -> None:
+        self._step = FusedStep(config, data, model, make_network, launching)
+        super().__init__(config, data, self._step)
+        shapes = data.shapes
+        self._values_of_window = shapes.horizon * shapes.n_targets
+        n_values = self._values_of_window * shapes.n_quantiles
+        self._trained = LossSum(self._device, self._batch_size * n_values, self._batch_size)
+        self._val_order = torch.arange(len(data.val), device=self._device)
+        self._validated = LossSum(self._device, min(VALIDATION_BATCH, len(data.val)) * n_values)
+
+    def _begin_epoch(self) -> None:
+        self._trained.reset()
+
+    def _train_batch(self, size: int) -> None:
+        self._step.train(self._data.train, self._order, size, self._trained)
+
+    def _train_loss_sum(self) -> Tensor:
+        return self._trained.parts.sum() / self._values_of_window
+
+    def _validate(self) -> None:
+        self._validated.reset()
+        for index in batches(self._val_order, VALIDATION_BATCH):
+            self._step.validate(self._data.val, self._val_order, len(index), self._validated)
+
+    def _validation_loss_sum(self) -> Tensor:
+        return self._validated.parts.sum() / self._values_of_window
+
+
+class TritonEngine(FusedEngine):
+    """With the network of fused kernels.
+
+    Triton compiles a kernel when it is first launched, which is in `warm_up`, and keeps it on disk
+    (`TRITON_CACHE_DIR`, by default `~/.triton/cache`), where other trials of these sizes and other
+    workers find it.
+    """
+
+    backend = Backend.TRITON
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: DeviceData,
+        model: TSMixer,
+        launching: Launching | None = None,
+    ) -> None:
+        chosen = launching_on(data.minimum.device) if launching is None else launching
+        super().__init__(
+            config,
+            data,
+            model,
+            lambda: FusedTSMixer(model, config.training.precision, launching=chosen),
+            chosen,
+        )
+        self._launching = chosen
+
+    def warm_up(self) -> None:
+        try:
+            super().warm_up()
+        except Exception as error:
+            if self._launching.early:
+                error.add_note("the kernels were launched early, by programmatic dependent launch")
+            raise
+
+
+def launching_on(device: torch.device) -> Launching:
+    """What is fastest on a device."""
+    side = capture_streams(device)[1] if device.type == "cuda" else None
+    return Launching(early=why_not_early(device) is None, side=side)

@@ -1,0 +1,149 @@
+"""The protocol's step on fused kernels: what `Step` computes, in a tenth of the launches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from tuner.config import RunConfig
+from tuner.data.windows import DeviceData, DeviceSplit
+from tuner.models.fused import FusedTSMixer
+from tuner.models.fused.kernel_launch import Scoring
+from tuner.models.fused.launch_order import PLAIN, Launching
+from tuner.training.engines.fused.adamw import FlatAdamW
+from tuner.training.engines.fused.flat import FlatParameters
+from tuner.training.engines.fused.gather import gather
+from tuner.training.engines.fused.loss import LossSum, score
+from tuner.training.step import TrainingState
+
+RANDOM_STATE = "fused/random_state"
+"""What the masks of dropout follow from, beside the weights and the moments in a saved state."""
+
+
+class Network(Protocol):
+    """Computes a model's forecast, and gives that model's parameters their gradients."""
+
+    @property
+    def random_state(self) -> Tensor | None:
+        """What its masks of dropout follow from; None where that is torch's own generator."""
+
+    def __call__(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Tensor:
+        """(B, L, C + P + F), (B, T, F), (B, S) -> (B, T, C, Q) of float32."""
+
+
+class FusedStep(TrainingState):
+    """Trains the float32 parameters of a model. They lie in one buffer until `release`.
+
+    One that the forecast does not depend on has a gradient of zero here, and decays; torch's
+    optimiser passes it over.
+
+    Args:
+        config: of the training.
+        data: on its device, float32.
+        model: on the same device.
+        make_network: gives what computes the model's forecast, once the parameters are where they
+            stay.
+        launching: how its kernels follow each other.
+    """
+
+    _optimizer: FlatAdamW
+
+    def __init__(
+        self,
+        config: RunConfig,
+        data: DeviceData,
+        model: nn.Module,
+        make_network: Callable[[], Network],
+        launching: Launching = PLAIN,
+    ) -> None:
+        self._launching = launching
+        self._flat = FlatParameters([p for p in model.parameters() if p.requires_grad])
+        super().__init__(config, data, model, capturable=True)
+        self._network = make_network()
+        state = self._network.random_state
+        self._first_random_state = None if state is None else state.clone()
+
+    def train(self, split: DeviceSplit, order: Tensor, size: int, losses: LossSum) -> None:
+        """One update of the weights, by the `size` windows of `order` (N,) after those counted."""
+        if isinstance(self._network, FusedTSMixer):
+            self._train_fused(self._network, split, order, size, losses)
+            return
+        batch = gather(split, order, losses.done, size, self._launching)
+        forecast = self._network(batch.past, batch.future, batch.static).contiguous()
+        slope = torch.empty_like(forecast)
+        score(
+            forecast.detach(),
+            batch.target,
+            self._quantiles,
+            losses,
+            slope=slope,
+            launching=self._launching,
+        )
+        self._optimizer.take(
+            torch.autograd.grad(forecast, self._parameters, slope, materialize_grads=True)
+        )
+        self._optimizer.step()
+
+    def _train_fused(
+        self, network: FusedTSMixer, split: DeviceSplit, order: Tensor, size: int, losses: LossSum
+    ) -> None:
+        """The same without autograd: masks drawn with the windows, the loss taken in the head.
+
+        The gradient's squares are summed with the gradient.
+        """
+        begun = network.begin(size)
+        batch = gather(split, order, losses.done, size, self._launching, begun.drawing)
+        scoring = Scoring(batch.target, self._quantiles, losses.parts, losses.done)
+        inputs = (batch.past, batch.future, batch.static)
+        self._optimizer.update(network.gradient(begun, inputs, scoring, self._optimizer.squares))
+
+    @torch.no_grad()
+    def validate(self, split: DeviceSplit, order: Tensor, size: int, losses: LossSum) -> None:
+        """Only adds the losses of the next `size` windows to `losses`."""
+        batch = gather(split, order, losses.done, size, self._launching)
+        forecast = self._network(batch.past, batch.future, batch.static).contiguous()
+        score(forecast, batch.target, self._quantiles, losses, launching=self._launching)
+
+    def reset_optimizer(self) -> None:
+        super().reset_optimizer()
+        if self._network.random_state is not None and self._first_random_state is not None:
+            self._network.random_state.copy_(self._first_random_state)
+
+    def state(self) -> dict[str, Tensor]:
+        state = self._network.random_state
+        return super().state() | ({} if state is None else {RANDOM_STATE: state})
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Also a `Step`'s state: it lacks these kernels' random state, which stays as it is."""
+        steps = [float(tensor) for name, tensor in tensors.items() if name.endswith("/step")]
+        if len(set(steps)) > 1 or len(steps) not in (0, len(self._parameters)):
+            raise ValueError("its parameters took different numbers of steps")
+        held = self._network.random_state
+        given = None if held is None else tensors.get(RANDOM_STATE, held)
+        if (
+            held is not None
+            and given is not None
+            and (given.shape != held.shape or given.dtype != held.dtype)
+        ):
+            raise ValueError("the random state of the fused kernels does not fit")
+        super().load(tensors)
+        if held is not None and given is not None:
+            held.copy_(given)
+
+    def release(self) -> None:
+        super().release()
+        self._flat.release()
+        del self._optimizer, self._network, self._flat  # and with them their buffers
+
+    def _new_optimizer(self) -> FlatAdamW:
+        assert self._learning_rate is not None, "it is captured"
+        return FlatAdamW(
+            self._flat,
+            self._learning_rate,
+            weight_decay=self._config.hyperparameters.weight_decay,
+            limit=self._config.training.gradient_clip,
+            launching=self._launching,
+        )

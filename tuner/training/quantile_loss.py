@@ -1,0 +1,107 @@
+"""Quantile losses: the one that is trained on, and the one that forecasts are judged by.
+
+Shapes: B windows, T horizon, C target columns, Q quantile levels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def pinball(prediction: Tensor, target: Tensor, quantiles: Tensor) -> Tensor:
+    """The quantile (pinball) loss of every value: max((q - 1) e, q e) with e = target - prediction.
+
+    Args:
+        prediction: (B, T, C, Q), forecast quantiles.
+        target: (B, T, C), what happened.
+        quantiles: (Q,), levels in (0, 1), on the device and in the precision of the prediction.
+
+    Returns:
+        (B, T, C, Q), zero or more, in the units of the target.
+
+    Source: Koenker and Bassett, "Regression Quantiles", Econometrica 46 (1978).
+    """
+    error = target.unsqueeze(-1) - prediction
+    return torch.maximum((quantiles - 1) * error, quantiles * error)
+
+
+def quantile_loss(prediction: Tensor, target: Tensor, quantiles: Tensor) -> Tensor:
+    """The protocol's training and validation loss: `pinball` summed over levels, else averaged.
+
+    Where a forecast meets the target exactly, its gradient is that from below.
+
+    Args:
+        prediction: (B, T, C, Q), scaled values.
+        target: (B, T, C), scaled values.
+        quantiles: (Q,), on the device and in the precision of the prediction.
+
+    Returns:
+        A scalar tensor, in scaled units.
+
+    Source: the protocol, whose loss is that of darts' `QuantileRegression`.
+    """
+    loss: Tensor = _QuantileLoss.apply(prediction, target, quantiles)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _QuantileLoss(torch.autograd.Function):
+    """The loss is minus its slope times the error, and the slope is the gradient: kept at once."""
+
+    @staticmethod
+    def forward(ctx: Any, prediction: Tensor, target: Tensor, quantiles: Tensor) -> Tensor:
+        ctx.n_values = target.numel()
+        if not prediction.is_cuda:
+            excess = prediction - target.unsqueeze(-1)
+            # 1 where the forecast is above the target, in one vectorised pass: `where` takes
+            # thirty times as long.
+            above = torch.ops.aten.threshold_backward(
+                excess.new_ones(()).expand_as(excess), excess, 0
+            )
+            slope = above.sub_(quantiles)  # of the loss, along the prediction
+            ctx.save_for_backward(slope)
+            return torch.dot(slope.reshape(-1), excess.reshape(-1)) / target.numel()
+        error = target.unsqueeze(-1) - prediction
+        slope = torch.where(error < 0, 1 - quantiles, -quantiles)
+        ctx.save_for_backward(slope)
+        return -torch.dot(slope.reshape(-1), error.reshape(-1)) / target.numel()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return slope * (gradients[0] / ctx.n_values), None, None
+
+
+def mean_quantile_loss_per_window(prediction: Tensor, target: Tensor, quantiles: Tensor) -> Tensor:
+    """The protocol's MQL of each window: 2 `pinball`, averaged over levels, columns and hours.
+
+    The factor 2 makes the median's share equal to the absolute error. Every window has as many
+    values as any other, so the mean of these over any set of windows is the MQL of that set.
+
+    Args:
+        prediction: (B, T, C, Q), in the units in which the result is wanted.
+        target: (B, T, C), same units.
+        quantiles: (Q,), those that are scored.
+
+    Returns:
+        (B,), in the units of the target.
+
+    Source: the protocol, whose MQL is darts' metric `mql`.
+    """
+    return 2 * pinball(prediction, target, quantiles).mean(dim=(1, 2, 3))
+
+
+def mean_quantile_loss(prediction: Tensor, target: Tensor, quantiles: Tensor) -> Tensor:
+    """The protocol's MQL: `mean_quantile_loss_per_window` averaged over the windows.
+
+    Args:
+        prediction: (B, T, C, Q), in the units in which the result is wanted.
+        target: (B, T, C), same units.
+        quantiles: (Q,).
+
+    Returns:
+        A scalar tensor, in the units of the target.
+    """
+    return mean_quantile_loss_per_window(prediction, target, quantiles).mean()

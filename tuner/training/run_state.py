@@ -1,0 +1,168 @@
+"""Where a training stands: its clock, its epochs so far, and the best of them.
+
+Checkpoints and results are made of this. It holds no tensor, so that it survives when memory runs
+out.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from tuner.config import Backend, RunConfig, StopReason
+from tuner.training.checkpoint import Progress
+from tuner.training.clock import Clock
+from tuner.training.early_stopping import EarlyStopping
+from tuner.training.result import EpochRecord, FitResult
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """One training's state on the host. Times are in seconds.
+
+    Args:
+        config: of the training.
+        device: which it runs on.
+        epoch_windows: training windows of a whole epoch.
+        clock: counts `wall_clock_s`.
+        backend: what is expected to run, until an engine is made.
+        began: when its set-up began, by `time.perf_counter`. A resumed training counts that of its
+            first attempt only.
+    """
+
+    config: RunConfig
+    device: torch.device
+    epoch_windows: int
+    clock: Clock
+    backend: Backend
+    began: float
+    fallback: str = field(default="", init=False)
+    early_stopping: EarlyStopping = field(init=False)
+    learning_rate: float = field(init=False)
+    timed_from: float = field(default=math.nan, init=False)
+    timed_until: float = field(default=math.nan, init=False)
+    resumed_from: int = field(default=0, init=False)
+    setup_s: float = field(default=math.nan, init=False)
+    n_parameters: int = field(default=0, init=False)
+    n_windows: int = field(default=0, init=False)
+    """Training windows so far."""
+    history: list[EpochRecord] = field(default_factory=list, init=False)
+    best: EpochRecord | None = field(default=None, init=False)
+    context_lost: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.config.training
+        self.early_stopping = EarlyStopping(settings.patience, settings.min_delta)
+        self.learning_rate = self.config.hyperparameters.learning_rate
+
+    def end_setup(self) -> None:
+        """From now on it trains; set-up that was cut short ends here too."""
+        if math.isnan(self.setup_s):
+            self.setup_s = time.perf_counter() - self.began
+
+    def resume(self, progress: Progress) -> None:
+        """Go on where a checkpoint stands."""
+        self.resumed_from = progress.epoch
+        self.history = list(progress.history)
+        self.best = self.history[progress.best_epoch - 1]
+        self.early_stopping.best = progress.stopping_best
+        self.early_stopping.waited = progress.stopping_waited
+        self.learning_rate = progress.learning_rate
+        self.n_windows = progress.n_windows
+        self.setup_s = progress.setup_s
+        self.began = time.perf_counter() - progress.total_s
+        self.clock.restore(progress.elapsed_s)
+
+    def progress(self) -> Progress:
+        """To be asked between two epochs, with the clock paused."""
+        assert self.best is not None, "an epoch is over"
+        return Progress(
+            epoch=len(self.history),
+            learning_rate=self.learning_rate,
+            stopping_best=self.early_stopping.best,
+            stopping_waited=self.early_stopping.waited,
+            best_epoch=self.best.epoch,
+            n_windows=self.n_windows,
+            elapsed_s=self.clock.elapsed(),
+            setup_s=self.setup_s,
+            total_s=time.perf_counter() - self.began,
+            history=tuple(self.history),
+        )
+
+    def add_epoch(self, train_loss: float, val_loss: float) -> EpochRecord:
+        """The record of an epoch that is validated; `best` where its loss is the lowest yet."""
+        record = EpochRecord(
+            epoch=len(self.history) + 1,
+            train_loss=train_loss,
+            val_loss=val_loss,
+            learning_rate=self.learning_rate,
+            elapsed_s=self.clock.elapsed(),
+        )
+        self.history.append(record)
+        if self.best is None or val_loss < self.best.val_loss:
+            self.best = record
+        return record
+
+    def ended_by(self, record: EpochRecord) -> tuple[StopReason, str] | None:
+        """Why the training is over with its latest epoch, and in words; None where it goes on."""
+        settings = self.config.training
+        if self.early_stopping.update(record.val_loss):
+            return (
+                StopReason.CONVERGED,
+                f"no improvement by more than {settings.min_delta:g} in {settings.patience} epochs",
+            )
+        if settings.time_limit_s is not None and record.elapsed_s >= settings.time_limit_s:
+            return (
+                StopReason.TIME_LIMIT,
+                f"time limit of {settings.time_limit_s:g} s reached in epoch {record.epoch}",
+            )
+        if record.epoch == settings.max_epochs:
+            return StopReason.EPOCH_LIMIT, f"epoch limit of {settings.max_epochs} reached"
+        return None
+
+    def out_of_time(self) -> bool:
+        """Whether the time limit is reached, as far as the host knows."""
+        limit = self.config.training.time_limit_s
+        return limit is not None and self.clock.elapsed() >= limit
+
+    def result(self, reason: StopReason, message: str, model: nn.Module | None) -> FitResult:
+        """What `fit` returns, with the clock stopped."""
+        wall_clock_s = self.clock.elapsed()
+        epochs_worth = self.n_windows / self.epoch_windows
+        return FitResult(
+            stopped_by=reason,
+            message=message,
+            epochs=len(self.history),
+            best_epoch=self.best.epoch if self.best else 0,
+            best_val_loss=self.best.val_loss if self.best else math.nan,
+            wall_clock_s=wall_clock_s,
+            setup_s=self.setup_s,
+            time_to_best_s=self.best.elapsed_s if self.best else math.nan,
+            total_s=time.perf_counter() - self.began,
+            s_per_epoch=wall_clock_s / epochs_worth if epochs_worth else math.nan,
+            samples_per_s=self.n_windows / wall_clock_s if wall_clock_s else math.nan,
+            peak_memory_bytes=_peak_memory(self.device),
+            n_parameters=self.n_parameters,
+            backend=self.backend,
+            backend_fallback=self.fallback,
+            precision=self.config.training.precision,
+            history=tuple(self.history),
+            model=model,
+            resumed_from=self.resumed_from,
+            timed_from=self.timed_from,
+            timed_until=self.timed_until,
+            context_lost=self.context_lost,
+        )
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024  # kilobytes everywhere but on macOS

@@ -1,0 +1,73 @@
+"""One trial to run, as a worker hands it to whatever trains it. Nothing here knows torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from optuna.trial import TrialState
+
+from tuner.config import Hyperparameters, StopReason
+from tuner.devices import CpuCores, Gpu
+from tuner.record import Recorded
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.records import TrialResult
+
+if TYPE_CHECKING:
+    from tuner.training import EpochRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialJob:
+    """What to train, where, and whom to tell."""
+
+    study: str
+    definition: StudyDefinition
+    policy: SearchPolicy
+    number: int
+    """The trial's; it fixes the seeds, unless `seed` is given."""
+    hyperparameters: Hyperparameters
+    device: Gpu | CpuCores
+    on_epoch: Callable[[EpochRecord, int], StopReason | None]
+    """Told every finished epoch and which of the trial's seeds it is of, from 0; a reason it
+    returns ends the trial."""
+    should_stop: Callable[[], StopReason | None]
+    """Asked between steps, so cheap; a reason it returns ends the training at once."""
+    on_curve: Callable[[Sequence[EpochRecord], int], None] = lambda _records, _repeat: None
+    """Told the epochs, and the seed, of an earlier attempt that is continued (`on_epoch` hears of
+    later ones only), and of the run that counts where that was not the last one."""
+    on_phase: Callable[[str], None] = lambda _phase: None
+    """Told what is begun beside training (set-up, evaluation, a checkpoint), and each second of a
+    wait."""
+    seed: int | None = None
+    """To verify: train once, with this seed, whatever seeds the trial itself has."""
+    study_key: str = ""
+    """What no other study has, in this database or another."""
+    checkpoints: Path | None = None
+    """Where this study's checkpoints are; None for no checkpoints."""
+
+
+TrialRunner = Callable[[TrialJob], TrialResult | None]
+"""Trains a job to its result; None when it was interrupted and is to be handed back."""
+
+
+def failed(reason: StopReason, message: str, device: Gpu | CpuCores, seed: int) -> TrialResult:
+    """The result of a trial whose training raised."""
+    said = Recorded(stopped_by=reason.value, failure=message, seed=seed, converged=False)
+    return TrialResult(TrialState.FAIL, None, on_device(said, device))
+
+
+def on_device(recorded: Recorded, device: Gpu | CpuCores) -> Recorded:
+    """The same with what a trial ran on."""
+    return dataclasses.replace(
+        recorded,
+        device=device.model,
+        device_uuid=device.uuid,
+        device_label=device.label,
+        host=platform.node(),
+    )

@@ -1,0 +1,289 @@
+"""A trial, from configuration to result: train it alone on its device, evaluate it, and record
+everything seen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from optuna.trial import TrialState
+
+from tuner.config import Hyperparameters, RunConfig, StopReason
+from tuner.data.windows import DeviceData
+from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
+from tuner.devices.lock import WAITING_FOR_DEVICE, logs_waiting
+from tuner.models.own import methods_not_used
+from tuner.record import Recorded
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.objectives import time_to_target, values_of
+from tuner.storage.records import TrialResult
+from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
+from tuner.training.checkpoint import Checkpoint, CheckpointFiles
+from tuner.trial.job import on_device
+
+StopCheck = Callable[[], StopReason | None]
+
+
+def run_config(
+    definition: StudyDefinition, hyperparameters: Hyperparameters, seed: int
+) -> RunConfig:
+    """What a training of one configuration of a study gets."""
+    return RunConfig(
+        architecture=definition.architecture,
+        hyperparameters=hyperparameters,
+        training=definition.training,
+        seed=seed,
+    )
+
+
+def run_trial(
+    definition: StudyDefinition,
+    hyperparameters: Hyperparameters,
+    seed: int,
+    data: DeviceData,
+    device: Gpu | CpuCores,
+    *,
+    on_epoch: Callable[[EpochRecord], StopReason | None],
+    should_stop: StopCheck,
+    on_phase: Callable[[str], None] = lambda _phase: None,
+    checkpoints: CheckpointFiles | None = None,
+    on_resume: Callable[[Checkpoint], None] = lambda _checkpoint: None,
+) -> TrialResult | None:
+    """Train one configuration to convergence with the device to itself; None when it was
+    interrupted.
+
+    The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
+    seconds of training and validation until early stopping, and the mean quantile loss in original
+    units of the task's objective series (of all series where the task names none). Both are
+    recorded whatever the objectives are.
+    """
+    config = run_config(definition, hyperparameters, seed)
+    carried = Carried()
+
+    def waiting() -> bool:
+        on_phase(WAITING_FOR_DEVICE)
+        return should_stop() is not None
+
+    def resumed(checkpoint: Checkpoint) -> None:
+        carried.take(checkpoint.notes)
+        on_resume(checkpoint)
+
+    asked = time.perf_counter()
+    with exclusive(device.lock_names, give_up=waiting, waiting=logs_waiting(device.label)) as held:
+        if not held:
+            return None
+        wait_s = time.perf_counter() - asked
+        on_phase("set-up")
+        since = time.time()
+        watch = Watch(device)
+
+        def notes() -> dict[str, Any]:
+            on_phase("checkpoint")
+            return carried.notes(watch.finish(), since, time.time())
+
+        if checkpoints is not None:
+            checkpoints.notes = notes
+        result = fit(
+            config,
+            data,
+            on_epoch=on_epoch,
+            should_stop=should_stop,
+            checkpoints=checkpoints,
+            on_resume=resumed,
+        )
+        observation = carried.merged(watch.finish())
+        if result.stopped_by is StopReason.INTERRUPTED:
+            return None
+        on_phase("evaluation")
+        evaluating = time.perf_counter()
+        evaluation = (
+            evaluate(result.model, data)
+            if result.stopped_by.completed and result.model is not None
+            else None
+        )
+        evaluation_s = time.perf_counter() - evaluating
+        result = dataclasses.replace(result, model=None)
+        recorded = _recorded(result, observation, device, seed)
+        if isinstance(device, Gpu) and not result.context_lost:
+            recorded = _with_memory_held(recorded)
+    recorded = dataclasses.replace(
+        recorded,
+        timed_earlier=carried.parts or None,
+        wait_s=wait_s,
+        evaluation_s=evaluation_s,
+        total_s=result.total_s + evaluation_s,
+        unused_methods=list(methods_not_used(definition.architecture)) or None,
+        time_to_target_s=_time_to_target_s(result, definition),
+    )
+    return _to_trial_result(result, evaluation, recorded, definition)
+
+
+def _to_trial_result(
+    result: FitResult,
+    evaluation: Evaluation | None,
+    recorded: Recorded,
+    definition: StudyDefinition,
+) -> TrialResult:
+    if evaluation is not None:
+        recorded = _with_scores(recorded, evaluation, definition)
+        values = values_of(recorded, definition.objectives)
+        if values is not None:
+            return TrialResult(TrialState.COMPLETE, values, recorded.storable())
+        if _missed_target(recorded, definition):
+            target, best = definition.target_val_loss, recorded.val_loss
+            why = f"the validation loss never came down to {target:g} (its lowest was {best:.6g})"
+            missed = dataclasses.replace(recorded, target_missed=True, failure=why)
+            return TrialResult(TrialState.PRUNED, None, missed.storable())
+        named = ", ".join(f"{name} {recorded.named(name)}" for name in definition.objectives)
+        recorded = dataclasses.replace(
+            recorded,
+            stopped_by=StopReason.DIVERGED.value,
+            converged=False,
+            failure=f"values {named}",
+        )
+    if result.message:
+        recorded = dataclasses.replace(recorded, failure=result.message)
+    state = TrialState.PRUNED if result.stopped_by is StopReason.PRUNED else TrialState.FAIL
+    return TrialResult(state, None, recorded.storable())
+
+
+def objective_mql(evaluation: Evaluation, definition: StudyDefinition) -> float:
+    """The test MQL of the task's objective series, else the mean over all forecasts."""
+    series = definition.task.get("objective_series")
+    return evaluation.test_mql[series] if series else evaluation.test_mql_mean
+
+
+def _time_to_target_s(result: FitResult, definition: StudyDefinition) -> float | None:
+    """Infinite where the training never reached the study's registered loss; None without one."""
+    if definition.target_val_loss is None:
+        return None
+    curve = [(epoch.val_loss, epoch.elapsed_s) for epoch in result.history]
+    reached = time_to_target(curve, definition.target_val_loss)
+    return math.inf if reached is None else reached
+
+
+def _missed_target(recorded: Recorded, definition: StudyDefinition) -> bool:
+    """A sound training that never reached the registered loss: its time is censored, and no number
+    stands for it.
+    """
+    if definition.objectives[0] != "time_to_target_s" or recorded.time_to_target_s != math.inf:
+        return False
+    figures = recorded.val_loss, recorded.named(definition.objectives[1])
+    return all(figure is not None and math.isfinite(figure) for figure in figures)
+
+
+def _recorded(
+    result: FitResult, observation: Observation, device: Gpu | CpuCores, seed: int
+) -> Recorded:
+    recorded = Recorded(
+        stopped_by=result.stopped_by.value,
+        converged=result.stopped_by is StopReason.CONVERGED,
+        wall_clock_s=result.wall_clock_s,
+        epochs=result.epochs,
+        best_epoch=result.best_epoch,
+        val_loss=result.best_val_loss,
+        s_per_epoch=result.s_per_epoch,
+        setup_s=result.setup_s,
+        time_to_best_s=result.time_to_best_s,
+        samples_per_s=result.samples_per_s,
+        peak_memory_bytes=result.peak_memory_bytes,
+        n_parameters=result.n_parameters,
+        backend=result.backend.value,
+        backend_fallback=result.backend_fallback or None,
+        precision=result.precision.value,
+        seed=seed,
+        contaminated=observation.contaminated,
+        contamination=observation.why,
+        device_watch=observation.details,
+        versions=versions(),
+        git_revision=git_revision(),
+        timed_from=result.timed_from,
+        timed_until=result.timed_until,
+        resumed_from_epoch=result.resumed_from or None,
+        context_lost=result.context_lost or None,
+    )
+    return on_device(recorded, device)
+
+
+def _with_memory_held(recorded: Recorded) -> Recorded:
+    """With what this process still holds on its GPU when a trial's network is gone: it must not
+    grow over a study.
+    """
+    torch.cuda.empty_cache()
+    return dataclasses.replace(
+        recorded,
+        allocated_memory_bytes=torch.cuda.memory_allocated(),
+        reserved_memory_bytes=torch.cuda.memory_reserved(),
+    )
+
+
+def _with_scores(
+    recorded: Recorded, evaluation: Evaluation, definition: StudyDefinition
+) -> Recorded:
+    """`val_mql` is that of the same series as the objective: the two rank configurations of the
+    same thing.
+    """
+    series = definition.task.get("objective_series")
+    return dataclasses.replace(
+        recorded,
+        test_mql=objective_mql(evaluation, definition),
+        val_mql=evaluation.val_mql[series] if series else evaluation.val_mql_mean,
+        test_mql_mean=evaluation.test_mql_mean,
+        series_test_mql=evaluation.test_mql,
+        series_val_mql=evaluation.val_mql,
+    )
+
+
+@functools.cache
+def versions() -> dict[str, str | None]:
+    """Versions of what a result depends on."""
+    found: dict[str, str | None] = {"python": platform.python_version(), "cuda": torch.version.cuda}
+    for package in ("tuner", "torch", "optuna", "numpy"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    found["torch"] = torch.__version__
+    return found
+
+
+@functools.cache
+def git_revision() -> str | None:
+    """The revision of the checkout that this code runs from, `+changes` when edited; None when
+    installed.
+    """
+    folder = Path(__file__).parent.parent
+    if not (folder / ".git").exists():
+        return None
+    try:
+        head = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+        edited = subprocess.run(
+            ["git", "status", "--porcelain", "-uno"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    if head.returncode != 0:
+        return None
+    return head.stdout.strip() + ("+changes" if edited.stdout.strip() else "")

@@ -1,0 +1,298 @@
+"""All the runs of a trial: one for each of its seeds, again where a timing was contaminated, and
+what they come to.
+
+With several seeds (`StudyDefinition.seeds_per_trial`) the trial's values are the medians of its
+seeds'. The rule for seeds that go wrong: the first seed that does not complete (diverged, out of
+memory, an error, pruned) ends the trial with that outcome, and the rest are not run. A seed that a
+limit cut completes, but did not converge: then neither did the trial, whatever the others did.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from optuna.trial import TrialState
+
+from tuner.config import StopReason
+from tuner.data.windows import DeviceData
+from tuner.files.durable import read_regular, write_durably
+from tuner.record import MEANINGS, In, OverSeeds, Recorded, names_in
+from tuner.spec.seeds import seed_of_trial
+from tuner.storage.records import TrialResult
+from tuner.training import EpochRecord
+from tuner.training.checkpoint import Checkpoint, CheckpointFiles
+from tuner.training.engines.choose import identifying_backend
+from tuner.trial.job import TrialJob
+from tuner.trial.run import run_config, run_trial
+from tuner.version import __version__
+
+TIMED = (TrialState.COMPLETE, TrialState.PRUNED)
+"""Results that depend on the clock: a contaminated one of these is run again."""
+JOURNAL_BYTES = 16 << 20
+_log = logging.getLogger(__name__)
+
+
+def run_job(job: TrialJob, data: Mapping[str, DeviceData]) -> TrialResult | None:
+    """What a worker runs: the job's configuration trained on `data`, by data hash; None when it was
+    interrupted.
+    """
+    own = data[job.definition.data_hash]
+    if job.seed is not None:
+        return _OfOneSeed(job, own, repeat=0, seed=job.seed).result()
+    results = []
+    for repeat in range(job.definition.seeds_per_trial):
+        result = _OfOneSeed(
+            job, own, repeat=repeat, seed=seed_of_trial(job.number, repeat)
+        ).result()
+        if result is None:
+            return None
+        results.append(result)
+        if result.state is not TrialState.COMPLETE:
+            break
+    return combined(results, job.definition.seeds_per_trial)
+
+
+@dataclass(slots=True)
+class _OfOneSeed:
+    """The runs of a job with one seed: one, and more where a timing was contaminated."""
+
+    job: TrialJob
+    data: DeviceData
+    repeat: int
+    seed: int
+
+    def result(self) -> TrialResult | None:
+        """The cleanest run's; None when it was interrupted. Runs that an earlier attempt finished
+        are not repeated.
+        """
+        journal = _Journal(self.job.checkpoints, self._stem, self._identity())
+        runs = journal.read()
+        curves: dict[int, list[EpochRecord]] = {}
+        while not runs or (_spoiled(runs[-1]) and len(runs) <= self.job.policy.reruns):
+            if runs:
+                _log.warning(
+                    "trial %d is run again: %s",
+                    self.job.number,
+                    runs[-1].recorded.contamination,
+                )
+            result = self._run(len(runs), curves.setdefault(len(runs), []))
+            if result is None:
+                return None
+            runs.append(result)
+            if _spoiled(result) or self.job.definition.seeds_per_trial > 1:
+                journal.write(runs)
+        counts = _number_of_cleanest(runs)
+        if (
+            counts < len(runs) - 1 and counts in curves
+        ):  # what was told last was another run's times
+            self.job.on_curve(curves[counts], self.repeat)
+        return cleanest(runs)
+
+    def _run(self, attempt: int, curve: list[EpochRecord]) -> TrialResult | None:
+        """One run; its epochs are added to `curve`."""
+
+        def resumed(checkpoint: Checkpoint) -> None:
+            curve.extend(checkpoint.progress.history)
+            self.job.on_curve(checkpoint.progress.history, self.repeat)
+
+        def epoch_ended(record: EpochRecord) -> StopReason | None:
+            curve.append(record)
+            return self.job.on_epoch(record, self.repeat)
+
+        return run_trial(
+            self.job.definition,
+            self.job.hyperparameters,
+            self.seed,
+            self.data,
+            self.job.device,
+            on_epoch=epoch_ended,
+            should_stop=self.job.should_stop,
+            on_phase=self.job.on_phase,
+            checkpoints=self._files(attempt),
+            on_resume=resumed,
+        )
+
+    def _files(self, attempt: int) -> CheckpointFiles | None:
+        if self.job.checkpoints is None:
+            return None
+        return CheckpointFiles(
+            folder=self.job.checkpoints,
+            stem=f"{self._stem}-run-{attempt}",
+            identity=self._identity() | {"run": attempt},
+            every_s=self.job.policy.checkpoint_s,
+        )
+
+    @property
+    def _stem(self) -> str:
+        if self.job.seed is not None:
+            return f"verify-{self.job.number:06d}-seed-{self.seed}"
+        return f"{stem_of(self.job.number)}-seed-{self.repeat}"
+
+    def _identity(self) -> dict[str, str | int]:
+        """All that a run depends on, its clock included: what differs in any of it is not
+        continued.
+        """
+        config = run_config(self.job.definition, self.job.hyperparameters, self.seed)
+        text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
+        return {
+            "study": self.job.study_key,
+            "definition": self.job.definition.identity(),
+            "trial": self.job.number,
+            "repeat": self.repeat,
+            "seed": self.seed,
+            "configuration": hashlib.sha256(text.encode()).hexdigest(),
+            "device": self.job.device.model,
+            "backend": identifying_backend(
+                config, self.data.shapes, self.data.minimum.device
+            ).value,
+            "torch": torch.__version__,
+            "tuner": __version__,
+        }
+
+
+@dataclass(slots=True)
+class _Journal:
+    """The finished runs of a seed on disk, for the attempt that may come after this one."""
+
+    folder: Path | None
+    stem: str
+    identity: Mapping[str, Any]
+    _path: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._path = (self.folder or Path()) / f"{self.stem}-runs.json"
+
+    def read(self) -> list[TrialResult]:
+        """What was written for this very training; nothing where that cannot be read."""
+        if self.folder is None or not self._path.exists():
+            return []
+        try:
+            content = json.loads(read_regular(self._path, at_most=JOURNAL_BYTES))
+            if content["sha256"] != _digest(content["runs"], self.identity):
+                raise ValueError("damaged, or another training's")  # noqa: TRY301 - refused like all the rest
+            return [TrialResult.from_json(text) for text in content["runs"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            _log.warning("the finished runs in %s are not used: %s", self._path, error)
+            return []
+
+    def write(self, runs: Sequence[TrialResult]) -> None:
+        if self.folder is None:
+            return
+        texts = [run.to_json() for run in runs]
+        content = {"runs": texts, "sha256": _digest(texts, self.identity)}
+        try:
+            write_durably(self._path, json.dumps(content).encode())
+        except OSError as error:
+            _log.warning("a finished run could not be noted in %s: %s", self._path, error.strerror)
+
+
+def stem_of(trial_number: int) -> str:
+    """How the names of all files of a trial begin."""
+    return f"trial-{trial_number:06d}"
+
+
+def _digest(runs: Sequence[str], identity: Mapping[str, Any]) -> str:
+    return hashlib.sha256(
+        json.dumps([list(runs), dict(identity)], sort_keys=True).encode()
+    ).hexdigest()
+
+
+def _spoiled(result: TrialResult) -> bool:
+    return result.state in TIMED and bool(result.recorded.contaminated)
+
+
+def cleanest(runs: Sequence[TrialResult]) -> TrialResult:
+    """The run whose time is to be trusted most: a clean one, else that with the least seen beside
+    it.
+
+    Where there are several, all their times are recorded as `timings`.
+    """
+    if len(runs) == 1:
+        return runs[0]
+    best = runs[_number_of_cleanest(runs)]
+    timings = [run.recorded.kept_in(In.TIMINGS) for run in runs]
+    return dataclasses.replace(best, recorded=dataclasses.replace(best.recorded, timings=timings))
+
+
+def _number_of_cleanest(runs: Sequence[TrialResult]) -> int:
+    return min(range(len(runs)), key=lambda number: _suspicion(runs[number]))
+
+
+def _suspicion(run: TrialResult) -> tuple[bool, float, float]:
+    watched = run.recorded.device_watch or {}
+    share = watched.get("foreign_cpu_share", len(watched.get("other_processes", ())))
+    return _spoiled(run), float(share), run.recorded.wall_clock_s or 0.0
+
+
+def combined(results: Sequence[TrialResult], seeds: int) -> TrialResult:
+    """A trial's result from those of its seeds: values and figures are medians over the seeds.
+
+    Where one did not complete, it is the last, and the trial's outcome is its outcome.
+    """
+    if seeds == 1:
+        return results[0]
+    last = results[-1]
+    runs = [_of_a_run(run.recorded) for run in results]
+    if last.state is not TrialState.COMPLETE:
+        return dataclasses.replace(last, recorded=dataclasses.replace(last.recorded, runs=runs))
+    values = [
+        statistics.median(each) for each in zip(*(run.values or () for run in results), strict=True)
+    ]
+    cut = next((run for run in results if not run.recorded.converged), last)
+    recorded = dataclasses.replace(
+        _over_seeds([run.recorded for run in results]),
+        stopped_by=cut.recorded.stopped_by,
+        runs=runs,
+    )
+    return dataclasses.replace(last, values=tuple(values), recorded=recorded)
+
+
+def _of_a_run(recorded: Recorded) -> dict[str, Any]:
+    """What is kept of each seed's run, where a trial has several."""
+    flat = recorded.to_flat()
+    return {name: flat[name] for name in names_in(In.RUNS) if name in flat}
+
+
+def _over_seeds(runs: Sequence[Recorded]) -> Recorded:
+    """What each thing of the last seed's record comes to over all seeds."""
+    last = runs[-1]
+    found: dict[str, Any] = {}
+    for name, meaning in MEANINGS.items():
+        values = [getattr(run, name) for run in runs]
+        if values[-1] is not None:
+            found[name] = _COME_TO[meaning.over_seeds](values)
+    for name in ("series_test_mql", "series_val_mql"):
+        found[name] = {
+            series: _median([getattr(run, name).get(series) for run in runs])
+            for series in getattr(last, name)
+        }
+    return dataclasses.replace(last, **found)
+
+
+def _median(values: Sequence[Any]) -> Any:
+    """Of counts, one that occurred; the last where a seed has none."""
+    kinds = {type(value) for value in values}
+    if kinds == {int}:
+        return statistics.median_low(values)
+    return statistics.median(values) if kinds <= {int, float} else values[-1]
+
+
+_COME_TO: Mapping[OverSeeds, Callable[[Sequence[Any]], Any]] = {
+    OverSeeds.MEDIAN: _median,
+    OverSeeds.MIN: lambda values: min(each for each in values if each is not None),
+    OverSeeds.MAX: lambda values: max(each for each in values if each is not None),
+    OverSeeds.ANY: any,
+    OverSeeds.ALL: all,
+    OverSeeds.FIRST: lambda values: values[0],
+    OverSeeds.LAST: lambda values: values[-1],
+    OverSeeds.JOINED: lambda values: "; ".join(each for each in values if each),
+}

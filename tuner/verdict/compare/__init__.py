@@ -1,0 +1,1 @@
+"""Variants held against each other by their verification: rows, answers, and sentences."""

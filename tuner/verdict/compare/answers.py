@@ -1,0 +1,158 @@
+"""Answers to the questions of a comparison: who is meant, what the tests found, and the sentence
+that says it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare.sentences import sentence
+from tuner.verdict.compare.studies import DEFAULT, labels
+from tuner.verdict.stats.pairs import Comparison, Effect, Question
+from tuner.verdict.verification_plan import questions, sample_name
+from tuner.verdict.verified import Verified, compare_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A question's answer, who is meant, and its sentence."""
+
+    comparison: Comparison
+    a: str
+    b: str
+    sentence: str
+
+    def as_dict(self) -> dict[str, Any]:
+        asked = self.comparison.question
+        return {
+            "a": self.a,
+            "b": self.b,
+            "family": asked.family,
+            "sentence": self.sentence,
+            "wall_clock_s": _effect(self.comparison.seconds),
+            "test_mql": _effect(self.comparison.mql),
+        }
+
+
+def answer_all(
+    studies: Sequence[StudySnapshot],
+    chosen: Mapping[str, Mapping[str, int]],
+    ready: Mapping[str, Verified],
+    pick: str,
+) -> tuple[tuple[Answer, ...], list[str]]:
+    """Answers to all questions whose configurations are `ready`, and a reason where there can be
+    none.
+    """
+    asked = [q for q in questions(chosen, pick=pick) if q.a in ready and q.b in ready]
+    named = _names(studies, chosen, pick)
+    comparisons, refusals = _judge(studies, ready, asked)
+    answers = (
+        Answer(
+            comparison=each,
+            a=named[each.question.a],
+            b=named[each.question.b],
+            sentence=sentence(each, named[each.question.a], named[each.question.b]),
+        )
+        for each in comparisons
+    )
+    return tuple(answers), refusals
+
+
+def _judge(
+    studies: Sequence[StudySnapshot], ready: Mapping[str, Verified], asked: Sequence[Question]
+) -> tuple[tuple[Comparison, ...], list[str]]:
+    """Answers to all questions together, and a reason where there can be none."""
+    if not asked:
+        return (), []
+    involved = {name: ready[name] for q in asked for name in (q.a, q.b)}
+    designs = {
+        (run.session, tuple(run.plan.get("looks", ()))) for v in involved.values() for run in v.runs
+    }
+    looks = next(iter(designs))[1] if len(designs) == 1 else ()
+    if any(design[1] for design in designs) and not looks:
+        why = (
+            "verifications that may stop early were made apart, so no verdict holds for all; "
+            "tuner verify them in one go"
+        )
+        return (), [why]
+    look = _look(studies, next(iter(designs))[0], looks) if looks else None
+    return tuple(
+        _on_one_clock(each, studies) for each in compare_at(involved, asked, look=look, looks=looks)
+    ), []
+
+
+def _look(studies: Sequence[StudySnapshot], session: str, looks: tuple[int, ...]) -> int:
+    """After how many seeds a design of several looks ended."""
+    for study in studies:
+        for run in study.runs:
+            if run.session == session and run.state == "skipped" and run.result:
+                return run.result.recorded.look or 0
+    return looks[-1]
+
+
+def _on_one_clock(answer: Comparison, studies: Sequence[StudySnapshot]) -> Comparison:
+    """The answer without its time where the two were measured on different devices, or by different
+    clocks.
+    """
+    a, b = (_owner(name, studies) for name in (answer.question.a, answer.question.b))
+    if (
+        a.device_model == b.device_model
+        and a.definition.objectives[0] == b.definition.objectives[0]
+    ):
+        return answer
+    why = f"measured on {a.device_model} and on {b.device_model}"
+    if a.device_model == b.device_model:
+        why = f"one is {a.definition.objectives[0]}, the other {b.definition.objectives[0]}"
+    none = Effect(
+        objective=answer.seconds.objective, estimate=None, pairs=answer.seconds.pairs, why_not=why
+    )
+    return dataclasses.replace(answer, seconds=none)
+
+
+def _owner(name: str, studies: Sequence[StudySnapshot]) -> StudySnapshot:
+    return next(study for study in studies if name.rpartition(" trial ")[0] == study.name)
+
+
+def _names(
+    studies: Sequence[StudySnapshot], chosen: Mapping[str, Mapping[str, int]], pick: str
+) -> dict[str, str]:
+    """What sentences call a sample: `retuned rmsnorm`, `default rmsnorm`; the study's name where
+    variants repeat.
+
+    A default that is itself the front's pick is called by what it is.
+    """
+    names: dict[str, str] = {}
+    for study, what in zip(studies, labels(studies), strict=True):
+        for role, word in ((pick, "retuned"), (DEFAULT, DEFAULT)):
+            if role in chosen[study.name]:
+                names[sample_name(study.name, chosen[study.name][role])] = f"{word} {what}"
+    return names
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    found = effect.estimate
+    what = "ratio" if effect.objective == "wall_clock_s" else "difference"
+    return {
+        what: {name: _finite(value) for name, value in found.as_estimate().items()}
+        if found
+        else None,
+        "level": effect.level,
+        "pairs": effect.pairs,
+        "p": effect.p,
+        "p_adjusted": effect.p_adjusted,
+        "tests": dict(effect.others),
+        "distinguishable": effect.claimed,
+        "surely_close": effect.within_margin,
+        "detectable": effect.detectable,
+        "no_verdict_because": effect.why_not or None,
+    }
+
+
+def _finite(value: float) -> float | None:
+    """JSON knows no infinite number."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,119 @@
+"""What differs between compared studies beside their variants: stated, because a reader cannot see
+it in a table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tuner.errors import UsageError
+from tuner.record import Recorded
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.picks import picks_expected
+from tuner.verdict.verified import verified_in
+
+_SETTINGS = (
+    "max_epochs",
+    "patience",
+    "min_delta",
+    "gradient_clip",
+    "learning_rate_decay",
+    "time_limit_s",
+    "precision",
+)
+
+
+def refuse_different_data(studies: Sequence[StudySnapshot]) -> None:
+    """Raises UsageError where figures could not mean the same thing."""
+    first = studies[0]
+    for each in studies[1:]:
+        if each.definition.data_hash != first.definition.data_hash:
+            raise UsageError(
+                f"studies {first.name!r} ({first.definition.task_name}) and {each.name!r} "
+                f"({each.definition.task_name}) are on different data: their figures do not compare"
+            )
+
+
+def differences(studies: Sequence[StudySnapshot]) -> list[str]:
+    """One sentence for each thing that is not the same for all."""
+    found = [
+        _differ(studies, "Search budgets are unequal", lambda s: f"{s.finished} finished trials"),
+        _differ(
+            studies,
+            "Devices differ, so times do not compare",
+            lambda s: s.device_model or "none yet",
+        ),
+        _differ(studies, "Samplers differ", lambda s: s.policy.sampler),
+        _differ(
+            studies,
+            "Objectives of the search differ",
+            lambda s: " and ".join(s.definition.objectives),
+        ),
+        _differ(studies, "Seeds a trial differ", lambda s: s.definition.seeds_per_trial),
+        _differ(studies, "Backend policies differ", lambda s: s.definition.training.backend.value),
+        _differ(
+            studies,
+            "Backends that verification ran on differ",
+            lambda s: _used(s, lambda run: run.backend),
+        ),
+        _differ(studies, "PyTorch versions differ", _torch),
+        _differ(studies, "Picks were chosen from different fronts", _front),
+        _differ(studies, "Verification sessions differ: times were not interleaved", _sessions),
+    ]
+    found += [
+        _differ(studies, f"The setting {name} differs", lambda s, name=name: _setting(s, name))  # type: ignore[misc]
+        for name in _SETTINGS
+    ]
+    found += [_disturbed(each) for each in studies]
+    return [each for each in found if each]
+
+
+def _differ(
+    studies: Sequence[StudySnapshot], what: str, value: Callable[[StudySnapshot], Any]
+) -> str:
+    values = {each.name: value(each) for each in studies}
+    known = {name: found for name, found in values.items() if found not in (None, "")}
+    if len(set(known.values())) < 2:  # noqa: PLR2004 - a difference needs two
+        return ""
+    return f"{what}: {', '.join(f'{name} {found}' for name, found in known.items())}."
+
+
+def _setting(study: StudySnapshot, name: str) -> Any:
+    return dataclasses.asdict(study.definition.training)[name]
+
+
+def _used(study: StudySnapshot, what: Callable[[Recorded], str | None]) -> str:
+    """What the finished verification runs of a study ran on, as their records say."""
+    records = [run.result.recorded for run in study.runs if run.state == "finished" and run.result]
+    return "/".join(sorted({found for recorded in records if (found := what(recorded))}))
+
+
+def _front(study: StudySnapshot) -> str:
+    if not study.runs:
+        return ""
+    return (
+        "the expected one"
+        if picks_expected(study.results, study.runs, study.name)
+        else "that of single runs"
+    )
+
+
+def _torch(study: StudySnapshot) -> str:
+    return _used(study, lambda run: (run.versions or {}).get("torch"))
+
+
+def _sessions(study: StudySnapshot) -> str:
+    return "+".join(sorted({run.session[:8] for run in study.runs}))
+
+
+def _disturbed(study: StudySnapshot) -> str:
+    clean = sum(len(each.clean) for each in verified_in(study).values())
+    converged = sum(len(each.converged) for each in verified_in(study).values())
+    if clean == converged:
+        return ""
+    return (
+        f"{converged - clean} of {converged} timings of {study.name} were contaminated and are "
+        "left out."
+    )

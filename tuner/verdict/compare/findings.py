@@ -1,0 +1,138 @@
+"""What can be said of studies: rows of a table, answers with their sentences, and what is missing
+for more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.pareto import Point
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare.answers import Answer, answer_all
+from tuner.verdict.compare.equal_quality import Level, levels_of
+from tuner.verdict.compare.fairness import differences, refuse_different_data
+from tuner.verdict.compare.rows import Row, rows_of
+from tuner.verdict.compare.sentences import levels as levels_of_intervals
+from tuner.verdict.compare.sentences import resolution
+from tuner.verdict.compare.studies import DEFAULT
+from tuner.verdict.compare.volumes import Volume, volumes_of
+from tuner.verdict.picks import picks_of
+from tuner.verdict.stats.intervals import LEAST_RUNS
+from tuner.verdict.verification_plan import BETWEEN, sample_name
+from tuner.verdict.verified import Verified, verified_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that `tuner compare` says."""
+
+    task: str
+    pick: str
+    studies: tuple[StudySnapshot, ...]
+    rows: tuple[Row, ...]
+    answers: tuple[Answer, ...]
+    volumes: tuple[Volume, ...]
+    reference: Point | None
+    levels: tuple[Level, ...]
+    resolution: str
+    intervals: str
+    fairness: tuple[str, ...]
+    missing: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON document of `tuner compare --json`."""
+        return {
+            "task": self.task,
+            "pick": self.pick,
+            "rows": [row.as_dict() for row in self.rows],
+            "comparisons": [answer.as_dict() for answer in self.answers],
+            "hypervolume": [volume.as_dict() for volume in self.volumes],
+            "reference": self.reference,
+            "time_at_equal_quality": [level.as_dict() for level in self.levels],
+            "resolution": self.resolution,
+            "intervals": self.intervals,
+            "fairness": list(self.fairness),
+            "missing": list(self.missing),
+        }
+
+
+def compare(studies: Sequence[StudySnapshot], *, pick: str = "knee") -> Report:
+    """Hold studies on the same data against each other.
+
+    Every study is represented by its default configuration and by the one that `pick` names on the
+    front of its
+    search: chosen by the search, judged by fresh seeds. Only questions whose configurations are all
+    verified, as planned, get an answer; for the others the report says what is missing.
+
+    Raises:
+        UsageError: the studies are on different data.
+    """
+    refuse_different_data(studies)
+    chosen = {study.name: picks_of(study) for study in studies}
+    ready, missing = _ready(studies, chosen, pick)
+    answers, refusals = answer_all(studies, chosen, ready, pick)
+    volumes, reference = volumes_of(studies)
+    return Report(
+        task=studies[0].definition.task_name,
+        pick=pick,
+        studies=tuple(studies),
+        rows=tuple(rows_of(studies, chosen, pick, answers)),
+        answers=answers,
+        volumes=tuple(volumes),
+        reference=reference,
+        levels=levels_of(studies),
+        resolution=resolution(
+            a.comparison for a in answers if a.comparison.question.family == BETWEEN
+        ),
+        intervals=levels_of_intervals(answer.comparison for answer in answers),
+        fairness=tuple(differences(studies)),
+        missing=(*missing, *refusals),
+    )
+
+
+# -- what is ready, and what is missing ------------------------------------------------------------
+
+
+def _ready(
+    studies: Sequence[StudySnapshot], chosen: Mapping[str, Mapping[str, int]], pick: str
+) -> tuple[dict[str, Verified], list[str]]:
+    """Fully verified configurations by their sample's name, and one line for each thing that is
+    missing.
+    """
+    ready: dict[str, Verified] = {}
+    missing: list[str] = []
+    for study in studies:
+        name, picked = study.name, chosen[study.name]
+        if not any(record.converged for record in study.results.complete):
+            missing.append(
+                f"{name}: no converged trial among {study.finished} finished; tuner launch runs "
+                "more"
+            )
+            continue
+        for role in (DEFAULT, pick) if picked.get(DEFAULT) != picked[pick] else (pick,):
+            if role not in picked:
+                missing.append(f"{name}: its default configuration has no finished trial")
+                continue
+            why = _unready(verified_in(study).get(picked[role]))
+            if why:
+                missing.append(f"{name}: its {role} configuration (trial {picked[role]}) {why}")
+            else:
+                ready[sample_name(name, picked[role])] = verified_in(study)[picked[role]]
+    if len(studies) < 2:  # noqa: PLR2004 - a comparison needs two
+        missing.append("one study alone: name a second one to compare it with")
+    return ready, list(dict.fromkeys(missing))
+
+
+def _unready(verified: Verified | None) -> str:
+    if verified is None:
+        return "is not verified; tuner verify does it"
+    if len(verified.runs) < verified.planned:
+        return (
+            f"has {len(verified.runs)} of {verified.planned} planned verification runs; tuner "
+            "verify goes on"
+        )
+    if len(verified.runs) < LEAST_RUNS:
+        return f"is verified with {len(verified.runs)} seeds, {LEAST_RUNS} are the least"
+    return ""

@@ -1,0 +1,139 @@
+"""The table of a comparison: a row for the default and the retuned configuration of every study."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare.answers import Answer
+from tuner.verdict.compare.sentences import short
+from tuner.verdict.compare.studies import DEFAULT
+from tuner.verdict.stats.intervals import LEAST_RUNS, Interval
+from tuner.verdict.verification_plan import BETWEEN, sample_name
+from tuner.verdict.verified import verified_in
+
+FIGURES = ("epochs", "total_time_s", "s_per_epoch", "val_loss", "test_mql")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A configuration in the table. Each figure is a median with its interval, or one number of an
+    unverified trial.
+    """
+
+    study: str
+    variant: str
+    core_change: str
+    hyperparameters: str
+    trial: int
+    params: Mapping[str, float | int]
+    verified: bool
+    runs: int
+    misses: Mapping[str, int]
+    figures: Mapping[str, Interval | float | None]
+    verdict: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        plain = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "figures"
+        }
+        figures = {name: _plain(value) for name, value in self.figures.items()}
+        return plain | {
+            "params": dict(self.params),
+            "misses": dict(self.misses),
+            "figures": figures,
+        }
+
+
+def rows_of(
+    studies: Sequence[StudySnapshot],
+    chosen: Mapping[str, Mapping[str, int]],
+    pick: str,
+    answers: Sequence[Answer],
+) -> list[Row]:
+    """Default and retuned configuration of every study. A verdict stands with the retuned one,
+    against the first's.
+    """
+    rows = []
+    for study in studies:
+        picked = chosen[study.name]
+        for role in dict.fromkeys((DEFAULT, pick)):
+            if role not in picked:
+                continue
+            same = role == pick and picked.get(DEFAULT) == picked[pick]
+            word = (
+                DEFAULT
+                if role == DEFAULT
+                else f"retuned ({pick})" + (", the default itself" if same else "")
+            )
+            row = _row(study, picked[role], word)
+            if role == pick:
+                row = dataclasses.replace(
+                    row, verdict=_verdict(study, studies[0], picked[pick], answers)
+                )
+            rows.append(row)
+    return rows
+
+
+def _row(study: StudySnapshot, number: int, word: str) -> Row:
+    record = study.record(number)
+    verified = verified_in(study).get(number)
+    figures: dict[str, Interval | float | None]
+    known = (
+        verified is not None and len(verified.runs) >= LEAST_RUNS
+    )  # also where all of them missed
+    if verified is not None and known:
+        figures = {
+            "epochs": verified.of_converged(lambda run: run.epochs),
+            "total_time_s": verified.seconds,
+            "s_per_epoch": verified.of_clean(lambda run: run.s_per_epoch),
+            "val_loss": verified.of_converged(lambda run: run.val_loss),
+            "test_mql": verified.mql,
+        }
+    else:
+        recorded, values = record.recorded, record.values or (None, None)
+        figures = {
+            "epochs": recorded.epochs,
+            "total_time_s": values[0],
+            "s_per_epoch": recorded.s_per_epoch,
+            "val_loss": recorded.val_loss,
+            "test_mql": values[1] if recorded.test_mql is None else recorded.test_mql,
+        }
+    return Row(
+        study=study.name,
+        variant=study.variant,
+        core_change=study.definition.core_change,
+        hyperparameters=word,
+        trial=number,
+        params=record.params,
+        verified=known,
+        runs=len(verified.runs) if verified else 0,
+        misses=verified.misses if verified else {},
+        figures=figures,
+    )
+
+
+def _verdict(
+    study: StudySnapshot, first: StudySnapshot, number: int, answers: Sequence[Answer]
+) -> str:
+    if study is first:
+        return "the reference"
+    mine = sample_name(study.name, number)
+    for answer in answers:
+        asked = answer.comparison.question
+        if (
+            asked.family == BETWEEN
+            and asked.a == mine
+            and asked.b.rpartition(" trial ")[0] == first.name
+        ):
+            return short(answer.comparison)
+    return "none: not verified"
+
+
+def _plain(value: Interval | float | None) -> Any:
+    return value.as_dict() if isinstance(value, Interval) else value

@@ -1,0 +1,51 @@
+"""Which studies are compared: what the names on the command line mean, and what each study is
+called beside the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.errors import UsageError
+from tuner.study.named import PREFIX, opened_if_needed, says_which, snapshot_named
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.verification_plan import study_names
+
+DEFAULT = "default"
+"""The role of the default configuration among a study's picks."""
+
+
+def labels(studies: Sequence[StudySnapshot]) -> list[str]:
+    """What each is called beside the others: its variant; its own name where variants repeat."""
+    variants = [study.variant for study in studies]
+    return [
+        study.variant if variants.count(study.variant) == 1 else study.name for study in studies
+    ]
+
+
+def read_studies(named: Sequence[str], *, task: str, storage: str) -> list[StudySnapshot]:
+    """The studies that `named` means: variants on `task` (several with commas), studies as
+    `study:NAME`, or archives.
+
+    The database is opened only where a name needs it.
+
+    Raises:
+        UsageError: a name that means nothing, an archive that cannot be read, or a study named
+            twice.
+        StorageError: the database cannot be read.
+    """
+    found: list[StudySnapshot] = []
+    with opened_if_needed(storage) as database:
+        for name in named:
+            # First the name, then the database: a misspelt variant is not a database that is
+            # missing.
+            names = (
+                [name]
+                if says_which(name)
+                else [PREFIX + each for each in study_names(name, task=task)]
+            )
+            found += [snapshot_named(each, database).with_runs_read() for each in names]
+    known = [study.name for study in found]
+    if twice := {name for name in known if known.count(name) > 1}:
+        raise UsageError(f"study {min(twice)!r} is named twice; name each once")
+    return found

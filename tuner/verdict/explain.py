@@ -1,0 +1,267 @@
+"""What a study teaches beside its front: what matters, what validation would have chosen, what
+converges.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.study.results import TrialRecord
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.stats.intervals import Interval
+from tuner.verdict.stats.ranks import LEAST_RANKED, spearman
+from tuner.verdict.verified import verified_in
+
+LEAST_TRIALS = 10
+"""Fewer give no importances: a forest on them would only repeat their noise."""
+BINS_PER_DECADE = 2
+_FOREST_SEED = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """How validation and test MQL rank a study's converged trials, and what choosing by one does to
+    the other.
+
+    `spearman` is the correlation of the ranks. `by_test` and `by_validation` are the trials with
+    the lowest test and the lowest validation MQL; `price` is how much higher the test MQL of the
+    second is. `optimism` is the mean of (test MQL in the search minus median on fresh seeds) over
+    the verified configurations of the front: what the search promised too much is below 0. None
+    where it is not known yet.
+    """
+
+    trials: int
+    spearman: Interval | None
+    by_test: int
+    by_validation: int
+    price: float
+    optimism: float | None
+    verified: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningRates:
+    """Of the trials with a learning rate from `low` to `high`: how many converged, and how many
+    within the epochs.
+    """
+
+    low: float
+    high: float
+    trials: int
+    converged: int
+    within: int
+    median_epochs: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Understanding:
+    """What one study teaches. `importances`: `{objective: {hyperparameter: share}}`, empty before
+    enough trials.
+    """
+
+    study: str
+    variant: str
+    epochs: int
+    importances: Mapping[str, Mapping[str, float]]
+    ranking: Ranking | None
+    learning_rates: tuple[LearningRates, ...]
+    missing: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def understand(study: StudySnapshot, *, epochs: int = 50) -> Understanding:
+    """What the study teaches; `epochs` is within how many a learning rate should converge."""
+    complete = study.results.complete
+    missing = []
+    if len(complete) < LEAST_TRIALS:
+        missing.append(
+            f"importances need {LEAST_TRIALS} complete trials, there are {len(complete)}"
+        )
+    ranked = [r for r in complete if r.converged and r.recorded.val_mql is not None]
+    if len(ranked) < LEAST_RANKED:
+        missing.append(f"a ranking needs {LEAST_RANKED} converged trials, there are {len(ranked)}")
+    return Understanding(
+        study=study.name,
+        variant=study.variant,
+        epochs=epochs,
+        importances=importances(study) if len(complete) >= LEAST_TRIALS else {},
+        ranking=_ranking(study, ranked) if len(ranked) >= LEAST_RANKED else None,
+        learning_rates=tuple(learning_rates(study, epochs)),
+        missing=tuple(missing),
+    )
+
+
+def importances(study: StudySnapshot) -> dict[str, dict[str, float]]:
+    """Each hyperparameter's share of an objective's variation over the search space, by objective.
+
+    fANOVA (Hutter, Hoos and Leyton-Brown, ICML 2014) as Optuna computes it, on the encoded space
+    (exponents for sizes, logarithms where the range is logarithmic) and the logarithm of the time.
+    """
+    import optuna
+    from optuna.exceptions import ExperimentalWarning
+    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+    space = study.definition.space
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    mirror = optuna.create_study(directions=["minimize", "minimize"])
+    for record in study.results.complete:
+        if record.values is not None and set(space.ranges) <= record.params.keys():
+            mirror.add_trial(
+                optuna.trial.create_trial(
+                    params=space.encode(record.params),
+                    distributions=space.encoded(),
+                    values=[math.log(record.values[0]), record.values[1]],
+                )
+            )
+    found = {}
+    for index, objective in enumerate(study.definition.objectives):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            shares = get_param_importances(
+                mirror,
+                evaluator=FanovaImportanceEvaluator(seed=_FOREST_SEED),
+                target=lambda trial, index=index: trial.values[index],  # type: ignore[misc]
+            )
+        found[objective] = {name: float(share) for name, share in shares.items()}
+    return found
+
+
+def learning_rates(study: StudySnapshot, epochs: int) -> list[LearningRates]:
+    """Finished trials by half decades of their learning rate; pruned ones ended too early to say
+    and are left out.
+    """
+    finished = [
+        record
+        for record in study.results.records
+        if record.state.name in ("COMPLETE", "FAIL") and record.params.get("learning_rate")
+    ]
+    bins: dict[int, list[TrialRecord]] = {}
+    for record in finished:
+        bins.setdefault(
+            math.floor(math.log10(record.params["learning_rate"]) * BINS_PER_DECADE), []
+        ).append(record)
+    found = []
+    for index, members in sorted(bins.items()):
+        took = [r.recorded.epochs for r in members if r.converged and r.recorded.epochs]
+        found.append(
+            LearningRates(
+                low=10 ** (index / BINS_PER_DECADE),
+                high=10 ** ((index + 1) / BINS_PER_DECADE),
+                trials=len(members),
+                converged=len(took),
+                within=sum(each < epochs for each in took),
+                median_epochs=float(np.median(took)) if took else None,
+            )
+        )
+    return found
+
+
+def _ranking(study: StudySnapshot, ranked: Sequence[TrialRecord]) -> Ranking:
+    test = [_test_mql(record) for record in ranked]
+    validation = [mql for record in ranked if (mql := record.recorded.val_mql) is not None]
+    by_test, by_validation = int(np.argmin(test)), int(np.argmin(validation))
+    return Ranking(
+        trials=len(ranked),
+        spearman=spearman(validation, test),
+        by_test=ranked[by_test].number,
+        by_validation=ranked[by_validation].number,
+        price=test[by_validation] - test[by_test],
+        optimism=optimism(study),
+        verified=len(_promised(study)),
+    )
+
+
+def optimism(study: StudySnapshot) -> float | None:
+    """By how much the search's test MQL of verified front configurations is off against fresh
+    seeds, on average.
+
+    Below 0 the search was optimistic. None where nothing of the front is verified.
+    """
+    promised = _promised(study)
+    return float(np.mean(promised)) if promised else None
+
+
+def _promised(study: StudySnapshot) -> list[float]:
+    front = {record.number: _test_mql(record) for record in study.results.front}
+    return [
+        front[number] - each.mql.estimate
+        for number, each in verified_in(study).items()
+        if number in front and each.mql is not None
+    ]
+
+
+def _test_mql(record: TrialRecord) -> float:
+    assert record.values is not None, "complete trials have values"
+    mql = record.recorded.test_mql
+    return record.values[1] if mql is None else mql
+
+
+def print_understanding(found: Sequence[Understanding]) -> None:
+    """For a person at a terminal."""
+    from rich.table import Table
+
+    from tuner.display.terminal import make_console
+
+    console = make_console()
+    for each in found:
+        console.print(each.study, style="bold")
+        for objective, shares in each.importances.items():
+            words = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+            console.print(f"  what {objective} depends on: {words}", soft_wrap=True)
+        if each.ranking is not None:
+            for line in _ranking_lines(each.ranking):
+                console.print(f"  {line}", soft_wrap=True)
+        table = Table(box=None, padding=(0, 1, 0, 2))
+        for heading in (
+            "learning rate",
+            "trials",
+            "converged",
+            f"under {each.epochs} epochs",
+            "median epochs",
+        ):
+            table.add_column(heading, justify="right", no_wrap=heading == "learning rate")
+        for rate in each.learning_rates:
+            median = "-" if rate.median_epochs is None else f"{rate.median_epochs:.0f}"
+            span = f"{rate.low:.1e} to {rate.high:.1e}"
+            table.add_row(span, str(rate.trials), str(rate.converged), str(rate.within), median)
+        if each.learning_rates:
+            console.print(table)
+        for line in each.missing:
+            console.print(f"  missing: {line}")
+
+
+def _ranking_lines(ranking: Ranking) -> list[str]:
+    lines = []
+    if ranking.spearman is not None:
+        s = ranking.spearman
+        lines.append(
+            f"validation and test MQL rank {ranking.trials} converged trials alike to "
+            f"{s.estimate:.2f} "
+            f"[{s.low:.2f}, {s.high:.2f}] (Spearman; 1 is the same order)"
+        )
+    chosen = (
+        f"validation would choose trial {ranking.by_validation}, whose test MQL is "
+        f"{ranking.price:.4f} above trial "
+        f"{ranking.by_test}'s, the lowest"
+        if ranking.by_validation != ranking.by_test
+        else f"validation and test choose the same trial, {ranking.by_test}"
+    )
+    lines.append(chosen)
+    if ranking.optimism is not None:
+        direction = (
+            "too low (choosing on test was optimistic)" if ranking.optimism < 0 else "not too low"
+        )
+        lines.append(
+            f"against fresh seeds the search's test MQL of {ranking.verified} verified front "
+            "configurations was "
+            f"{ranking.optimism:+.4f} off on average: {direction}"
+        )
+    return lines

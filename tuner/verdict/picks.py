@@ -1,0 +1,78 @@
+"""Which trials speak for a study: the ends and the knee of its front, or what a verification chose
+instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tuner.pareto import knee_index
+from tuner.storage.queue.plans import CHOSEN_LATER
+from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import Verifications
+from tuner.study.results import StudyResults
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.expected_front import Choice, Front, front_of_runs
+
+
+def picks(results: StudyResults, front: Front) -> dict[str, int]:
+    """The trials that speak for a study: `default`, and the front's `time`, `knee` and `mql`."""
+    found: dict[str, int] = {}
+    default = next((record.number for record in results.complete if record.is_default), None)
+    if default is not None:
+        found["default"] = default
+    if front.trials:
+        fast, knee, good = (front.trials[i].number for i in (0, knee_index(front.points), -1))
+        found |= {"time": fast, "knee": knee, "mql": good}
+    return found
+
+
+def picks_of(study: StudySnapshot) -> dict[str, int]:
+    """`default`, and the `time`, `knee` and `mql` of the front that was verified, as trial
+    numbers.
+    """
+    return picks_judged(study.results, study.runs, study.name)
+
+
+def picks_judged(
+    results: StudyResults, runs: Sequence[VerificationRun], study: str
+) -> dict[str, int]:
+    """The trials that speak for a study in a verdict, by its verification `runs` in the order of
+    their plan.
+
+    Where the last plan chose from the expected front, those that it chose; else those of the front
+    as it is.
+    """
+    return picks_expected(results, runs, study) or picks(results, front_of_runs(results))
+
+
+def picks_expected(
+    results: StudyResults, runs: Sequence[VerificationRun], study: str
+) -> dict[str, int]:
+    """What the last plan chose from the study's expected front.
+
+    Empty where it chose from single runs, and where the study has got other limits since, which one
+    of these breaks.
+    """
+    noted = _noted(runs, study)
+    eligible = {record.number for record in results.eligible}
+    kept = all(number in eligible for pick, number in noted.items() if pick != "default")
+    return noted if kept else {}
+
+
+def note_picks(queue: Verifications, study_id: int, study: str, picked: Mapping[str, int]) -> None:
+    """Note with the study's last run what the latest plan chose, where that had no new run of it to
+    say so.
+    """
+    mine = [run for run in queue.runs() if run.study_id == study_id]
+    if mine and _noted(mine, study) != picked:
+        queue.note(mine[-1], {**mine[-1].plan, CHOSEN_LATER: {study: dict(picked)}})
+
+
+def _noted(runs: Sequence[VerificationRun], study: str) -> dict[str, int]:
+    plan = runs[-1].plan if runs else {}
+    if CHOSEN_LATER in plan:
+        return dict(plan[CHOSEN_LATER].get(study, {}))
+    return (
+        dict(plan.get("picks", {}).get(study, {})) if plan.get("choice") == Choice.EXPECTED else {}
+    )

@@ -1,0 +1,25 @@
+"""The statistics of a verdict: pure functions on arrays, nothing of studies, databases or devices.
+
+`intervals`  medians with bootstrap intervals
+`paired`     tests of paired differences, the intervals that belong to them, and Holm's correction
+`sequential` looks at the data before its planned end, without spending more than the planned error
+`ranks`      how two scores rank the same things
+`pairs`      configurations held against each other: effects, tests, what may be claimed
+"""
+
+from tuner.verdict.stats.intervals import CONFIDENCE, LEAST_RUNS, Interval
+from tuner.verdict.stats.pairs import Comparison, Effect, Question, Sample, judge, judge_at_look
+from tuner.verdict.stats.permutation import ALPHA
+
+__all__ = [
+    "ALPHA",
+    "CONFIDENCE",
+    "LEAST_RUNS",
+    "Comparison",
+    "Effect",
+    "Interval",
+    "Question",
+    "Sample",
+    "judge",
+    "judge_at_look",
+]

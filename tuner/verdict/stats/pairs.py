@@ -1,0 +1,312 @@
+"""Configurations held against each other on the same seeds: effects, tests, and what may be
+claimed.
+
+Time is compared as a ratio, so it is tested on the log scale; MQL as a difference. A claim needs
+two things: the paired test after Holm's correction over all questions of its family and both
+objectives, and that the better one did not miss more often. Misses (runs that did not converge) are
+counted and never turned into numbers: a pair with a miss is left out. The interval is what the
+deciding test does not reject, at the level at which Holm's steps came to it: it leaves out "no
+difference" where the test finds one, and nowhere else. That two are surely close follows from it,
+too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tuner.verdict.stats.intervals import LEAST_RUNS, Interval
+from tuner.verdict.stats.permutation import (
+    ALPHA,
+    holm,
+    least_p,
+    paired_t_interval,
+    paired_t_p,
+    sign_flip_interval,
+    sign_flip_p,
+    wilcoxon_p,
+)
+from tuner.verdict.stats.power import sign_flip_shift, t_shift
+from tuner.verdict.stats.sequential import nominal_levels
+
+TIME_MARGIN = 1.10
+"""Ratios between 1 / 1.10 and 1.10 are too small to care about."""
+MQL_MARGIN = 0.02
+
+SECONDS, MQL = "wall_clock_s", "test_mql"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The runs of one configuration by their seed: of `runs`, those that converged have figures.
+
+    `seconds` leaves out contaminated timings too; `misses` counts the runs that did not converge.
+    """
+
+    name: str
+    seconds: Mapping[int, float]
+    mql: Mapping[int, float]
+    runs: int
+    misses: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """`a` against `b`. Questions of one `family` share the chance of a false claim."""
+
+    a: str
+    b: str
+    family: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """What `a` does to one objective of `b` on shared seeds: the mean ratio (seconds) or difference
+    (MQL), its test.
+
+    The mean of ratios is the geometric one. The interval is that of the test that decides, at
+    `level`, which Holm's correction gave it; an end is infinite where so few pairs exclude nothing.
+    `p` is that of the same test, `p_adjusted` after the correction, `others` shows further tests.
+    `claimed`: a difference may be claimed. `within_margin`: the whole interval is too close to
+    "none" to care about. `detectable` is the true difference that such runs find in nine cases of
+    ten: a ratio above 1, or a difference; None where they are too few to find any. `why_not` says
+    why there can be no answer; empty where there is one.
+    """
+
+    objective: str
+    estimate: Interval | None
+    pairs: int
+    p: float | None = None
+    p_adjusted: float | None = None
+    level: float | None = None
+    others: Mapping[str, float] = field(default_factory=dict)
+    claimed: bool = False
+    within_margin: bool = False
+    decided: bool = False
+    detectable: float | None = None
+    why_not: str = ""
+
+    @property
+    def nothing(self) -> float:
+        """The value of "no difference"."""
+        return 1.0 if self.objective == SECONDS else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The answer to a question, one effect an objective."""
+
+    question: Question
+    seconds: Effect
+    mql: Effect
+
+    @property
+    def effects(self) -> tuple[Effect, Effect]:
+        return self.seconds, self.mql
+
+    @property
+    def decided(self) -> bool:
+        """Both objectives have a clear answer: a difference, or that there is none worth caring
+        about.
+        """
+        return all(effect.decided for effect in self.effects)
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """One test before the correction: paired differences, on the log scale for seconds, of `a` and
+    `b`.
+    """
+
+    effect: Effect
+    differences: np.ndarray
+    a: Sample
+    b: Sample
+
+
+@dataclass(frozen=True, slots=True)
+class _Design:
+    """How differences are tested: the test, its interval at a level, and its level for a share of
+    alpha.
+    """
+
+    test: Callable[[np.ndarray], float]
+    interval: Callable[[np.ndarray, float], tuple[float, float]]
+    level_of: Callable[[float], float]
+    least: Callable[[int], float]
+    """The least p that so many pairs can give."""
+    shift: Callable[[int, float], float]
+    """The mean difference, in standard deviations, that so many pairs find at a level with
+    `POWER`."""
+
+
+def judge(
+    samples: Iterable[Sample], questions: Sequence[Question], *, alpha: float = ALPHA
+) -> tuple[Comparison, ...]:
+    """Answer `questions` about `samples` that were verified with as many seeds as planned: the
+    exact permutation test.
+
+    Args:
+        samples: all configurations that the questions name.
+        questions: which to hold against which; each family is corrected by itself.
+        alpha: chance of any false claim in a family.
+    """
+    design = _Design(
+        sign_flip_p, sign_flip_interval, lambda share: alpha * share, least_p, sign_flip_shift
+    )
+    return _judge(samples, questions, design)
+
+
+def judge_at_look(
+    samples: Iterable[Sample],
+    questions: Sequence[Question],
+    *,
+    look: int,
+    looks: tuple[int, ...],
+    alpha: float = ALPHA,
+) -> tuple[Comparison, ...]:
+    """Answer `questions` at a look of a design that may stop early, after `look` seeds of
+    `looks[-1]` planned ones.
+
+    Student's paired t test decides (permutations of a few pairs cannot reach the small levels of an
+    early look), at the look's level of the design; Holm's steps use the designs of their shares of
+    alpha (Ye, Li, Liu and Yao, "A group-sequential Holm procedure with multiple primary endpoints",
+    Statistics in Medicine 32, 2013).
+    """
+    index = looks.index(look)
+
+    def level_of(share: float) -> float:
+        return nominal_levels(alpha * share, looks)[index]
+
+    design = _Design(paired_t_p, paired_t_interval, level_of, lambda _: 0.0, t_shift)
+    return _judge(samples, questions, design)
+
+
+def _judge(
+    samples: Iterable[Sample], questions: Sequence[Question], design: _Design
+) -> tuple[Comparison, ...]:
+    named = {sample.name: sample for sample in samples}
+    tests = {
+        (q, objective): _test(q, objective, named, design)
+        for q in questions
+        for objective in (SECONDS, MQL)
+    }
+    for family in {q.family for q in questions}:
+        _correct([key for key in tests if key[0].family == family], tests, design)
+    return tuple(
+        Comparison(question=q, seconds=tests[q, SECONDS].effect, mql=tests[q, MQL].effect)
+        for q in questions
+    )
+
+
+def _test(
+    question: Question, objective: str, named: Mapping[str, Sample], design: _Design
+) -> _Test:
+    a, b = named[question.a], named[question.b]
+    of_a, of_b = (a.seconds, b.seconds) if objective == SECONDS else (a.mql, b.mql)
+    seeds = sorted(of_a.keys() & of_b.keys())
+    x, y = np.array([of_a[s] for s in seeds]), np.array([of_b[s] for s in seeds])
+    if len(seeds) < LEAST_RUNS:
+        why = f"{len(seeds)} pairs of runs on the same seeds, {LEAST_RUNS} are the least"
+        return _Test(
+            Effect(objective=objective, estimate=None, pairs=len(seeds), why_not=why), x, a, b
+        )
+    differences = np.log(x) - np.log(y) if objective == SECONDS else x - y
+    others = {
+        "permutation": sign_flip_p(differences),
+        "wilcoxon": wilcoxon_p(differences),
+        "t": paired_t_p(differences),
+    }
+    effect = Effect(
+        objective=objective,
+        estimate=None,
+        pairs=len(seeds),
+        p=design.test(differences),
+        others=others,
+    )
+    return _Test(effect, differences, a, b)
+
+
+def _correct(
+    keys: Sequence[tuple[Question, str]], tests: dict[tuple[Question, str], _Test], design: _Design
+) -> None:
+    """Holm's steps over the tests of one family, and what follows for each effect.
+
+    Where a test does not reject, the steps end: those of greater p keep its level, at which they do
+    not reject either.
+    """
+    tested = [key for key in keys if tests[key].effect.p is not None]
+    p_values = [tests[key].effect.p or 0.0 for key in tested]
+    adjusted = dict(zip(tested, holm(p_values), strict=True))
+    going_on, level = True, 0.0
+    for rank, key in enumerate(sorted(tested, key=lambda key: tests[key].effect.p or 0.0)):
+        if going_on:
+            level = design.level_of(1 / (len(tested) - rank))
+        found = tests[key]
+        estimate = _estimate(found, level, design)
+        going_on = going_on and not estimate.covers(found.effect.nothing)
+        effect = replace(found.effect, estimate=estimate, p_adjusted=adjusted[key], level=level)
+        tests[key] = replace(
+            found, effect=_concluded(replace(found, effect=effect), design, rejected=going_on)
+        )
+
+
+def _estimate(found: _Test, level: float, design: _Design) -> Interval:
+    """The mean difference with what the test does not exclude, seconds as ratios."""
+    mean = float(found.differences.mean())
+    low, high = design.interval(found.differences, level)
+    if found.effect.objective == SECONDS:
+        mean, low, high = (_ratio(value) for value in (mean, low, high))
+    return Interval(mean, low, high, found.effect.pairs)
+
+
+def _concluded(found: _Test, design: _Design, *, rejected: bool) -> Effect:
+    effect = found.effect
+    estimate, level = effect.estimate, effect.level
+    assert estimate is not None, "what was tested has an estimate"
+    assert level is not None, "and was tested at a level"
+    better, other = (found.a, found.b) if estimate.estimate < effect.nothing else (found.b, found.a)
+    out_of_reach = not rejected and design.least(effect.pairs) > level
+    why = ""
+    if rejected and better.misses > other.misses:
+        why = (
+            f"{better.name} missed {better.misses} of {better.runs} runs, "
+            f"{other.name} {other.misses} of {other.runs}: its figures leave out its own worst"
+        )
+    elif out_of_reach:
+        why = (
+            f"{effect.pairs} pairs of runs are too few for so many questions at once; "
+            "verify with more seeds"
+        )
+    claimed = rejected and not why
+    close = _within(estimate.low, estimate.high, effect.objective)
+    return replace(
+        effect,
+        claimed=claimed,
+        within_margin=close,
+        decided=claimed or close,
+        detectable=None
+        if out_of_reach
+        else _detectable(found.differences, effect.objective, level, design),
+        why_not=why,
+    )
+
+
+def _detectable(differences: np.ndarray, objective: str, level: float, design: _Design) -> float:
+    """What the test finds at that level with `POWER`, by the spread of these differences (n,)."""
+    size = design.shift(len(differences), level) * float(np.std(differences, ddof=1))
+    return _ratio(size) if objective == SECONDS else size
+
+
+def _ratio(difference: float) -> float:
+    """What a difference of logarithms is as a ratio; infinite beyond what a number holds."""
+    with np.errstate(over="ignore"):
+        return float(np.exp(difference))
+
+
+def _within(low: float, high: float, objective: str) -> bool:
+    if objective == SECONDS:
+        return low > 1 / TIME_MARGIN and high < TIME_MARGIN
+    return low > -MQL_MARGIN and high < MQL_MARGIN

@@ -1,0 +1,323 @@
+"""Planning a verification: which configurations run again, on which fresh seeds, in which order."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.data.task import load_task
+from tuner.errors import UsageError
+from tuner.pareto import knee_index
+from tuner.spec.seeds import seed_of_trial
+from tuner.spec.study_file import builtin_variants, load_study_file
+from tuner.storage.database import initialisation_lock
+from tuner.storage.queue.runs import PlannedRun
+from tuner.storage.queue.verifications import Verifications
+from tuner.study.open import OpenStudy
+from tuner.study.results import StudyResults, TrialRecord, read_results
+from tuner.verdict.expected_front import LEAST_TRIALS, Choice, Front, front_of, says_enough
+from tuner.verdict.picks import note_picks, picks
+from tuner.verdict.stats.pairs import Question
+from tuner.verdict.stats.sequential import looks_for
+
+BETWEEN, WITHIN = "between variants", "retuned against default"
+"""The two families of questions: which variant is better retuned, and what retuning gave each
+variant."""
+
+_FRESH = 0x76657269
+"""Tells the seeds of verifications from those of trials."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A verification as planned: how many runs are new, what cannot be verified yet and why, and
+    what else to know.
+    """
+
+    new_runs: int
+    missing: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def study_names(variants: str, *, task: str, studies: str | None = None) -> list[str]:
+    """Names of the studies that a comma-separated list of variants means on a task, or those that
+    `studies` lists.
+
+    Raises:
+        UsageError: a variant or task that is not there, an empty name, or one named twice.
+    """
+    given = [name.strip() for name in (studies or variants).split(",")]
+    if not all(given):
+        raise UsageError(
+            f"{studies or variants!r} holds an empty name; expected e.g. rmsnorm,original"
+        )
+    if studies is None:
+        on = load_task(task).name
+        given = [
+            f"{on}-{name if name in builtin_variants() else load_study_file(name).name}"
+            for name in given
+        ]
+    if len(set(given)) < len(given):
+        raise UsageError(f"{studies or variants!r} names a study twice; name each once")
+    return given
+
+
+def verifications_of(opened: Sequence[OpenStudy], *, lease_s: float | None = None) -> Verifications:
+    """The verification runs of these studies, which must be in one database."""
+    engine, ids = opened[0].database.engine, [each.study_id for each in opened]
+    return Verifications(engine, ids, names=[each.name for each in opened], lease_s=lease_s)
+
+
+def plan_verification(
+    opened: Sequence[OpenStudy],
+    *,
+    top: int,
+    seeds: int,
+    choice: Choice = Choice.FRONT,
+    stop_early: bool = False,
+    shuffle_seed: int | None = None,
+) -> Planned:
+    """Plan runs of the default configuration and of `top` ones along the front of each study, on
+    `seeds` fresh seeds.
+
+    `choice` says which front.
+
+    What was planned before stays, in its order: the same call again plans nothing new. New runs
+    form a session: blocks of one seed each, in which every configuration has its turn in random
+    order, so that whatever drifts on the device meets all of them alike.
+
+    Raises:
+        UsageError: the studies' times were measured on different device models, or their data
+            differs.
+    """
+    _refuse_apart(opened)
+    missing: list[str] = []
+    notes: list[str] = []
+    expected: set[str] = set()
+    chosen: dict[str, list[TrialRecord]] = {}
+    picked: dict[str, dict[str, int]] = {}
+    for each in opened:
+        results = read_results(each)
+        if not any(record.converged for record in results.complete):
+            missing.append(f"{each.name}: {_no_front(results)}; nothing to verify yet")
+            continue
+        if choice is Choice.EXPECTED:
+            if says_enough(results.eligible):
+                expected.add(each.name)
+            else:
+                notes.append(_says_too_little(each.name, results))
+        front = front_of(results, each.definition.space, choice)
+        chosen[each.name] = configurations(results, top, front)
+        picked[each.name] = picks(results, front)
+    fresh = fresh_seeds(seeds, used_seeds(opened))
+    queue = verifications_of(opened)
+    with initialisation_lock(opened[0].database.address):
+        there = queue.runs()
+        planned = {(run.study_id, run.trial_number, run.seed) for run in there}
+        ids = {each.name: each.study_id for each in opened}
+        blocks = [
+            [
+                (ids[name], r)
+                for name, rs in chosen.items()
+                for r in rs
+                if (ids[name], r.number, seed) not in planned
+            ]
+            for seed in fresh
+        ]
+        shuffle = secrets.randbits(31) if shuffle_seed is None else shuffle_seed
+        whole = not any(
+            (study, r.number, seed) in planned for study, r, seed in _all(chosen, ids, fresh)
+        )
+        plan = {
+            "shuffle_seed": shuffle,
+            "seeds": seeds,
+            "top": top,
+            # A design of several looks holds from its first seed on, not for runs that are added to
+            # others.
+            "looks": list(looks_for(seeds)) if stop_early and whole else [],
+            "picks": picked,
+            "choice": choice.value,
+        }
+        first = max((run.place for run in there), default=-1) + 1
+        runs = _interleaved(blocks, fresh, first=first, plan=plan)
+        added = queue.add(runs)
+        for name, mine in picked.items():
+            note_picks(queue, ids[name], name, mine if name in expected else {})
+        return Planned(added, tuple(missing), tuple(notes))
+
+
+def configurations(results: StudyResults, top: int, front: Front) -> list[TrialRecord]:
+    """The default configuration where it has a trial, and `top` of the front: its knee, its ends,
+    then spread between.
+
+    A configuration that stands there twice (a repeated trial) is taken once.
+    """
+    default = [record for record in results.complete if record.is_default]
+    found = default[:1]
+    for record in spread(front, top):
+        if all(record.params != other.params for other in found):
+            found.append(record)
+    return found
+
+
+def spread(front: Front, count: int) -> list[TrialRecord]:
+    """`count` trials of a front: knee, lowest MQL, least time, then always the farthest from those
+    taken.
+    """
+    points = front.points
+    if len(points) <= count:
+        return list(front.trials)
+    order = list(dict.fromkeys([knee_index(points), len(points) - 1, 0]))[:count]
+    values = np.asarray(points, dtype=float)
+    scaled = (values - values.min(axis=0)) / np.maximum(np.ptp(values, axis=0), 1e-300)
+    while len(order) < count:
+        distance = np.linalg.norm(scaled[:, None] - scaled[order][None], axis=2).min(axis=1)
+        order.append(int(np.argmax(distance)))
+    return [front.trials[i] for i in sorted(order)]
+
+
+def questions(picked: Mapping[str, Mapping[str, int]], *, pick: str = "knee") -> list[Question]:
+    """What a verdict asks of studies in that order: each retuned variant against those before it,
+    and its own default.
+
+    Samples are named by `sample_name`.
+    """
+    names = [name for name in picked if pick in picked[name]]
+    asked = [
+        Question(
+            a=sample_name(b, picked[b][pick]), b=sample_name(a, picked[a][pick]), family=BETWEEN
+        )
+        for index, a in enumerate(names)
+        for b in names[index + 1 :]
+    ]
+    for name in names:
+        own = picked[name]
+        if own.get("default") not in (None, own[pick]):
+            asked.append(
+                Question(
+                    a=sample_name(name, own[pick]),
+                    b=sample_name(name, own["default"]),
+                    family=WITHIN,
+                )
+            )
+    return asked
+
+
+def sample_name(study: str, trial_number: int) -> str:
+    return f"{study} trial {trial_number}"
+
+
+def fresh_seeds(count: int, used: Collection[int]) -> list[int]:
+    """`count` training seeds, always the same ones but for those in `used`: configurations share
+    them.
+    """
+    found: list[int] = []
+    number = 0
+    while len(found) < count:
+        seed = int(np.random.SeedSequence([_FRESH, number]).generate_state(1)[0])
+        if seed not in used and seed not in found:
+            found.append(seed)
+        number += 1
+    return found
+
+
+def used_seeds(opened: Sequence[OpenStudy]) -> set[int]:
+    """Every seed that the search of these studies used, or will use until their budgets are
+    filled.
+    """
+    used: set[int] = set()
+    for each in opened:
+        records = read_results(each).records
+        for record in records:
+            recorded = record.recorded
+            used |= {seed for seed in (recorded.seed, *(recorded.seeds or ())) if seed is not None}
+        trials = max(each.ledger.counts().budget, len(records))
+        used |= {
+            seed_of_trial(n, r)
+            for n in range(trials)
+            for r in range(each.definition.seeds_per_trial)
+        }
+    return used
+
+
+def _interleaved(
+    blocks: Sequence[Sequence[tuple[int, TrialRecord]]],
+    seeds: Sequence[int],
+    *,
+    first: int,
+    plan: dict[str, Any],
+) -> list[PlannedRun]:
+    """One block a seed, each in an order of its own; places count on from `first`."""
+    shuffler = np.random.default_rng(plan["shuffle_seed"])
+    session = uuid.uuid4().hex
+    runs: list[PlannedRun] = []
+    for block, (seed, members) in enumerate(zip(seeds, blocks, strict=True)):
+        for index in shuffler.permutation(len(members)):
+            study_id, record = members[index]
+            runs.append(
+                PlannedRun(
+                    study_id=study_id,
+                    trial_number=record.number,
+                    params=record.params,
+                    seed=seed,
+                    block=block,
+                    place=first + len(runs),
+                    session=session,
+                    plan=plan,
+                )
+            )
+    return runs
+
+
+def _all(
+    chosen: Mapping[str, Sequence[TrialRecord]], ids: Mapping[str, int], seeds: Sequence[int]
+) -> list[tuple[int, TrialRecord, int]]:
+    return [
+        (ids[name], record, seed)
+        for name, records in chosen.items()
+        for record in records
+        for seed in seeds
+    ]
+
+
+def _no_front(results: StudyResults) -> str:
+    finished = len(results.complete)
+    if not finished:
+        return "no finished trial"
+    return f"none of {finished} finished trial{'s' if finished > 1 else ''} converged"
+
+
+def _says_too_little(study: str, results: StudyResults) -> str:
+    there = len(results.eligible)
+    why = (
+        f"--choose expected takes {LEAST_TRIALS} trials that may stand on the front, and there are "
+        f"{there}"
+        if there < LEAST_TRIALS
+        else "--choose expected takes logarithms, and a value is 0"
+    )
+    return f"{study}: {why}; the front of single runs stands"
+
+
+def _refuse_apart(opened: Sequence[OpenStudy]) -> None:
+    first = opened[0]
+    for each in opened[1:]:
+        if each.definition.data_hash != first.definition.data_hash:
+            raise UsageError(
+                f"studies {first.name!r} and {each.name!r} are on different data: their figures do "
+                "not compare; "
+                "verify them one by one"
+            )
+        models = {
+            model for model in (first.device_model(), each.device_model()) if model is not None
+        }
+        if len(models) > 1:
+            raise UsageError(
+                f"studies {first.name!r} and {each.name!r} hold times of different devices "
+                f"({', '.join(sorted(models))}): they do not compare; verify them one by one, each "
+                "on its own device"
+            )

@@ -1,0 +1,162 @@
+"""Pruning as a worker does it: finished curves are read between trials, a trial's epochs are judged
+as they end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from optuna.trial import FrozenTrial, TrialState
+
+from tuner.pareto import Point
+from tuner.record import Recorded
+from tuner.search.pruning import FinishedTrial, Pruner, Stopping, Verdict
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.retry import DATABASE_FAILURES
+from tuner.study.open import OpenStudy
+from tuner.study.results import TrialRecord, judged, record_of
+
+if TYPE_CHECKING:
+    from tuner.training import EpochRecord
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Watched:
+    """The epochs of the trial at work, and what the pruner makes of them. No database, no device:
+    microseconds.
+    """
+
+    pruner: Pruner
+    _verdicts: list[Verdict] = field(default_factory=list)
+    _epochs: dict[int, dict[int, tuple[float, float]]] = field(default_factory=dict)
+
+    def remember(self, rows: Iterable[EpochRow]) -> None:
+        """Epochs of an earlier attempt: a trial that goes on from a checkpoint does not tell them
+        again.
+        """
+        for row in rows:
+            if row.val_loss is not None:
+                self._epochs.setdefault(row.repeat, {})[row.epoch] = row.val_loss, row.elapsed_s
+
+    def judge(self, record: EpochRecord, repeat: int) -> Verdict | None:
+        """Why to end the trial after this epoch; None to go on."""
+        told = self._epochs.setdefault(repeat, {})
+        told[record.epoch] = record.val_loss, record.elapsed_s
+        if not all(epoch in told for epoch in range(1, record.epoch + 1)):
+            return None
+        losses, elapsed_s = zip(*(told[epoch] for epoch in range(1, record.epoch + 1)), strict=True)
+        earlier = [self._optimistic(before) for before in range(repeat)]
+        verdict = self.pruner.verdict(
+            losses, elapsed_s, earlier=[end for end in earlier if end is not None]
+        )
+        if verdict is not None:
+            self._verdicts.append(verdict)
+        return verdict
+
+    def verdict(self, epochs: int) -> Verdict | None:
+        """The latest on a training of so many epochs, else the latest: one that is run again may be
+        judged again.
+        """
+        return next(
+            (v for v in reversed(self._verdicts) if v.epoch == epochs),
+            next(reversed(self._verdicts), None),
+        )
+
+    def _optimistic(self, repeat: int) -> Point | None:
+        """The values of a seed that has finished; its MQL, which is not known here, as its loss
+        promises.
+        """
+        told = self._epochs.get(repeat)
+        if not told:
+            return None
+        losses, elapsed_s = zip(*(told[epoch] for epoch in sorted(told)), strict=True)
+        return self.pruner.ended(losses, elapsed_s)
+
+
+class StudyPruning:
+    """What a worker knows of the finished trials of one study: each is read once, for what has
+    finished never changes.
+
+    So what is read before a trial does not grow with the study.
+    """
+
+    def __init__(self, opened: OpenStudy) -> None:
+        self._opened = opened
+        self._curves: dict[int, tuple[tuple[float, ...], ...]] = {}
+        self._finished: dict[int, FinishedTrial] = {}
+        self._policy: SearchPolicy | None = None
+        """Under whose limits they are feasible or not."""
+
+    def watch(self, trial: FrozenTrial, policy: SearchPolicy) -> Watched | None:
+        """The watch over a trial that is about to start; None when it is not to be pruned.
+
+        The default configuration never is: everything is measured against it. A database that is
+        away is no reason to
+        wait: the trial is then trained to its end.
+        """
+        if not policy.prune or Recorded.from_flat(trial.user_attrs).default:
+            return None
+        definition = self._opened.definition
+        training = definition.training
+        try:
+            pruner = Pruner(
+                self.finished(policy),
+                Stopping(
+                    patience=training.patience,
+                    min_delta=training.min_delta,
+                    max_epochs=training.max_epochs,
+                ),
+                time_objective=definition.objectives[0],
+                target_val_loss=definition.target_val_loss,
+                seeds=definition.seeds_per_trial,
+            )
+            if not pruner.ready:
+                return None
+            watched = Watched(pruner)
+            watched.remember(self._opened.epochs.of_trial(trial.number))
+        except DATABASE_FAILURES:
+            _log.warning("the database is away; trial %d will not be pruned", trial.number)
+            return None
+        return watched
+
+    def finished(self, policy: SearchPolicy) -> list[FinishedTrial]:
+        """The complete trials with their curves, up to now, under the limits of `policy`."""
+        if policy != self._policy:
+            self._finished, self._policy = {}, policy
+        complete = self._opened.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        objectives = self._opened.definition.objectives
+        fresh = [
+            record_of(trial, objectives) for trial in complete if trial.number not in self._finished
+        ]
+        records = judged(fresh, objectives, policy).complete
+        without = [record.number for record in records if record.number not in self._curves]
+        if without:
+            rows = self._opened.epochs.of_trials(without)
+            self._curves.update({number: _curves(rows.get(number, ())) for number in without})
+        self._finished.update(
+            {record.number: _finished(record, self._curves[record.number]) for record in records}
+        )
+        return [self._finished[number] for number in sorted(self._finished)]
+
+
+def _finished(record: TrialRecord, curves: tuple[tuple[float, ...], ...]) -> FinishedTrial:
+    assert record.values is not None, "a complete trial has values"
+    dominates = record.converged and record.feasible
+    return FinishedTrial(
+        number=record.number, values=record.values, curves=curves, dominates=dominates
+    )
+
+
+def _curves(rows: Iterable[EpochRow]) -> tuple[tuple[float, ...], ...]:
+    """The validation losses of a trial's epochs, one curve for each of its seeds."""
+    by_seed: dict[int, list[float]] = {}
+    for row in rows:
+        if row.val_loss is not None:
+            by_seed.setdefault(row.repeat, []).append(row.val_loss)
+    return tuple(tuple(losses) for losses in by_seed.values())

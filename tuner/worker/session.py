@@ -1,0 +1,165 @@
+"""A worker from its order to its exit code: database, studies, device and data; then its loop."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tuner.devices import CpuCores, Gpu, exclusive
+from tuner.devices.lock import WAITING_FOR_DEVICE, DeviceLockError, lock_folder, logs_waiting
+from tuner.devices.neighbours import signed_in
+from tuner.display.log import OneLine
+from tuner.errors import TunerError, first_line
+from tuner.storage.database import Database, open_database
+from tuner.storage.location import cautions
+from tuner.storage.retry import PATIENCE_S, persistently
+from tuner.storage.url import absolute, parse_url
+from tuner.study.open import OpenStudy, open_study
+from tuner.study.trust import require_trust
+from tuner.trial.job import TrialRunner
+from tuner.worker.heartbeat import Pulse
+from tuner.worker.loop import Worker
+from tuner.worker.paths import Places, working_folder
+from tuner.worker.process import Orphan, end_on_signals, stop_on_signals
+from tuner.worker.restart import ContextLostError, lost_context
+from tuner.worker.stop import StopFlag
+from tuner.worker.trial_source import TrialSource
+from tuner.worker.verification_source import VerificationSource
+
+MakeRunner = Callable[[Sequence[OpenStudy], Gpu | CpuCores], TrialRunner]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkOrder:
+    """What one worker is to do."""
+
+    studies: str
+    """Names, with commas."""
+    storage: str
+    verify: bool = False
+    """The planned verification runs of the studies instead of trials."""
+    name: str | None = None
+    """The worker's; None: it gets one."""
+    pulse: int | None = None
+    """The file descriptor for life signs."""
+    trust: bool = False
+
+
+def work(
+    order: WorkOrder,
+    device: Gpu | CpuCores,
+    make_runner: MakeRunner,
+    *,
+    orphan: Orphan | None = None,
+    note: Callable[[str], None] = _log.warning,
+) -> int:
+    """Pull trials of the studies and run them by what `make_runner` makes; the exit code.
+
+    `orphan` is there in a supervised worker, which waits for a database that is down at the start:
+    it was there a moment ago. One on its own says with `note` what to know.
+
+    Raises:
+        ContextLostError: the device needs a fresh process, and nobody told this one to stop.
+    """
+    _log_to_stderr()
+    stop = StopFlag()
+    received: list[int] = []
+    patience_s = PATIENCE_S if orphan is not None else 0.0
+    address = absolute(parse_url(order.storage))
+    database = open_database(address, create=False, patience_s=patience_s)
+    try:
+        studies = _opened(database, order, patience_s)
+        own_code = [require_trust(each, trust=order.trust) for each in studies]
+        if orphan is None:  # on its own: otherwise the launch has said it
+            for line in [*filter(None, own_code), *_dangers(studies)]:
+                note(line)
+        received = stop_on_signals(stop)
+        _run(order, studies, device, make_runner, stop, orphan)
+    except ContextLostError as error:
+        _log.warning("this process can use its device no more (%s)", error)
+        end_on_signals()
+        if not received:
+            raise
+    finally:
+        database.close()
+    return 128 + received[0] if received else 0
+
+
+def _opened(database: Database, order: WorkOrder, patience_s: float) -> list[OpenStudy]:
+    names = [name.strip() for name in order.studies.split(",")]
+    return [
+        persistently(
+            functools.partial(open_study, database, name), "a study", patience_s=patience_s
+        )
+        for name in names
+    ]
+
+
+def _dangers(studies: Sequence[OpenStudy]) -> list[str]:
+    """What the database does not stand with one worker more."""
+    others = {row.worker for each in studies for row in each.roster.working()}
+    return cautions(studies[0].database.address, workers=len(others) + 1)
+
+
+def _run(
+    order: WorkOrder,
+    studies: Sequence[OpenStudy],
+    device: Gpu | CpuCores,
+    make_runner: MakeRunner,
+    stop: StopFlag,
+    orphan: Orphan | None,
+) -> None:
+    beat = Pulse(order.pulse)
+
+    def waiting() -> bool:
+        beat.phase(WAITING_FOR_DEVICE)
+        return stop.is_set()
+
+    # Reading the data uses the device too: not beside somebody's timed training.
+    with exclusive(device.lock_names, give_up=waiting, waiting=logs_waiting(device.label)) as held:
+        if not held:
+            return
+        runner = _made(make_runner, studies, device)
+    places = Places(working_folder(studies[0].database.address))
+    worker = Worker(
+        studies,
+        device,
+        runner,
+        sources=(VerificationSource if order.verify else TrialSource,),
+        name=order.name,
+        stop=stop,
+        pulse=beat,
+        places=places,
+    )
+    if orphan is not None:
+        orphan.will = worker.hand_back
+    try:
+        with signed_in(lock_folder()):
+            worker.run()
+    except DeviceLockError:
+        worker.hand_back()
+        raise
+
+
+def _made(
+    make_runner: MakeRunner, studies: Sequence[OpenStudy], device: Gpu | CpuCores
+) -> TrialRunner:
+    """Raises TunerError when the device does not even take the data."""
+    try:
+        return make_runner(studies, device)
+    except Exception as error:
+        if not lost_context(error):
+            raise
+        raise TunerError(
+            f"{device.label} cannot be used: {first_line(error)}; see 'tuner doctor'"
+        ) from error
+
+
+def _log_to_stderr() -> None:
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[log], force=True)

@@ -1,0 +1,206 @@
+"""Trials as work: of the least filled study first, with parameters that its sampler chooses."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Sequence
+
+from optuna.trial import FrozenTrial
+
+from tuner.config import StopReason
+from tuner.record import Recorded
+from tuner.search.sampler import sampler_for
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.seeds import seed_of_trial
+from tuner.spec.space import hyperparameters
+from tuner.storage.queue.claims import Ledger
+from tuner.storage.records import Claim, TrialResult
+from tuner.study.open import OpenStudy
+from tuner.trial.job import TrialJob
+from tuner.worker.live_pruning import StudyPruning
+from tuner.worker.paths import forget_trials
+from tuner.worker.running import RunningTrial
+from tuner.worker.work_source import Piece, Source, Turn, Workplace
+
+
+class TrialSource(Source):
+    """The trials of the worker's studies, until all budgets are filled."""
+
+    def __init__(self, place: Workplace) -> None:
+        self._place = place
+        self._searched: dict[str, SearchPolicy] = {}
+        self._pruning = {opened.name: StudyPruning(opened) for opened in place.studies}
+        self._turnover = _Turnover()
+
+    @property
+    def queues(self) -> Sequence[Ledger]:
+        return [opened.ledger for opened in self._place.studies]
+
+    def sign_in(self, opened: OpenStudy) -> None:
+        opened.ledger.return_strays()
+
+    def in_turn(self) -> Sequence[Turn[Claim]]:
+        """The studies that are not filled yet, the emptiest first."""
+        fill = []
+        for index, opened in enumerate(self._place.studies):
+            counts = self._place.stored(opened.ledger.counts, "the budget", until_stopped=True)
+            if counts.left:
+                fill.append(((counts.finished + counts.running) / counts.budget, index, opened))
+        open_budgets = [opened for _, _, opened in sorted(fill, key=lambda item: item[:2])]
+        return [
+            Turn(opened.ledger, functools.partial(self._take_up, opened)) for opened in open_budgets
+        ]
+
+    def idle(self) -> None:
+        self._turnover.idle()
+
+    def follow_policy(self, opened: OpenStudy) -> SearchPolicy:
+        """Use the sampler that the study was last told to use; returns all that it was told."""
+        policy = self._place.stored(opened.policy, "the study's policy", until_stopped=True)
+        if self._searched.get(opened.name) != policy:
+            opened.optuna.sampler = sampler_for(opened.name, opened.definition, policy)
+            self._searched[opened.name] = policy
+        return policy
+
+    def _take_up(self, opened: OpenStudy, claim: Claim) -> Piece:
+        return _Trial(
+            self._place,
+            opened,
+            claim,
+            self.follow_policy,
+            self._pruning[opened.name],
+            self._turnover,
+        )
+
+
+class _Trial(Piece):
+    """One trial of the search."""
+
+    _trial: FrozenTrial
+    _policy: SearchPolicy
+    _attempts: int
+
+    def __init__(
+        self,
+        place: Workplace,
+        opened: OpenStudy,
+        claim: Claim,
+        follow_policy: Callable[[OpenStudy], SearchPolicy],
+        pruning: StudyPruning,
+        turnover: _Turnover,
+    ) -> None:
+        self._place = place
+        self._claim = claim
+        self._follow_policy = follow_policy
+        self._pruning = pruning
+        self._turnover = turnover
+        self.opened = opened
+        self.what = f"trial {claim.trial_number} of {opened.name}"
+        self.ticket = claim
+        self.seed = seed_of_trial(claim.trial_number)
+        self.running = RunningTrial(
+            opened,
+            place.name,
+            claim.trial_number,
+            claim=claim,
+            pulse=place.pulse,
+            outbox=place.outbox(opened),
+        )
+
+    def prepare(self) -> bool:
+        stored, claim = self._place.stored, self._claim
+        self._policy = self._follow_policy(self.opened)
+        self._turnover.asks()
+        ask = functools.partial(self.opened.ask, claim)
+        trial = stored(ask, "a trial's parameters", until_stopped=True)
+        self._turnover.asked()
+        if trial is None:
+            return False
+        self._trial = trial
+        earlier = functools.partial(self.opened.ledger.earlier_attempts, claim)
+        self._attempts = 1 + stored(earlier, "a look at earlier attempts", until_stopped=True)
+        return True
+
+    def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
+        self.running.watched = self._pruning.watch(self._trial, self._policy)
+        self._turnover.begins()
+        return TrialJob(
+            study=self.opened.name,
+            definition=self.opened.definition,
+            policy=self._policy,
+            number=self._trial.number,
+            hyperparameters=hyperparameters(self._trial.params),
+            device=self._place.device,
+            on_epoch=self.running.on_epoch,
+            on_curve=self.running.on_curve,
+            on_phase=self._place.pulse.phase,
+            should_stop=should_stop,
+            study_key=self._place.keys[self.opened.name],
+            checkpoints=self._place.checkpoints(self.opened),
+        )
+
+    def trained(self) -> None:
+        self._turnover.returned()
+
+    def recorded(self, result: TrialResult) -> TrialResult:
+        # With what others could change of the trial while it ran.
+        trial = self._trial
+        recorded = Recorded.from_flat(trial.user_attrs | result.recorded.to_flat())
+        recorded = dataclasses.replace(self._turnover.said_in(recorded), attempts=self._attempts)
+        result = dataclasses.replace(result, recorded=recorded, params=trial.params)
+        return self.running.judged(result, self._policy)
+
+    def counted(self) -> None:
+        if (folder := self._place.checkpoints(self.opened)) is not None:
+            forget_trials(folder, {self._claim.trial_number})
+
+
+class _Turnover:
+    """What a worker's time between two trainings went to."""
+
+    def __init__(self) -> None:
+        self._asks = self._asked = self._begins = self._returned = 0.0
+        self._free_since: float | None = None
+        """When the last training returned, with a result or not; None: there was none, or nothing
+        to claim since."""
+        self._before: float | None = None
+        """The same, of the training before the present one."""
+
+    def idle(self) -> None:
+        self._free_since = None
+
+    def asks(self) -> None:
+        """For a trial's parameters."""
+        self._asks = time.perf_counter()
+
+    def asked(self) -> None:
+        """It has them."""
+        self._asked = time.perf_counter()
+
+    def begins(self) -> None:
+        """The training begins."""
+        self._begins = time.perf_counter()
+
+    def returned(self) -> None:
+        """The training has returned."""
+        self._returned = time.perf_counter()
+        self._before, self._free_since = self._free_since, self._returned
+
+    def said_in(self, recorded: Recorded) -> Recorded:
+        """The record of the trial that returned last with this in it: `cycle_s` is since the one
+        before it returned, `turnover_s` what of that went to storing that one's result, claiming
+        this trial and preparing it.
+        """
+        suggest_s = self._asked - self._asks
+        recorded = dataclasses.replace(
+            recorded, suggest_s=suggest_s, attempt_s=self._returned - self._asks
+        )
+        if self._before is None:
+            return recorded
+        return dataclasses.replace(
+            recorded,
+            cycle_s=self._returned - self._before,
+            turnover_s=self._begins - self._before - suggest_s,
+        )

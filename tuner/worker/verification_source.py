@@ -1,0 +1,87 @@
+"""Verification runs as work: in the plan's order, until none is left or the answer is clear."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from tuner.config import Hyperparameters, StopReason
+from tuner.search.suggest import UnfitConfigurationError
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.space import hyperparameters
+from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import Verifications
+from tuner.trial.job import TrialJob
+from tuner.verdict.verification_plan import verifications_of
+from tuner.verdict.verified import stop_if_clear
+from tuner.worker.running import RunningTrial
+from tuner.worker.work_source import Piece, Source, Turn, Workplace
+
+
+class VerificationSource(Source):
+    """The planned runs of all the worker's studies, which are one queue: they are interleaved."""
+
+    def __init__(self, place: Workplace) -> None:
+        self._place = place
+        self._queue = verifications_of(place.studies)
+
+    @property
+    def queues(self) -> Sequence[Verifications]:
+        return (self._queue,)
+
+    def in_turn(self) -> Sequence[Turn[VerificationRun]]:
+        stored, studies = self._place.stored, self._place.studies
+        clear = "a look whether the answer is clear"
+        stored(lambda: stop_if_clear(studies), clear, until_stopped=True)
+        left = stored(self._queue.counts, "what is left", until_stopped=True).left
+        return (Turn(self._queue, self._take_up),) if left else ()
+
+    def _take_up(self, run: VerificationRun) -> Piece:
+        return _Run(self._place, run)
+
+
+class _Run(Piece):
+    """One run of the plan."""
+
+    _hyperparameters: Hyperparameters
+    _policy: SearchPolicy
+
+    def __init__(self, place: Workplace, run: VerificationRun) -> None:
+        self._place = place
+        self._run = run
+        self.opened = next(each for each in place.studies if each.study_id == run.study_id)
+        self.what = f"trial {run.trial_number} of {self.opened.name} on seed {run.seed}"
+        self.ticket = run.ticket
+        self.seed = run.seed
+        self.running = RunningTrial(
+            self.opened,
+            place.name,
+            run.trial_number,
+            pulse=place.pulse,
+            outbox=place.outbox(self.opened),
+        )
+
+    def prepare(self) -> bool:
+        stored = self._place.stored
+        self._policy = stored(self.opened.policy, "the study's policy", until_stopped=True)
+        try:
+            self._hyperparameters = hyperparameters(self._run.params)
+        except KeyError as error:
+            raise UnfitConfigurationError(f"planned without a value of {error}") from None
+        return True
+
+    def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
+        return TrialJob(
+            study=self.opened.name,
+            definition=self.opened.definition,
+            # A verification is trained to its own end, in one go: its time is the point.
+            policy=dataclasses.replace(self._policy, prune=False, checkpoint_s=0.0),
+            number=self._run.trial_number,
+            hyperparameters=self._hyperparameters,
+            device=self._place.device,
+            on_epoch=self.running.on_epoch,
+            on_curve=self.running.on_curve,
+            on_phase=self._place.pulse.phase,
+            should_stop=should_stop,
+            seed=self._run.seed,
+        )
