@@ -54,7 +54,7 @@ def test_what_is_no_database_failure_is_raised_at_once() -> None:
 
 
 def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.storage.database.SQLITE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("tuner.storage.sqlite.SQLITE_TIMEOUT_S", 0.01)
     naps: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: sum(naps), sleep=naps.append)
     monkeypatch.setattr("tuner.storage.retry.time", clock)
@@ -83,7 +83,7 @@ def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lock_that_is_released_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tuner.storage.database.SQLITE_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("tuner.storage.sqlite.SQLITE_TIMEOUT_S", 0.01)
     database = open_database(parse_url(f"sqlite:///{tmp_path}/locked.db"))
     study = create_or_resume(database, "small", definition(), trials=3)
     holder = sqlite3.connect(tmp_path / "locked.db", isolation_level=None, check_same_thread=False)
@@ -142,7 +142,7 @@ def test_a_worker_frozen_in_a_transaction_does_not_hold_up_the_others(
 
     def frozen() -> int:
         with database.engine.begin() as connection:
-            study.ledger._lock_study(connection)
+            study.ledger._lock(connection)
             if not tries:
                 tries.append(1)
                 connection.execute(
