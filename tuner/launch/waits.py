@@ -43,11 +43,11 @@ class DeviceWaits:
         wait = self._waits.setdefault(device.label, _Wait())
         now = time.monotonic()
         if phase != WAITING_FOR_DEVICE:
-            if wait.is_told and wait.since is not None and phase is not None:
+            if wait.is_told and wait.since is not None:
+                # A short trial can end between two looks, and its worker with it.
+                end = "waits for its device no longer" if phase is None else "has its device now"
                 _log.warning(
-                    "the worker on %s has its device now, after %.0f s",
-                    device.label,
-                    now - wait.since,
+                    "the worker on %s %s, after %.0f s", device.label, end, now - wait.since
                 )
             wait.since, wait.is_told = None, False
             return

@@ -83,3 +83,16 @@ def test_short_turns_with_another_launch_say_nothing_and_long_ones_a_line_a_minu
         assert len(said(caplog)) == expected
     seen.look(DEVICE, None)  # the worker has ended
     assert said(caplog) == []
+
+
+def test_a_worker_that_ends_between_two_looks_is_said_to_wait_no_longer(
+    clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = DeviceWaits()
+    for after in (0.0, PATIENT_S):
+        clock[0] = 100.0 + after
+        seen.look(DEVICE, WAITING_FOR_DEVICE)
+    said(caplog)
+    for _ in range(2):
+        seen.look(DEVICE, None)
+    assert said(caplog) == ["the worker on CPU core 0 waits for its device no longer, after 3 s"]
