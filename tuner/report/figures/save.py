@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +17,9 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".svg", ".pdf")
 KINDS = (*PICTURES, ".html")
 SIZE = (900, 540)
+
+LONGEST_TMPDIR = 60
+"""Characters. Chromium makes a socket some 45 characters below it, and its name may have 107."""
 
 
 def check_kind(path: Path) -> None:
@@ -67,9 +74,10 @@ def _picture(figure: go.Figure, kind: str, *, width: int, height: int) -> bytes:
         ) from None
     del kaleido
     try:
-        picture: bytes = figure.to_image(
-            format=kind, width=width, height=height, scale=2 if kind == "png" else 1
-        )
+        with _short_temporary_folder():
+            picture: bytes = figure.to_image(
+                format=kind, width=width, height=height, scale=2 if kind == "png" else 1
+            )
     except ChromeNotFoundError:
         raise TunerError(
             "pictures need a Chromium or Chrome: apt-get install chromium (or name one with "
@@ -77,7 +85,24 @@ def _picture(figure: go.Figure, kind: str, *, width: int, height: int) -> bytes:
             ".html, which needs none)"
         ) from None
     except BrowserFailedError as error:
+        why = error.args[0] if error.args else type(error).__name__
+        first = why[0] if isinstance(why, tuple) else str(why).splitlines()[0]
         raise TunerError(
-            f"the browser that draws pictures failed: {str(error).splitlines()[0]}"
+            f"the browser that draws pictures failed: {first} (.html needs none)"
         ) from None
     return picture
+
+
+@contextmanager
+def _short_temporary_folder() -> Iterator[None]:
+    """Have the browser put its sockets where their names fit: schedulers give jobs long TMPDIRs."""
+    given = os.environ.get("TMPDIR")
+    if given is None or len(given) <= LONGEST_TMPDIR:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="tuner-", dir="/tmp") as short:
+        os.environ["TMPDIR"] = short
+        try:
+            yield
+        finally:
+            os.environ["TMPDIR"] = given
