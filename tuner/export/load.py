@@ -63,17 +63,7 @@ def load_best(
     if any(bound is not None and math.isnan(bound) for bound in (max_time, max_mql)):
         raise UsageError("--max-time and --max-mql take a number; nan is none")
     described = load_task(task)
-    if storage is not None and is_archive(storage):
-        found = _in_archive(
-            Path(storage), variant, study, described.name if task != DEFAULT_TASK else None
-        )
-    elif study is None and variant is None:
-        raise UsageError(
-            "name the variant, e.g. load_best('rmsnorm') or --variant rmsnorm, or the study"
-        )
-    else:
-        name = study or f"{described.name}-{_variant_name(variant or '')}"
-        found = _in_database(name, storage or DEFAULT_URL)
+    found = _found(variant, study, storage, described.name, named=task != DEFAULT_TASK)
     if trial is None:
         record = choose(found.results, found.name, pick=pick, bounds=(max_time, max_mql))
         expected = picks_expected(found.results, found.runs, found.name)
@@ -90,6 +80,19 @@ def load_best(
         source=_source(described, found.definition),
         untrusted=_untrusted(storage, found.definition) if not trust else "",
     )
+
+
+def _found(
+    variant: str | None, study: str | None, storage: str | None, task: str, *, named: bool
+) -> StudySnapshot:
+    """The study that was asked for. `named`: somebody named the task: it has to be the file's."""
+    if storage is not None and is_archive(storage):
+        return _in_archive(Path(storage), variant, study, task if named else None)
+    if study is None and variant is None:
+        raise UsageError(
+            "name the variant, e.g. load_best('rmsnorm') or --variant rmsnorm, or the study"
+        )
+    return _in_database(study or f"{task}-{_variant_name(variant or '')}", storage or DEFAULT_URL)
 
 
 def _untrusted(storage: str | None, definition: StudyDefinition) -> str:

@@ -11,6 +11,7 @@ from tuner.report.figures.style import (
     GREY,
     MANY,
     Style,
+    draw_default,
     finish,
     key,
     label,
@@ -189,20 +190,12 @@ def _front(figure: go.Figure, series: FrontSeries, style: Style) -> None:
 
 def _default(figure: go.Figure, series: FrontSeries, style: Style) -> None:
     assert series.default is not None, "the caller looked"
-    x, y = series.points[series.default]
-    figure.add_scatter(
-        x=[x],
-        y=[y],
-        mode="markers",
-        marker={
-            "color": style.colour,
-            "size": 17,
-            "symbol": "star",
-            "line": {"color": "black", "width": 1},
-        },
-        name=f"{label(series.name)}: default hyperparameters",
-        legendgroup=series.name,
-        hovertemplate="default<br>%{x:.3f} s<br>MQL %{y:.4f}",
+    draw_default(
+        figure,
+        series.points[series.default],
+        style,
+        study=series.name,
+        hover="default<br>%{x:.3f} s<br>MQL %{y:.4f}",
     )
 
 

@@ -84,6 +84,26 @@ def finish(figure: go.Figure, *, title: str, x: str, y: str, **layout: Any) -> g
     return figure
 
 
+def draw_default(
+    figure: go.Figure, at: tuple[float, float], style: Style, *, study: str, hover: str
+) -> None:
+    """The default configuration of a study: a star."""
+    figure.add_scatter(
+        x=[at[0]],
+        y=[at[1]],
+        mode="markers",
+        marker={
+            "color": style.colour,
+            "size": 17,
+            "symbol": "star",
+            "line": {"color": "black", "width": 1},
+        },
+        name=f"{label(study)}: default hyperparameters",
+        legendgroup=study,
+        hovertemplate=hover,
+    )
+
+
 def key(figure: go.Figure, marks: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
     """A legend that says once, in grey, what each kind of mark means; of each series only its front
     is named.
