@@ -1,10 +1,13 @@
 """Our own tables, beside Optuna's in the same database, under the prefix `tuner_`.
 
-`tuner_studies` what a study is (its definition and hash), and its budget of trials
-`tuner_claims`  who runs, or ran, which trial: budget ticket, lease, fencing token and result in one
-row `tuner_epochs`  the learning curves `tuner_workers` who is at work, on which device
-`tuner_verifications` configurations run again on fresh seeds: plan, claim and result of each run in
-one row `tuner_schema`  the version of these tables
+- `tuner_studies`: what a study is (its definition and hash), and its budget of trials.
+- `tuner_claims`: who runs, or ran, which trial. Budget ticket, lease, fencing token and result
+  stand in one row.
+- `tuner_epochs`: the learning curves.
+- `tuner_workers`: who is at work, on which device.
+- `tuner_verifications`: configurations run again on fresh seeds. Plan, claim and result of a run
+  stand in one row.
+- `tuner_schema`: the version of these tables.
 """
 
 from __future__ import annotations
