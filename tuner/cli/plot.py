@@ -79,7 +79,7 @@ def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure
     from tuner.report.figures.importances import importances_figure
     from tuner.study.named import PREFIX, says_which
     from tuner.verdict.compare.studies import read_studies
-    from tuner.verdict.explain import understand
+    from tuner.verdict.explain import explain_study
 
     wanted = study_names(storage=storage) if names is None else names
     known = [name if names is not None and says_which(name) else PREFIX + name for name in wanted]
@@ -87,7 +87,7 @@ def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure
     shares = {
         f"{study.name}: {objective}" if len(studies) > 1 else objective: share
         for study in studies
-        for objective, share in understand(study).importances.items()
+        for objective, share in explain_study(study).importances.items()
     }
     return importances_figure(shares, title=title)
 

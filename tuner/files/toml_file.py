@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tuner.errors import UsageError
-from tuner.files.plain import DEPTH, check_plain, shown
+from tuner.files.plain import DEPTH, check_plain, excerpt
 from tuner.files.toml_lines import lines_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -106,7 +106,7 @@ def read_toml(path: str | Path) -> TomlDocument:
         ) from None
     except ValueError as error:
         raise UsageError(
-            f"{path}: cannot be used: {shown(str(error), at_most=200)}; correct it"
+            f"{path}: cannot be used: {excerpt(str(error), at_most=200)}; correct it"
         ) from None
     return TomlDocument(data=data, path=path, lines=lines)
 
@@ -134,9 +134,9 @@ def validate(document: TomlDocument, model_class: type[Model]) -> Model:
 def _syntax_message(path: Path, text: str, problem: str) -> str:
     found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", problem)
     if found is None:
-        return f"{path}: is not valid TOML: {shown(problem, at_most=200)}"
+        return f"{path}: is not valid TOML: {excerpt(problem, at_most=200)}"
     line = found.group(1) or str(text.rstrip("\n").count("\n") + 1)
-    what = shown(problem[: found.start()], at_most=200)
+    what = excerpt(problem[: found.start()], at_most=200)
     return f"{path}, line {line}: is not valid TOML: {what[:1].lower()}{what[1:]}"
 
 
@@ -164,7 +164,7 @@ def _explain(
 ) -> str:
     """One pydantic error in the words of the file: file, line, key, what is expected."""
     kind, context = detail["type"], detail.get("ctx", {})
-    where, key = document.where(keys), shown(".".join(keys), at_most=200)
+    where, key = document.where(keys), excerpt(".".join(keys), at_most=200)
     if kind == "extra_forbidden":
         known = _field_names(model_class, detail["loc"][:-1])
         near = difflib.get_close_matches(keys[-1], known, n=1)
@@ -192,7 +192,7 @@ def _explain(
 def _shown(value: Any) -> str:
     """A value as the file may have it, cut where it is long."""
     text = json.dumps(value, default=str, ensure_ascii=False)
-    return shown(text)
+    return excerpt(text)
 
 
 def _field_names(annotation: Any, location: Sequence[str | int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Kills workers that hang, judged by their pulse: in a thread of its own, without the database.
+"""Kills workers that hang, judged by their heartbeat: in a thread of its own, without the database.
 
 A worker that trains beats after every epoch, and is given ten times the trial's longest epoch so
 far. Before a trial's first epoch, and in a database call, it may be at one thing for long; while it
@@ -77,7 +77,7 @@ class Watchdog:
     _thread: threading.Thread | None = None
 
     def watch(self, label: str, process: subprocess.Popen[bytes], pipe: int) -> WatchedProcess:
-        """From now on. `pipe`: the reading end of the worker's pulse; it is closed with the
+        """From now on. `pipe`: the reading end of the worker's heartbeat; it is closed with the
         watch.
         """
         os.set_blocking(pipe, False)

@@ -1,4 +1,4 @@
-"""Asking for the next configuration: any Optuna sampler on a mirror of the study, after a
+"""Asking for the next configuration: any Optuna sampler on a history of the study, after a
 well-spread beginning.
 
 A suggestion is a function of the seed, the trial's number and the history: nothing is kept from one
@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from tuner.pareto import Point
 from tuner.record import Recorded
-from tuner.search.history import Mirror, known_params
+from tuner.search.history import TrialHistory, known_params
 from tuner.search.reshaped_trials import clipped, corner_of, most_telling, with_log_time, within
 from tuner.search.sobol import SobolPoints
 from tuner.spec.definition import StudyDefinition
@@ -47,7 +47,7 @@ NEAR = 0.02
 TRIES = 64
 """Candidates at most in place of a configuration that is there already."""
 
-PATIENCE_S = 5.0
+ANSWERS_WITHIN_S = 5.0
 """How long an ask waits for the answers to those made just before it, so that it can take them into
 account."""
 
@@ -140,12 +140,12 @@ def sampler_for(name: str, definition: StudyDefinition, policy: SearchPolicy) ->
         policy.sampler,
         seed=seed,
         default=definition.defaults.as_dict(),
-        mirror=Mirror(definition.space, definition.objectives, violated),
+        history=TrialHistory(definition.space, definition.objectives, violated),
     )
 
 
 class EncodedSampler(BaseSampler):
-    """Suggests true values by asking the sampler `name` for encoded ones on a mirror of the
+    """Suggests true values by asking the sampler `name` for encoded ones on a history of the
     study.
     """
 
@@ -156,13 +156,13 @@ class EncodedSampler(BaseSampler):
         *,
         seed: int,
         default: Mapping[str, Value] | None = None,
-        mirror: Mirror | None = None,
+        history: TrialHistory | None = None,
     ) -> None:
         self._space = space
         self._default = default
         self._method = _METHODS[name]
         self._seed = seed
-        self._mirror = mirror or Mirror(space)
+        self._history = history or TrialHistory(space)
         self._sobol = SobolPoints(len(space.ranges), seed)
 
     def reseed_rng(self) -> None:
@@ -184,7 +184,7 @@ class EncodedSampler(BaseSampler):
             if self._method.waits
             else study.get_trials(deepcopy=False)
         )
-        self._mirror.update(trials, asking=trial.number)
+        self._history.update(trials, asking=trial.number)
         params, notes = self._suggest(trial.number)
         for key, note in notes.items():
             storage_of(study).set_trial_system_attr(trial_id_of(trial), key, note)
@@ -213,15 +213,15 @@ class EncodedSampler(BaseSampler):
         if method.in_turn is not None and number % 2 == 0:
             method = method.in_turn
         notes: dict[str, Any] = {}
-        if method.make is not None and self._mirror.learnt >= method.startup:
-            measured = self._mirror.values_of(self._default) if self._default is not None else None
+        if method.make is not None and self._history.learnt >= method.startup:
+            measured = self._history.values_of(self._default) if self._default is not None else None
             corner = corner_of(measured) if measured is not None else None
             inner = method.make(
                 _Asked(self._space, self._default, corner, _seed_of_ask(self._seed, number))
             )
             # Matrices this small lose several times over when threads share them out.
             with threadpool_limits(1):
-                encoded, notes = self._mirror.ask(
+                encoded, notes = self._history.ask(
                     inner,
                     number,
                     jointly=method.jointly,
@@ -238,12 +238,12 @@ class EncodedSampler(BaseSampler):
         Where the space holds nothing new within a bounded number of tries, the configuration is
         repeated.
         """
-        if not self._mirror.holds(params):
+        if not self._history.holds(params):
             return params
         fresh = (
             candidate
             for candidate in self._instead(params, number)
-            if not self._mirror.holds(candidate)
+            if not self._history.holds(candidate)
         )
         return next(fresh, params)
 
@@ -256,7 +256,7 @@ class EncodedSampler(BaseSampler):
         """All trials, once those that were asked for just before this one know their
         configurations.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + ANSWERS_WITHIN_S
         while True:
             trials = study.get_trials(deepcopy=False)
             unanswered = any(

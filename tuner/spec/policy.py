@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tuner.errors import StorageError, UsageError
-from tuner.files.plain import LARGEST, Strict, explained, read_json, shown
+from tuner.files.plain import LARGEST, Strict, excerpt, explained, read_json
 
 NONE = "none"
 """What a flag says that lifts a limit."""
@@ -82,7 +82,7 @@ class SearchPolicy:
             if unknown:
                 raise StorageError(
                     "the study's policy holds settings that this tuner does not know "
-                    f"({shown(', '.join(sorted(unknown)))}); upgrade tuner on this machine"
+                    f"({excerpt(', '.join(sorted(unknown)))}); upgrade tuner on this machine"
                 )
             stored = _Stored.model_validate_json(json.dumps(data), strict=True)
         except ValueError as error:

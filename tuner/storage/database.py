@@ -55,13 +55,11 @@ class Database:
         self.engine.dispose()
 
 
-def open_database(
-    address: DatabaseUrl, *, create: bool = True, patience_s: float = 0.0
-) -> Database:
+def open_database(address: DatabaseUrl, *, create: bool = True, retry_s: float = 0.0) -> Database:
     """Open, and with `create` initialise, the database at `address`.
 
     Any number of processes may do this at once on an empty database: creation happens under a lock.
-    With `patience_s`, a server that is down is waited for, for as long as that: for who knows that
+    With `retry_s`, a server that is down is waited for, for as long as that: for who knows that
     it was there.
 
     Raises:
@@ -76,9 +74,7 @@ def open_database(
         if create:
             with initialisation_lock(address):
                 return _open(address, create=True)
-        return persistently(
-            lambda: _open(address, create=False), "a connection", patience_s=patience_s
-        )
+        return persistently(lambda: _open(address, create=False), "a connection", retry_s=retry_s)
 
 
 def _open(address: DatabaseUrl, *, create: bool) -> Database:

@@ -1,4 +1,4 @@
-"""Outliving a database outage: what must be stored is tried again until it is, or patience ends."""
+"""Outliving a database outage: what must be stored is tried again until it is, or time is up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 T = TypeVar("T")
-PATIENCE_S = 600.0
+RETRY_S = 600.0
 DATABASE_FAILURES = (DBAPIError, StorageInternalError)
 """What a failed database call raises: ours the first, Optuna's the second, with the first as its
 cause."""
@@ -24,7 +24,7 @@ def persistently(
     action: Callable[[], T],
     what: str,
     *,
-    patience_s: float = PATIENCE_S,
+    retry_s: float = RETRY_S,
     give_up: Callable[[], bool] = lambda: False,
 ) -> T:
     """Run `action` until the database takes it, waiting longer after each failure (0.2 s up to 10
@@ -33,10 +33,10 @@ def persistently(
     Only failures that pass are tried again: a lost connection, a locked or restarting database.
 
     Raises:
-        DBAPIError, StorageInternalError: the last failure, after `patience_s` seconds, or at once
+        DBAPIError, StorageInternalError: the last failure, after `retry_s` seconds, or at once
             when it is not a passing one.
     """
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + retry_s
     pause = 0.2
     while True:
         try:

@@ -20,7 +20,7 @@ def delivered(
     Without an outbox, or where that cannot be written, only this process has it until then.
 
     Raises:
-        DBAPIError, StorageInternalError: the patience of `store` ended; the result stays in the
+        DBAPIError, StorageInternalError: `store` gave up; the result stays in the
         outbox.
     """
     try:

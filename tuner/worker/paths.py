@@ -19,7 +19,7 @@ _TRIAL = re.compile(r"trial-(\d+)-")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class WorkerPaths:
     """Folders beneath `root`, which is the one of the SQLite file, else `storage` in the working
     folder.
 
@@ -63,27 +63,27 @@ def forget_trials(folder: Path, numbers: Collection[int]) -> None:
         folder.rmdir()
 
 
-def deliver(studies: Iterable[OpenStudy], places: Places) -> None:
+def deliver(studies: Iterable[OpenStudy], paths: WorkerPaths) -> None:
     """Bring to the database what workers on this machine had computed and could not store.
 
     Raises:
         DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
     """
     for opened in studies:
-        Outbox(places.outbox, opened.key()).deliver(
+        Outbox(paths.outbox, opened.key()).deliver(
             opened.ledger, opened.epochs, opened.verifications
         )
 
 
-def tidy_up(opened: OpenStudy, places: Places) -> None:
+def tidy_up(opened: OpenStudy, paths: WorkerPaths) -> None:
     """Deliver what earlier workers on this machine could not, and delete checkpoints that nobody
     needs any more.
 
     Raises:
         DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
     """
-    deliver([opened], places)
-    folder = places.checkpoints(opened.name, opened.key())
+    deliver([opened], paths)
+    folder = paths.checkpoints(opened.name, opened.key())
     if folder.is_dir():
         over = {
             trial.number

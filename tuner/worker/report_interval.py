@@ -12,7 +12,7 @@ trained."""
 
 
 @dataclass(slots=True)
-class Pace:
+class ReportInterval:
     """Says when the next write is due, by how the last ones went."""
 
     _next: float = 0.0

@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 
 from tuner.errors import StorageError, UsageError
-from tuner.files.plain import explained, read_json, shown
+from tuner.files.plain import excerpt, explained, read_json
 from tuner.study.archive.content import Archive
 from tuner.study.archive.json_form import FORMAT, VERSION, as_dict, from_dict
 
@@ -71,7 +71,7 @@ def read_archive(path: Path) -> Archive:
         )
     if data.get("version") != VERSION:
         raise UsageError(
-            f"{path} has version {shown(repr(data.get('version')))} of the format, this tuner "
+            f"{path} has version {excerpt(repr(data.get('version')))} of the format, this tuner "
             f"reads {VERSION}; "
             "use the tuner that wrote it, or a newer one"
         )
