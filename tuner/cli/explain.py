@@ -29,8 +29,8 @@ def explain(
     storage: Storage = None,
     json: Json = False,
 ) -> int:
-    """Say which hyperparameters matter, how validation ranks against test, and which learning rates
-    converge.
+    """Say which hyperparameters matter, how validation ranks against test,
+    and which learning rates converge.
     """
     from tuner.verdict.compare.studies import read_studies
     from tuner.verdict.explain import explain_study, print_explanations

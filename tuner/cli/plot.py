@@ -72,8 +72,8 @@ def plot(
 
 
 def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure:
-    """Each hyperparameter's share in each objective, of every study: what `tuner explain` says in
-    figures.
+    """Each hyperparameter's share in each objective,
+    of every study: what `tuner explain` says in figures.
     """
     from tuner.api import study_names
     from tuner.report.figures.importances import importances_figure
@@ -94,8 +94,8 @@ def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure
 
 @contextmanager
 def _studies(names: list[str] | None, storage: str) -> Iterator[list[StudySnapshot]]:
-    """The studies of these names, of the database or exported ones; all of the database where none
-    is named.
+    """The studies of these names, of the database or exported ones;
+    all of the database where none is named.
 
     Raises:
         UsageError: there is no such study or file.

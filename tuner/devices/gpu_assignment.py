@@ -92,8 +92,8 @@ def _open(gpu: Gpu) -> int:
 
 @contextmanager
 def _choosing() -> Iterator[None]:
-    """One process at a time: no two may find the same GPU free, or each other's first look for a
-    worker.
+    """One process at a time: no two may find the same GPU free,
+    or each other's first look for a worker.
     """
     with open_folder() as folder:
         descriptor = open_common(folder, "choosing-a-seat.lock", os.O_RDWR)

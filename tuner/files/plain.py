@@ -125,8 +125,8 @@ def check_plain(data: Any) -> None:
 
 
 def explained(error: Exception) -> str:
-    """What is wrong with data that a model refused, in one line; other exceptions in their own
-    words.
+    """What is wrong with data that a model refused,
+    in one line; other exceptions in their own words.
     """
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
@@ -160,8 +160,8 @@ def _whole(text: str) -> int:
 
 
 def _leaves(data: Any) -> list[Any]:
-    """The values in `data` that are no tables or lists. Raises ValueError where it is nested too
-    deep.
+    """The values in `data` that are no tables or lists.
+    Raises ValueError where it is nested too deep.
     """
     leaves: list[Any] = []
     level = [data]

@@ -1,5 +1,5 @@
-"""TOML files with line numbers: read one, and turn what is wrong with it into one line for a
-person.
+"""TOML files with line numbers: read one,
+and turn what is wrong with it into one line for a person.
 
 `tomllib` keeps no positions, so a second pass over the (already valid) text records the line of
 every key.
@@ -32,8 +32,8 @@ AT_MOST_BYTES = 1 << 20
 
 _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEPTH},}}")
-"""A dotted key beyond all nesting, which `tomllib` takes hours for; in a text it would be a strange
-sentence."""
+"""A dotted key beyond all nesting, which `tomllib` takes hours for;
+in a text it would be a strange sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +45,14 @@ class TomlDocument:
     lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
 
     def line(self, key_path: tuple[str, ...]) -> int | None:
-        """The line of a key or table; elements of arrays are named by their index ("0", "1",
-        ...).
+        """The line of a key or table; elements of arrays
+        are named by their index ("0", "1", ...).
         """
         return self.lines.get(tuple(str(part) for part in key_path))
 
     def where(self, key_path: tuple[str, ...]) -> str:
-        """`FILE, line N` of the key, or of the nearest table around it; only `FILE` where there is
-        none.
+        """`FILE, line N` of the key, or of the nearest table around it;
+        only `FILE` where there is none.
         """
         for length in range(len(key_path), 0, -1):
             line = self.line(key_path[:length])
@@ -141,8 +141,8 @@ def _syntax_message(path: Path, text: str, problem: str) -> str:
 
 
 def _key_path(data: object, location: Sequence[str | int]) -> tuple[str, ...]:
-    """The keys as the file has them: pydantic's location also names the members of unions, the file
-    does not.
+    """The keys as the file has them: pydantic's location
+    also names the members of unions, the file does not.
     """
     keys: list[str] = []
     for position, part in enumerate(location):

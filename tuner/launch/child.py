@@ -26,8 +26,8 @@ class Child:
     name: str = ""
     """The worker's, a new one with each process."""
     failures: int = 0
-    """Workers on this device that ended without a result of their own, since the last one that had
-    some."""
+    """Workers on this device that ended without a result
+    of their own, since the last one that had some."""
     budget_at_start: int = 0
     not_before: float = 0.0
     done: bool = False

@@ -75,8 +75,8 @@ class Crew:
 def run(
     request: LaunchRequest, *, progress: Progress | None = None, stop: StopRequests | None = None
 ) -> LaunchOutcome:
-    """Fill the studies that are asked for: begin them or go on with them, with workers on every
-    device.
+    """Fill the studies that are asked for:
+    begin them or go on with them, with workers on every device.
 
     Returns when each holds the trials asked for, when the time is over, or when `stop` was asked
     for. Ctrl-C ends it cleanly, too: workers hand back what they run, then it raises.

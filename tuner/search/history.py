@@ -36,8 +36,8 @@ _NAME = "history"
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Its multiples, modulo 1, fill the unit interval evenly."""
 _TEACHES = (StopReason.DIVERGED, StopReason.OUT_OF_MEMORY, StopReason.PRUNED)
-"""Ends that say something of the configuration, beside a complete trial; an error may be
-anything."""
+"""Ends that say something of the configuration,
+beside a complete trial; an error may be anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,8 @@ class TrialHistory:
         return len(self._learnt) if any(seen.values for seen in self._learnt) else 0
 
     def update(self, trials: Iterable[FrozenTrial], *, asking: int) -> None:
-        """Take in what changed since last time; `asking` is the number of the trial that is being
-        asked for.
+        """Take in what changed since last time;
+        `asking` is the number of the trial that is being asked for.
         """
         self._pending = []
         self._pending_configurations = set()
@@ -123,8 +123,8 @@ class TrialHistory:
         jointly: bool,
         shown: Callable[[list[FrozenTrial]], list[FrozenTrial]],
     ) -> tuple[dict[str, Value], dict[str, Any]]:
-        """What `sampler` suggests for the trial `number`, and what it notes on it (a genetic
-        sampler's generation).
+        """What `sampler` suggests for the trial `number`,
+        and what it notes on it (a genetic sampler's generation).
 
         Args:
             sampler: it learns from this history alone.
@@ -215,8 +215,8 @@ class TrialHistory:
         return translated
 
     def _encoded(self, params: Mapping[str, Any], number: int) -> dict[str, Value]:
-        """Encoded values; those that mean exactly 0 are spread over the part of the range that
-        means it.
+        """Encoded values; those that mean exactly 0
+        are spread over the part of the range that means it.
 
         All on one point they would look to a density estimate like a discovery, and it would go
         there ever more often.
@@ -240,15 +240,15 @@ def _optimistic_end(recorded: Recorded) -> Point | None:
 
 
 def configuration(params: Mapping[str, Any]) -> Configuration:
-    """A configuration in a form that compares: floats to ten digits, as they survive any
-    database.
+    """A configuration in a form that compares:
+    floats to ten digits, as they survive any database.
     """
     return tuple(float(f"{params[name]:.10g}") for name in sorted(params))
 
 
 def generation(trial: FrozenTrial) -> dict[str, Any]:
-    """What a genetic sampler notes on a trial and must find there again: which generation it
-    belongs to.
+    """What a genetic sampler notes on a trial and must find there again:
+    which generation it belongs to.
     """
     return {key: value for key, value in trial.system_attrs.items() if key.endswith(":generation")}
 

@@ -1,5 +1,5 @@
-"""Asking for the next configuration: any Optuna sampler on a history of the study, after a
-well-spread beginning.
+"""Asking for the next configuration: any Optuna sampler
+on a history of the study, after a well-spread beginning.
 
 A suggestion is a function of the seed, the trial's number and the history: nothing is kept from one
 ask to the next but what the study holds itself. So a search with one worker is reproducible, across
@@ -38,8 +38,8 @@ STARTUP = 12
 """Sobol points before a model is asked: twice the number of hyperparameters, and two more."""
 
 GP_HISTORY = 240
-"""A Gaussian process takes time with the cube of what it sees: of longer histories it sees the most
-telling part."""
+"""A Gaussian process takes time with the cube of what it sees:
+of longer histories it sees the most telling part."""
 
 NEAR = 0.02
 """How far, as a share of its range, a continuous value moves to make a configuration new."""
@@ -48,8 +48,8 @@ TRIES = 64
 """Candidates at most in place of a configuration that is there already."""
 
 ANSWERS_WITHIN_S = 5.0
-"""How long an ask waits for the answers to those made just before it, so that it can take them into
-account."""
+"""How long an ask waits for the answers to those made just before it,
+so that it can take them into account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +69,8 @@ _Shown = Callable[[list[FrozenTrial], Point | None], list[FrozenTrial]]
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """How a named sampler is used: made anew for each ask; None draws the quasi-random points
-    alone.
+    """How a named sampler is used: made anew for each ask;
+    None draws the quasi-random points alone.
     """
 
     make: Callable[[_Asked], BaseSampler] | None
@@ -145,8 +145,8 @@ def sampler_for(name: str, definition: StudyDefinition, policy: SearchPolicy) ->
 
 
 class EncodedSampler(BaseSampler):
-    """Suggests true values by asking the sampler `name` for encoded ones on a history of the
-    study.
+    """Suggests true values by asking the sampler `name`
+    for encoded ones on a history of the study.
     """
 
     def __init__(
@@ -253,8 +253,8 @@ class EncodedSampler(BaseSampler):
             yield self._space.at(point)
 
     def _earlier_answered(self, study: Study, trial: FrozenTrial) -> list[FrozenTrial]:
-        """All trials, once those that were asked for just before this one know their
-        configurations.
+        """All trials, once those that were asked for just
+        before this one know their configurations.
         """
         deadline = time.monotonic() + ANSWERS_WITHIN_S
         while True:

@@ -1,5 +1,5 @@
-"""How a study is searched and run: what may change between two launches, unlike the study's
-definition.
+"""How a study is searched and run: what may change
+between two launches, unlike the study's definition.
 
 Stored with the study, so that a worker on another machine needs only the database's address and the
 data.
@@ -30,8 +30,8 @@ MOST_RERUNS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPolicy:
-    """What the launches of a study have said, the later over the earlier. Workers read it before
-    each trial.
+    """What the launches of a study have said, the later over the earlier.
+    Workers read it before each trial.
     """
 
     sampler: str = "auto"
@@ -104,8 +104,8 @@ UNSAID = Unsaid.UNSAID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChanges:
-    """What one launch says of a `SearchPolicy`: only what is named changes, and None lifts a
-    limit.
+    """What one launch says of a `SearchPolicy`:
+    only what is named changes, and None lifts a limit.
     """
 
     sampler: str | Unsaid = UNSAID
@@ -146,8 +146,8 @@ class _Stored(Strict):
 
 
 def exact(value: float) -> str:
-    """A number as a flag takes it, with all the digits that tell it from others: `10`, `0.8123457`,
-    `4294967295`.
+    """A number as a flag takes it, with all the digits that tell it from others:
+    `10`, `0.8123457`, `4294967295`.
     """
     return f"{value:.15g}"
 

@@ -27,11 +27,11 @@ from tuner.storage.url import DatabaseUrl, require_name
 
 CONNECT_TIMEOUT_S = 10
 SILENCE_TIMEOUT_S = 30
-"""A PostgreSQL server that answers nothing at all for this long is taken for gone, its connection
-for broken."""
+"""A PostgreSQL server that answers nothing at all
+for this long is taken for gone, its connection for broken."""
 IDLE_TRANSACTION_TIMEOUT_S = 30.0
-"""The server ends a transaction whose client does nothing for this long: it may be frozen, and
-holds locks."""
+"""The server ends a transaction whose client does nothing for this long:
+it may be frozen, and holds locks."""
 LOCK_TIMEOUT_S = 60.0
 """A statement that waits longer for a lock fails, to be tried again."""
 _LIBPQ_DRIVERS = ("psycopg", "psycopg2")
@@ -111,8 +111,8 @@ def _require_tables(address: DatabaseUrl) -> None:
 
 @contextmanager
 def reachable(address: DatabaseUrl) -> Iterator[Engine]:
-    """The database as it is, with whatever tables it has: nothing is created and no version is
-    refused.
+    """The database as it is, with whatever tables it has:
+    nothing is created and no version is refused.
 
     Raises:
         StorageError: it is not there, or cannot be reached.

@@ -13,8 +13,8 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 T = TypeVar("T")
 RETRY_S = 600.0
 DATABASE_FAILURES = (DBAPIError, StorageInternalError)
-"""What a failed database call raises: ours the first, Optuna's the second, with the first as its
-cause."""
+"""What a failed database call raises: ours the first,
+Optuna's the second, with the first as its cause."""
 
 _SQLITE_PASSES = ("locked", "busy", "full", "disk I/O")
 _log = logging.getLogger(__name__)
@@ -27,8 +27,8 @@ def persistently(
     retry_s: float = RETRY_S,
     give_up: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Run `action` until the database takes it, waiting longer after each failure (0.2 s up to 10
-    s).
+    """Run `action` until the database takes it,
+    waiting longer after each failure (0.2 s up to 10 s).
 
     Only failures that pass are tried again: a lost connection, a locked or restarting database.
 
@@ -55,8 +55,8 @@ def persistently(
 
 
 def cause_of(error: Exception) -> str:
-    """The one line in which the driver says why a database call failed (no statement, no
-    parameters).
+    """The one line in which the driver says why a database
+    call failed (no statement, no parameters).
     """
     inner = (
         error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error

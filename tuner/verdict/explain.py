@@ -1,5 +1,5 @@
-"""What a study teaches beside its front: what matters, what validation would have chosen, what
-converges.
+"""What a study teaches beside its front: what matters,
+what validation would have chosen, what converges.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _FOREST_SEED = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """How validation and test MQL rank a study's converged trials, and what choosing by one does to
-    the other.
+    """How validation and test MQL rank a study's converged trials,
+    and what choosing by one does to the other.
 
     `spearman` is the correlation of the ranks. `by_test` and `by_validation` are the trials with
     the lowest test and the lowest validation MQL; `price` is how much higher the test MQL of the
@@ -61,8 +61,8 @@ class LearningRates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What one study teaches. `importances`: `{objective: {hyperparameter: share}}`, empty before
-    enough trials.
+    """What one study teaches. `importances`: `{objective:
+    {hyperparameter: share}}`, empty before enough trials.
     """
 
     study: str

@@ -83,8 +83,8 @@ class Worker:
             self._work()
 
     def hand_back(self) -> None:
-        """From another thread, when this one does not come to it: return whatever is claimed, and
-        sign out.
+        """From another thread, when this one does not come to it:
+        return whatever is claimed, and sign out.
 
         What has a result by now that is not stored yet is not returned, but finished.
         """
@@ -190,8 +190,8 @@ class Worker:
 def survived(
     run_trial: TrialRunner, job: TrialJob, *, seed: int
 ) -> tuple[TrialResult | None, bool]:
-    """What `run_trial` returns, or the failure that it raised; and whether this process can train
-    no more.
+    """What `run_trial` returns, or the failure that it raised;
+    and whether this process can train no more.
     """
     try:
         result = run_trial(job)

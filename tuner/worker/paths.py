@@ -1,5 +1,5 @@
-"""Where a worker keeps what must outlive it: checkpoints and undelivered results, beside the
-logs.
+"""Where a worker keeps what must outlive it:
+checkpoints and undelivered results, beside the logs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _TRIAL = re.compile(r"trial-(\d+)-")
 
 @dataclass(frozen=True, slots=True)
 class WorkerPaths:
-    """Folders beneath `root`, which is the one of the SQLite file, else `storage` in the working
-    folder.
+    """Folders beneath `root`, which is the one of the SQLite file,
+    else `storage` in the working folder.
 
     They may be shared between machines: every file says which study, trial and training it belongs
     to.
@@ -34,8 +34,8 @@ class WorkerPaths:
         return self.root / "outbox"
 
     def checkpoints(self, study: str, study_key: str) -> Path:
-        """Of one study: a readable name, and what keeps it apart from namesakes in other
-        databases.
+        """Of one study: a readable name, and what keeps
+        it apart from namesakes in other databases.
         """
         readable = re.sub(r"[^A-Za-z0-9_-]+", "_", study)[:60]
         return (
@@ -46,8 +46,8 @@ class WorkerPaths:
 
 
 def working_folder(address: DatabaseUrl) -> Path:
-    """Where logs, checkpoints and undelivered results are kept: beside an SQLite file, else in
-    ./storage.
+    """Where logs, checkpoints and undelivered results are kept:
+    beside an SQLite file, else in ./storage.
     """
     return (address.sqlite_path.parent if address.is_sqlite else Path("storage")).absolute()
 

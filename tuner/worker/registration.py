@@ -17,8 +17,8 @@ from tuner.worker.outages import Retry
 
 
 def new_name() -> str:
-    """A worker's name that no other has: containers share process ids, and host names too where one
-    gives them.
+    """A worker's name that no other has: containers share process ids,
+    and host names too where one gives them.
     """
     return f"{platform.node()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
 

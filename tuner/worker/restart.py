@@ -48,8 +48,8 @@ class ContextLostError(Exception):
         self.results = results
 
     def failures(self, before: int) -> int:
-        """How many processes in a row lost the device and had no result beside that, with this one
-        and `before`.
+        """How many processes in a row lost the device and had
+        no result beside that, with this one and `before`.
         """
         return 1 if self.results else before + 1
 
@@ -94,8 +94,8 @@ def go_on_afresh(
 
 
 def become(words: Sequence[str], more: Sequence[str]) -> NoReturn:
-    """Be this program anew, with these words on its command line and `more` of our own behind
-    them.
+    """Be this program anew, with these words
+    on its command line and `more` of our own behind them.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -66,8 +66,8 @@ class RunningTrial:
         self.heartbeat.clock_at(records[-1].elapsed_s if records else 0.0)
 
     def judged(self, result: TrialResult, policy: SearchPolicy) -> TrialResult:
-        """The result with how far it is beyond the study's limits, and why it was pruned where it
-        was.
+        """The result with how far it is beyond the study's limits,
+        and why it was pruned where it was.
         """
         recorded, constraints = result.recorded, dict(result.constraints)
         if result.values is not None:
@@ -79,8 +79,8 @@ class RunningTrial:
         return dataclasses.replace(result, recorded=recorded, constraints=constraints)
 
     def deliver(self) -> None:
-        """Write what is new; what the database does not take now is kept, and tried again ever less
-        often.
+        """Write what is new; what the database does not take now is kept,
+        and tried again ever less often.
         """
         if self._latest is None and not self._buffer and not self._spilled:
             return

@@ -25,8 +25,8 @@ Held = TypeVar("Held")
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What a worker has at hand: its studies and its device, and where it keeps what must outlive
-    it.
+    """What a worker has at hand: its studies and its device,
+    and where it keeps what must outlive it.
     """
 
     studies: Sequence[OpenStudy]

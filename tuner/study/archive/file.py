@@ -1,5 +1,5 @@
-"""A study in one file: compact, versioned JSON with everything that was found, to read without a
-database.
+"""A study in one file: compact, versioned JSON
+with everything that was found, to read without a database.
 
 It holds the study's definition and policy, its trials with their values and attributes, their
 learning curves (to seven significant digits, what fp32 has) and the verification runs that ended.
