@@ -33,6 +33,7 @@ from optuna.trial import TrialState
 from sqlalchemy import Engine, event
 
 from tuner.config import TrainingSettings
+from tuner.data.task import etth_task
 from tuner.devices.cpu import available_cores, processor_name
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
@@ -90,10 +91,12 @@ VALUES = (3.4, 0.804)
 
 
 def definition() -> StudyDefinition:
-    task = {"name": "etth", "horizon": 96}
     training = TrainingSettings(max_epochs=200)
     return StudyDefinition.of(
-        load_study_file("original"), task=task, data_hash="0" * 64, training=training
+        load_study_file("original"),
+        task=etth_task().definition(),
+        data_hash="0" * 64,
+        training=training,
     )
 
 
