@@ -14,7 +14,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -23,7 +22,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +32,7 @@ from optuna.trial import TrialState
 sys.path.append(str(Path(__file__).parents[2]))
 
 from benchmarks.database.long_history import NAME, RESULT, fill
-from tuner.devices.cpu import available_cores, processor_name
+from benchmarks.database.overhead import where, write
 from tuner.report.dashboard.server import make_dashboard
 from tuner.report.study_status import status_of
 from tuner.storage.check import check_database
@@ -201,17 +199,11 @@ def main() -> None:
             found |= fresh(action, given.storage)
         print(json.dumps(found), flush=True)
         rounds.append(found)
-    document = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "server": check_database(address).server,
-        "machine": f"{processor_name()}, {len(available_cores())} cores, Python {platform.python_version()}",
+    document = where(address) | {
         "trials": given.trials,
         "rounds": rounds,
     }
-    given.output.with_suffix(".json").write_text(
-        json.dumps(document, indent=1) + "\n", encoding="utf-8"
-    )
-    given.output.with_suffix(".md").write_text(table(document), encoding="utf-8")
+    write(given.output, document, table(document))
     print(table(document))
 
 

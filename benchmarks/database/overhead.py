@@ -100,6 +100,21 @@ def definition() -> StudyDefinition:
     )
 
 
+def where(address: DatabaseUrl) -> dict[str, str]:
+    """The day, the server and the machine of a measurement."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "server": check_database(address).server,
+        "machine": f"{processor_name()}, {len(available_cores())} cores, Python {platform.python_version()}",
+    }
+
+
+def write(output: Path, document: dict[str, Any], text: str) -> None:
+    """OUTPUT.json and OUTPUT.md. (What other benchmarks share imports torch, whose memory would be measured here.)"""
+    output.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    output.with_suffix(".md").write_text(text, encoding="utf-8")
+
+
 class Counter:
     """Statements and transactions that an engine has run."""
 
@@ -270,18 +285,12 @@ def main() -> None:
                     )
                 )
                 print(json.dumps(rounds[-1]), flush=True)
-    document = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "server": check_database(address).server,
-        "machine": f"{processor_name()}, {len(available_cores())} cores, Python {platform.python_version()}",
+    document = where(address) | {
         "trials": given.trials,
         "attributes": len(ATTRIBUTES),
         "rounds": rounds,
     }
-    given.output.with_suffix(".json").write_text(
-        json.dumps(document, indent=1) + "\n", encoding="utf-8"
-    )
-    given.output.with_suffix(".md").write_text(table(document), encoding="utf-8")
+    write(given.output, document, table(document))
     print(table(document))
 
 

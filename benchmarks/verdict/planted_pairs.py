@@ -103,13 +103,7 @@ def repeat(
         found["early_time"] += stopped.seconds.claimed
         found["early_mql"] += stopped.mql.claimed
         found["early_any"] += stopped.seconds.claimed or stopped.mql.claimed
-    what = {
-        "ratio": ratio,
-        "difference": more,
-        "noise": noise.described(),
-        "seeds": seeds,
-        "repetitions": repetitions,
-    }
+    what = _asked(noise, ratio, more, seeds, repetitions)
     return what | counted(answers) | found | {"early_seeds": float(np.mean(used))}
 
 
@@ -118,14 +112,19 @@ def repeat_all_seeds(
 ) -> dict[str, Any]:
     """The same without early looks."""
     pairs = planted(noise, ratio, more, seeds=seeds, repetitions=repetitions)
-    what = {
+    what = _asked(noise, ratio, more, seeds, repetitions)
+    return what | counted([answer for pair in pairs for answer in judge(pair, QUESTION)])
+
+
+def _asked(noise: Noise, ratio: float, more: float, seeds: int, repetitions: int) -> dict[str, Any]:
+    """What was planted, in which noise, how often."""
+    return {
         "ratio": ratio,
         "difference": more,
         "noise": noise.described(),
         "seeds": seeds,
         "repetitions": repetitions,
     }
-    return what | counted([answer for pair in pairs for answer in judge(pair, QUESTION)])
 
 
 def planted(
