@@ -1,5 +1,5 @@
-"""One configuration with where it comes from: study, trial, data, seeds, versions, device; is it
-verified?.
+"""One configuration with where it comes from:
+study, trial, data, seeds, versions, device, and whether it is verified.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class BestConfig:
     unasked; else empty."""
 
     def refuse_untrusted(self) -> None:
-        """Raises UsageError where to build the network would run code that only an exported study
-        named.
+        """Raises UsageError where to build the network
+        would run code that only an exported study named.
         """
         if self.untrusted:
             raise UsageError(
@@ -236,8 +236,8 @@ def one_line(text: str) -> str:
 
 
 def _seeds(definition: StudyDefinition, record: TrialRecord) -> list[int]:
-    """The seeds of a trial, which follow from its number; the recorded one where it has a single
-    one.
+    """The seeds of a trial, which follow from its number;
+    the recorded one where it has a single one.
     """
     if definition.seeds_per_trial == 1 and record.recorded.seed is not None:
         return [record.recorded.seed]

@@ -1,5 +1,5 @@
-"""Asking for the configuration by which the front is expected to grow most, within what somebody
-would choose.
+"""Asking for the configuration by which the front is expected
+to grow most, within what somebody would choose.
 
 Two Gaussian processes, of the logarithm of the time and of the MQL. What is much slower or much
 worse than the default is no gain, however good it is otherwise: the hypervolume within the corner
@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from scipy.special import ndtr
@@ -28,6 +27,7 @@ from scipy.special import ndtr
 from tuner.pareto import Point, front_indices, reference_point
 from tuner.search.gaussian_process import Array, GaussianProcess
 from tuner.search.reshaped_trials import WORST, corner_of
+from tuner.search.whole_space import WholeSpaceSampler
 from tuner.spec.space import SearchSpace, SizeRange, Value
 
 EVERYWHERE = 1024
@@ -39,9 +39,9 @@ ROUNDS = 3
 """Of drawing closer about the eight best candidates."""
 
 
-class ImprovementSampler(BaseSampler):
-    """The candidate of the largest expected growth of the hypervolume; a function of `seed` and the
-    history alone.
+class ImprovementSampler(WholeSpaceSampler):
+    """The candidate of the largest expected growth of the hypervolume;
+    a function of `seed` and the history alone.
     """
 
     def __init__(
@@ -65,16 +65,6 @@ class ImprovementSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         del study, trial
         return self._space.encoded()
-
-    def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        # Only reached for a parameter outside the space, which no study of ours has.
-        return RandomSampler().sample_independent(study, trial, param_name, param_distribution)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -119,8 +109,8 @@ class ImprovementSampler(BaseSampler):
         return chosen
 
     def _about(self, x: Array, each: int, *, width: float, share: float) -> Array:
-        """`each` points about every row of `x`, each coordinate moved with the probability
-        `share`.
+        """`each` points about every row of `x`,
+        each coordinate moved with the probability `share`.
         """
         near = np.repeat(x, each, axis=0)
         moved: Array = near + self._random.normal(0.0, width, near.shape) * (
@@ -129,8 +119,8 @@ class ImprovementSampler(BaseSampler):
         return moved
 
     def _snapped(self, x: Array) -> Array:
-        """Within the cube, sizes in the middle of their parts of the range: where finished trials
-        are seen.
+        """Within the cube, sizes in the middle of their parts of the range:
+        where finished trials are seen.
         """
         x = np.clip(x, 0.0, 1.0)
         for i, levels in enumerate(self._levels):
@@ -150,8 +140,8 @@ def _front_of(trials: Sequence[FrozenTrial]) -> list[Point]:
 
 
 class _Growth:
-    """How much the hypervolume is expected to grow by a point, and the configurations within the
-    corner, `good`.
+    """How much the hypervolume is expected to grow by a point,
+    and the configurations within the corner, `good`.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""Looking a database over: reachable, of which versions, how full, and whether what it holds agrees
-with itself.
+"""Looking a database over: reachable, of which versions,
+how full, and whether what it holds agrees with itself.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ from tuner.study.note import describe, save_note
 
 _MARK = "tuner_definition_hash"
 UNFINISHED = "tuner_unfinished_copy"
-"""Marks a study whose trials are being copied from another one: cut short, it is nobody's and made
-again."""
+"""Marks a study whose trials are being copied from another one:
+cut short, it is nobody's and made again."""
 _DIRECTIONS = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
 
 

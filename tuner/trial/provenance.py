@@ -26,8 +26,8 @@ def versions() -> dict[str, str | None]:
 
 @functools.cache
 def git_revision() -> str | None:
-    """The revision of the checkout that this code runs from, `+changes` when edited; None when
-    installed.
+    """The revision of the checkout that this code runs from,
+    `+changes` when edited; None when installed.
     """
     folder = Path(__file__).parents[2]  # the package stands at the top of a checkout
     if not (folder / ".git").exists():

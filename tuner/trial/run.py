@@ -1,5 +1,5 @@
-"""A trial, from configuration to result: train it alone on its device, evaluate it, and record
-everything seen.
+"""A trial, from configuration to result: train it alone
+on its device, evaluate it, and record everything seen.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def run_trial(
     checkpoints: CheckpointFiles | None = None,
     on_resume: Callable[[Checkpoint], None] = lambda _checkpoint: None,
 ) -> TrialResult | None:
-    """Train one configuration to convergence with the device to itself; None when it was
-    interrupted.
+    """Train one configuration to convergence with the device to itself;
+    None when it was interrupted.
 
     The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
     seconds of training and validation until early stopping, and the mean quantile loss in original
@@ -247,8 +247,8 @@ def _with_memory_held(recorded: Recorded) -> Recorded:
 def _with_scores(
     recorded: Recorded, evaluation: Evaluation, definition: StudyDefinition
 ) -> Recorded:
-    """`val_mql` is that of the same series as the objective: the two rank configurations of the
-    same thing.
+    """`val_mql` is that of the same series as the objective:
+    the two rank configurations of the same thing.
     """
     series = definition.task.get("objective_series")
     return dataclasses.replace(

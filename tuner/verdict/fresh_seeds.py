@@ -15,8 +15,8 @@ _FRESH = 0x76657269
 
 
 def fresh_seeds(count: int, used: Collection[int]) -> list[int]:
-    """`count` training seeds, always the same ones but for those in `used`: configurations share
-    them.
+    """`count` training seeds, always the same ones but
+    for those in `used`: configurations share them.
     """
     found: list[int] = []
     number = 0
@@ -29,8 +29,8 @@ def fresh_seeds(count: int, used: Collection[int]) -> list[int]:
 
 
 def used_seeds(opened: Sequence[OpenStudy]) -> set[int]:
-    """Every seed that the search of these studies used, or will use until their budgets are
-    filled.
+    """Every seed that the search of these studies used,
+    or will use until their budgets are filled.
     """
     used: set[int] = set()
     for each in opened:

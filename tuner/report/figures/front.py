@@ -45,8 +45,8 @@ class VerifiedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontSeries:
-    """The trials of one study to draw: points (seconds, MQL), a label each, and which one is the
-    default.
+    """The trials of one study to draw: points (seconds,
+    MQL), a label each, and which one is the default.
 
     Labels are HTML, as plotly takes it.
     """
@@ -56,8 +56,8 @@ class FrontSeries:
     labels: Sequence[str]
     default: int | None = None
     cut_default: Point | None = None
-    """Where a limit cut the default configuration, when it did not converge and so is none of the
-    points."""
+    """Where a limit cut the default configuration,
+    when it did not converge and so is none of the points."""
     verified: Sequence[VerifiedPoint] = ()
     interval: str = "interval"
     """What the verified points' bars are, e.g. `95 % interval of 10 seeds`."""

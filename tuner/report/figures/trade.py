@@ -50,8 +50,8 @@ class TradeSeries:
 
 
 def trade_figure(series: Sequence[TradeSeries], *, title: str = "") -> go.Figure:
-    """Seconds an epoch against epochs to convergence, both logarithmic, with lines of equal total
-    time.
+    """Seconds an epoch against epochs to convergence,
+    both logarithmic, with lines of equal total time.
     """
     figure = new_figure()
     _lines_of_equal_time(figure, series)
