@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broken_trainings import check_all, launch_all
+from tests.support.broken_trainings import check_all, launch_all
 
 
 def test_an_assertion_on_the_device_running_out_of_memory_and_nan_end_one_trial_each(

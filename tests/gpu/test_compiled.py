@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_graph import config_of, losses
 from torch import nn
 
+from tests.support.backend_trainings import config_of, losses
 from tuner.config import Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.names import builtin_names

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from kinks import clear_of_kinks
 
+from tests.support.backend_trainings import protocol_shaped
+from tests.support.relu_kinks import clear_of_kinks
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
-from tuner.data.prepare import prepare
-from tuner.data.task import DemoSource, Task
-from tuner.data.windows import DeviceData, to_device
+from tuner.data.windows import DeviceData
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training.determinism import exact_fp32, seeded
@@ -38,21 +37,6 @@ def config_of(model: str, backend: Backend, clip: float = UNCLIPPED) -> RunConfi
         ),
         training=TrainingSettings(backend=backend, gradient_clip=clip),
     )
-
-
-def protocol_shaped(dtype: torch.dtype) -> DeviceData:
-    """Generated data in the reference job's shapes."""
-    task = Task(
-        name="shaped",
-        source=DemoSource(kind="demo", rows=2000),
-        target_columns=tuple("abcdefg"),
-        frequency="h",
-        input_size=168,
-        horizon=24,
-        calendar=("hour", "day_of_week", "month"),
-        static_id=True,
-    )
-    return to_device(prepare(task, cache_dir=None), "cuda", dtype=dtype)
 
 
 def network(config: RunConfig, data: DeviceData) -> torch.nn.Module:

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from test_equality import protocol_shaped
-from test_graph import config_of
 
+from tests.support.backend_trainings import config_of, protocol_shaped
 from tuner.config import Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.fused import FusedTSMixer

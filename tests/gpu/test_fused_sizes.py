@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from kinks import clear_of_kinks
 from torch import Tensor
 
+from tests.support.relu_kinks import clear_of_kinks
 from tuner.config import ModelShapes
 from tuner.models.fused import FusedTSMixer
 from tuner.models.tsmixer import DESIGNS, TSMixer

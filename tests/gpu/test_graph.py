@@ -7,13 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from tests.support.backend_trainings import config_of, losses
 from tuner.config import (
-    Architecture,
     Backend,
-    Hyperparameters,
-    RunConfig,
     StopReason,
-    TrainingSettings,
 )
 from tuner.data.windows import DeviceData
 from tuner.models.names import builtin_names
@@ -26,27 +23,6 @@ CAPTURED = (Backend.GRAPH, Backend.TRITON)
 CASES = [
     (m, b) for m in builtin_names() for b in CAPTURED if (m, b) != ("batchnorm", Backend.TRITON)
 ]
-
-
-def config_of(model: str, backend: Backend, *, dropout: float = 0.0, **hyper: float) -> RunConfig:
-    values = {
-        "learning_rate": 1e-3,
-        "weight_decay": 0.0,
-        "hidden_size": 64,
-        "batch_size": 256,
-    } | hyper
-    return RunConfig(
-        architecture=Architecture(model=model),
-        hyperparameters=Hyperparameters(dropout=dropout, **values),
-        training=TrainingSettings(max_epochs=6, backend=backend),
-        seed=3,
-    )
-
-
-def losses(config: RunConfig, data: DeviceData) -> list[float]:
-    return [
-        value for epoch in fit(config, data).history for value in (epoch.train_loss, epoch.val_loss)
-    ]
 
 
 @pytest.mark.parametrize(("model", "backend"), CASES)

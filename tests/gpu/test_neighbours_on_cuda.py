@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from broken_trainings import NETWORK, PATIENCE_S, STUDY, TASK
 
+from tests.support.broken_trainings import NETWORK, PATIENCE_S, STUDY, TASK
 from tuner.api import load_study
 from tuner.devices import list_gpus
 from tuner.devices.gpu import nvml

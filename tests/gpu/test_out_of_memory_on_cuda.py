@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import REPOSITORY
 from tuner.config import Backend
 
 SHORT_OF_MEMORY = """
@@ -110,7 +111,7 @@ def test_a_bench_measures_in_a_fresh_process_who_comes_after_a_capture_that_coul
     )
     # Before what is there already: that may be where the dependencies are.
     path = [
-        str(Path(__file__).parents[2]),
+        str(REPOSITORY),
         *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)),
     ]
     here = os.environ | {"PYTHONPATH": os.pathsep.join(path), "BRANCH": branch}

@@ -12,11 +12,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from command_line import contents, refused, run
-from postgres_cluster import PASSWORD, Cluster
-from recorded import RecordedDatabase
-from small_study import definition
 
+from tests.support.forked_cli import run
+from tests.support.postgres_cluster import PASSWORD, Cluster
+from tests.support.recorded_studies import RecordedDatabase
+from tests.support.refusals import contents, refused
+from tests.support.small_study import definition
 from tuner.cli import main
 from tuner.errors import UsageError
 from tuner.launch.plan import check_study_name

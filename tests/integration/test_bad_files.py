@@ -7,9 +7,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from command_line import refused, run
-from small_study import STUDY_TOML, TASK_TOML, write_files
 
+from tests.support.forked_cli import run
+from tests.support.refusals import refused
+from tests.support.small_study import STUDY_TOML, TASK_TOML, write_files
 from tuner.data import etth
 from tuner.data.task import demo_task
 

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_line import refused, run
+
+from tests.support.forked_cli import run
+from tests.support.refusals import refused
 
 CORES = len(os.sched_getaffinity(0))
 DEMO = ("launch", "--task", "demo", "--cpu")

@@ -11,9 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import REPOSITORY, contents, refused, run
 
-LOSING = str(REPOSITORY / "tests" / "integration" / "losing_bench.py")
+from tests.support.forked_cli import run
+from tests.support.paths import SCRIPTS
+from tests.support.refusals import contents, refused
+
+LOSING = str(SCRIPTS / "losing_bench.py")
 
 pytestmark = pytest.mark.usefixtures("one_core")
 

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command_line import refused, run
-from small_study import STUDY_TOML
+
+from tests.support.forked_cli import run
+from tests.support.refusals import refused
+from tests.support.small_study import STUDY_TOML
 
 TASK = """
 name = "mine"

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from recorded import record_study
 from typer.testing import CliRunner
-from verifying import drawn_result, verify_all
 
+from tests.support.drawn_verifications import drawn_result, verify_all
+from tests.support.recorded_studies import record_study
 from tuner.cli.app import app
 from tuner.errors import UsageError
 from tuner.record import Recorded

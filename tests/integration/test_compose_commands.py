@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 import yaml
-from postgres_cluster import Cluster
 from psycopg import sql
-from recorded import record_study
-from three_roles import ThreeRoles, three_roles
-from warm import python_path
 
+from tests.support.forked_cli import python_path
+from tests.support.paths import REPOSITORY
+from tests.support.postgres_cluster import Cluster
+from tests.support.postgres_roles import ThreeRoles, three_roles
+from tests.support.recorded_studies import record_study
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_S = 240
 ENTRY_POINT = REPOSITORY / "storage/docker/entrypoint.sh"
 

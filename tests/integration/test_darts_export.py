@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import torch
 from darts.models.forecasting import tsmixer_model
-from recorded import RecordedDatabase
 
+from tests.support.recorded_studies import RecordedDatabase
 from tuner.api import load_data
 from tuner.config import Architecture, RunConfig, TrainingSettings
 from tuner.export import BestConfig, load_best, render

@@ -18,12 +18,13 @@ from pathlib import Path
 import optuna
 import psutil
 import pytest
-from browser import rendered
 from optuna_dashboard import get_note
-from recorded import RecordedDatabase
-from warm import run
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.browser import rendered
+from tests.support.forked_cli import run
+from tests.support.paths import REPOSITORY
+from tests.support.recorded_studies import RecordedDatabase
+
 PATIENCE_S = 120
 ADDRESS = re.compile(r"at (http://127\.0\.0\.1:\d+)/ \(read-only")
 

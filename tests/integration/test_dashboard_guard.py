@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from recorded import record_study
-from warm import run
 
+from tests.support.forked_cli import run
+from tests.support.recorded_studies import record_study
 from tuner.report.dashboard.server import make_dashboard
 from tuner.storage.url import parse_url
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import optuna
 import pytest
-from browser import rendered
-from postgres_cluster import Cluster
-from recorded import record_study
-from three_roles import three_roles
 
+from tests.support.browser import rendered
+from tests.support.postgres_cluster import Cluster
+from tests.support.postgres_roles import three_roles
+from tests.support.recorded_studies import record_study
 from tuner.errors import StorageError
 from tuner.report.dashboard.additions import Additions, _past_rows, in_order
 from tuner.report.dashboard.downloads import StudyFiles

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import optuna
 import pytest
-from browser import PATIENCE_S, opened
-from recorded import record_study
 
+from tests.support.browser import PATIENCE_S, opened
+from tests.support.paths import SUPPORT
+from tests.support.recorded_studies import record_study
 from tuner.report.dashboard.server import make_dashboard
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
@@ -26,7 +27,7 @@ from tuner.study.open import open_study
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-SCRIPT = Path(__file__).with_name("probing.js")
+SCRIPT = SUPPORT / "press_every_button.js"
 WRITES = re.compile(
     r"delete|remove|rename|create|upload|edit|save|fail "
     r"trial|submit|undo|skip|restore|worst|replay|addbox",

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_lines import commands, parse
-from documents import (
+
+from tests.support.cli_parsing import commands, parse
+from tests.support.documentation import (
     DOCSTRINGS,
     HELP,
-    REPOSITORY,
     Block,
     DocumentedCommand,
     blocks,
@@ -22,9 +22,9 @@ from documents import (
     documents,
     every_document,
 )
-from recorded import record_study
-from warm import python_path, run
-
+from tests.support.forked_cli import python_path, run
+from tests.support.paths import REPOSITORY
+from tests.support.recorded_studies import record_study
 from tuner.data.demo import demo_series
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from recorded import RecordedDatabase, record_study
 
+from tests.support.paths import REPOSITORY
+from tests.support.recorded_studies import RecordedDatabase, record_study
 from tuner.data.task import demo_task
 from tuner.data.task import shapes as demo_shapes
 from tuner.errors import TunerError, UsageError
@@ -141,7 +142,7 @@ def test_an_exported_file_gives_the_same_answer_as_the_database(
         load_best("original", storage=str(file))
     with pytest.raises(UsageError, match="holds the task 'demo', not 'quick'"):
         load_best(
-            task=str(Path(__file__).parents[2] / "notebooks" / "data" / "quick.toml"),
+            task=str(REPOSITORY / "notebooks" / "data" / "quick.toml"),
             storage=str(file),
         )
     with pytest.raises(UsageError, match="there is no file"):

@@ -6,10 +6,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_line import contents, run
-from recorded import record_study
 
-ARCHIVES = Path(__file__).resolve().parents[2] / "notebooks" / "data"
+from tests.support.forked_cli import run
+from tests.support.paths import REPOSITORY
+from tests.support.recorded_studies import record_study
+from tests.support.refusals import contents
+
+ARCHIVES = REPOSITORY / "notebooks" / "data"
 BOTH = (str(ARCHIVES / "original.json.gz"), str(ARCHIVES / "rmsnorm.json.gz"))
 FIGURE = ("plot", "front", "--study", BOTH[0])
 NOT_OURS = "is there already, and was not written by this command"

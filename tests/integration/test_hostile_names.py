@@ -14,9 +14,9 @@ from pathlib import Path
 
 import optuna
 import pytest
-from recorded import record_study
-from verifying import verify_all
 
+from tests.support.drawn_verifications import verify_all
+from tests.support.recorded_studies import record_study
 from tuner.cli.main import main
 from tuner.display.text import in_html, shown
 from tuner.report.dashboard.additions import Additions, without_tags

@@ -10,11 +10,11 @@ from typing import Any
 
 import jsonschema
 import pytest
-from command_line import Done, run
 from optuna.trial import TrialState
-from recorded import RecordedDatabase
-from small_study import TASK, definition, write_files
 
+from tests.support.forked_cli import Done, run
+from tests.support.recorded_studies import RecordedDatabase
+from tests.support.small_study import TASK, definition, write_files
 from tuner.record import Recorded
 from tuner.spec.study_file import builtin_variants
 from tuner.storage.database import open_database

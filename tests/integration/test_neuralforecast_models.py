@@ -18,8 +18,8 @@ import pytest
 import torch
 from neuralforecast import NeuralForecast
 from neuralforecast.losses.pytorch import GMM, MAE, DistributionLoss, MQLoss
-from recorded import RecordedDatabase
 
+from tests.support.recorded_studies import RecordedDatabase
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.export import BestConfig, load_best, render
 from tuner.export.as_neuralforecast import CLASSES

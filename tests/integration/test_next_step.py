@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
-from small_study import definition
 
+from tests.support.small_study import definition
 from tuner.record import Recorded
 from tuner.report.terminal.next_step import next_steps
 from tuner.storage.database import Database, open_database

@@ -9,14 +9,14 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
-from recorded import RecordedDatabase
 from traitlets.config import Config
-from warm import python_path
 
+from tests.support.forked_cli import python_path
+from tests.support.paths import REPOSITORY
+from tests.support.recorded_studies import RecordedDatabase
 from tuner.data.task import load_task
 from tuner.study.archive import read_archive
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 NOTEBOOKS = REPOSITORY / "notebooks"
 CAMPAIGN = [
     REPOSITORY / "benchmarks" / "campaign" / f"etth-{name}.json.gz"

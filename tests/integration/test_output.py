@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from recorded import RecordedDatabase
-from warm import given
+
+from tests.support.forked_cli import given
+from tests.support.recorded_studies import RecordedDatabase
 
 COMMANDS = {
     "a table": ("status",),

@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from recorded import record_study
 
+from tests.support.recorded_studies import record_study
 from tuner.api import load_data
 from tuner.config import Architecture, Precision, RunConfig, TrainingSettings
 from tuner.data.prepare import prepare

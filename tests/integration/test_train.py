@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from command_line import refused
-from recorded import record_study
-from warm import Done, run
 
+from tests.support.forked_cli import Done, run
+from tests.support.recorded_studies import record_study
+from tests.support.refusals import refused
 from tuner import load_data, load_model
 from tuner.cli.replace import check_model_free
 from tuner.config import RunConfig, TrainingSettings

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from browser import chromium
 from optuna.trial import TrialState
-from recorded import RecordedDatabase
-from warm import run
 
+from tests.support.browser import chromium
+from tests.support.forked_cli import run
+from tests.support.recorded_studies import RecordedDatabase
 from tuner.record import Recorded
 from tuner.report.figures.draw import KINDS, draw
 from tuner.report.figures.series import front_series, learning_curves, volume_series

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.paths import REPOSITORY
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from command_lines import parse
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.cli_parsing import parse
+from tests.support.paths import REPOSITORY
+
 COMPOSE = REPOSITORY / "docker-compose.yml"
 ROLES = {
     "init": "owner",

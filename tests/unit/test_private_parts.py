@@ -6,7 +6,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-TUNER = Path(__file__).parents[2] / "tuner"
+from tests.support.paths import REPOSITORY
+
+TUNER = REPOSITORY / "tuner"
 ALLOWED = TUNER / "storage" / "optuna"
 PRIVATE = {"_study_id", "_trial_id", "_storage", "_contains"}
 """Attributes of Optuna's objects that tuner has used; of `self` they are the class's own."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from pathlib import Path
 
 import yaml
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.paths import REPOSITORY
 
 
 def read(name: str) -> str:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from jobs import job_of
 
+from tests.support.trial_jobs import job_of
 from tuner.config import Backend, StopReason, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import DemoSource, Task

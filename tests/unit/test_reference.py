@@ -7,15 +7,13 @@ import importlib.util
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pytest
-from command_lines import commands
 
 import tuner
-
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.cli_parsing import commands
+from tests.support.paths import REPOSITORY
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import job_of
 from optuna.trial import TrialState
 
+from tests.support.trial_jobs import job_of
 from tuner.record import Recorded
 from tuner.spec.seeds import seed_of_trial
 from tuner.storage.records import TrialResult

@@ -6,7 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from broken_trainings import check_all, launch_all
+
+from tests.support.broken_trainings import check_all, launch_all
 
 
 @pytest.mark.usefixtures("one_core")

@@ -7,8 +7,8 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from command import STUDY, Bench, finished, wait_for
 
+from tests.support.cli_processes import STUDY, Bench, finished, wait_for
 from tuner.errors import TunerError
 
 EPOCHS = 200

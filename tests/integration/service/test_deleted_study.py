@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import optuna
 import pytest
-from command import STUDY, Bench, finished
 
+from tests.support.cli_processes import STUDY, Bench, finished
 from tuner.cli.main import main
 from tuner.errors import StudyGoneError
 from tuner.study.open import OpenStudy, create_or_resume

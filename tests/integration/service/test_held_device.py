@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import CORES, STUDY, Bench, finished, interrupt
-from small_study import definition
 
+from tests.support.cli_processes import CORES, STUDY, Bench, finished, interrupt
+from tests.support.small_study import definition
 from tuner.devices import CpuCores, exclusive
 from tuner.devices.holder import Holder
 from tuner.errors import INTERRUPTED

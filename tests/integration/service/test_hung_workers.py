@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command import CORES, Bench, kill, wait_for, workers_of
-from small_study import definition
 
+from tests.support.cli_processes import CORES, Bench, kill, wait_for, workers_of
+from tests.support.paths import SCRIPTS
+from tests.support.small_study import definition
 from tuner.devices import CpuCores
 from tuner.launch import Outcome, Supervisor, watchdog
 from tuner.spec.policy import SearchPolicy
@@ -24,7 +25,7 @@ from tuner.study.open import create_or_resume
 from tuner.worker.paths import Places, deliver, working_folder
 from tuner.worker.process import ORPHAN_GRACE_S, ORPHAN_LOOK_S, ORPHAN_WILL_S
 
-STUB = (sys.executable, str(Path(__file__).with_name("stub_worker.py")))
+STUB = (sys.executable, str(SCRIPTS / "stub_worker.py"))
 START = """
 import subprocess, sys, time
 subprocess.Popen([*sys.argv[1:], "--supervised-by", str(__import__("os").getpid())])

@@ -9,8 +9,16 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from command import CORES, STUDY, Bench, finished, interrupt, wait_for, workers_of
 
+from tests.support.cli_processes import (
+    CORES,
+    STUDY,
+    Bench,
+    finished,
+    interrupt,
+    wait_for,
+    workers_of,
+)
 from tuner.config import TrainingSettings
 from tuner.data.task import load_task
 from tuner.devices import CpuCores

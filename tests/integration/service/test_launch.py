@@ -7,8 +7,9 @@ import json
 from pathlib import Path
 
 import pytest
-from command import STUDY, Bench, Done
 
+from tests.support.cli_processes import STUDY, Bench
+from tests.support.forked_cli import Done
 from tuner.config import OBJECTIVES
 from tuner.study.results import read_results
 

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
-import warm
-from command import STUDY, Bench, workers_of
 from sqlalchemy import text
 
+from tests.support import forked_cli
+from tests.support.cli_processes import STUDY, Bench, workers_of
 from tuner import launch
 from tuner.errors import StorageError, UsageError
 from tuner.study.open import OpenStudy
@@ -53,7 +53,7 @@ def _script(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.delenv("TUNER_STORAGE", raising=False)
     monkeypatch.setenv("TUNER_DATA_DIR", "/nowhere")  # which is a flag's, not a function's
-    monkeypatch.setattr(subprocess, "Popen", warm.popen())
+    monkeypatch.setattr(subprocess, "Popen", forked_cli.popen())
 
 
 def asked(bench: Bench, trials: int) -> launch.LaunchRequest:

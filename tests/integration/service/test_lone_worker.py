@@ -9,17 +9,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import Bench, finished
-from small_study import definition
-from warm import Done
 
+from tests.support.cli_processes import Bench, finished
+from tests.support.forked_cli import Done
+from tests.support.paths import SCRIPTS
+from tests.support.small_study import definition
 from tuner.errors import TERMINATED
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import create_or_resume
 
-STUB = Path(__file__).with_name("lone_worker.py")
+STUB = SCRIPTS / "lone_worker.py"
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from command import wait_for
-from warm import python_path
 
-SCRIPT = Path(__file__).with_name("orphan_worker.py")
+from tests.support.cli_processes import wait_for
+from tests.support.forked_cli import python_path
+from tests.support.paths import SCRIPTS
+
+SCRIPT = SCRIPTS / "orphan_worker.py"
 
 
 @pytest.mark.parametrize("stopped", [False, True])

@@ -10,9 +10,11 @@ from urllib.parse import quote, quote_plus
 
 import psutil
 import pytest
-from command import Bench, Done, finished
-from postgres_cluster import PASSWORD, Cluster
-from three_roles import three_roles
+
+from tests.support.cli_processes import Bench, finished
+from tests.support.forked_cli import Done
+from tests.support.postgres_cluster import PASSWORD, Cluster
+from tests.support.postgres_roles import three_roles
 
 USER = "tuner_worker"
 FORMS = {

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import wait_for
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
-from verifying import DEVICE, drawn_result
-from working import away, epoch
 
+from tests.support.cli_processes import wait_for
+from tests.support.drawn_verifications import DEVICE, drawn_result
+from tests.support.in_process_worker import away, epoch
 from tuner.config import StopReason
 from tuner.storage import schema
 from tuner.storage.queue.roster import Roster

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command import STUDY, Bench, finished, kill, wait_for, workers_of
 from optuna.trial import TrialState
 from sqlalchemy import select
 
+from tests.support.cli_processes import STUDY, Bench, finished, kill, wait_for, workers_of
 from tuner.config import TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task

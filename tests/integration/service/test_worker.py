@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
-from small_study import definition
-from working import DEVICE, epoch, result_of, three_epochs, work
 
+from tests.support.in_process_worker import DEVICE, epoch, result_of, three_epochs, work
+from tests.support.small_study import definition
 from tuner.config import StopReason
 from tuner.errors import UsageError
 from tuner.record import Recorded

@@ -10,8 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from working import DEVICE, away, epoch, result_of, study_in, three_epochs, work
 
+from tests.support.in_process_worker import (
+    DEVICE,
+    away,
+    epoch,
+    result_of,
+    study_in,
+    three_epochs,
+    work,
+)
 from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url

@@ -6,10 +6,10 @@ import time
 
 import optuna
 import pytest
-from claiming import RESULT, claim_states, start, trial_states
-from small_study import definition
-from together import at_once
 
+from tests.support.claims import RESULT, claim_states, start, trial_states
+from tests.support.concurrency import at_once
+from tests.support.small_study import definition
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume, open_study

@@ -7,9 +7,9 @@ import dataclasses
 import json
 
 import pytest
-from claiming import ATTRIBUTES, RESULT, claim_states, expire, start, trial_states
 from optuna.trial import TrialState
 
+from tests.support.claims import ATTRIBUTES, RESULT, claim_states, expire, start, trial_states
 from tuner.record import Recorded
 from tuner.search.suggest import UnfitConfigurationError
 from tuner.storage.records import TrialResult

@@ -14,11 +14,12 @@ from typing import Any
 
 import optuna
 import pytest
-from claiming import start, trial_states
 from optuna.distributions import FloatDistribution
 from optuna.trial import TrialState, create_trial
 from sqlalchemy import delete, update
 
+from tests.support.claims import start, trial_states
+from tests.support.paths import BENCHMARKS
 from tuner.cli.main import main
 from tuner.record import Recorded
 from tuner.search.history import Mirror
@@ -34,7 +35,7 @@ from tuner.study.results import read_results
 from tuner.study.transfer import copy_study
 
 pytestmark = pytest.mark.usefixtures("at_first_sight")
-CHAOS = Path(__file__).parents[3] / "benchmarks" / "chaos" / "foreign.py"
+CHAOS = BENCHMARKS / "chaos" / "foreign.py"
 
 
 @pytest.fixture(autouse=True)

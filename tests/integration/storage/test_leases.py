@@ -7,13 +7,13 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from claiming import RESULT, claim_states, expire, start, trial_states, while_locked
-from command import wait_for
 from optuna.trial import TrialState
-from small_study import definition
 from sqlalchemy import update
-from together import at_once
 
+from tests.support.claims import RESULT, claim_states, expire, start, trial_states, while_locked
+from tests.support.cli_processes import wait_for
+from tests.support.concurrency import at_once
+from tests.support.small_study import definition
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.database import open_database

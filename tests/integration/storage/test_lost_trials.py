@@ -6,10 +6,10 @@ from typing import Any
 
 import optuna
 import pytest
-from claiming import RESULT, claim_states, expire, start, trial_states
 from optuna.trial import TrialState
-from small_study import definition
 
+from tests.support.claims import RESULT, claim_states, expire, start, trial_states
+from tests.support.small_study import definition
 from tuner.storage.queue.leases import MAX_ATTEMPTS
 from tuner.study.open import OpenStudy
 

@@ -6,12 +6,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from claiming import while_locked
 from optuna.trial import TrialState
-from small_study import definition
 from sqlalchemy import event, insert
 from sqlalchemy.exc import DataError, OperationalError
 
+from tests.support.claims import while_locked
+from tests.support.small_study import definition
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.queue.epochs import EpochRow

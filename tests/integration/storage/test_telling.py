@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from claiming import RESULT, start, trial_states
-from small_study import definition
 from sqlalchemy import update
-from together import at_once
 
+from tests.support.claims import RESULT, start, trial_states
+from tests.support.concurrency import at_once
+from tests.support.small_study import definition
 from tuner.storage import schema
 from tuner.storage.database import Database, open_database
 from tuner.storage.queue.claims import Ledger

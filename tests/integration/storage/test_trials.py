@@ -12,10 +12,10 @@ import pytest
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.trial import TrialState, create_trial
-from postgres_cluster import Cluster
-from small_study import definition
 from sqlalchemy import text
 
+from tests.support.postgres_cluster import Cluster
+from tests.support.small_study import definition
 from tuner.storage.database import SQLITE_TIMEOUT_S, open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume

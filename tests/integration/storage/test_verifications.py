@@ -7,11 +7,11 @@ import os
 from types import SimpleNamespace
 
 import pytest
-from claiming import while_locked
 from optuna.trial import TrialState
 from sqlalchemy import update
-from together import at_once
 
+from tests.support.claims import while_locked
+from tests.support.concurrency import at_once
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.database import Database, open_database

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import pytest
 from optuna.trial import FrozenTrial, TrialState
-from small_study import definition
 from sqlalchemy import Engine, event
 
+from tests.support.small_study import definition
 from tuner.config import StopReason
 from tuner.devices import CpuCores
 from tuner.record import Recorded

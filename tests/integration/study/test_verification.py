@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
-from recorded import record_study
 from sqlalchemy import delete
-from verifying import DEVICE, drawn_result, missed, verify_all
 
+from tests.support.drawn_verifications import DEVICE, drawn_result, missed, verify_all
+from tests.support.recorded_studies import record_study
 from tuner.devices import CpuCores
 from tuner.errors import UsageError
 from tuner.export import load_best

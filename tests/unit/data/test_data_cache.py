@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from small_csv import csv_lines
 
+from tests.support.small_csv import csv_lines
 from tuner.data import prepare as module
 from tuner.data.prepare import PreparedData, prepare
 from tuner.data.task import load_task

@@ -6,7 +6,6 @@ import csv
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.support.paths import BENCHMARKS
 from tuner.config import (
     Architecture,
     Backend,
@@ -42,7 +42,7 @@ from tuner.training.engines.choose import (
 from tuner.training.engines.eager import EagerEngine
 from tuner.trial.run import _recorded
 
-SIZES_MEASURED = Path(__file__).parents[3] / "benchmarks" / "against_darts" / "h200" / "sizes.csv"
+SIZES_MEASURED = BENCHMARKS / "against_darts" / "h200" / "sizes.csv"
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 SHAPES = ModelShapes(
     input_size=24, horizon=6, n_targets=2, n_past=0, n_future=2, n_static=1, n_quantiles=5

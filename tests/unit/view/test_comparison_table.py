@@ -3,16 +3,15 @@ broken."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.support.paths import REPOSITORY
 from tuner.report.terminal.comparison import print_report
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.explain import print_understanding, understand
 
-STUDIES = Path(__file__).parents[3] / "notebooks" / "data"
+STUDIES = REPOSITORY / "notebooks" / "data"
 FILES = [str(STUDIES / f"{name}.json.gz") for name in ("original", "rmsnorm")]
 
 

@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import TypeVar
 
 import psutil
-import warm
-from small_study import write_files, write_paced
 from sqlalchemy import select
-from warm import Done
 
+from tests.support import forked_cli
+from tests.support.fork_server import SUPERVISED
+from tests.support.forked_cli import Done
+from tests.support.small_study import write_files, write_paced
 from tuner.errors import TunerError
 from tuner.storage import schema
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, open_study
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_S = 120.0
 STUDY = "tiny-small"
 CORES = sorted(os.sched_getaffinity(0))
@@ -53,7 +53,7 @@ class Bench:
         locks.mkdir(exist_ok=True)
         self.environment = {
             **kept,
-            "PYTHONPATH": warm.python_path(),
+            "PYTHONPATH": forked_cli.python_path(),
             "TUNER_STORAGE": self.url,
             "TMPDIR": str(locks),
             "COLUMNS": "200",
@@ -72,7 +72,7 @@ class Bench:
 
     def start(self, *arguments: str, cores: int | None = None) -> subprocess.Popen[str]:
         """Start a command on the first `cores` cores (all)."""
-        return warm.start(
+        return forked_cli.start(
             *arguments, folder=self.folder, environment=self.environment, cores=CORES[:cores]
         )
 
@@ -92,7 +92,9 @@ class Bench:
 
     def run(self, *arguments: str, cores: int | None = None, **environment: str | None) -> Done:
         merged = {**self.environment, **environment}
-        return warm.run(*arguments, folder=self.folder, environment=merged, cores=CORES[:cores])
+        return forked_cli.run(
+            *arguments, folder=self.folder, environment=merged, cores=CORES[:cores]
+        )
 
     def launch_arguments(self, trials: int, *, workers: int = 1, epochs: int = 2) -> list[str]:
         return (
@@ -195,7 +197,7 @@ def wait_for(condition: Callable[[], T], what: str, *, patience_s: float = PATIE
 
 def workers_of(supervisor: int) -> list[psutil.Process]:
     """The living workers that this launch started, also when it is dead itself."""
-    mark = [warm.SUPERVISED, str(supervisor)]
+    mark = [SUPERVISED, str(supervisor)]
     found = []
     for process in psutil.process_iter():
         try:

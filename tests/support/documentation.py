@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+from tests.support.paths import REPOSITORY
+
 DOCSTRINGS = REPOSITORY / "docs" / "api.md"
 """Made of docstrings, which name a command by a flag or two and leave out the rest."""
 HELP = REPOSITORY / "docs" / "cli.md"

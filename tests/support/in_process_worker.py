@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from optuna.trial import TrialState
-from small_study import definition
 from sqlalchemy.exc import OperationalError
 
+from tests.support.small_study import definition
 from tuner.devices import CpuCores
 from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy

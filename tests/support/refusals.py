@@ -6,9 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from warm import REPOSITORY, Done, run
-
-__all__ = ["REPOSITORY", "Done", "contents", "refused", "run"]
+from tests.support.forked_cli import run
 
 
 def contents(folder: Path) -> dict[str, str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from postgres_cluster import Cluster
-
+from tests.support.paths import REPOSITORY
+from tests.support.postgres_cluster import Cluster
 from tuner.storage.upgrade import initialise
 from tuner.storage.url import parse_url
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SQL = REPOSITORY / "storage" / "postgres"
 ROLES = ("owner", "worker", "reader")
 

@@ -2,7 +2,7 @@
 
 Starting Python and importing torch, pandas and Optuna takes about three seconds, the command itself
 a tenth of one. A fork has its own arguments, environment, folder, affinity and output, and nothing
-else has run in it; the workers of a launch are forks as well (`nursery.py`). Other tests start
+else has run in it; the workers of a launch are forks as well (`forks.py`). Other tests start
 `python -m tuner` itself, as people do: `real`, and all that interrupt a launch or look at its
 processes.
 """
@@ -11,45 +11,23 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import json
 import os
-import select
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import nursery
-from nursery import Nursery, OwnNursery
+from tests.support import forks
+from tests.support.fork_server import PATIENCE_S
+from tests.support.forks import Nursery
+from tests.support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-PATIENCE_S = 240.0
-IMPORTED = (
-    "optuna.storages",
-    "pandas",
-    "plotly.graph_objects",
-    "psycopg",
-    "rich.live",
-    "torch",
-    "torch._dynamo",  # which the first optimiser asks for
-    "tuner.cli.app",
-    "tuner.export",
-    "tuner.launch",
-    "tuner.trial.run",
-    "tuner.report.terminal",
-    "tuner.worker",
-)
-SUPERVISED = "--supervised-by"
-_PR_SET_NAME = 15
 _NOT_INHERITED = ("TUNER_", "PG", "CUDA_VISIBLE_DEVICES")
 
 
@@ -184,9 +162,9 @@ class _WarmProcess:
 
     def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}
-        ours, theirs = nursery.ends()
+        ours, theirs = forks.ends()
         self._process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+            [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -194,7 +172,7 @@ class _WarmProcess:
             pass_fds=(theirs.fileno(),),
         )
         theirs.close()
-        self.popen: type[subprocess.Popen[str]] = nursery.popen_of(Nursery(ours))
+        self.popen: type[subprocess.Popen[str]] = forks.popen_of(Nursery(ours))
         atexit.register(self.close)
 
     def run(self, command: Mapping[str, Any]) -> int:
@@ -217,106 +195,3 @@ class _WarmProcess:
 @functools.cache
 def _warm_process() -> _WarmProcess:
     return _WarmProcess()
-
-
-def _serve(requests: socket.socket) -> None:
-    """Fork for each line on standard input, answering with the exit code, and for each request of a
-    child."""
-    import importlib
-
-    for module in IMPORTED:
-        importlib.import_module(module)
-    while True:
-        ready, _, _ = select.select([0, requests], [], [])
-        if requests in ready:
-            nursery.serve(requests, _end_as)
-        if 0 in ready:
-            line = _line()
-            if not line:
-                return
-            command = json.loads(line)
-            pid = os.fork()
-            if pid == 0:
-                _become(command)
-            print(_exit_code(pid), flush=True)
-
-
-def _line() -> bytes:
-    """The next one, and nothing of what comes after it."""
-    line = b""
-    while not line.endswith(b"\n") and (byte := os.read(0, 1)):
-        line += byte
-    return line
-
-
-def _exit_code(pid: int) -> int:
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            os.kill(pid, signal.SIGKILL)
-        time.sleep(0.005)
-
-
-def _become(command: Mapping[str, Any]) -> None:
-    """Turn this fork into the command; never returns."""
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-    for target, source in enumerate(
-        [nothing, os.open(command["out"], flags), os.open(command["err"], flags)]
-    ):
-        os.dup2(source, target)
-    os.sched_setaffinity(0, command["cores"])
-    _end_as(command["arguments"], command["folder"], command["environment"])
-
-
-def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:
-    """Run `tuner WORDS` in this process, and end it with the exit code."""
-    has_children = words[:1] in (["launch"], ["verify"]) and nursery.available()
-    children = OwnNursery(_end_as) if has_children else None
-    if SUPERVISED in words:
-        _call_itself(f"of-{words[words.index(SUPERVISED) + 1]}")
-    code = 70
-    try:
-        os.chdir(folder)
-        os.environ.clear()
-        os.environ.update(environment)
-        time.tzset()
-        tempfile.tempdir = None  # it remembers the TMPDIR of before
-        sys.argv = ["tuner", *words]
-        _open_streams()
-        if children is not None:
-            children.adopt()
-        from tuner.cli import main
-
-        main()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0
-    except BaseException:  # noqa: BLE001 - as Python ends with an uncaught exception
-        sys.excepthook(*sys.exc_info())
-        code = 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        if children is not None:
-            children.close()
-        os._exit(code)
-
-
-def _open_streams() -> None:
-    """The standard ones anew: those of before remember whether what they wrote to was a file."""
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
-
-
-def _call_itself(name: str) -> None:
-    """What a list of processes shows, for its command line is still that of the process it was
-    forked from."""
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
-
-
-if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres_cluster import Cluster, running_cluster
-from small_study import definition
 from sqlalchemy import create_engine, text
 
+from tests.support.postgres_cluster import Cluster, running_cluster
+from tests.support.small_study import definition
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
