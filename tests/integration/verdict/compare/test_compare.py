@@ -1,7 +1,7 @@
 """Comparing studies: from a database and from archives alike, a verdict only where fresh seeds
 allow one.
 
-PostgreSQL has its comparison in study/test_verification.py.
+PostgreSQL has its comparison in verdict/test_verification.py.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
     if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
         pytest.skip(
-            "no right to mount a file system; tests/unit/storage/test_durable.py makes its writes "
+            "no right to mount a file system; tests/unit/files/test_durable.py makes its writes "
             "fail instead"
         )
     yield folder
