@@ -26,7 +26,7 @@ from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob, TrialRunner, failed
 from tuner.worker.delivery import delivered
 from tuner.worker.heartbeat import WAITING, Pulse
-from tuner.worker.lease import lease_on
+from tuner.worker.lease_renewal import lease_on
 from tuner.worker.outages import Patience
 from tuner.worker.paths import Places, deliver, tidy_up
 from tuner.worker.registration import new_name, present
