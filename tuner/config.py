@@ -55,15 +55,6 @@ class Precision(StrEnum):
     BF16 = "bf16"
 
 
-class TimeObjective(StrEnum):
-    """What counts as a configuration's time: the first objective of a study."""
-
-    WALL_CLOCK = "wall_clock_s"
-    TOTAL = "total_s"
-    TO_BEST = "time_to_best_s"
-    TO_TARGET = "time_to_target_s"
-
-
 class MqlSplit(StrEnum):
     """Whose MQL is the second objective of a study."""
 

@@ -27,8 +27,9 @@ from tuner.cli.options import (
     storage_url,
 )
 from tuner.cli.output import print_json
-from tuner.config import MANY, Backend, MqlSplit, Precision, TimeObjective
+from tuner.config import MANY, Backend, MqlSplit, Precision
 from tuner.errors import TunerError
+from tuner.spec.time_objectives import TimeObjective
 
 if TYPE_CHECKING:
     from tuner.launch import LaunchOutcome, LaunchRequest
