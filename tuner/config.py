@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, get_args
 
 OBJECTIVES = ("wall_clock_s", "test_mql")
 """The two objectives of every study, both minimised, in this order."""
@@ -53,6 +53,12 @@ class Precision(StrEnum):
     FP32 = "fp32"
     TF32 = "tf32"
     BF16 = "bf16"
+
+
+SamplerName = Literal["auto", "gp", "tpe", "nsga2", "random", "qmc"]
+"""Who chooses the next configuration; `search/sampler.py` says how each is made."""
+
+SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
 
 
 class MqlSplit(StrEnum):
