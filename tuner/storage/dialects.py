@@ -1,7 +1,7 @@
 """The databases we serve: all that tells one from another.
 
 This is all there is to write for a new one that SQLAlchemy and Optuna know. Its driver goes into
-pyproject.toml, and tests/integration/databases.py runs every storage test on it.
+pyproject.toml, and the tests' `databases.py` runs every storage test on it.
 """
 
 from __future__ import annotations
