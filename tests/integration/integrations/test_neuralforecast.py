@@ -86,7 +86,9 @@ def small(variant: str, **changes: Any) -> TunerModel:
         "hidden_size": 8,
         "max_steps": 1,
     }
-    return MODELS[variant](**{**given, "windows_batch_size": 8, **QUIET, **changes})
+    return model_class(Architecture(model=variant))(
+        **{**given, "windows_batch_size": 8, **QUIET, **changes}
+    )
 
 
 LOSSES = {

@@ -9,10 +9,11 @@ import pytest
 
 import tuner
 from tuner import launch
-from tuner.config import Backend, TimeObjective
+from tuner.config import Backend
 from tuner.errors import UsageError
 from tuner.launch.request import checked
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.time_objectives import TimeObjective
 
 Settings, Policy, Devices = launch.StudySettings, launch.PolicyChanges, launch.DeviceChoice
 
