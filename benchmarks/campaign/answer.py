@@ -11,7 +11,7 @@ from tuner.verdict.compare.equal_quality import Fastest
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.explain import optimism
-from tuner.verdict.verification_plan import BETWEEN
+from tuner.verdict.questions import BETWEEN
 
 
 def conclusion(report: Report) -> str:

@@ -35,7 +35,8 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.pruning.simulated_curves import WORLDS, simulate
 from tuner.pareto import Point, front_indices, hypervolume, reference_point
-from tuner.search.pruning import Caution, FinishedTrial, Pruner, Stopping
+from tuner.search.bounds import Caution, FinishedTrial, Stopping
+from tuner.search.pruning import Pruner
 from tuner.spec.study_file import load_study_file
 from tuner.study.archive import read_archive
 

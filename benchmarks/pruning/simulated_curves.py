@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.search.pruning import Stopping, epochs_waited
+from tuner.search.bounds import Stopping, epochs_waited
 from tuner.spec.space import FloatRange, SearchSpace
 
 STEPS_OF_DEFAULT = 81

@@ -29,8 +29,9 @@ import numpy as np
 
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.picks import picks_of
+from tuner.verdict.stats.effects import Comparison, Question, Sample
 from tuner.verdict.stats.intervals import median_interval
-from tuner.verdict.stats.pairs import Comparison, Question, Sample, judge, judge_at_look
+from tuner.verdict.stats.pairs import judge, judge_at_look
 from tuner.verdict.stats.permutation import ALPHA, sign_flip_interval
 from tuner.verdict.stats.sequential import looks_for
 from tuner.verdict.verified import verified_in

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from tuner.data.prepare import PreparedData, prepare
-from tuner.data.task import DemoSource, Task
+from tuner.data.source_kinds import DemoSource
+from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
 
 HERE = Path(__file__).parent

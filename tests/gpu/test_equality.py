@@ -10,7 +10,8 @@ from kinks import clear_of_kinks
 
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.prepare import prepare
-from tuner.data.task import DemoSource, Task
+from tuner.data.source_kinds import DemoSource
+from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model

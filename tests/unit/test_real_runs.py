@@ -17,7 +17,8 @@ from jobs import job_of
 
 from tuner.config import Backend, StopReason, TrainingSettings
 from tuner.data.prepare import prepare
-from tuner.data.task import DemoSource, Task
+from tuner.data.source_kinds import DemoSource
+from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import CpuCores, Gpu, Observation
 from tuner.record import Recorded

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tuner.data.calendar_features import calendar_columns
-from tuner.data.task import CsvSource, EtthSource, Task
+from tuner.data.source_kinds import CsvSource, EtthSource
+from tuner.data.task import Task
 from tuner.errors import DataError, UsageError, unknown_name
 
 Floats = npt.NDArray[np.float64]

@@ -10,7 +10,8 @@ from pathlib import Path
 from tuner.data.demo import demo_series
 from tuner.data.etth import read_etth
 from tuner.data.series import Series
-from tuner.data.task import CsvSource, DemoSource, Task
+from tuner.data.source_kinds import CsvSource, DemoSource
+from tuner.data.task import Task
 from tuner.errors import DataError, unknown_name
 
 

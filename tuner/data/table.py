@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.data.series import Series
-from tuner.data.task import CsvSource, Task
+from tuner.data.source_kinds import CsvSource
+from tuner.data.task import Task
 from tuner.data.times import TimeColumn, check_times, parse_times
 from tuner.errors import DataError
 

@@ -8,13 +8,14 @@ import json
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from tuner.config import ModelShapes
+from tuner.data.source_kinds import CsvSource, DemoSource, EtthSource, Frozen, Name, Source
 from tuner.errors import UsageError, unknown_name
-from tuner.files.plain import Label, Prose
+from tuner.files.plain import Prose
 from tuner.files.toml_file import read_toml, validate
 
 PROTOCOL_QUANTILES = (
@@ -28,71 +29,10 @@ PROTOCOL_EVAL_QUANTILES = (0.05, 0.1, 0.2, 0.5, 0.8, 0.9, 0.95)
 Calendar = Literal[
     "minute", "hour", "day_of_week", "day_of_month", "day_of_year", "month", "quarter"
 ]
-Name = Label
 MOST_COLUMNS, MOST_ROWS = 10_000, 1_000_000
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class EtthSource(_Frozen):
-    """ETTh1 and ETTh2 of the ETDataset: two series of hourly data."""
-
-    kind: Literal["etth"]
-
-
-class DemoSource(_Frozen):
-    """Generated hourly series; `rows` hours each."""
-
-    kind: Literal["demo"]
-    rows: int = Field(default=400, ge=1, le=1_000_000)
-    seed: int = Field(default=0, ge=0, le=2**63 - 1)
-
-
-class CsvSource(_Frozen):
-    """The user's own file.
-
-    Without `id_column` the file is wide: one row per timestamp, one series, named like the task.
-    With it the file is
-    long: the rows of several series stacked or interleaved, each series named by its id, numbered
-    in the order in which the ids first appear. `path` is relative to the folder of the task file.
-    Timestamps are ISO 8601 unless `time_format` (as in Python's strptime) says otherwise; those
-    with an offset are converted to UTC.
-    """
-
-    kind: Literal["csv"]
-    path: Path
-    time_column: Name = "ds"
-    id_column: Name | None = None
-    separator: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    decimal: Literal[".", ","] = "."
-    encoding: Name = "utf-8"
-    time_format: Name | None = None
-
-    @field_validator("decimal")
-    @classmethod
-    def _decimal_is_not_the_separator(cls, value: str, info: ValidationInfo) -> str:
-        if info.data.get("separator") == value:
-            raise ValueError(f"{value!r} is the separator as well; set separator = ';'")
-        return value
-
-    @field_validator("encoding")
-    @classmethod
-    def _encoding_is_known(cls, value: str) -> str:
-        try:
-            "".encode(value)
-        except (LookupError, ValueError):
-            raise ValueError(
-                f"unknown encoding {value!r}; use for example utf-8, cp1252, latin-1, utf-16"
-            ) from None
-        return value
-
-
-Source = Annotated[EtthSource | DemoSource | CsvSource, Field(discriminator="kind")]
-
-
-class Task(_Frozen):
+class Task(Frozen):
     """What is to be forecast, and how it is measured.
 
     A row of data is one timestamp. `split` are the fractions of each series' rows, in time order,

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import filelock
 import optuna
 from optuna.storages import RDBStorage
 from sqlalchemy import Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
+from tuner.storage.connection_errors import in_one_line
 from tuner.storage.optuna.schema_version import versions_in_plain_sql
 from tuner.storage.optuna.trials import TrialStorage
-from tuner.storage.remedies import remedy_where_refused
 from tuner.storage.retry import persistently
 from tuner.storage.sqlite import SQLITE_TIMEOUT_S, begin_on_sqlite, sqlite_connector
+from tuner.storage.sqlite_file import prepare_sqlite_file
 from tuner.storage.url import DatabaseUrl, require_name
 
 CONNECT_TIMEOUT_S = 10
@@ -36,7 +34,6 @@ IDLE_TRANSACTION_TIMEOUT_S = 30.0
 holds locks."""
 LOCK_TIMEOUT_S = 60.0
 """A statement that waits longer for a lock fails, to be tried again."""
-_SQLITE_MAGIC = b"SQLite format 3\0"
 _LIBPQ_DRIVERS = ("psycopg", "psycopg2")
 _INIT_LOCK_KEY = 0x74756E6572  # "tuner": the advisory lock that serialises initialisation
 _log = logging.getLogger(__name__)
@@ -74,8 +71,8 @@ def open_database(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     require_name(address, os.environ)
     if address.is_sqlite:
-        _prepare_sqlite_folder(address.sqlite_path, create=create)
-    with _one_clear_line(address):
+        prepare_sqlite_file(address.sqlite_path, create=create)
+    with in_one_line(address):
         if create:
             with initialisation_lock(address):
                 return _open(address, create=True)
@@ -126,8 +123,8 @@ def reachable(address: DatabaseUrl) -> Iterator[Engine]:
     """
     require_name(address, os.environ)
     if address.is_sqlite:
-        _prepare_sqlite_folder(address.sqlite_path, create=False)
-    with _one_clear_line(address), _engine(address) as engine:
+        prepare_sqlite_file(address.sqlite_path, create=False)
+    with in_one_line(address), _engine(address) as engine:
         yield engine
 
 
@@ -188,49 +185,6 @@ def _limit_waits(connection: Any, _record: object) -> None:
     connection.autocommit = was
 
 
-def _prepare_sqlite_folder(path: Path, *, create: bool) -> None:
-    if path.exists():
-        if path.is_dir():
-            raise StorageError(
-                f"the database {path} is a folder; name a file in it, e.g. "
-                f"sqlite:///{path / 'tuner.db'}"
-            )
-        if not _looks_like_sqlite(
-            path
-        ):  # before anything, a lock say, is written beside somebody's file
-            raise StorageError(
-                f"the file {path} is not an SQLite database; name another by --storage "
-                "sqlite:///FILE"
-            )
-        return
-    if not create:
-        raise StorageError(
-            f"there is no database {path} yet{_near(path)}; 'tuner launch' creates it, or name "
-            "another by --storage"
-        )
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(
-            f"cannot create the folder {path.parent} for the database: {error.strerror}; "
-            "name a writable place by --storage sqlite:///FILE"
-        ) from None
-
-
-def _near(path: Path) -> str:
-    """Files beside where the database should be whose names are much like its own."""
-    names = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, names, n=2, cutoff=0.6)
-    return f" (did you mean {' or '.join(repr(name) for name in near)}?)" if near else ""
-
-
-def _looks_like_sqlite(path: Path) -> bool:
-    """True also for an empty file, which SQLite takes for a new database."""
-    with path.open("rb") as file:
-        start = file.read(len(_SQLITE_MAGIC))
-    return start in (b"", _SQLITE_MAGIC)
-
-
 @contextmanager
 def initialisation_lock(address: DatabaseUrl) -> Iterator[None]:
     """One process at a time creates tables or a study: two that do it at once both fail."""
@@ -266,68 +220,3 @@ def initialisation_lock(address: DatabaseUrl) -> Iterator[None]:
             yield
         finally:
             connection.execute(text(unlock))
-
-
-@contextmanager
-def _one_clear_line(address: DatabaseUrl) -> Iterator[None]:
-    try:
-        yield
-    except DBAPIError as error:
-        raise StorageError(describe_failure(address, error)) from None
-    except ModuleNotFoundError as error:
-        raise StorageError(
-            f"cannot open the database {address}: its driver is not installed; run: pip install "
-            f"{error.name}"
-        ) from None
-    except (TypeError, ValueError) as error:
-        if not address.url.query:
-            raise
-        # Drivers take the URL's options as arguments of a function.
-        raise StorageError(
-            f"cannot open the database {address}: {_first_line(error)}; check the options after "
-            "the '?'"
-        ) from None
-    except NoSuchModuleError:
-        raise StorageError(
-            f"cannot open the database {address}: there is no such driver; name none, as in "
-            "postgresql://USER@HOST/DATABASE"
-        ) from None
-    except (SQLAlchemyError, ImportError, RuntimeError) as error:
-        raise StorageError(
-            f"cannot open the database {address}: {_cause(address, error)}"
-        ) from None
-
-
-def describe_failure(address: DatabaseUrl, error: DBAPIError) -> str:
-    """One line for a person: what failed, where, and what to check. Never the password."""
-    cause = _cause(address, error.orig or error)
-    if "invalid connection option" in cause or "invalid port number" in cause:
-        remedy = "correct the URL"
-    elif (refused := remedy_where_refused(cause)) is not None:
-        remedy = refused
-    elif "password" in cause or "authentication" in cause.lower():
-        remedy = "check the user and the password (TUNER_STORAGE, or a PGPASSFILE)"
-    elif "does not exist" in cause:
-        remedy = "create the database first (createdb), or correct the name"
-    elif address.is_sqlite:
-        remedy = "check that the file is an SQLite database in a writable folder with free space"
-    else:
-        remedy = "check that the server runs and that host and port are right"
-    return f"cannot open the database {address}: {cause}; {remedy}"
-
-
-def _cause(address: DatabaseUrl, error: BaseException) -> str:
-    cause = _first_line(error)
-    for secret in address.secrets:
-        cause = cause.replace(secret, "***")
-    return cause
-
-
-def _first_line(error: BaseException) -> str:
-    said = getattr(getattr(error, "diag", None), "message_primary", None)
-    if said:  # PostgreSQL's own sentence, without the statement and a pointer into it
-        return str(said)
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # libpq prefixes each attempt with the address; the last such line names the cause.
-    causes = [line for line in lines if "FATAL" in line or "refused" in line or "translate" in line]
-    return (causes or lines or [type(error).__name__])[-1].rstrip(".")

@@ -32,50 +32,6 @@ def save_note(study: Study, text: str) -> None:
 
 def describe(definition: StudyDefinition) -> str:
     """What the study is, what its two values mean, and where its search may go. Markdown."""
-    training = definition.training
-    series = definition.task.get("objective_series")
-    clock, error = definition.objectives
-    target = definition.target_val_loss
-    wall_clock = (
-        "- **wall_clock_s**: seconds of training and validation, from the first step until early "
-        "stopping ends the "
-        f"run (no validation loss better by {training.min_delta:g} for {training.patience} "
-        "epochs). Warm-up, loading "
-        "and the final test are not in it. The trial had its device to itself while the clock ran; "
-        "where something "
-        "else was seen there, the attribute `contaminated` is true."
-    )
-    clocks = {
-        "total_s": "- **total_s**: seconds of everything a trial does on its device: set-up, "
-        "training, validation, the "
-        "final test. The attribute `wall_clock_s` has the training alone.",
-        "time_to_best_s": "- **time_to_best_s**: seconds of training and validation until the end "
-        "of the best epoch; "
-        "the epochs that early stopping waits after it are not in it (`wall_clock_s` has them).",
-        "time_to_target_s": "- **time_to_target_s**: seconds of training and validation until the "
-        "validation loss was "
-        f"at or under {target or 0:g} for the first time. A trial that never got there has no "
-        "time: it is marked "
-        f"`target_missed`, and the dashboard shows it as pruned.",
-    }
-    of = f"series {in_markdown(series)}" if series else "all series together"
-    split = "validation" if definition.mql_split == "val" else definition.mql_split
-    quality = (
-        f"- **{error}**: mean quantile loss on the {split} split, "
-        f"in the units of the data, of {of}."
-    )
-    if definition.mql_split == "test":
-        quality += (
-            " Choosing by it is choosing on the test split: "
-            "the attribute `val_mql` is recorded beside it."
-        )
-    limit = (
-        f"A trial that reached the limit of {training.max_epochs} epochs has `converged` false: "
-        "its time says when it "
-        "was cut, not when it converged. tuner leaves it off the front; the dashboard's own plot "
-        "draws it like the "
-        "others."
-    )
     default = (
         "Trial 0 is the default configuration, unchanged: everything else is measured against it."
     )
@@ -90,16 +46,70 @@ def describe(definition: StudyDefinition) -> str:
                 f"({in_markdown(definition.core_change)})."
             ),
             "### The two objectives, both minimised",
-            clocks.get(clock, wall_clock),
-            quality,
+            _time_objective(definition),
+            _error_objective(definition),
             "",
-            limit,
+            (
+                f"A trial that reached the limit of {definition.training.max_epochs} epochs has "
+                "`converged` false: its time says when it was cut, not when it converged. tuner "
+                "leaves it off the front; the dashboard's own plot draws it like the others."
+            ),
             "### The search space",
             *_space_table(definition.space),
             "",
             default + zero,
         ]
     )
+
+
+def _time_objective(definition: StudyDefinition) -> str:
+    """What the seconds hold."""
+    training = definition.training
+    match definition.objectives[0]:
+        case "total_s":
+            return (
+                "- **total_s**: seconds of everything a trial does on its device: set-up, "
+                "training, validation, the final test. The attribute `wall_clock_s` has the "
+                "training alone."
+            )
+        case "time_to_best_s":
+            return (
+                "- **time_to_best_s**: seconds of training and validation until the end of the "
+                "best epoch; the epochs that early stopping waits after it are not in it "
+                "(`wall_clock_s` has them)."
+            )
+        case "time_to_target_s":
+            return (
+                "- **time_to_target_s**: seconds of training and validation until the validation "
+                f"loss was at or under {definition.target_val_loss or 0:g} for the first time. A "
+                "trial that never got there has no time: it is marked `target_missed`, and the "
+                "dashboard shows it as pruned."
+            )
+        case _:
+            return (
+                "- **wall_clock_s**: seconds of training and validation, from the first step until "
+                "early stopping ends the run (no validation loss better by "
+                f"{training.min_delta:g} for {training.patience} epochs). Warm-up, loading and the "
+                "final test are not in it. The trial had its device to itself while the clock "
+                "ran; where something else was seen there, the attribute `contaminated` is true."
+            )
+
+
+def _error_objective(definition: StudyDefinition) -> str:
+    """Which error it is, of what."""
+    series = definition.task.get("objective_series")
+    of = f"series {in_markdown(series)}" if series else "all series together"
+    split = "validation" if definition.mql_split == "val" else definition.mql_split
+    quality = (
+        f"- **{definition.objectives[1]}**: mean quantile loss on the {split} split, "
+        f"in the units of the data, of {of}."
+    )
+    if definition.mql_split == "test":
+        quality += (
+            " Choosing by it is choosing on the test split: "
+            "the attribute `val_mql` is recorded beside it."
+        )
+    return quality
 
 
 def _space_table(space: SearchSpace) -> list[str]:

@@ -19,7 +19,7 @@ from tuner.spec.policy import NONE, SearchPolicy, exact
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
-from tuner.study.transfer import fronts_of, warm_start_with
+from tuner.study.warm_start import fronts_of, warm_start_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,20 @@
-"""Studies made of other studies: copied, imported, extended, or begun with what others found."""
+"""Studies made of other studies: copied, imported or extended."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import Connection, insert, select, update
 
 from tuner.config import Hyperparameters
-from tuner.errors import TunerError, UsageError
+from tuner.errors import UsageError
 from tuner.record import Recorded
-from tuner.search.history import configuration, known_params
+from tuner.search.history import configuration
 from tuner.spec.objectives import violations
 from tuner.spec.space import SearchSpace
 from tuner.storage.database import Database, initialisation_lock
@@ -27,12 +26,10 @@ from tuner.storage.queue.runs import recorded_row
 from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims, epochs, studies, verifications
 from tuner.study.archive import Archive, archive_of
-from tuner.study.named import snapshot_named
-from tuner.study.open import UNFINISHED, OpenStudy, create_bare, list_studies, open_study, register
+from tuner.study.create import UNFINISHED, create_bare, register
+from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import TrialRecord
 from tuner.study.trust import mark_untrusted, untrusted_origin
-
-# -- whole studies ---------------------------------------------------------------------------------
 
 
 def restore(database: Database, archive: Archive, name: str, *, origin: str = "") -> OpenStudy:
@@ -242,71 +239,3 @@ def _claim(record: TrialRecord, study_id: int, trial_id: int, archive: Archive) 
 
 def _moment(iso: str | None) -> datetime.datetime | None:
     return datetime.datetime.fromisoformat(iso) if iso else None
-
-
-# -- what others found -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Front:
-    """The front of a study, to begin another one with."""
-
-    study: str
-    records: tuple[TrialRecord, ...]
-
-
-def fronts_of(database: Database, names: str) -> tuple[Front, ...]:
-    """The fronts of studies `NAME[,NAME]`, as `snapshot_named` understands each name.
-
-    Raises:
-        UsageError: no such study or file.
-        TunerError: a study without a finished trial.
-    """
-    fronts = []
-    for name in (part.strip() for part in names.split(",")):
-        if not name:
-            raise UsageError(
-                f"--warm-start: {names!r} holds an empty name; expected e.g. "
-                "etth-original,etth-simple"
-            )
-        results = snapshot_named(name, lambda: database).results
-        if not results.front:
-            raise TunerError(
-                f"--warm-start: study {name!r} has no finished trial to begin with yet"
-            )
-        fronts.append(Front(name, results.front))
-    return tuple(fronts)
-
-
-def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
-    """Enqueue the configurations of `fronts` that the study has not had, moved into its space; says
-    what it did.
-
-    Doing it again adds nothing.
-    """
-    space = opened.definition.space
-    had = {
-        configuration(params)
-        for trial in opened.optuna.get_trials(deepcopy=False)
-        if (params := known_params(trial))
-    }
-    added = moved = 0
-    for front in fronts:
-        for record in front.records:
-            params = space.nearest(record.params)
-            if configuration(params) in had:
-                continue
-            had.add(configuration(params))
-            changed = configuration(params) != configuration(record.params)
-            origin = f"{front.study}, trial {record.number}" + (
-                ", moved into the space" if changed else ""
-            )
-            opened.optuna.enqueue_trial(params, user_attrs=Recorded(warm_start=origin).to_flat())
-            added, moved = added + 1, moved + changed
-    total = sum(len(front.records) for front in fronts)
-    names = ", ".join(front.study for front in fronts)
-    return (
-        f"{opened.name} tries {added} of the {total} front configurations of {names} first"
-        + (f" ({moved} moved into its space)" if moved else "")
-        + ("" if added == total else "; it has had the others")
-    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy as np
 from tuner.data.task import load_task
 from tuner.errors import UsageError
 from tuner.pareto import knee_index
-from tuner.spec.seeds import seed_of_trial
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import initialisation_lock
 from tuner.storage.queue.runs import PlannedRun
@@ -21,16 +20,9 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.verdict.expected_front import LEAST_TRIALS, Choice, Front, front_of, says_enough
+from tuner.verdict.fresh_seeds import fresh_seeds, used_seeds
 from tuner.verdict.picks import note_picks, picks
-from tuner.verdict.stats.pairs import Question
 from tuner.verdict.stats.sequential import looks_for
-
-BETWEEN, WITHIN = "between variants", "retuned against default"
-"""The two families of questions: which variant is better retuned, and what retuning gave each
-variant."""
-
-_FRESH = 0x76657269
-"""Tells the seeds of verifications from those of trials."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,59 +88,65 @@ def plan_verification(
             differs.
     """
     _refuse_apart(opened)
-    missing: list[str] = []
-    notes: list[str] = []
-    expected: set[str] = set()
-    chosen: dict[str, list[TrialRecord]] = {}
-    picked: dict[str, dict[str, int]] = {}
-    for each in opened:
-        results = read_results(each)
-        if not any(record.converged for record in results.complete):
-            missing.append(f"{each.name}: {_no_front(results)}; nothing to verify yet")
-            continue
-        if choice is Choice.EXPECTED:
-            if says_enough(results.eligible):
-                expected.add(each.name)
-            else:
-                notes.append(_says_too_little(each.name, results))
-        front = front_of(results, each.definition.space, choice)
-        chosen[each.name] = configurations(results, top, front)
-        picked[each.name] = picks(results, front)
+    chosen = _choose(opened, top, choice)
     fresh = fresh_seeds(seeds, used_seeds(opened))
     queue = verifications_of(opened)
     with initialisation_lock(opened[0].database.address):
         there = queue.runs()
         planned = {(run.study_id, run.trial_number, run.seed) for run in there}
         ids = {each.name: each.study_id for each in opened}
+        members = [(ids[name], r) for name, records in chosen.trials.items() for r in records]
         blocks = [
-            [
-                (ids[name], r)
-                for name, rs in chosen.items()
-                for r in rs
-                if (ids[name], r.number, seed) not in planned
-            ]
+            [(study, r) for study, r in members if (study, r.number, seed) not in planned]
             for seed in fresh
         ]
-        shuffle = secrets.randbits(31) if shuffle_seed is None else shuffle_seed
-        whole = not any(
-            (study, r.number, seed) in planned for study, r, seed in _all(chosen, ids, fresh)
-        )
+        whole = all(len(block) == len(members) for block in blocks)
         plan = {
-            "shuffle_seed": shuffle,
+            "shuffle_seed": secrets.randbits(31) if shuffle_seed is None else shuffle_seed,
             "seeds": seeds,
             "top": top,
             # A design of several looks holds from its first seed on, not for runs that are added to
             # others.
             "looks": list(looks_for(seeds)) if stop_early and whole else [],
-            "picks": picked,
+            "picks": chosen.picks,
             "choice": choice.value,
         }
         first = max((run.place for run in there), default=-1) + 1
-        runs = _interleaved(blocks, fresh, first=first, plan=plan)
-        added = queue.add(runs)
-        for name, mine in picked.items():
-            note_picks(queue, ids[name], name, mine if name in expected else {})
-        return Planned(added, tuple(missing), tuple(notes))
+        added = queue.add(_interleaved(blocks, fresh, first=first, plan=plan))
+        for name, mine in chosen.picks.items():
+            note_picks(queue, ids[name], name, mine if name in chosen.expected else {})
+        return Planned(added, tuple(chosen.missing), tuple(chosen.notes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What is to run again, by the names of the studies; and what cannot be verified, and why."""
+
+    trials: dict[str, list[TrialRecord]] = field(default_factory=dict)
+    picks: dict[str, dict[str, int]] = field(default_factory=dict)
+    expected: set[str] = field(default_factory=set)
+    """The studies whose expected front was chosen from."""
+    missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def _choose(opened: Sequence[OpenStudy], top: int, choice: Choice) -> _Chosen:
+    """The default configuration and `top` of the front of each study that has one."""
+    chosen = _Chosen()
+    for each in opened:
+        results = read_results(each)
+        if not any(record.converged for record in results.complete):
+            chosen.missing.append(f"{each.name}: {_no_front(results)}; nothing to verify yet")
+            continue
+        if choice is Choice.EXPECTED:
+            if says_enough(results.eligible):
+                chosen.expected.add(each.name)
+            else:
+                chosen.notes.append(_says_too_little(each.name, results))
+        front = front_of(results, each.definition.space, choice)
+        chosen.trials[each.name] = configurations(results, top, front)
+        chosen.picks[each.name] = picks(results, front)
+    return chosen
 
 
 def configurations(results: StudyResults, top: int, front: Front) -> list[TrialRecord]:
@@ -181,70 +179,6 @@ def spread(front: Front, count: int) -> list[TrialRecord]:
     return [front.trials[i] for i in sorted(order)]
 
 
-def questions(picked: Mapping[str, Mapping[str, int]], *, pick: str = "knee") -> list[Question]:
-    """What a verdict asks of studies in that order: each retuned variant against those before it,
-    and its own default.
-
-    Samples are named by `sample_name`.
-    """
-    names = [name for name in picked if pick in picked[name]]
-    asked = [
-        Question(
-            a=sample_name(b, picked[b][pick]), b=sample_name(a, picked[a][pick]), family=BETWEEN
-        )
-        for index, a in enumerate(names)
-        for b in names[index + 1 :]
-    ]
-    for name in names:
-        own = picked[name]
-        if own.get("default") not in (None, own[pick]):
-            asked.append(
-                Question(
-                    a=sample_name(name, own[pick]),
-                    b=sample_name(name, own["default"]),
-                    family=WITHIN,
-                )
-            )
-    return asked
-
-
-def sample_name(study: str, trial_number: int) -> str:
-    return f"{study} trial {trial_number}"
-
-
-def fresh_seeds(count: int, used: Collection[int]) -> list[int]:
-    """`count` training seeds, always the same ones but for those in `used`: configurations share
-    them.
-    """
-    found: list[int] = []
-    number = 0
-    while len(found) < count:
-        seed = int(np.random.SeedSequence([_FRESH, number]).generate_state(1)[0])
-        if seed not in used and seed not in found:
-            found.append(seed)
-        number += 1
-    return found
-
-
-def used_seeds(opened: Sequence[OpenStudy]) -> set[int]:
-    """Every seed that the search of these studies used, or will use until their budgets are
-    filled.
-    """
-    used: set[int] = set()
-    for each in opened:
-        records = read_results(each).records
-        for record in records:
-            recorded = record.recorded
-            used |= {seed for seed in (recorded.seed, *(recorded.seeds or ())) if seed is not None}
-        trials = max(each.ledger.counts().budget, len(records))
-        used |= {
-            seed_of_trial(n, r)
-            for n in range(trials)
-            for r in range(each.definition.seeds_per_trial)
-        }
-    return used
-
-
 def _interleaved(
     blocks: Sequence[Sequence[tuple[int, TrialRecord]]],
     seeds: Sequence[int],
@@ -272,17 +206,6 @@ def _interleaved(
                 )
             )
     return runs
-
-
-def _all(
-    chosen: Mapping[str, Sequence[TrialRecord]], ids: Mapping[str, int], seeds: Sequence[int]
-) -> list[tuple[int, TrialRecord, int]]:
-    return [
-        (ids[name], record, seed)
-        for name, records in chosen.items()
-        for record in records
-        for seed in seeds
-    ]
 
 
 def _no_front(results: StudyResults) -> str:

@@ -15,9 +15,11 @@ from tuner.record import Recorded
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.questions import questions, sample_name
+from tuner.verdict.stats.effects import Comparison, Sample
 from tuner.verdict.stats.intervals import Interval, median_interval
-from tuner.verdict.stats.pairs import Comparison, Sample, judge, judge_at_look
-from tuner.verdict.verification_plan import questions, sample_name, verifications_of
+from tuner.verdict.stats.pairs import judge, judge_at_look
+from tuner.verdict.verification_plan import verifications_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.pareto import Point
 from tuner.record import Recorded
-from tuner.search.pruning import FinishedTrial, Pruner, Stopping, Verdict
+from tuner.search.bounds import FinishedTrial, Stopping
+from tuner.search.pruning import Pruner, Verdict
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.retry import DATABASE_FAILURES

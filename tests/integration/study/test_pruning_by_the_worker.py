@@ -20,7 +20,8 @@ from tuner.config import StopReason
 from tuner.devices import CpuCores
 from tuner.record import Recorded
 from tuner.report.study_status import status_of
-from tuner.search.pruning import FinishedTrial, Pruner, Stopping, epochs_waited
+from tuner.search.bounds import FinishedTrial, Stopping, epochs_waited
+from tuner.search.pruning import Pruner
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.queue.epochs import EpochRow

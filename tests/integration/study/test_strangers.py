@@ -20,7 +20,8 @@ from tuner.export import load_best, render
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
-from tuner.study.archive import _as_dict, archive_of, read_archive, write_archive
+from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.archive.json_form import as_dict
 from tuner.study.open import open_study
 from tuner.study.transfer import copy_study, restore
 from tuner.study.trust import require_trust
@@ -56,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_committed_export_is_read_as_it_was_written(path: Path) -> None:
     plain = json.loads(gzip.decompress(path.read_bytes()))
     archive = read_archive(path)
-    assert json.dumps(_as_dict(archive)) == json.dumps(plain)
+    assert json.dumps(as_dict(archive)) == json.dumps(plain)
     assert archive.definition.identity() == plain["definition_hash"]
 
 

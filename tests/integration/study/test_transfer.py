@@ -22,14 +22,8 @@ from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy, create_or_resume, list_studies, open_study
 from tuner.study.relaunch import change_policy
 from tuner.study.results import read_results
-from tuner.study.transfer import (
-    copy_study,
-    extend_budget,
-    extend_space,
-    fronts_of,
-    restore,
-    warm_start_with,
-)
+from tuner.study.transfer import copy_study, extend_budget, extend_space, restore
+from tuner.study.warm_start import fronts_of, warm_start_with
 
 
 @pytest.fixture(scope="module")

@@ -38,10 +38,10 @@ from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.expected_front import LEAST_TRIALS, Choice, front_of, front_of_runs
 from tuner.verdict.explain import understand
+from tuner.verdict.fresh_seeds import fresh_seeds
 from tuner.verdict.picks import picks, picks_expected, picks_judged, picks_of
 from tuner.verdict.verification_plan import (
     configurations,
-    fresh_seeds,
     plan_verification,
     spread,
     verifications_of,

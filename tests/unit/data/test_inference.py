@@ -10,7 +10,8 @@ import pytest
 
 from tuner.data.inference import Scaling, last_windows
 from tuner.data.prepare import PreparedData, prepare
-from tuner.data.task import CsvSource, Task
+from tuner.data.source_kinds import CsvSource
+from tuner.data.task import Task
 from tuner.errors import DataError, TunerError, UsageError
 
 ROWS, INPUT_SIZE, HORIZON = 60, 6, 3

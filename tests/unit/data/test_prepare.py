@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from small_csv import LONG, TASK, csv_lines
 
 from tuner.data.prepare import PreparedData, prepare, split_sizes
-from tuner.data.task import CsvSource, DemoSource, Task, load_task
+from tuner.data.source_kinds import CsvSource, DemoSource
+from tuner.data.task import Task, load_task
 from tuner.errors import UsageError
 
 Prepare = Callable[..., PreparedData]

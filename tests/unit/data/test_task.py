@@ -10,7 +10,8 @@ from small_csv import TASK, csv_lines
 
 from tuner.config import ModelShapes
 from tuner.data.prepare import prepare
-from tuner.data.task import CsvSource, Task, load_task, shapes
+from tuner.data.source_kinds import CsvSource
+from tuner.data.task import Task, load_task, shapes
 from tuner.errors import UsageError
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "own-data.md"

@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 
 from tuner.verdict.compare.sentences import levels, mql_phrase, sentence, time_phrase
-from tuner.verdict.stats.pairs import (
+from tuner.verdict.stats.effects import (
     MQL_MARGIN,
     TIME_MARGIN,
     Comparison,
     Effect,
     Question,
     Sample,
-    judge,
-    judge_at_look,
 )
+from tuner.verdict.stats.pairs import judge, judge_at_look
 from tuner.verdict.stats.permutation import (
     least_p,
     paired_t_interval,

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from tuner.verdict.stats.effects import Comparison, Question, Sample
 from tuner.verdict.stats.intervals import LEAST_RUNS
-from tuner.verdict.stats.pairs import Comparison, Question, Sample, judge, judge_at_look
+from tuner.verdict.stats.pairs import judge, judge_at_look
 
 SEEDS = range(100, 110)
 SD_TIME, SD_MQL = 0.05, 0.0073

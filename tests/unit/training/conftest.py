@@ -9,7 +9,8 @@ import pytest
 
 from tuner.config import Architecture, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.prepare import PreparedData, prepare
-from tuner.data.task import DemoSource, Task
+from tuner.data.source_kinds import DemoSource
+from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
 
 

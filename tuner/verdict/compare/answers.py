@@ -13,8 +13,8 @@ from typing import Any
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.sentences import sentence
 from tuner.verdict.compare.studies import DEFAULT, labels
-from tuner.verdict.stats.pairs import Comparison, Effect, Question
-from tuner.verdict.verification_plan import questions, sample_name
+from tuner.verdict.questions import questions, sample_name
+from tuner.verdict.stats.effects import Comparison, Effect, Question
 from tuner.verdict.verified import Verified, compare_at
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.stats.effects import Sample
 from tuner.verdict.stats.intervals import CONFIDENCE, Interval, percentile_interval, resampled_runs
-from tuner.verdict.stats.pairs import Sample
 from tuner.verdict.verified import Verified, verified_in
 
 _RESAMPLES = 999

@@ -19,8 +19,8 @@ from tuner.verdict.compare.sentences import resolution
 from tuner.verdict.compare.studies import DEFAULT
 from tuner.verdict.compare.volumes import Volume, volumes_of
 from tuner.verdict.picks import picks_of
+from tuner.verdict.questions import BETWEEN, sample_name
 from tuner.verdict.stats.intervals import LEAST_RUNS
-from tuner.verdict.verification_plan import BETWEEN, sample_name
 from tuner.verdict.verified import Verified, verified_in
 
 

@@ -11,8 +11,8 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.answers import Answer
 from tuner.verdict.compare.sentences import short
 from tuner.verdict.compare.studies import DEFAULT
+from tuner.verdict.questions import BETWEEN, sample_name
 from tuner.verdict.stats.intervals import LEAST_RUNS, Interval
-from tuner.verdict.verification_plan import BETWEEN, sample_name
 from tuner.verdict.verified import verified_in
 
 FIGURES = ("epochs", "total_time_s", "s_per_epoch", "val_loss", "test_mql")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tuner.verdict.stats.effects import MQL, SECONDS, Comparison, Effect
 from tuner.verdict.stats.intervals import Interval
-from tuner.verdict.stats.pairs import MQL, SECONDS, Comparison, Effect
 from tuner.verdict.stats.power import POWER
 
 MOST_DIGITS = 9

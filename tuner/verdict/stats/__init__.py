@@ -1,14 +1,16 @@
 """The statistics of a verdict: pure functions on arrays, nothing of studies, databases or devices.
 
 `intervals`  medians with bootstrap intervals
-`paired`     tests of paired differences, the intervals that belong to them, and Holm's correction
+`permutation` tests of paired differences, the intervals that belong to them, and Holm's correction
 `sequential` looks at the data before its planned end, without spending more than the planned error
 `ranks`      how two scores rank the same things
+`effects`    what is asked of two configurations, and the record of what comes out
 `pairs`      configurations held against each other: effects, tests, what may be claimed
 """
 
+from tuner.verdict.stats.effects import Comparison, Effect, Question, Sample
 from tuner.verdict.stats.intervals import CONFIDENCE, LEAST_RUNS, Interval
-from tuner.verdict.stats.pairs import Comparison, Effect, Question, Sample, judge, judge_at_look
+from tuner.verdict.stats.pairs import judge, judge_at_look
 from tuner.verdict.stats.permutation import ALPHA
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tuner.search.pruning import Caution
+from tuner.search.bounds import Caution
 
 BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
 

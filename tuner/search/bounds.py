@@ -1,0 +1,231 @@
+"""How soon and how well a training may still end."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tuner.pareto import Point
+from tuner.search.loss_link import Floats, Link
+
+STANDSTILL = 1e-3
+"""Added to every recent gain (relative): a curve that stood still for a while is not written off
+for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caution:
+    """How optimistic the bounds are, and when pruning begins. The values were found in
+    benchmarks/pruning/replay.py.
+    """
+
+    min_finished: int = 30
+    """Finished trials that must be there first."""
+    min_curves: int = 10
+    """Finished curves that must go beyond an epoch for it to be judged by them."""
+    min_epochs: int = 3
+    """Epochs of the trial itself: the first may take longer than the others."""
+    gain_quantile: float = 0.9
+    """Of what finished curves still gained from an epoch on, by what they gained before; 1 is the
+    most one did."""
+    link_quantile: float = 0.0
+    """Of the residuals of the error around what its validation loss leads to expect; 0 is the
+    lowest one seen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """When a training ends by itself: the study's early stopping and its limit."""
+
+    patience: int
+    min_delta: float
+    max_epochs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedTrial:
+    """A complete trial: its two values, and the validation losses of its epochs, one curve for each
+    of its seeds.
+    """
+
+    number: int
+    values: Point
+    """Seconds and MQL."""
+    curves: tuple[tuple[float, ...], ...]
+    dominates: bool
+    """Converged and feasible: may stand on the front."""
+
+
+class Bounds:
+    """How soon, and with which error, a training may still end, by what finished ones did."""
+
+    def __init__(
+        self,
+        curves: Sequence[Sequence[float]],
+        link: Link,
+        stopping: Stopping,
+        *,
+        deepest: int,
+        gain_quantile: float,
+        time_objective: str,
+        target_val_loss: float | None,
+    ) -> None:
+        """Takes finished curves; `deepest` is the last epoch that enough of them went beyond."""
+        self._link = link
+        self._stopping = stopping
+        self._deepest = deepest
+        self._gain_quantile = gain_quantile
+        self._time = time_objective
+        self._target = -math.inf if target_val_loss is None else target_val_loss
+        self._lengths = np.array([len(curve) for curve in curves])
+        self._best = _running_best(curves, width=max(stopping.max_epochs, int(self._lengths.max())))
+        self._known: dict[int, list[float]] = {}
+
+    @staticmethod
+    def of(
+        trials: Sequence[FinishedTrial],
+        stopping: Stopping,
+        caution: Caution,
+        *,
+        time_objective: str,
+        target_val_loss: float | None,
+    ) -> Bounds | None:
+        """The bounds that these trials give; None where too few curves say anything."""
+        curves = [curve for trial in trials for curve in trial.curves if curve]
+        # An epoch that too few curves went beyond says too little: later ones are judged by the
+        # last that does.
+        longest = sorted(map(len, curves), reverse=True)[: caution.min_curves]
+        deepest = longest[-1] - 1 if longest else 0
+        if deepest <= 0:
+            return None
+        link = Link.fitted(
+            [statistics.median(min(curve) for curve in trial.curves if curve) for trial in trials],
+            [trial.values[1] for trial in trials],
+            quantile=caution.link_quantile,
+        )
+        return Bounds(
+            curves,
+            link,
+            stopping,
+            deepest=deepest,
+            gain_quantile=caution.gain_quantile,
+            time_objective=time_objective,
+            target_val_loss=target_val_loss,
+        )
+
+    def ends(self, losses: Sequence[float], elapsed_s: Sequence[float]) -> list[Point]:
+        """The staircase of optimistic ends: (seconds, MQL), soonest first, each later one with a
+        lower MQL.
+        """
+        epoch = len(losses)
+        best = math.log(min(losses))
+        recent = math.log(min(losses[: max(1, epoch // 2)])) - best + STANDSTILL
+        ends = []
+        if (as_it_is := self._seconds(losses, elapsed_s, improving_in=0)) is not None:
+            ends.append((as_it_is, self._link(best)))
+        # Improving for the last time within [first, last] epochs from now: as soon as the first, as
+        # good as the last.
+        for (first, _), ratio in zip(
+            _steps(self._stopping.max_epochs - epoch), self._ratios(epoch), strict=True
+        ):
+            soonest = self._seconds(losses, elapsed_s, improving_in=first)
+            assert soonest is not None, "only an end without improvement can be impossible"
+            ends.append((soonest, self._link(best - ratio * recent)))
+        return ends
+
+    def ended(self, losses: Sequence[float], elapsed_s: Sequence[float]) -> Point | None:
+        """What a training that is over came to, its MQL as low as its loss allows; None where it
+        missed its target.
+        """
+        seconds = self._seconds(losses, elapsed_s, improving_in=0)
+        return None if seconds is None else (seconds, self._link(math.log(min(losses))))
+
+    def _seconds(
+        self, losses: Sequence[float], elapsed_s: Sequence[float], *, improving_in: int
+    ) -> float | None:
+        """The least the time objective can be when the last improvement is so many epochs away (0:
+        there is none).
+        """
+        epoch, now, stopping = len(losses), elapsed_s[-1], self._stopping
+        s_per_epoch = min(later - sooner for sooner, later in itertools.pairwise((0.0, *elapsed_s)))
+        match self._time:
+            case "time_to_target_s":
+                reached = next(
+                    (t for loss, t in zip(losses, elapsed_s, strict=True) if loss <= self._target),
+                    None,
+                )
+                return (
+                    reached
+                    if reached is not None or not improving_in
+                    else now + improving_in * s_per_epoch
+                )
+            case "time_to_best_s":
+                return (
+                    now + improving_in * s_per_epoch
+                    if improving_in
+                    else elapsed_s[losses.index(min(losses))]
+                )
+            case _:  # to convergence, with or without set-up
+                waited = epochs_waited(losses, stopping.min_delta) if not improving_in else 0
+                last = max(
+                    epoch,
+                    min(epoch + improving_in + stopping.patience - waited, stopping.max_epochs),
+                )
+                return now + (last - epoch) * s_per_epoch
+
+    def _ratios(self, epoch: int) -> list[float]:
+        """What finished curves gained in each step after `epoch`, optimistically, by what they
+        gained before it.
+        """
+        if epoch not in self._known:
+            at = min(epoch, self._deepest)
+            last = [last for _, last in _steps(self._stopping.max_epochs - epoch)]
+            best = self._best[self._lengths > at]
+            now, half = best[:, at - 1], best[:, max(1, at // 2) - 1]
+            gains = (
+                now[:, None]
+                - best[:, np.minimum(np.array(last, dtype=int) + at, best.shape[1]) - 1]
+            )
+            ratios = gains / (half - now + STANDSTILL)[:, None]
+            largest: Floats = np.quantile(ratios, self._gain_quantile, axis=0, method="higher")
+            self._known[epoch] = [float(ratio) for ratio in largest]
+        return self._known[epoch]
+
+
+def epochs_waited(losses: Sequence[float], min_delta: float) -> int:
+    """Epochs since the last one that early stopping counted as an improvement."""
+    best, waited = math.inf, 0
+    for loss in losses:
+        if loss < best - min_delta:
+            best, waited = loss, 0
+        else:
+            waited += 1
+    return waited
+
+
+def _running_best(curves: Sequence[Sequence[float]], *, width: int) -> Floats:
+    """Logarithm of the lowest loss up to each epoch, (curves, width): a curve that has ended gains
+    no more.
+    """
+    best = np.empty((len(curves), width))
+    for row, curve in zip(best, curves, strict=True):
+        row[: len(curve)] = np.log(np.minimum.accumulate(curve))
+        row[len(curve) :] = row[len(curve) - 1]
+    return best
+
+
+def _steps(epochs_left: int) -> list[tuple[int, int]]:
+    """The epochs from now on, 1 to `epochs_left`, in intervals (first, last) that grow with their
+    distance.
+    """
+    steps, first, width = [], 1, 1
+    while first <= epochs_left:
+        last = min(first + width - 1, epochs_left)
+        steps.append((first, last))
+        first, width = last + 1, max(1, last // 2)
+    return steps

@@ -1,0 +1,152 @@
+"""An exported study as plain data, as JSON has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from optuna.trial import TrialState
+
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.space import FloatRange, SearchSpace
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.runs import VerificationRun
+from tuner.study.archive.content import Archive
+from tuner.study.archive.json_schema import ArchivedStudy, Curve, Run, Trial
+from tuner.study.results import TrialRecord
+
+FORMAT = "tuner study"
+VERSION = 1
+_FLOATS = ("train_loss", "val_loss", "learning_rate", "elapsed_s")
+_RUN = (
+    "trial_number",
+    "params",
+    "seed",
+    "block",
+    "place",
+    "session",
+    "plan",
+    "state",
+    "losses",
+    "worker",
+)
+ROUNDING = 1e-9
+"""By how much a database may have rounded the end of a range."""
+
+
+def as_dict(archive: Archive) -> dict[str, Any]:
+    """The whole document."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "exported_by": archive.exported_by,
+        "name": archive.name,
+        "definition": archive.definition.as_dict(),
+        "definition_hash": archive.definition.identity(),
+        "policy": json.loads(archive.policy.to_json()),
+        "budget": archive.budget,
+        "device_model": archive.device_model,
+        "trials": [_trial(record, archive.notes.get(record.number)) for record in archive.records],
+        "curves": {str(number): _columns(rows) for number, rows in sorted(archive.curves.items())},
+        "verifications": [_verification(run) for run in archive.verifications],
+    }
+
+
+def from_dict(data: Mapping[str, Any]) -> Archive:
+    """What a document holds.
+
+    Raises:
+        ValueError: it is not as `as_dict` writes one, or its trials are outside of its space.
+        StorageError: a newer tuner wrote its policy.
+    """
+    study = ArchivedStudy.model_validate_json(json.dumps(data), strict=True)
+    definition = StudyDefinition.from_dict(study.definition)
+    for trial in study.trials:
+        if outside := _outside(definition.space, trial):
+            raise ValueError(f"trial {trial.number}: {outside}")
+    return Archive(
+        name=study.name,
+        definition=definition,
+        policy=SearchPolicy.from_json(json.dumps(study.policy)),
+        budget=study.budget,
+        device_model=study.device_model,
+        records=tuple(_record(trial, definition.objectives) for trial in study.trials),
+        curves={int(number): _rows(curve) for number, curve in study.curves.items()},
+        verifications=tuple(_run(run) for run in study.verifications),
+        notes={trial.number: trial.notes for trial in study.trials if trial.notes},
+        exported_by=study.exported_by,
+    )
+
+
+def _outside(space: SearchSpace, trial: Trial) -> str | None:
+    """What of a trial's configuration no sampler of its study can have chosen; None where all of it
+    is possible.
+    """
+    for name, value in trial.params.items():
+        span = space.ranges[name]
+        low = 0.0 if isinstance(span, FloatRange) and span.zero else span.low
+        if not low * (1 - ROUNDING) <= value <= span.high * (1 + ROUNDING):
+            return f"{name} = {value:g} is outside of the study's space"
+    return None
+
+
+def _trial(record: TrialRecord, notes: Mapping[str, Any] | None) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "number": record.number,
+        "state": record.state.name,
+        "params": record.params,
+    }
+    if record.values is not None:
+        plain["values"] = list(record.values)
+    flat = record.recorded.to_flat()
+    plain |= {"started": record.started, "ended": record.ended, "attributes": flat}
+    return plain | ({"notes": dict(notes)} if notes else {})
+
+
+def _record(trial: Trial, objectives: tuple[str, ...]) -> TrialRecord:
+    return TrialRecord(
+        number=trial.number,
+        state=TrialState[trial.state],
+        params=trial.params,
+        values=trial.values,
+        recorded=trial.attributes,
+        started=trial.started,
+        ended=trial.ended,
+        objectives=objectives,
+    )
+
+
+def _columns(rows: Sequence[EpochRow]) -> dict[str, list[Any]]:
+    columns: dict[str, list[Any]] = {
+        "epoch": [row.epoch for row in rows],
+        "repeat": [row.repeat for row in rows],
+    }
+    return columns | {name: [_seven_digits(getattr(row, name)) for row in rows] for name in _FLOATS}
+
+
+def _rows(curve: Curve) -> tuple[EpochRow, ...]:
+    names = ("epoch", "repeat", *_FLOATS)
+    columns = zip(*(getattr(curve, name) for name in names), strict=True)
+    return tuple(EpochRow(**dict(zip(names, row, strict=True))) for row in columns)
+
+
+def _seven_digits(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.7g}")
+
+
+def _verification(run: VerificationRun) -> dict[str, Any]:
+    plain = {name: getattr(run, name) for name in _RUN}
+    return plain | {"result": json.loads(run.result.to_json()) if run.result else None}
+
+
+def _run(run: Run) -> VerificationRun:
+    known = {name: getattr(run, name) for name in _RUN}
+    return VerificationRun(
+        run_id=0,
+        study_id=0,
+        token=None,
+        result=run.result.as_result() if run.result else None,
+        **known,
+    )
