@@ -37,7 +37,7 @@ import pandas as pd
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.report.comparison_files import HEADINGS, LEVELS_ARE, cell, figure_of, level_cell, level_headings, volume_line
-from tuner.verdict.explain import understand
+from tuner.verdict.explain import explain_study
 from tuner.report.figures.importances import importances_figure
 from tuner.study.archive import read_archive
 
@@ -121,7 +121,7 @@ print("\n".join(f"- {line}" for line in report.fairness) or "nothing that tuner 
 # Each hyperparameter's share in the variation of each objective. Few trials give rough shares; fewer than ten give none.
 
 # %%
-lessons = {study.variant: understand(study) for study in studies}
+lessons = {study.variant: explain_study(study) for study in studies}
 for variant, lesson in lessons.items():
     importances_figure(lesson.importances, title=variant).show()
 

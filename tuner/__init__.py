@@ -1,5 +1,5 @@
-"""tuner: retuning for forecasting models. A changed architecture is a new model, so it gets its own
-search.
+"""tuner: retuning for forecasting models.
+A changed architecture is a new model, so it gets its own search.
 
 The names below are imported when they are first used: `import tuner` costs nothing.
 """

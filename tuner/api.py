@@ -1,5 +1,5 @@
-"""What a notebook or a script asks for in one call: a task's data on a device, a study's
-results.
+"""What a notebook or a script asks for in one call:
+a task's data on a device, a study's results.
 """
 
 from __future__ import annotations

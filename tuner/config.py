@@ -1,5 +1,5 @@
-"""The frozen, typed records that travel through the program. Nothing here imports anything
-heavy.
+"""The frozen, typed records that travel through the program.
+Nothing here imports anything heavy.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class StopReason(StrEnum):
 
     @property
     def completed(self) -> bool:
-        """True when the training has objective values (its clock is censored unless it
-        converged).
+        """True when the training has objective values
+        (its clock is censored unless it converged).
         """
         return self in (StopReason.CONVERGED, StopReason.EPOCH_LIMIT, StopReason.TIME_LIMIT)
 
@@ -107,8 +107,8 @@ class ModelShapes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """Which network: a built-in name, or `package.module:Class` of the user's own, with its fixed
-    settings.
+    """Which network: a built-in name, or `package.module:Class`
+    of the user's own, with its fixed settings.
     """
 
     model: str

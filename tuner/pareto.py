@@ -10,8 +10,8 @@ Point = tuple[float, float]
 
 
 def front_indices(points: Sequence[Point]) -> list[int]:
-    """Indices of the non-dominated points, by ascending first objective; of equal points the first
-    is kept.
+    """Indices of the non-dominated points, by ascending first objective;
+    of equal points the first is kept.
     """
     order = sorted(range(len(points)), key=lambda i: (points[i], i))
     front: list[int] = []
@@ -39,8 +39,8 @@ def knee_index(points: Sequence[Point]) -> int:
 
 
 def hypervolume(points: Sequence[Point], reference: Point) -> float:
-    """Area dominated by `points` and bounded by `reference` (seconds times MQL); 0 when no point is
-    below it.
+    """Area dominated by `points` and bounded by `reference` (seconds times MQL);
+    0 when no point is below it.
     """
     import moocore
 
@@ -53,8 +53,8 @@ def hypervolume(points: Sequence[Point], reference: Point) -> float:
 
 
 def reference_point(points: Sequence[Point]) -> Point:
-    """One tenth beyond the worst value of each objective: the customary reference where none was
-    registered.
+    """One tenth beyond the worst value of each objective:
+    the customary reference where none was registered.
     """
     values = np.asarray(points, dtype=float)
     worst = values.max(axis=0)
@@ -62,8 +62,8 @@ def reference_point(points: Sequence[Point]) -> Point:
 
 
 def hypervolume_trace(points: Sequence[Point], reference: Point) -> list[float]:
-    """The hypervolume after each of `points`, in their order; it is computed anew only where the
-    front moves.
+    """The hypervolume after each of `points`, in their order;
+    it is computed anew only where the front moves.
     """
     trace: list[float] = []
     front: list[Point] = []

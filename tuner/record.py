@@ -17,7 +17,7 @@ from typing import Any
 
 from tuner.files import kinds
 from tuner.files.kinds import Kind
-from tuner.files.plain import harmless, harmless_data, shown
+from tuner.files.plain import excerpt, harmless, harmless_data
 
 TEST_SERIES, VAL_SERIES = "test_mql/", "val_mql/"
 """How the names begin, when flat, of the scores of each series."""
@@ -228,7 +228,7 @@ def checked(flat: Mapping[str, Any]) -> Recorded:
         name = wrong[0]
         expected = (MEANINGS[name].kind if name in MEANINGS else _kind_of_other(name)).expected
         raise ValueError(
-            f"attribute {shown(repr(name))} is {shown(repr(flat[name]))}; expected {expected}"
+            f"attribute {excerpt(repr(name))} is {excerpt(repr(flat[name]))}; expected {expected}"
         )
     return found
 

@@ -36,7 +36,7 @@ from tuner.study.open import list_studies, open_study
 from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
-from tuner.verdict.explain import Understanding, understand
+from tuner.verdict.explain import Explanation, explain_study
 
 
 def export(database_file: Path, campaign: Campaign, output: Path) -> list[Path]:
@@ -81,7 +81,7 @@ def table(report: Report, calls: int) -> list[str]:
 
 
 def draw_all(
-    paths: Sequence[Path], understood: Sequence[Understanding], output: Path, kind: str
+    paths: Sequence[Path], understood: Sequence[Explanation], output: Path, kind: str
 ) -> None:
     studies = [snapshot(read_archive(path)) for path in paths]
     for name in ("front", "hypervolume"):
@@ -173,7 +173,7 @@ def write(paths: Sequence[Path], campaign: Campaign, output: Path, *, figures: s
     (output / "compare.json").write_text(
         json.dumps(report.as_dict(), indent=1) + "\n", encoding="utf-8"
     )
-    understood = [understand(each) for each in studies]
+    understood = [explain_study(each) for each in studies]
     explained = {"studies": [each.as_dict() for each in understood]}
     (output / "explain.json").write_text(json.dumps(explained, indent=1) + "\n", encoding="utf-8")
     lines = table(report, len((output / CALLS).read_text(encoding="utf-8").splitlines()))

@@ -67,7 +67,7 @@ def main() -> int:
     parser.add_argument("--study", required=True)
     parser.add_argument("--supervised-by", type=int)
     parser.add_argument("--name")
-    parser.add_argument("--pulse", type=int)
+    parser.add_argument("--heartbeat", type=int)
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--cores")
     parser.add_argument("--verify", action="store_true")
@@ -84,7 +84,7 @@ def main() -> int:
         storage=os.environ["TUNER_STORAGE"],
         name=options.name,
         verify=options.verify,
-        pulse=options.pulse,
+        heartbeat=options.heartbeat,
     )
     return work(order, device, lambda *_: trainer, orphan=orphan)
 

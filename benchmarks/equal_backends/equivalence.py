@@ -31,7 +31,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import QUICK, circumstances, heading, write
-from tuner.trial.run import versions
+from tuner.trial.provenance import versions
 
 FIGURES = ("val_loss", "test_mql", "epochs")
 MARGIN = 0.012
@@ -50,7 +50,7 @@ def child(options: argparse.Namespace) -> None:
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.data.windows import to_device
-    from tuner.trial.run import git_revision
+    from tuner.trial.provenance import git_revision
 
     backend, seeds = options.child
     data = to_device(prepare(load_task(options.task), data_dir=options.data_dir), options.device)

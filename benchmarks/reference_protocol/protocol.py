@@ -25,7 +25,7 @@ from tuner.data.task import load_task
 from tuner.data.windows import DeviceData, to_device
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.training import evaluate, fit
-from tuner.trial.run import versions
+from tuner.trial.provenance import versions
 
 TEAM = {
     "original": (47, 88.0, 1.87, 0.226, 0.809),

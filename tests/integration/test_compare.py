@@ -33,7 +33,7 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.trial.job import TrialJob
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
-from tuner.verdict.explain import understand
+from tuner.verdict.explain import explain_study
 from tuner.verdict.picks import picks_of
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in
@@ -297,7 +297,7 @@ def test_few_trials_say_what_is_missing(compared: Compared, trials: int) -> None
     assert any(line.startswith(f"few-{trials}: ") for line in report.missing)
     assert len([row for row in report.rows if row.study == f"few-{trials}"]) == (2 if trials else 0)
     (study,) = compared.studies(f"study:few-{trials}")
-    assert len(understand(study).missing) == 2
+    assert len(explain_study(study).missing) == 2
     alone = compared.report(f"study:few-{trials}")
     assert alone.answers == ()
     assert any("name a second one" in line for line in alone.missing)
@@ -400,12 +400,12 @@ def test_the_command_writes_table_page_and_document(compared: Compared, tmp_path
 
 def test_understanding_a_study(compared: Compared) -> None:
     (study,) = compared.studies("original")
-    found = understand(study)
+    found = explain_study(study)
     assert set(found.importances) == {"wall_clock_s", "test_mql"}
     for shares in found.importances.values():
         assert set(shares) == set(study.definition.space.ranges)
         assert sum(shares.values()) == pytest.approx(1.0)
-    assert found.importances == understand(study).importances
+    assert found.importances == explain_study(study).importances
     assert found.ranking is not None
     assert found.ranking.spearman is not None
     assert found.ranking.spearman.estimate == pytest.approx(

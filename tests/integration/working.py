@@ -21,7 +21,7 @@ from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.trial.job import TrialJob
 from tuner.worker.loop import Worker
-from tuner.worker.paths import Places
+from tuner.worker.paths import WorkerPaths
 
 if TYPE_CHECKING:
     from tuner.training import EpochRecord
@@ -71,9 +71,11 @@ def study_in(database: Database, trials: int = 2) -> OpenStudy:
 def work(
     study: OpenStudy,
     run_trial: Callable[[TrialJob], TrialResult | None],
-    places: Path | None = None,
+    paths: Path | None = None,
 ) -> None:
-    Worker([study], DEVICE, run_trial, places=Places(places) if places else None, name="ann").run()
+    Worker(
+        [study], DEVICE, run_trial, paths=WorkerPaths(paths) if paths else None, name="ann"
+    ).run()
 
 
 def away(*_: object, **__: object) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tuner.cli.main import main
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.gpu import _visible
-from tuner.devices.gpu_assignment import seat_beside
+from tuner.devices.gpu_assignment import assign_beside
 from tuner.worker.restart import ContextLostError
 
 UUIDS = ["GPU-a", "GPU-b"]
@@ -59,7 +59,7 @@ def taken(monkeypatch: pytest.MonkeyPatch, *words: str, lost: bool = False) -> l
 def test_free_passes_over_gpus_that_have_a_worker(
     monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]
 ) -> None:
-    other = seat_beside(gpus[0])
+    other = assign_beside(gpus[0])
     assert taken(monkeypatch, "--gpu", "free") == [gpus[1]]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-b"
     other.leave()
@@ -68,7 +68,7 @@ def test_free_passes_over_gpus_that_have_a_worker(
 def test_a_gpu_that_is_named_is_taken_whoever_has_it(
     monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu]
 ) -> None:
-    other = seat_beside(gpus[0])
+    other = assign_beside(gpus[0])
     assert taken(monkeypatch, "--gpu", "0") == [gpus[0]]
     other.leave()
 
@@ -77,7 +77,7 @@ def test_a_gpu_that_is_named_is_taken_whoever_has_it(
 def test_a_fresh_process_goes_on_with_the_same_gpu(
     monkeypatch: pytest.MonkeyPatch, gpus: list[Gpu], wanted: str
 ) -> None:
-    other = seat_beside(gpus[0])
+    other = assign_beside(gpus[0])
     words: list[str] = []
 
     def execv(program: str, arguments: list[str]) -> None:
@@ -117,7 +117,7 @@ def test_what_names_no_gpu_is_one_line(
 def test_a_machine_without_gpus_and_one_without_a_free_one_say_so(
     gpus: list[Gpu], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seats = [seat_beside(gpu) for gpu in gpus]
+    assignments = [assign_beside(gpu) for gpu in gpus]
     for visible, code, said in (
         ("0,1", 1, "each of the 2 GPUs here has a worker"),
         ("", 2, "no GPU is visible here"),
@@ -127,5 +127,5 @@ def test_a_machine_without_gpus_and_one_without_a_free_one_say_so(
             main(["worker", "--study", "mine", "--gpu", "free"])
         assert ended.value.code == code
         assert said in capsys.readouterr().err
-    for seat in seats:
-        seat.leave()
+    for assignment in assignments:
+        assignment.leave()

@@ -18,7 +18,7 @@ from tuner.models.registry import build_model
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engine import Engine, Poll
 from tuner.training.engines.choose import make_engine
-from tuner.training.snapshot import Snapshot
+from tuner.training.model_state import Snapshot
 
 
 class Ours:

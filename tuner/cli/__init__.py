@@ -1,5 +1,5 @@
-"""The command line: parse, call, print. Everything heavy is imported inside the command that needs
-it.
+"""The command line: parse, call, print.
+Everything heavy is imported inside the command that needs it.
 """
 
 from tuner.cli.main import main

@@ -33,8 +33,8 @@ from tuner.version import __version__
 
 
 class _Commands(TyperGroup):
-    """All commands. typer answers Ctrl-C with an exit code and no word; here it is a failure like
-    any other.
+    """All commands. typer answers Ctrl-C with an exit code and no word;
+    here it is a failure like any other.
     """
 
     def make_context(self, *given: Any, **named: Any) -> Any:

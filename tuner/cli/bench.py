@@ -182,8 +182,8 @@ def _report(
 def _go_on_afresh(
     measurements: Sequence[Measurement], contamination: str, device: Gpu | CpuCores
 ) -> NoReturn:
-    """Become the same command in a fresh process, with what was measured in an open file that has
-    no name.
+    """Become the same command in a fresh process,
+    with what was measured in an open file that has no name.
     """
     from tuner.bench.measurement import as_text
     from tuner.devices import Gpu
@@ -248,7 +248,7 @@ def _circumstances(
 ) -> Circumstances:
     from tuner.bench import Circumstances
     from tuner.bench.entrants import library_versions
-    from tuner.trial.run import git_revision, versions
+    from tuner.trial.provenance import git_revision, versions
 
     found = versions() | library_versions()
     return Circumstances(

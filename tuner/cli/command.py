@@ -11,8 +11,8 @@ Options = TypeVar("Options")
 
 
 def takes(options: type[Options]) -> Callable[[Callable[[Options], int]], Callable[..., int]]:
-    """Make a command of a function of `options`: a dataclass whose fields are annotated as typer
-    wants parameters.
+    """Make a command of a function of `options`:
+    a dataclass whose fields are annotated as typer wants parameters.
     """
     fields = get_type_hints(options, include_extras=True)
     parameters = [

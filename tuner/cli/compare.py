@@ -37,8 +37,8 @@ def compare(
     force: Force = False,
     json: Json = False,
 ) -> int:
-    """Compare variants, default and retuned: a table with intervals, and what can be claimed after
-    verification.
+    """Compare variants, default and retuned: a table with intervals,
+    and what can be claimed after verification.
     """
     from tuner.report.comparison_files import write_csv, write_html
     from tuner.report.terminal.comparison import print_report

@@ -87,8 +87,8 @@ def check(
 
 @app.command()
 def upgrade(storage: Storage = None) -> int:
-    """Move the tables of an older tuner to this one's version. Stop all workers and make a backup
-    first.
+    """Move the tables of an older tuner to this one's version.
+    Stop all workers and make a backup first.
     """
     from tuner.storage.schema import SCHEMA_VERSION
     from tuner.storage.upgrade import upgrade as upgrade_database

@@ -14,7 +14,7 @@ ONE_DEVICE = "a worker owns one device: give either --gpu INDEX (or --gpu free) 
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
-    from tuner.devices.gpu_assignment import Seat
+    from tuner.devices.gpu_assignment import GpuAssignment
     from tuner.devices.holder import Holder
 
 
@@ -66,11 +66,10 @@ def own_gpu(gpu: Gpu) -> Gpu:
     return gpu
 
 
-def seat_at(wanted: str, *, kept: int | None = None) -> Seat:
-    """A worker's seat at the GPU that `--gpu` names: an index, or `free` for one that has no
-    worker.
+def assignment_at(wanted: str, *, kept: int | None = None) -> GpuAssignment:
+    """The GPU that `--gpu` names, for a worker: an index, or `free` for one without a worker.
 
-    `kept` is the descriptor of the seat that it had as another program, if it was one.
+    `kept` is the descriptor of the assignment that it had as another program, if it was one.
 
     Raises:
         UsageError: neither of the two, or a GPU that is not there.
@@ -78,7 +77,7 @@ def seat_at(wanted: str, *, kept: int | None = None) -> Seat:
         OSError: the descriptor is none.
     """
     from tuner.devices import list_gpus, pick_gpus
-    from tuner.devices.gpu_assignment import free_seat, kept_seat, seat_beside
+    from tuner.devices.gpu_assignment import assign_beside, assign_free, kept_assignment
 
     gpus = list_gpus(os.environ)
     if wanted == "free":
@@ -87,11 +86,11 @@ def seat_at(wanted: str, *, kept: int | None = None) -> Seat:
                 "--gpu free: no GPU is visible here; run with --cpu, or check the driver (tuner "
                 "doctor)"
             )
-        return free_seat(gpus)
+        return assign_free(gpus)
     if not wanted.isdecimal():
         raise UsageError(f"--gpu: {wanted!r} is neither the index of a GPU nor 'free'")
     (picked,) = pick_gpus(wanted, gpus, flag="--gpu")
-    return seat_beside(picked) if kept is None else kept_seat(picked, kept)
+    return assign_beside(picked) if kept is None else kept_assignment(picked, kept)
 
 
 def waiting_for(label: str) -> Callable[[Holder | None], None]:

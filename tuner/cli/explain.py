@@ -29,18 +29,18 @@ def explain(
     storage: Storage = None,
     json: Json = False,
 ) -> int:
-    """Say which hyperparameters matter, how validation ranks against test, and which learning rates
-    converge.
+    """Say which hyperparameters matter, how validation ranks against test,
+    and which learning rates converge.
     """
     from tuner.verdict.compare.studies import read_studies
-    from tuner.verdict.explain import print_understanding, understand
+    from tuner.verdict.explain import explain_study, print_explanations
 
     found = [
-        understand(each, epochs=epochs)
+        explain_study(each, epochs=epochs)
         for each in read_studies(studies, task=task, storage=storage_url(storage))
     ]
     if json:
         print_json({"studies": [each.as_dict() for each in found]})
     else:
-        print_understanding(found)
+        print_explanations(found)
     return 0

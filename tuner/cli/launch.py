@@ -154,8 +154,8 @@ class LaunchOptions:
 
 @takes(LaunchOptions)
 def launch(options: LaunchOptions) -> int:
-    """Retune variants: one study each, workers on every device, until the studies hold --trials
-    finished trials.
+    """Retune variants: one study each, workers on every device,
+    until the studies hold --trials finished trials.
 
     Running the same command again resumes; when there is nothing left to do it says so. Later
     launches keep earlier settings unless you change them. Brackets show the default of a new study.

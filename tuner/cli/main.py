@@ -13,8 +13,8 @@ _DOCUMENT = '{"error": {"message": "interrupted", "exit_code": 130}}'
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 2 misuse, 1 failure, 130 or 143 after an
-    interruption.
+    """Run the command line and exit: 0 done, 2 misuse,
+    1 failure, 130 or 143 after an interruption.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:

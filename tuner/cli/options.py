@@ -1,5 +1,5 @@
-"""Options that several commands share, and how each gets its value: flag, then environment, then
-default.
+"""Options that several commands share, and how each gets its value:
+flag, then environment, then default.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def opened_database(url: str, *, create: bool = False) -> Iterator[Database]:
 
 
 def as_typed(storage: str | None) -> list[str]:
-    """The words of this command, to be typed again; a `--storage` with a secret is left to the
-    environment.
+    """The words of this command, to be typed again;
+    a `--storage` with a secret is left to the environment.
     """
     from tuner.storage.url import parse_url
 
@@ -126,8 +126,8 @@ def as_typed(storage: str | None) -> list[str]:
 
 
 def is_named(flag: str | None) -> bool:
-    """Whether somebody said which database: one that is not there is then a mistake, not the first
-    look.
+    """Whether somebody said which database:
+    one that is not there is then a mistake, not the first look.
     """
     return flag is not None or bool(os.environ.get(STORAGE_VARIABLE))
 

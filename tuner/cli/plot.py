@@ -72,14 +72,14 @@ def plot(
 
 
 def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure:
-    """Each hyperparameter's share in each objective, of every study: what `tuner explain` says in
-    figures.
+    """Each hyperparameter's share in each objective,
+    of every study: what `tuner explain` says in figures.
     """
     from tuner.api import study_names
     from tuner.report.figures.importances import importances_figure
     from tuner.study.named import PREFIX, says_which
     from tuner.verdict.compare.studies import read_studies
-    from tuner.verdict.explain import understand
+    from tuner.verdict.explain import explain_study
 
     wanted = study_names(storage=storage) if names is None else names
     known = [name if names is not None and says_which(name) else PREFIX + name for name in wanted]
@@ -87,15 +87,15 @@ def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure
     shares = {
         f"{study.name}: {objective}" if len(studies) > 1 else objective: share
         for study in studies
-        for objective, share in understand(study).importances.items()
+        for objective, share in explain_study(study).importances.items()
     }
     return importances_figure(shares, title=title)
 
 
 @contextmanager
 def _studies(names: list[str] | None, storage: str) -> Iterator[list[StudySnapshot]]:
-    """The studies of these names, of the database or exported ones; all of the database where none
-    is named.
+    """The studies of these names, of the database or exported ones;
+    all of the database where none is named.
 
     Raises:
         UsageError: there is no such study or file.

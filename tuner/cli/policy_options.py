@@ -1,5 +1,5 @@
-"""What a launch says of how its studies are searched: only what was said changes, and a limit can
-be lifted.
+"""What a launch says of how its studies are searched:
+only what was said changes, and a limit can be lifted.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ MOST_COLUMNS = 100_000
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of a command line: 0 done, 2 misuse, 1 failure, 130 or 143 after an
-    interruption.
+    """The exit code of a command line: 0 done, 2 misuse,
+    1 failure, 130 or 143 after an interruption.
     """
     _print_anything()
     try:
@@ -62,8 +62,8 @@ def _print_anything() -> None:
 
 
 def _call(arguments: list[str]) -> int:
-    """The command's exit code. That a reader of its output (`| head`) has seen enough is no
-    failure.
+    """The command's exit code. That a reader of its output (`| head`)
+    has seen enough is no failure.
     """
     try:
         code = _app(arguments)(arguments, standalone_mode=False, prog_name="tuner")
@@ -104,8 +104,8 @@ def _forget_odd_sizes() -> None:
 
 @contextlib.contextmanager
 def _interrupted_at_once(arguments: list[str]) -> Iterator[None]:
-    """Ctrl-C while everything is imported: nothing is begun, and an exception could get lost in
-    somebody's module.
+    """Ctrl-C while everything is imported: nothing is begun,
+    and an exception could get lost in somebody's module.
     """
 
     def end(number: int, frame: object) -> None:
@@ -161,8 +161,8 @@ def _fail(arguments: list[str], message: str, code: int) -> int:
 
 
 def _leave_stdout() -> None:
-    """What is still to be written goes nowhere: the interpreter would try once more at its end, and
-    complain.
+    """What is still to be written goes nowhere:
+    the interpreter would try once more at its end, and complain.
     """
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -29,7 +29,7 @@ from tuner.cli.output import print_json, say
 from tuner.cli.replace import Force, check_model_free
 from tuner.config import Backend
 from tuner.errors import UsageError
-from tuner.files.plain import shown
+from tuner.files.plain import excerpt
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
@@ -114,7 +114,7 @@ def train(options: TrainOptions) -> int:
     recipe = _recipe(options)
     recipe = replace(recipe, training=replace(recipe.training, backend=options.backend))
     if ":" in recipe.architecture.model:
-        note(f"this runs the code of {shown(recipe.architecture.model, at_most=500)}")
+        note(f"this runs the code of {excerpt(recipe.architecture.model, at_most=500)}")
     trained = _trained(options, recipe, device)
     _report(options, trained)
     return 0

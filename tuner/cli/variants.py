@@ -60,8 +60,8 @@ def variants(
 
 
 def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int:
-    """What a launch would meet: the study file, the task, its data, and one step of the network's
-    training.
+    """What a launch would meet: the study file, the task,
+    its data, and one step of the network's training.
     """
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tuner.cli.command import takes
-from tuner.cli.device import ONE_DEVICE, own_device, own_gpu, seat_at
+from tuner.cli.device import ONE_DEVICE, assignment_at, own_device, own_gpu
 from tuner.cli.options import Cpu, DataDir, Storage, Trust, data_folder, note, storage_url
 from tuner.errors import UsageError
 
@@ -54,9 +54,9 @@ class WorkerOptions:
     trust: Trust = False
     supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None
     name: Annotated[str | None, typer.Option(hidden=True)] = None
-    pulse: Annotated[int | None, typer.Option(hidden=True)] = None
+    heartbeat: Annotated[int | None, typer.Option(hidden=True)] = None
     failures: Annotated[int, typer.Option(hidden=True)] = 0
-    kept_seat: Annotated[int | None, typer.Option("--seat", hidden=True)] = None
+    kept_assignment: Annotated[int | None, typer.Option("--gpu-assignment", hidden=True)] = None
 
 
 @takes(WorkerOptions)
@@ -69,10 +69,14 @@ def worker(options: WorkerOptions) -> int:
     orphan = Orphan(options.supervised_by) if options.supervised_by is not None else None
     if options.cpu == (options.gpu is not None):
         raise UsageError(ONE_DEVICE)
-    seat = seat_at(options.gpu, kept=options.kept_seat) if options.gpu is not None else None
+    assignment = (
+        assignment_at(options.gpu, kept=options.kept_assignment)
+        if options.gpu is not None
+        else None
+    )
     device = (
-        own_gpu(seat.gpu)
-        if seat is not None
+        own_gpu(assignment.gpu)
+        if assignment is not None
         else own_device(gpu=None, cpu=True, cores=options.cores)
     )
     from tuner.worker.session import WorkOrder, work
@@ -82,14 +86,14 @@ def worker(options: WorkerOptions) -> int:
         storage=storage_url(options.storage),
         verify=options.verify,
         name=options.name,
-        pulse=options.pulse,
+        heartbeat=options.heartbeat,
         trust=options.trust,
     )
     try:
         code = work(order, device, _maker(options), orphan=orphan, note=note)
     except ContextLostError as lost:
         if orphan is None:
-            go_on_afresh(lost, device, seat, failures=options.failures)
+            go_on_afresh(lost, device, assignment, failures=options.failures)
         code = FRESH_PROCESS
     if orphan is not None:
         end_at_once(code)

@@ -1,5 +1,5 @@
-"""A folder that all users of the host write into: whatever lies there may be another's, or no file
-at all.
+"""A folder that all users of the host write into:
+whatever lies there may be another's, or no file at all.
 
 Nothing in it is reached by a path that somebody could change meanwhile: the folder is opened once,
 without following a link, and judged as what was opened. Its files are opened beneath that
@@ -33,8 +33,8 @@ class CommonFolderError(TunerError):
 
 @contextmanager
 def common_folder(path: Path, *, make: bool) -> Iterator[int]:
-    """A descriptor of the folder at `path`; with `make` it is made where it is missing, open to all
-    users.
+    """A descriptor of the folder at `path`;
+    with `make` it is made where it is missing, open to all users.
 
     Raises:
         CommonFolderError: it is no folder to rely on; the line says why, and what to do.

@@ -51,8 +51,8 @@ def available_cores() -> tuple[int, ...]:
 
 
 def share_out_cores(workers: int, cores: Sequence[int]) -> tuple[CpuCores, ...]:
-    """Split `cores` into `workers` sets of the same size (so that their times compare); a remainder
-    stays idle.
+    """Split `cores` into `workers` sets of the same size
+    (so that their times compare); a remainder stays idle.
 
     Raises:
         UsageError: more workers than cores.

@@ -1,5 +1,5 @@
-"""NVIDIA GPUs through NVML: no CUDA context is created, so a supervisor may look without touching
-the device.
+"""NVIDIA GPUs through NVML: no CUDA context is created,
+so a supervisor may look without touching the device.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tuner.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One physical GPU. `index` counts the visible ones, as people type it in `--gpus`; `number`
-    counts all.
+    """One physical GPU. `index` counts the visible ones,
+    as people type it in `--gpus`; `number` counts all.
     """
 
     index: int
@@ -53,8 +53,8 @@ def nvml() -> Iterator[Any | None]:
 
 
 def list_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """The GPUs that a CUDA program started with `environment` would see, in its order
-    (`CUDA_VISIBLE_DEVICES`).
+    """The GPUs that a CUDA program started with `environment` would see,
+    in its order (`CUDA_VISIBLE_DEVICES`).
     """
     with nvml() as library:
         if library is None:

@@ -1,9 +1,9 @@
-"""Seats at GPUs: which ones of this host have a worker, so that another one can take a GPU that has
-none.
+"""Which GPUs of this host have a worker, so that another worker can take one that has none.
 
-A worker keeps its seat as long as it lives, whether it trains or not; a device's lock, which is for
-one training, says nothing about that. Seats are shared locks on files in the lock folder, which the
-kernel releases with the process; who wants a GPU for itself must get the exclusive one first.
+A worker keeps its assignment as long as it lives, whether it trains or not; a device's lock, which
+is for one training, says nothing about that. Assignments are shared locks on files in the lock
+folder, which the kernel releases with the process; who wants a GPU for itself must get the
+exclusive one first.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tuner.errors import TunerError
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
-    """A worker's place at a GPU, as long as the descriptor is open. None where the lock folder
+class GpuAssignment:
+    """A worker's GPU, as long as the descriptor is open. None where the lock folder
     cannot be written.
     """
 
@@ -40,27 +40,27 @@ class Seat:
             os.close(self.descriptor)
 
 
-def kept_seat(gpu: Gpu, descriptor: int) -> Seat:
-    """The seat that this process kept when it was another program.
+def kept_assignment(gpu: Gpu, descriptor: int) -> GpuAssignment:
+    """The assignment that this process kept when it was another program.
 
     Raises:
         OSError: there is no such descriptor.
     """
     os.set_inheritable(descriptor, False)
-    return Seat(gpu, descriptor)
+    return GpuAssignment(gpu, descriptor)
 
 
-def seat_beside(gpu: Gpu) -> Seat:
-    """A seat at this very GPU, whoever else has one there: their trainings take turns."""
+def assign_beside(gpu: Gpu) -> GpuAssignment:
+    """This very GPU, whichever workers have it too: their trainings take turns."""
     with contextlib.suppress(OSError, DeviceLockError):  # who takes the device will be told
         descriptor = _open(gpu)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        return Seat(gpu, descriptor)
-    return Seat(gpu, None)
+        return GpuAssignment(gpu, descriptor)
+    return GpuAssignment(gpu, None)
 
 
-def free_seat(gpus: Sequence[Gpu]) -> Seat:
-    """A seat at the first of `gpus` that has no worker.
+def assign_free(gpus: Sequence[Gpu]) -> GpuAssignment:
+    """The first of `gpus` that has no worker.
 
     Raises:
         TunerError: each has one.
@@ -76,7 +76,7 @@ def free_seat(gpus: Sequence[Gpu]) -> Seat:
                 os.close(descriptor)
                 continue
             fcntl.flock(descriptor, fcntl.LOCK_SH)
-            return Seat(gpu, descriptor)
+            return GpuAssignment(gpu, descriptor)
     taken = (
         "the GPU here has a worker"
         if len(gpus) == 1
@@ -92,8 +92,8 @@ def _open(gpu: Gpu) -> int:
 
 @contextmanager
 def _choosing() -> Iterator[None]:
-    """One process at a time: no two may find the same GPU free, or each other's first look for a
-    worker.
+    """One process at a time: no two may find the same GPU free,
+    or each other's first look for a worker.
     """
     with open_folder() as folder:
         descriptor = open_common(folder, "choosing-a-seat.lock", os.O_RDWR)

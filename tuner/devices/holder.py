@@ -26,8 +26,8 @@ _NUMBERS = range(1, 2**31)
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A process. `born` tells it from a later one of the same number, and from one in another
-    container.
+    """A process. `born` tells it from a later one of the same number,
+    and from one in another container.
     """
 
     pid: int
@@ -77,8 +77,8 @@ class Holder:
 
 @contextmanager
 def noted(folder: int, name: str) -> Iterator[None]:
-    """While inside, the note `name` in `folder` says that this process holds what it lies
-    beside.
+    """While inside, the note `name` in `folder` says
+    that this process holds what it lies beside.
     """
     with contextlib.suppress(OSError, psutil.Error):
         write_common(folder, name, json.dumps(asdict(Holder.this_process())).encode())
@@ -90,8 +90,8 @@ def noted(folder: int, name: str) -> Iterator[None]:
 
 
 def holder_of(folder: int, name: str) -> Holder | None:
-    """Whom the note `name` in `folder` names; None where there is none, or none that can be
-    read.
+    """Whom the note `name` in `folder` names;
+    None where there is none, or none that can be read.
     """
     try:
         content = json.loads(read_common(folder, name, at_most=NOTE_BYTES))

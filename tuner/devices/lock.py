@@ -23,8 +23,8 @@ AGAIN_S = 60.0
 WAITING_FOR_DEVICE = "waiting for its device"
 """What a worker is at meanwhile, as its life signs say."""
 SYSTEM_FOLDER = Path("/run/tuner-device-locks")
-"""Where root has made it: a place that nobody else can plant anything at, whatever TMPDIR a user
-has."""
+"""Where root has made it: a place that nobody else
+can plant anything at, whatever TMPDIR a user has."""
 _TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
 _TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - the folder made there is judged before it is used
 _log = logging.getLogger(__name__)
@@ -142,8 +142,8 @@ def exclusive(
     give_up: Callable[[], bool] = lambda: False,
     waiting: Callable[[Holder | None], None] | None = None,
 ) -> Iterator[bool]:
-    """Hold the devices `names`; waits for whoever has them. Yields False when `give_up` turned true
-    meanwhile.
+    """Hold the devices `names`; waits for whoever has them.
+    Yields False when `give_up` turned true meanwhile.
 
     `waiting` is told for whom, as far as that is known: at once, again when another has it or the
     holder was stopped, and from time to time. The kernel releases the locks of a process that dies.
@@ -180,8 +180,8 @@ class _Told:
 
 
 def _taken(name: str, held: contextlib.ExitStack) -> bool:
-    """Whether the device is ours now, for as long as `held` lasts; another process may have it for
-    `POLL_S`.
+    """Whether the device is ours now, for as long as `held` lasts;
+    another process may have it for `POLL_S`.
 
     The folder is opened anew each time: whoever cleans up temporary files may have taken it away
     meanwhile.

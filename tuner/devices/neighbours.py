@@ -1,5 +1,5 @@
-"""Which of the processes on a GPU are foreign: neither this one, nor a tuner worker that waits for
-its turn.
+"""Which of the processes on a GPU are foreign:
+neither this one, nor a tuner worker that waits for its turn.
 
 NVML numbers processes as the host does. In a container with process numbers of its own this process
 does not find itself in the list: then one process that was there before and after is taken for it,
@@ -21,8 +21,8 @@ from tuner.devices.common_files import CommonFolderError, common_folder, read_co
 
 ENTRY_BYTES = 64
 MPS_SERVER = "nvidia-cuda-mps-server"
-"""Owns a context wherever clients run under MPS, and computes nothing itself; its clients are
-listed too."""
+"""Owns a context wherever clients run under MPS,
+and computes nothing itself; its clients are listed too."""
 
 
 def foreign_processes(

@@ -1,5 +1,5 @@
-"""What else happened on the device while a trial was timed: foreign processes, clocks,
-throttling.
+"""What else happened on the device while a trial was timed:
+foreign processes, clocks, throttling.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Observation:
 
 
 class Watch:
-    """Looks at a device before and after a timed part, and whenever asked: nothing while the clock
-    runs.
+    """Looks at a device before and after a timed part,
+    and whenever asked: nothing while the clock runs.
     """
 
     def __init__(self, device: Gpu | CpuCores) -> None:

@@ -9,8 +9,8 @@ from tuner.display.text import shown, shown_lines
 
 
 class OneLine(logging.Formatter):
-    """Log lines with names of others in them: the message is one line, and only a traceback has
-    more.
+    """Log lines with names of others in them:
+    the message is one line, and only a traceback has more.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class's name

@@ -37,8 +37,8 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def is_live(console: Console) -> bool:
-    """True on a terminal that can be drawn over; a pipe or a dumb terminal gets plain lines
-    instead.
+    """True on a terminal that can be drawn over;
+    a pipe or a dumb terminal gets plain lines instead.
     """
     return console.is_terminal and not console.is_dumb_terminal
 

@@ -1,5 +1,5 @@
-"""Text that came from outside (names, failures, attributes): shown as it is, never taken for an
-instruction.
+"""Text that came from outside (names, failures, attributes):
+shown as it is, never taken for an instruction.
 
 What a stranger wrote may hold anything: sequences that steer a terminal, line breaks, characters
 that turn the reading direction, HTML, Markdown, words for a shell. Each place that shows it has its
@@ -20,8 +20,8 @@ _LAST_OF_16_BITS = 0xFFFF
 
 
 def shown(text: object) -> str:
-    r"""One line that a terminal prints and does not act upon: what is not printable is escaped, ESC
-    as `\u001b`.
+    r"""One line that a terminal prints and does not act upon:
+    what is not printable is escaped, ESC as `\u001b`.
 
     The escapes are those of TOML, JSON and Python: a document whose strings are escaped so means
     the same.
@@ -38,8 +38,8 @@ def shown_lines(text: str) -> str:
 
 
 def shortened(text: object, width: int) -> str:
-    """`shown`, of more than `width` characters both ends: names of a series differ at their
-    ends.
+    """`shown`, of more than `width` characters both ends:
+    names of a series differ at their ends.
     """
     line = shown(text)
     if len(line) <= width:
@@ -49,8 +49,8 @@ def shortened(text: object, width: int) -> str:
 
 
 def in_html(text: object) -> str:
-    """As HTML; also as plotly takes it, which reads tags in every label, and formulas between
-    dollar signs.
+    """As HTML; also as plotly takes it, which reads tags
+    in every label, and formulas between dollar signs.
     """
     return html.escape(shown(text)).replace("$", "&#36;")
 

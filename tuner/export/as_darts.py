@@ -135,8 +135,8 @@ def render(config: BestConfig) -> str:
 
 
 def _drop_in(config: BestConfig) -> tuple[str, list[Name], str, str]:
-    """What takes the place of darts' module class, what it needs, and whether it normalises its
-    windows itself.
+    """What takes the place of darts' module class, what it needs,
+    and whether it normalises its windows itself.
 
     Which of the two interfaces a class of the user's own has, the script finds out: nothing is
     imported to write it.

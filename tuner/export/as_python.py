@@ -14,7 +14,7 @@ from typing import Any
 from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig, cores_of, headline, one_line, protocol
 from tuner.export.bundle import Name, bundle, entry_text, names_in
-from tuner.files.plain import shown
+from tuner.files.plain import excerpt
 from tuner.models.registry import check_name
 
 NETWORK = "tuner.models.tsmixer"
@@ -203,7 +203,7 @@ def literal(value: Any) -> str:
         ast.literal_eval(text)
     except (ValueError, SyntaxError):
         raise UsageError(
-            f"{shown(text)} cannot be written into a script; use --format json"
+            f"{excerpt(text)} cannot be written into a script; use --format json"
         ) from None
     return text
 

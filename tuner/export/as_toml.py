@@ -1,5 +1,5 @@
-"""A configuration as TOML, which `tuner train --config` reads. TOML has no null: such keys are left
-out.
+"""A configuration as TOML, which `tuner train --config` reads.
+TOML has no null: such keys are left out.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One configuration with where it comes from: study, trial, data, seeds, versions, device; is it
-verified?.
+"""One configuration with where it comes from:
+study, trial, data, seeds, versions, device, and whether it is verified.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class BestConfig:
     unasked; else empty."""
 
     def refuse_untrusted(self) -> None:
-        """Raises UsageError where to build the network would run code that only an exported study
-        named.
+        """Raises UsageError where to build the network
+        would run code that only an exported study named.
         """
         if self.untrusted:
             raise UsageError(

@@ -1,5 +1,5 @@
-"""Which trial of a study: the one that a pick names on the front within the bounds, or one by its
-number.
+"""Which trial of a study: the one that a pick names
+on the front within the bounds, or one by its number.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def trial_by_number(results: StudyResults, name: str, number: int) -> TrialRecor
 
 
 def _excess(record: TrialRecord, bounds: Bounds) -> float:
-    """By how much the record's values lie beyond the bounds, each relative to its bound; 0 where
-    within all.
+    """By how much the record's values lie beyond the bounds,
+    each relative to its bound; 0 where within all.
     """
     assert record.values is not None, "the front holds complete trials"
     pairs = [

@@ -66,16 +66,7 @@ def load_best(
     if any(bound is not None and math.isnan(bound) for bound in (max_time, max_mql)):
         raise UsageError("--max-time and --max-mql take a number; nan is none")
     described = load_task(task)
-    if storage is not None and is_archive(storage):
-        named = described.name if task != DEFAULT_TASK else None
-        found = grouped([_in_archive(Path(storage), variant, study, named)])[0]
-    elif study is None and variant is None:
-        raise UsageError(
-            "name the variant, e.g. load_best('rmsnorm') or --variant rmsnorm, or the study"
-        )
-    else:
-        group = f"{described.name}-{_variant_name(variant or '')}" if study is None else ""
-        found = _in_database(study, group, storage or DEFAULT_URL)
+    found = _found(variant, study, storage, described.name, named=task != DEFAULT_TASK)
     if trial is None:
         picked, record = choose_of(found, pick=pick, bounds=(max_time, max_mql))
     else:
@@ -91,6 +82,22 @@ def load_best(
         source=_source(described, found.definition),
         untrusted=_untrusted(storage, found.definition) if not trust else "",
     )
+
+
+def _found(
+    variant: str | None, study: str | None, storage: str | None, task: str, *, named: bool
+) -> Group[StudySnapshot]:
+    """The study, or the searches, that were asked for. `named`: somebody named the task: it has to
+    be the file's.
+    """
+    if storage is not None and is_archive(storage):
+        return grouped([_in_archive(Path(storage), variant, study, task if named else None)])[0]
+    if study is None and variant is None:
+        raise UsageError(
+            "name the variant, e.g. load_best('rmsnorm') or --variant rmsnorm, or the study"
+        )
+    group = f"{task}-{_variant_name(variant or '')}" if study is None else ""
+    return _in_database(study, group, storage or DEFAULT_URL)
 
 
 def _untrusted(storage: str | None, definition: StudyDefinition) -> str:

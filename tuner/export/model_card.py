@@ -1,5 +1,5 @@
-"""What the card beside a model file has to say before the model is built: every field with its type
-and range.
+"""What the card beside a model file has to say before the model is built:
+every field with its type and range.
 """
 
 from __future__ import annotations

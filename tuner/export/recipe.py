@@ -1,5 +1,5 @@
-"""What a training needs of a configuration, from a study or from the TOML file it was written
-to.
+"""What a training needs of a configuration,
+from a study or from the TOML file it was written to.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tuner.spec.study_file import Defaults, FixedTraining
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A configuration to train: network, hyperparameters, protocol; `origin` is the record it was
-    taken from.
+    """A configuration to train: network, hyperparameters,
+    protocol; `origin` is the record it was taken from.
     """
 
     task: str
@@ -73,8 +73,8 @@ class _Provenance(Strict):
 
 
 class _File(Strict):
-    """What `tuner best --format toml` writes; beyond the first three, what is left out has its
-    default.
+    """What `tuner best --format toml` writes;
+    beyond the first three, what is left out has its default.
     """
 
     task: Label

@@ -51,8 +51,8 @@ class SavedModel:
     scaling: Scaling
 
     def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Quantile forecasts of the `horizon` steps after each series' last row with values, in
-        original units.
+        """Quantile forecasts of the `horizon` steps after each
+        series' last row with values, in original units.
 
         Args:
             frame: recent rows in the columns of the task's CSV, oldest first, at least `input_size`

@@ -17,7 +17,7 @@ from tuner.errors import TunerError
 from tuner.export.recipe import Recipe
 from tuner.export.saved_model import card_path, describe, save_model
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
-from tuner.trial.run import git_revision, versions
+from tuner.trial.provenance import git_revision, versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

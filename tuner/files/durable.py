@@ -1,5 +1,5 @@
-"""Files that are either there whole or not at all, also after a crash, and what a full disk looks
-like.
+"""Files that are either there whole or not at all,
+also after a crash, and what a full disk looks like.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ def _takes(home: Path, folder: str) -> bool:
 
 
 def _temporary_home() -> tuple[Path, str]:
-    """A folder that nobody else may write into, the same in each process of this user where
-    possible.
+    """A folder that nobody else may write into,
+    the same in each process of this user where possible.
 
     What is cached there is run or unpickled later: a folder that somebody else has put there is not
     used.

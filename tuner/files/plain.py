@@ -13,6 +13,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from tuner.display.text import shown
+
 DEPTH = 32
 """How deep tables and lists may be nested."""
 
@@ -61,10 +63,9 @@ def harmless_data(value: Any) -> Any:
     return value
 
 
-def shown(text: str, *, at_most: int = 60) -> str:
-    """Text of others within one line of ours: cut where it is long, and harmless."""
-    cut = text if len(text) <= at_most else f"{text[:at_most]}..."
-    return _UNSAFE.sub(REPLACEMENT, cut)
+def excerpt(text: str, *, at_most: int = 60) -> str:
+    """Text of others within one line of ours: `shown`, and cut where it is long."""
+    return shown(text if len(text) <= at_most else f"{text[:at_most]}...")
 
 
 def _label(value: str) -> str:
@@ -124,22 +125,22 @@ def check_plain(data: Any) -> None:
 
 
 def explained(error: Exception) -> str:
-    """What is wrong with data that a model refused, in one line; other exceptions in their own
-    words.
+    """What is wrong with data that a model refused,
+    in one line; other exceptions in their own words.
     """
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False)[0]
-        where = ".".join(shown(str(part)) for part in first["loc"])
+        where = ".".join(excerpt(str(part)) for part in first["loc"])
         what = re.sub(r"^(Input|String|Value error,)\s*", "", first["msg"])
         given = (
             ""
             if first["type"] in {"missing", "value_error"}
-            else f", got {shown(repr(first['input']))}"
+            else f", got {excerpt(repr(first['input']))}"
         )
-        return shown(f"{where}: {what}{given}" if where else f"{what}{given}", at_most=300)
+        return excerpt(f"{where}: {what}{given}" if where else f"{what}{given}", at_most=300)
     if isinstance(error, KeyError):
-        return f"it lacks {shown(str(error))}"
-    return shown(str(error) or type(error).__name__, at_most=300)
+        return f"it lacks {excerpt(str(error))}"
+    return excerpt(str(error) or type(error).__name__, at_most=300)
 
 
 def _finite(text: str) -> float:
@@ -159,8 +160,8 @@ def _whole(text: str) -> int:
 
 
 def _leaves(data: Any) -> list[Any]:
-    """The values in `data` that are no tables or lists. Raises ValueError where it is nested too
-    deep.
+    """The values in `data` that are no tables or lists.
+    Raises ValueError where it is nested too deep.
     """
     leaves: list[Any] = []
     level = [data]

@@ -1,5 +1,5 @@
-"""TOML files with line numbers: read one, and turn what is wrong with it into one line for a
-person.
+"""TOML files with line numbers: read one,
+and turn what is wrong with it into one line for a person.
 
 `tomllib` keeps no positions, so a second pass over the (already valid) text records the line of
 every key.
@@ -21,7 +21,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tuner.errors import UsageError
-from tuner.files.plain import DEPTH, check_plain, shown
+from tuner.files.plain import DEPTH, check_plain, excerpt
 from tuner.files.toml_lines import lines_of
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -32,8 +32,8 @@ AT_MOST_BYTES = 1 << 20
 
 _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEPTH},}}")
-"""A dotted key beyond all nesting, which `tomllib` takes hours for; in a text it would be a strange
-sentence."""
+"""A dotted key beyond all nesting, which `tomllib` takes hours for;
+in a text it would be a strange sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,14 +45,14 @@ class TomlDocument:
     lines: Mapping[tuple[str, ...], int] = field(default_factory=dict)
 
     def line(self, key_path: tuple[str, ...]) -> int | None:
-        """The line of a key or table; elements of arrays are named by their index ("0", "1",
-        ...).
+        """The line of a key or table; elements of arrays
+        are named by their index ("0", "1", ...).
         """
         return self.lines.get(tuple(str(part) for part in key_path))
 
     def where(self, key_path: tuple[str, ...]) -> str:
-        """`FILE, line N` of the key, or of the nearest table around it; only `FILE` where there is
-        none.
+        """`FILE, line N` of the key, or of the nearest table around it;
+        only `FILE` where there is none.
         """
         for length in range(len(key_path), 0, -1):
             line = self.line(key_path[:length])
@@ -106,7 +106,7 @@ def read_toml(path: str | Path) -> TomlDocument:
         ) from None
     except ValueError as error:
         raise UsageError(
-            f"{path}: cannot be used: {shown(str(error), at_most=200)}; correct it"
+            f"{path}: cannot be used: {excerpt(str(error), at_most=200)}; correct it"
         ) from None
     return TomlDocument(data=data, path=path, lines=lines)
 
@@ -134,15 +134,15 @@ def validate(document: TomlDocument, model_class: type[Model]) -> Model:
 def _syntax_message(path: Path, text: str, problem: str) -> str:
     found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", problem)
     if found is None:
-        return f"{path}: is not valid TOML: {shown(problem, at_most=200)}"
+        return f"{path}: is not valid TOML: {excerpt(problem, at_most=200)}"
     line = found.group(1) or str(text.rstrip("\n").count("\n") + 1)
-    what = shown(problem[: found.start()], at_most=200)
+    what = excerpt(problem[: found.start()], at_most=200)
     return f"{path}, line {line}: is not valid TOML: {what[:1].lower()}{what[1:]}"
 
 
 def _key_path(data: object, location: Sequence[str | int]) -> tuple[str, ...]:
-    """The keys as the file has them: pydantic's location also names the members of unions, the file
-    does not.
+    """The keys as the file has them: pydantic's location
+    also names the members of unions, the file does not.
     """
     keys: list[str] = []
     for position, part in enumerate(location):
@@ -164,7 +164,7 @@ def _explain(
 ) -> str:
     """One pydantic error in the words of the file: file, line, key, what is expected."""
     kind, context = detail["type"], detail.get("ctx", {})
-    where, key = document.where(keys), shown(".".join(keys), at_most=200)
+    where, key = document.where(keys), excerpt(".".join(keys), at_most=200)
     if kind == "extra_forbidden":
         known = _field_names(model_class, detail["loc"][:-1])
         near = difflib.get_close_matches(keys[-1], known, n=1)
@@ -192,7 +192,7 @@ def _explain(
 def _shown(value: Any) -> str:
     """A value as the file may have it, cut where it is long."""
     text = json.dumps(value, default=str, ensure_ascii=False)
-    return shown(text)
+    return excerpt(text)
 
 
 def _field_names(annotation: Any, location: Sequence[str | int]) -> list[str]:

@@ -8,8 +8,8 @@ import tomllib
 
 
 def lines_of(text: str) -> dict[tuple[str, ...], int]:
-    """The line, from 1 on, of each key, table and element of `text`, which `tomllib` has
-    accepted.
+    """The line, from 1 on, of each key,
+    table and element of `text`, which `tomllib` has accepted.
     """
     return _Scanner(text).scan()
 

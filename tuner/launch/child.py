@@ -26,8 +26,8 @@ class Child:
     name: str = ""
     """The worker's, a new one with each process."""
     failures: int = 0
-    """Workers on this device that ended without a result of their own, since the last one that had
-    some."""
+    """Workers on this device that ended without a result
+    of their own, since the last one that had some."""
     budget_at_start: int = 0
     not_before: float = 0.0
     done: bool = False
@@ -66,7 +66,7 @@ class Child:
         else:
             words += ["--cpu", "--cores", ",".join(map(str, self.device.cores))]
         listening, beating = os.pipe()
-        words += ["--pulse", str(beating), *more]
+        words += ["--heartbeat", str(beating), *more]
         # A group of its own: Ctrl-C reaches the supervisor alone, which then asks the workers to
         # hand back. No session of its own: a stopped group that loses its parent in the session
         # gets SIGHUP and SIGCONT from the kernel, so when this process is killed, also a worker

@@ -27,7 +27,7 @@ from tuner.study.open import OpenStudy
 from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
 from tuner.study.trust import require_trust
-from tuner.worker.paths import Places, deliver, tidy_up, working_folder
+from tuner.worker.paths import WorkerPaths, deliver, tidy_up, working_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Crew:
             environment=environment,
             log_folder=folder / "logs",
             hang_limit_s=self.hang_limit_s,
-            deliver=functools.partial(deliver, studies, Places(folder)),
+            deliver=functools.partial(deliver, studies, WorkerPaths(folder)),
             stop=stop,
         )
         with progress.watching(studies) as tick:
@@ -75,8 +75,8 @@ class Crew:
 def run(
     request: LaunchRequest, *, progress: Progress | None = None, stop: StopRequests | None = None
 ) -> LaunchOutcome:
-    """Fill the studies that are asked for: begin them or go on with them, with workers on every
-    device.
+    """Fill the studies that are asked for:
+    begin them or go on with them, with workers on every device.
 
     Returns when each holds the trials asked for, when the time is over, or when `stop` was asked
     for. Ctrl-C ends it cleanly, too: workers hand back what they run, then it raises.
@@ -142,9 +142,9 @@ def _fill(
     stop: StopRequests,
 ) -> Outcome:
     studies = [each.study for each in launched]
-    places = Places(working_folder(studies[0].database.address))
+    paths = WorkerPaths(working_folder(studies[0].database.address))
     for each in studies:
-        tidy_up(each, places)
+        tidy_up(each, paths)
         each.ledger.return_strays()
         each.ledger.reap()
     if not any(each.ledger.counts().left for each in studies):

@@ -176,8 +176,8 @@ def check_study_name(name: str, *, flag: str = "--study") -> None:
 
 
 def _check_network(variant: str, task: str, data_dir: Path | None) -> list[str]:
-    """Train the network of the user's own study file for a step, in a child: the supervisor never
-    imports torch.
+    """Train the network of the user's own study file for a step,
+    in a child: the supervisor never imports torch.
 
     Without this, a class that cannot work or a setting that nobody takes would fail every trial of
     the study. Returns what is to be said of a class that works.

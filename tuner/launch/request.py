@@ -59,8 +59,8 @@ class LaunchRequest:
     """
 
     variants: str | Sequence[str]
-    """Names of variants, or paths of study files: several in one text with commas, or each by
-    itself."""
+    """Names of variants, or paths of study files:
+    several in one text with commas, or each by itself."""
     task: str = "etth"
     """`etth`, `demo`, or the path of a task file."""
     study: str | None = None
@@ -90,8 +90,8 @@ def names_of(several: str | Sequence[str]) -> list[str]:
 
 
 def checked(request: Asked) -> Asked:
-    """The same request with values of the types that its fields have: `"eager"` is a `Backend`
-    then.
+    """The same request with values of the types that its fields have:
+    `"eager"` is a `Backend` then.
 
     Raises:
         UsageError: a value that its field does not take.

@@ -36,8 +36,8 @@ REAP_S = 5.0
 STOP_GRACE_S = 60.0
 FIRST_PAUSE_S = 1.0
 _ASKED_TO_STOP = (-signal.SIGTERM, 128 + signal.SIGTERM)
-"""How a worker ends that somebody else told to: it goes on in a new process, and nothing is held
-against it."""
+"""How a worker ends that somebody else told to:
+it goes on in a new process, and nothing is held against it."""
 _log = logging.getLogger(__name__)
 
 
@@ -158,8 +158,8 @@ class Supervisor:
             )
 
     def _call_back(self, children: list[Child]) -> bool:
-        """Have workers started again that found nothing left to do before somebody raised the
-        budget.
+        """Have workers started again that found nothing
+        left to do before somebody raised the budget.
         """
         home = [child for child in children if child.done and not child.given_up]
         if not home:
@@ -213,8 +213,8 @@ class Supervisor:
                         self._take_back(child, state="returned" if child in running else "lost")
 
     def _take_back(self, child: Child, *, state: str = "lost") -> None:
-        """A process that has ended holds nothing any more: hand back at once instead of waiting for
-        its lease.
+        """A process that has ended holds nothing any more:
+        hand back at once instead of waiting for its lease.
         """
         self.deliver()
         for opened in self.studies:
@@ -228,8 +228,8 @@ class Supervisor:
         return self._persist(opened.ledger.counts, "the budget")
 
     def _results(self, child: Child) -> int:
-        """What the child's last worker brought to a result: others' results are no sign that its
-        device works.
+        """What the child's last worker brought to a result:
+        others' results are no sign that its device works.
         """
         return self._persist(
             lambda: sum(opened.ledger.results(child.name) for opened in self.studies),

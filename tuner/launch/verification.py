@@ -24,7 +24,7 @@ from tuner.study.trust import require_trust
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.verification_plan import plan_verification, study_names, verifications_of
 from tuner.verdict.verified import Verified, read_verified
-from tuner.worker.paths import Places, deliver, working_folder
+from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,7 @@ def run(
 
 def _work_off(opened: Sequence[OpenStudy], crew: Crew, notes: Notes, stop: StopRequests) -> Outcome:
     work = VerificationWork.of(opened)
-    deliver(opened, Places(working_folder(opened[0].database.address)))
+    deliver(opened, WorkerPaths(working_folder(opened[0].database.address)))
     work.ledger.reap()
     counts = work.ledger.counts()
     if counts.left == 0:

@@ -1,5 +1,5 @@
-"""Says of workers that wait for their devices for whom they wait: they themselves tell only their
-logs.
+"""Says of workers that wait for their devices for whom they wait:
+they themselves tell only their logs.
 
 That a worker waits it tells by its life signs; for whom, says the note beside the device's lock.
 """

@@ -1,4 +1,4 @@
-"""Kills workers that hang, judged by their pulse: in a thread of its own, without the database.
+"""Kills workers that hang, judged by their heartbeat: in a thread of its own, without the database.
 
 A worker that trains beats after every epoch, and is given ten times the trial's longest epoch so
 far. Before a trial's first epoch, and in a database call, it may be at one thing for long; while it
@@ -21,8 +21,8 @@ from tuner.devices.lock import WAITING_FOR_DEVICE
 from tuner.worker.heartbeat import TRAINING, WAITING, Beat
 
 FIRST_LIMIT_S = 1800.0
-"""Without a life sign while nothing tells how long things take: starting, setting up, compiling, a
-first epoch."""
+"""Without a life sign while nothing tells how long things take:
+starting, setting up, compiling, a first epoch."""
 FLOOR_S = 60.0
 """However short the epochs are: a machine may stall."""
 EPOCHS = 10.0
@@ -77,8 +77,8 @@ class Watchdog:
     _thread: threading.Thread | None = None
 
     def watch(self, label: str, process: subprocess.Popen[bytes], pipe: int) -> WatchedProcess:
-        """From now on. `pipe`: the reading end of the worker's pulse; it is closed with the
-        watch.
+        """From now on. `pipe`: the reading end of the worker's heartbeat;
+        it is closed with the watch.
         """
         os.set_blocking(pipe, False)
         watched = WatchedProcess(label, process, pipe)

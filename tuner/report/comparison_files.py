@@ -71,8 +71,8 @@ def cell(row: Row, name: str) -> str:
 
 
 def write_csv(report: Report, path: Path) -> None:
-    """One row a configuration; each figure with the ends of its interval, empty where it is not
-    verified.
+    """One row a configuration; each figure with the ends
+    of its interval, empty where it is not verified.
 
     Raises:
         TunerError: the file cannot be written.
@@ -144,8 +144,8 @@ def figure_of(report: Report) -> Any:
 
 
 def level_cell(fastest: Fastest | None) -> str:
-    """Seconds, and the ratio to the first variant's where it is known: `0.518, 1.73 [0.66, 3.51]
-    x`.
+    """Seconds, and the ratio to the first variant's where it is known:
+    `0.518, 1.73 [0.66, 3.51] x`.
     """
     if fastest is None:
         return "-"

@@ -1,5 +1,5 @@
-"""Where a study stands, in words: what the dashboard shows below the note that says what the study
-is.
+"""Where a study stands, in words: what the dashboard
+shows below the note that says what the study is.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ class TrialDetail:
     history: tuple[Stint, ...]
     curve: tuple[EpochRow, ...]
     verified: dict[str, Any] | None = None
-    """Fresh-seed figures of its configuration, as `tuner best` has them; None while there are too
-    few."""
+    """Fresh-seed figures of its configuration,
+    as `tuner best` has them; None while there are too few."""
 
     @property
     def outcome(self) -> str:

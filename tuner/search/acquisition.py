@@ -1,5 +1,5 @@
-"""Asking for the configuration by which the front is expected to grow most, within what somebody
-would choose.
+"""Asking for the configuration by which the front is expected
+to grow most, within what somebody would choose.
 
 Two Gaussian processes, of the logarithm of the time and of the MQL. What is much slower or much
 worse than the default is no gain, however good it is otherwise: the hypervolume within the corner
@@ -40,8 +40,8 @@ ROUNDS = 3
 
 
 class ImprovementSampler(BaseSampler):
-    """The candidate of the largest expected growth of the hypervolume; a function of `seed` and the
-    history alone.
+    """The candidate of the largest expected growth of the hypervolume;
+    a function of `seed` and the history alone.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ class ImprovementSampler(BaseSampler):
         return chosen
 
     def _about(self, x: Array, each: int, *, width: float, share: float) -> Array:
-        """`each` points about every row of `x`, each coordinate moved with the probability
-        `share`.
+        """`each` points about every row of `x`,
+        each coordinate moved with the probability `share`.
         """
         near = np.repeat(x, each, axis=0)
         moved: Array = near + self._random.normal(0.0, width, near.shape) * (
@@ -129,8 +129,8 @@ class ImprovementSampler(BaseSampler):
         return moved
 
     def _snapped(self, x: Array) -> Array:
-        """Within the cube, sizes in the middle of their parts of the range: where finished trials
-        are seen.
+        """Within the cube, sizes in the middle of their parts of the range:
+        where finished trials are seen.
         """
         x = np.clip(x, 0.0, 1.0)
         for i, levels in enumerate(self._levels):
@@ -150,8 +150,8 @@ def _front_of(trials: Sequence[FrozenTrial]) -> list[Point]:
 
 
 class _Growth:
-    """How much the hypervolume is expected to grow by a point, and the configurations within the
-    corner, `good`.
+    """How much the hypervolume is expected to grow by a point,
+    and the configurations within the corner, `good`.
     """
 
     def __init__(

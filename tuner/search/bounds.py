@@ -14,14 +14,14 @@ from tuner.pareto import Point
 from tuner.search.loss_link import Floats, Link
 
 STANDSTILL = 1e-3
-"""Added to every recent gain (relative): a curve that stood still for a while is not written off
-for it."""
+"""Added to every recent gain (relative):
+a curve that stood still for a while is not written off for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caution:
-    """How optimistic the bounds are, and when pruning begins. The values were found in
-    benchmarks/pruning/replay.py.
+    """How optimistic the bounds are, and when pruning begins.
+    The values were found in benchmarks/pruning/replay.py.
     """
 
     min_finished: int = 30
@@ -119,8 +119,8 @@ class Bounds:
         )
 
     def ends(self, losses: Sequence[float], elapsed_s: Sequence[float]) -> list[Point]:
-        """The staircase of optimistic ends: (seconds, MQL), soonest first, each later one with a
-        lower MQL.
+        """The staircase of optimistic ends: (seconds, MQL),
+        soonest first, each later one with a lower MQL.
         """
         epoch = len(losses)
         best = math.log(min(losses))
@@ -209,8 +209,8 @@ def epochs_waited(losses: Sequence[float], min_delta: float) -> int:
 
 
 def _running_best(curves: Sequence[Sequence[float]], *, width: int) -> Floats:
-    """Logarithm of the lowest loss up to each epoch, (curves, width): a curve that has ended gains
-    no more.
+    """Logarithm of the lowest loss up to each epoch,
+    (curves, width): a curve that has ended gains no more.
     """
     best = np.empty((len(curves), width))
     for row, curve in zip(best, curves, strict=True):
@@ -220,8 +220,8 @@ def _running_best(curves: Sequence[Sequence[float]], *, width: int) -> Floats:
 
 
 def _steps(epochs_left: int) -> list[tuple[int, int]]:
-    """The epochs from now on, 1 to `epochs_left`, in intervals (first, last) that grow with their
-    distance.
+    """The epochs from now on, 1 to `epochs_left`,
+    in intervals (first, last) that grow with their distance.
     """
     steps, first, width = [], 1, 1
     while first <= epochs_left:

@@ -24,8 +24,8 @@ LENGTH_PRIOR = (-1.0, 0.5)
 NOISE_PRIOR = (math.log(0.05), 1.5)
 """Of the logarithm of the noise's variance, in units of the figure's."""
 FIT_ROWS = 120
-"""Settings are fitted to so many rows at most, the latest; all rows count for what is predicted
-then."""
+"""Settings are fitted to so many rows at most, the latest;
+all rows count for what is predicted then."""
 
 _START_LENGTH = math.log(0.5)
 _ITERATIONS = 40
@@ -45,8 +45,8 @@ class GaussianProcess:
         self._condition()
 
     def believe(self, x: Array) -> None:
-        """Take for `x`, (rows, coordinates), what is expected there: of trials that are still
-        running.
+        """Take for `x`, (rows, coordinates), what is expected there:
+        of trials that are still running.
         """
         self._z = np.append(self._z, (self.mean(x) - self._mean) / self._scale)
         self._x = np.vstack([self._x, x])
@@ -84,8 +84,8 @@ class GaussianProcess:
 
 
 def _settings(x: Array, z: Array) -> tuple[Array, float, float]:
-    """Lengths, the signal's variance and the noise's: the most probable ones, by L-BFGS from one
-    fixed start.
+    """Lengths, the signal's variance and the noise's:
+    the most probable ones, by L-BFGS from one fixed start.
     """
     n, d = x.shape
     apart = np.moveaxis((x[:, None, :] - x[None, :, :]) ** 2, 2, 0)

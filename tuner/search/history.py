@@ -3,9 +3,8 @@
 Trials are stored with true values (hidden_size 64, weight_decay 0), which people read and export.
 Samplers work best on encoded ones (log ranges, exponents of two). A trial without values is no
 blank either: one that diverged is seen as no better than the worst that finished, one that was
-pruned as a middling one, else a model-based sampler would go back there for ever. The mirror holds
-all this in memory; a finished trial never changes, so each is translated once, however long the
-history.
+pruned as a middling one, else a model-based sampler would go back there for ever. All this is held
+in memory; a finished trial never changes, so each is translated once, however long the history.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from tuner.storage.optuna.rows import ENQUEUED
 Violations = Callable[[Point, Recorded], dict[str, float]]
 Configuration = tuple[float, ...]
 
-_NAME = "mirror"
+_NAME = "history"
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Its multiples, modulo 1, fill the unit interval evenly."""
 _TEACHES = (StopReason.DIVERGED, StopReason.OUT_OF_MEMORY, StopReason.PRUNED)
-"""Ends that say something of the configuration, beside a complete trial; an error may be
-anything."""
+"""Ends that say something of the configuration,
+beside a complete trial; an error may be anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class _Seen:
         return self.values is not None and self.recorded.stopped_by == StopReason.PRUNED
 
 
-class Mirror:
+class TrialHistory:
     """The history of one study, brought up to date before each ask."""
 
     def __init__(
@@ -78,7 +77,7 @@ class Mirror:
         self._measured: dict[Configuration, Point] = {}
         self._pending: list[FrozenTrial] = []
         self._pending_configurations: set[Configuration] = set()
-        self._storage = _History()
+        self._storage = _HistoryStorage()
 
     @property
     def learnt(self) -> int:
@@ -86,8 +85,8 @@ class Mirror:
         return len(self._learnt) if any(seen.values for seen in self._learnt) else 0
 
     def update(self, trials: Iterable[FrozenTrial], *, asking: int) -> None:
-        """Take in what changed since last time; `asking` is the number of the trial that is being
-        asked for.
+        """Take in what changed since last time;
+        `asking` is the number of the trial that is being asked for.
         """
         self._pending = []
         self._pending_configurations = set()
@@ -124,11 +123,11 @@ class Mirror:
         jointly: bool,
         shown: Callable[[list[FrozenTrial]], list[FrozenTrial]],
     ) -> tuple[dict[str, Value], dict[str, Any]]:
-        """What `sampler` suggests for the trial `number`, and what it notes on it (a genetic
-        sampler's generation).
+        """What `sampler` suggests for the trial `number`,
+        and what it notes on it (a genetic sampler's generation).
 
         Args:
-            sampler: it learns from the mirror alone.
+            sampler: it learns from this history alone.
             number: of the trial in the study.
             jointly: whether it draws all parameters together, or one by one.
             shown: chooses, and may rework, the finished trials that the sampler is to see.
@@ -137,7 +136,7 @@ class Mirror:
             Encoded values, and notes. No values at all when a joint sampler has none to give yet.
         """
         asked = optuna.trial.create_trial(state=TrialState.RUNNING)
-        numbered(asked, number)  # the mirror's storage knows trials by their numbers
+        numbered(asked, number)  # the history's storage knows trials by their numbers
         self._storage.show(shown(self._with_values()), self._pending, asked)
         study = Study(_NAME, self._storage, sampler=sampler)
         searched = {name: d for name, d in self._distributions.items() if not d.single()}
@@ -216,8 +215,8 @@ class Mirror:
         return translated
 
     def _encoded(self, params: Mapping[str, Any], number: int) -> dict[str, Value]:
-        """Encoded values; those that mean exactly 0 are spread over the part of the range that
-        means it.
+        """Encoded values; those that mean exactly 0
+        are spread over the part of the range that means it.
 
         All on one point they would look to a density estimate like a discovery, and it would go
         there ever more often.
@@ -241,20 +240,20 @@ def _optimistic_end(recorded: Recorded) -> Point | None:
 
 
 def configuration(params: Mapping[str, Any]) -> Configuration:
-    """A configuration in a form that compares: floats to ten digits, as they survive any
-    database.
+    """A configuration in a form that compares:
+    floats to ten digits, as they survive any database.
     """
     return tuple(float(f"{params[name]:.10g}") for name in sorted(params))
 
 
 def generation(trial: FrozenTrial) -> dict[str, Any]:
-    """What a genetic sampler notes on a trial and must find there again: which generation it
-    belongs to.
+    """What a genetic sampler notes on a trial and must find there again:
+    which generation it belongs to.
     """
     return {key: value for key, value in trial.system_attrs.items() if key.endswith(":generation")}
 
 
-class _History(InMemoryStorage):
+class _HistoryStorage(InMemoryStorage):
     """What a sampler reads: the trials it is shown, and the one that it is asked for."""
 
     def __init__(self) -> None:

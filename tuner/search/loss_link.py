@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 LINKED = 1000
-"""Trials at most that the slope of the link is fitted to: the pairs of more take as long as a short
-training."""
+"""Trials at most that the slope of the link is fitted to:
+the pairs of more take as long as a short training."""
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The error that a validation loss may come with: a line in logarithms, moved to a low
-    residual.
+    """The error that a validation loss may come with:
+    a line in logarithms, moved to a low residual.
 
     Below the lowest finished loss, where nothing was seen, the error falls at least in proportion:
     both are quantile losses, and trials that all ended at one loss would else say that a better one
@@ -39,8 +39,8 @@ class Link:
 
     @staticmethod
     def fitted(losses: Sequence[float], mqls: Sequence[float], *, quantile: float) -> Link:
-        """The line through finished trials, by the median of the slopes of all pairs, and never
-        falling.
+        """The line through finished trials,
+        by the median of the slopes of all pairs, and never falling.
 
         Of more than `LINKED` trials as many stand for all in the slope, spread evenly over the
         order of their losses.

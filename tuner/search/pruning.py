@@ -1,5 +1,5 @@
-"""Ending a trial early whose best possible end is dominated: pruning where there are two
-objectives.
+"""Ending a trial early whose best possible end is dominated:
+pruning where there are two objectives.
 
 While a trial trains, its time only grows and its error can only be guessed. Both are bounded
 *optimistically*, from the trials of the same study that have finished:
@@ -33,8 +33,8 @@ from tuner.search.bounds import Bounds, Caution, FinishedTrial, Stopping
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Why a trial was ended: of all it might still have become, the end that came nearest to the
-    front.
+    """Why a trial was ended: of all it might still have become,
+    the end that came nearest to the front.
     """
 
     epoch: int
@@ -163,7 +163,7 @@ def _has_logarithms(trial: FinishedTrial) -> bool:
 
 
 def _depth(end: Point, dominating: Point) -> float:
-    """How far inside the dominated area an end lies: the smaller of its two relative distances to
-    the border.
+    """How far inside the dominated area an end lies:
+    the smaller of its two relative distances to the border.
     """
     return min((a - b) / a for a, b in zip(end, dominating, strict=True))

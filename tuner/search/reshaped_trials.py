@@ -13,13 +13,13 @@ from optuna.trial import FrozenTrial
 from tuner.pareto import Point, front_indices
 
 SLOWEST, WORST = 2.0, 1.05
-"""Times the default's seconds, and times its MQL: nobody would choose what is slower or worse than
-that."""
+"""Times the default's seconds, and times its MQL:
+nobody would choose what is slower or worse than that."""
 
 
 def corner_of(default: Point) -> Point:
-    """The corner that bounds what somebody would choose, from the default configuration's
-    values.
+    """The corner that bounds what somebody would choose,
+    from the default configuration's values.
     """
     return SLOWEST * default[0], WORST * default[1]
 
@@ -50,8 +50,8 @@ def with_log_time(trials: list[FrozenTrial]) -> list[FrozenTrial]:
 
 
 def clipped(trials: list[FrozenTrial]) -> list[FrozenTrial]:
-    """Copies whose values end where outliers begin (Tukey's far fence): a model that fits them fits
-    nothing else.
+    """Copies whose values end where outliers begin (Tukey's far fence):
+    a model that fits them fits nothing else.
     """
     if not trials:
         return trials

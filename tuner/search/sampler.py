@@ -1,5 +1,5 @@
-"""Asking for the next configuration: any Optuna sampler on a mirror of the study, after a
-well-spread beginning.
+"""Asking for the next configuration: any Optuna sampler
+on a history of the study, after a well-spread beginning.
 
 A suggestion is a function of the seed, the trial's number and the history: nothing is kept from one
 ask to the next but what the study holds itself. So a search with one worker is reproducible, across
@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from tuner.pareto import Point
 from tuner.record import Recorded
-from tuner.search.history import Mirror, known_params
+from tuner.search.history import TrialHistory, known_params
 from tuner.search.reshaped_trials import clipped, corner_of, most_telling, with_log_time, within
 from tuner.search.sobol import SobolPoints
 from tuner.spec.definition import StudyDefinition
@@ -38,8 +38,8 @@ STARTUP = 12
 """Sobol points before a model is asked: twice the number of hyperparameters, and two more."""
 
 GP_HISTORY = 240
-"""A Gaussian process takes time with the cube of what it sees: of longer histories it sees the most
-telling part."""
+"""A Gaussian process takes time with the cube of what it sees:
+of longer histories it sees the most telling part."""
 
 NEAR = 0.02
 """How far, as a share of its range, a continuous value moves to make a configuration new."""
@@ -50,9 +50,9 @@ TRIES = 64
 _SEARCHES = 0x73656172
 """Tells the seeds of searches from those of asks."""
 
-PATIENCE_S = 5.0
-"""How long an ask waits for the answers to those made just before it, so that it can take them into
-account."""
+ANSWERS_WITHIN_S = 5.0
+"""How long an ask waits for the answers to those made just before it,
+so that it can take them into account."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ _Shown = Callable[[list[FrozenTrial], Point | None], list[FrozenTrial]]
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """How a named sampler is used: made anew for each ask; None draws the quasi-random points
-    alone.
+    """How a named sampler is used: made anew for each ask;
+    None draws the quasi-random points alone.
     """
 
     make: Callable[[_Asked], BaseSampler] | None
@@ -149,13 +149,13 @@ def sampler_for(
         policy.sampler,
         seed=seed,
         default=definition.defaults.as_dict(),
-        mirror=Mirror(definition.space, definition.objectives, violated),
+        history=TrialHistory(definition.space, definition.objectives, violated),
     )
 
 
 class EncodedSampler(BaseSampler):
-    """Suggests true values by asking the sampler `name` for encoded ones on a mirror of the
-    study.
+    """Suggests true values by asking the sampler `name`
+    for encoded ones on a history of the study.
     """
 
     def __init__(
@@ -165,13 +165,13 @@ class EncodedSampler(BaseSampler):
         *,
         seed: int,
         default: Mapping[str, Value] | None = None,
-        mirror: Mirror | None = None,
+        history: TrialHistory | None = None,
     ) -> None:
         self._space = space
         self._default = default
         self._method = _METHODS[name]
         self._seed = seed
-        self._mirror = mirror or Mirror(space)
+        self._history = history or TrialHistory(space)
         self._sobol = SobolPoints(len(space.ranges), seed)
 
     def reseed_rng(self) -> None:
@@ -193,7 +193,7 @@ class EncodedSampler(BaseSampler):
             if self._method.waits
             else study.get_trials(deepcopy=False)
         )
-        self._mirror.update(trials, asking=trial.number)
+        self._history.update(trials, asking=trial.number)
         params, notes = self._suggest(trial.number)
         for key, note in notes.items():
             storage_of(study).set_trial_system_attr(trial_id_of(trial), key, note)
@@ -222,15 +222,15 @@ class EncodedSampler(BaseSampler):
         if method.in_turn is not None and number % 2 == 0:
             method = method.in_turn
         notes: dict[str, Any] = {}
-        if method.make is not None and self._mirror.learnt >= method.startup:
-            measured = self._mirror.values_of(self._default) if self._default is not None else None
+        if method.make is not None and self._history.learnt >= method.startup:
+            measured = self._history.values_of(self._default) if self._default is not None else None
             corner = corner_of(measured) if measured is not None else None
             inner = method.make(
                 _Asked(self._space, self._default, corner, _seed_of_ask(self._seed, number))
             )
             # Matrices this small lose several times over when threads share them out.
             with threadpool_limits(1):
-                encoded, notes = self._mirror.ask(
+                encoded, notes = self._history.ask(
                     inner,
                     number,
                     jointly=method.jointly,
@@ -247,12 +247,12 @@ class EncodedSampler(BaseSampler):
         Where the space holds nothing new within a bounded number of tries, the configuration is
         repeated.
         """
-        if not self._mirror.holds(params):
+        if not self._history.holds(params):
             return params
         fresh = (
             candidate
             for candidate in self._instead(params, number)
-            if not self._mirror.holds(candidate)
+            if not self._history.holds(candidate)
         )
         return next(fresh, params)
 
@@ -262,10 +262,10 @@ class EncodedSampler(BaseSampler):
             yield self._space.at(point)
 
     def _earlier_answered(self, study: Study, trial: FrozenTrial) -> list[FrozenTrial]:
-        """All trials, once those that were asked for just before this one know their
-        configurations.
+        """All trials, once those that were asked for just
+        before this one know their configurations.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + ANSWERS_WITHIN_S
         while True:
             trials = study.get_trials(deepcopy=False)
             unanswered = any(

@@ -1,5 +1,5 @@
-"""Sobol points by trial number: however many workers ask, together they walk one well-spread
-sequence.
+"""Sobol points by trial number: however many workers ask,
+together they walk one well-spread sequence.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 STRIDE = 7919
-"""Between the points that are tried for one trial number after its own: a prime, so that numbers
-rarely collide."""
+"""Between the points that are tried for one trial number after its own:
+a prime, so that numbers rarely collide."""
 
 
 class SobolPoints:
@@ -33,8 +33,8 @@ class SobolPoints:
         return [float(x) for x in sequence.random(1)[0]]
 
     def others(self, index: int, count: int) -> Iterator[list[float]]:
-        """Up to `count` points for the same trial when its own will not do, far along the
-        sequence.
+        """Up to `count` points for the same trial when
+        its own will not do, far along the sequence.
         """
         for again in range(1, count + 1):
             yield self.point(index + again * STRIDE)

@@ -1,5 +1,5 @@
-"""What a claimed trial is run with: what it already has, what somebody enqueued, else what the
-sampler suggests.
+"""What a claimed trial is run with: what it already has,
+what somebody enqueued, else what the sampler suggests.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class UnfitConfigurationError(ValueError):
 
 
 TRIES = 10
-"""Suggestions of a configuration that was set aside which are refused before one is accepted after
-all."""
+"""Suggestions of a configuration that was set aside
+which are refused before one is accepted after all."""
 
 
 def suggest(

@@ -1,5 +1,5 @@
-"""A study's identity: everything that must not change while its trials are compared with each
-other.
+"""A study's identity: everything that must not change
+while its trials are compared with each other.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tuner.spec.study_file import StudyFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyDefinition:
-    """One architecture on one task, with its space and fixed settings. Stored with the study, and
-    hashed.
+    """One architecture on one task, with its space and fixed settings.
+    Stored with the study, and hashed.
     """
 
     variant: str
@@ -177,8 +177,8 @@ def class_file(definition: StudyDefinition) -> str:
 
 
 def _source_digest(model: str) -> str | None:
-    """SHA-256 of the file that holds the user's own network; None for a built-in one or an
-    installed module.
+    """SHA-256 of the file that holds the user's own network;
+    None for a built-in one or an installed module.
     """
     location = model.rpartition(":")[0]
     if not location.endswith(".py") or not Path(location).is_file():

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tuner.spec.policy import SearchPolicy
 
 CONSTRAINTS = "constraints"
-"""Optuna keeps the value of `trial.set_constraint(key, value)` as the trial's system attribute
-`constraints:<key>`."""
+"""Optuna keeps the value of `trial.set_constraint(key,
+value)` as the trial's system attribute `constraints:<key>`."""
 
 TIMES = tuple(time.value for time in TimeObjective)
 """What a study's first objective can be."""
@@ -38,8 +38,8 @@ _AXES = {
 
 
 def objective_names(time_objective: str, mql_split: str) -> tuple[str, str]:
-    """Names of a study's two objectives, as the record and JSON have them, e.g. `("wall_clock_s",
-    "test_mql")`.
+    """Names of a study's two objectives, as the record and JSON have them, e.g.
+    `("wall_clock_s", "test_mql")`.
     """
     return time_objective, f"{mql_split}_mql"
 
@@ -62,8 +62,8 @@ def heading(objective: str) -> str:
 
 
 def time_to_target(curve: Iterable[tuple[float | None, float]], target: float) -> float | None:
-    """The clock at the first validation loss at or under `target`; None where the curve never gets
-    there.
+    """The clock at the first validation loss at or under `target`;
+    None where the curve never gets there.
 
     Args:
         curve: (validation loss, elapsed seconds) of each epoch, in order.
@@ -91,8 +91,8 @@ def violations(
     *,
     target_val_loss: float | None = None,
 ) -> dict[str, float]:
-    """How far a finished trial is beyond each limit of `policy`, as a share of the limit: 0 or less
-    keeps it.
+    """How far a finished trial is beyond each limit of `policy`,
+    as a share of the limit: 0 or less keeps it.
 
     Every trial of a study has the same keys, as samplers require; a figure that was not recorded
     breaks no limit. With `target_val_loss`, to have missed the study's registered target counts as
@@ -112,8 +112,8 @@ def violations(
 
 
 def limits_in_words(policy: SearchPolicy, objectives: Sequence[str]) -> str:
-    """The limits of `policy` for a person, e.g. `wall_clock_s <= 10 and test_mql <= 0.8`; empty
-    without limits.
+    """The limits of `policy` for a person, e.g.
+    `wall_clock_s <= 10 and test_mql <= 0.8`; empty without limits.
     """
     parts = [
         f"{name} <= {limit:g}"

@@ -1,5 +1,5 @@
-"""How a study is searched and run: what may change between two launches, unlike the study's
-definition.
+"""How a study is searched and run: what may change
+between two launches, unlike the study's definition.
 
 Stored with the study, so that a worker on another machine needs only the database's address and the
 data.
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tuner.errors import StorageError, UsageError
-from tuner.files.plain import LARGEST, Strict, explained, read_json, shown
+from tuner.files.plain import LARGEST, Strict, excerpt, explained, read_json
 
 NONE = "none"
 """What a flag says that lifts a limit."""
@@ -30,8 +30,8 @@ MOST_RERUNS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPolicy:
-    """What the launches of a study have said, the later over the earlier. Workers read it before
-    each trial.
+    """What the launches of a study have said, the later over the earlier.
+    Workers read it before each trial.
     """
 
     sampler: str = "auto"
@@ -82,7 +82,7 @@ class SearchPolicy:
             if unknown:
                 raise StorageError(
                     "the study's policy holds settings that this tuner does not know "
-                    f"({shown(', '.join(sorted(unknown)))}); upgrade tuner on this machine"
+                    f"({excerpt(', '.join(sorted(unknown)))}); upgrade tuner on this machine"
                 )
             stored = _Stored.model_validate_json(json.dumps(data), strict=True)
         except ValueError as error:
@@ -104,8 +104,8 @@ UNSAID = Unsaid.UNSAID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChanges:
-    """What one launch says of a `SearchPolicy`: only what is named changes, and None lifts a
-    limit.
+    """What one launch says of a `SearchPolicy`:
+    only what is named changes, and None lifts a limit.
     """
 
     sampler: str | Unsaid = UNSAID
@@ -146,8 +146,8 @@ class _Stored(Strict):
 
 
 def exact(value: float) -> str:
-    """A number as a flag takes it, with all the digits that tell it from others: `10`, `0.8123457`,
-    `4294967295`.
+    """A number as a flag takes it, with all the digits that tell it from others:
+    `10`, `0.8123457`, `4294967295`.
     """
     return f"{value:.15g}"
 

@@ -78,8 +78,8 @@ class StoredDefinition(Strict):
         return self
 
     def whole_task(self) -> dict[str, Any]:
-        """The task with all its keys: one that was stored before a key existed has that key's
-        default.
+        """The task with all its keys: one that was stored
+        before a key existed has that key's default.
         """
         complete = {**self.task, **task_of(self.task).definition()}
         return {str(key): harmless_data(value) for key, value in complete.items()}

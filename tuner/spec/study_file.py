@@ -80,8 +80,8 @@ class StudyFile(BaseModel):
 
 
 def studies_folder() -> Path:
-    """Where the built-in study files are: inside an installed wheel, or beside the package in a
-    checkout.
+    """Where the built-in study files are:
+    inside an installed wheel, or beside the package in a checkout.
     """
     package = Path(__file__).parent.parent
     return next(f for f in (package / "studies", package.parent / "studies") if f.is_dir())
@@ -138,8 +138,8 @@ def _of_class(reference: str) -> StudyFile:
 
 
 def _beside(path: Path, file: StudyFile) -> StudyFile:
-    """A network's `file.py:Class` is relative to the study file that names it, wherever the command
-    runs.
+    """A network's `file.py:Class` is relative to the study
+    file that names it, wherever the command runs.
     """
     location, _, name = file.model.rpartition(":")
     if not location.endswith(".py"):

@@ -27,11 +27,11 @@ from tuner.storage.url import DatabaseUrl, require_name
 
 CONNECT_TIMEOUT_S = 10
 SILENCE_TIMEOUT_S = 30
-"""A PostgreSQL server that answers nothing at all for this long is taken for gone, its connection
-for broken."""
+"""A PostgreSQL server that answers nothing at all
+for this long is taken for gone, its connection for broken."""
 IDLE_TRANSACTION_TIMEOUT_S = 30.0
-"""The server ends a transaction whose client does nothing for this long: it may be frozen, and
-holds locks."""
+"""The server ends a transaction whose client does nothing for this long:
+it may be frozen, and holds locks."""
 LOCK_TIMEOUT_S = 60.0
 """A statement that waits longer for a lock fails, to be tried again."""
 _LIBPQ_DRIVERS = ("psycopg", "psycopg2")
@@ -55,13 +55,11 @@ class Database:
         self.engine.dispose()
 
 
-def open_database(
-    address: DatabaseUrl, *, create: bool = True, patience_s: float = 0.0
-) -> Database:
+def open_database(address: DatabaseUrl, *, create: bool = True, retry_s: float = 0.0) -> Database:
     """Open, and with `create` initialise, the database at `address`.
 
     Any number of processes may do this at once on an empty database: creation happens under a lock.
-    With `patience_s`, a server that is down is waited for, for as long as that: for who knows that
+    With `retry_s`, a server that is down is waited for, for as long as that: for who knows that
     it was there.
 
     Raises:
@@ -76,9 +74,7 @@ def open_database(
         if create:
             with initialisation_lock(address):
                 return _open(address, create=True)
-        return persistently(
-            lambda: _open(address, create=False), "a connection", patience_s=patience_s
-        )
+        return persistently(lambda: _open(address, create=False), "a connection", retry_s=retry_s)
 
 
 def _open(address: DatabaseUrl, *, create: bool) -> Database:
@@ -115,8 +111,8 @@ def _require_tables(address: DatabaseUrl) -> None:
 
 @contextmanager
 def reachable(address: DatabaseUrl) -> Iterator[Engine]:
-    """The database as it is, with whatever tables it has: nothing is created and no version is
-    refused.
+    """The database as it is, with whatever tables it has:
+    nothing is created and no version is refused.
 
     Raises:
         StorageError: it is not there, or cannot be reached.

@@ -14,8 +14,8 @@ from sqlalchemy.sql.functions import GenericFunction
 
 
 class database_now(GenericFunction[float]):  # noqa: N801 - it reads as the SQL function that it is
-    """Seconds since 1970 on the database server, read when the statement runs (not when the
-    transaction began).
+    """Seconds since 1970 on the database server,
+    read when the statement runs (not when the transaction began).
     """
 
     type = Double()
@@ -40,8 +40,8 @@ def _mysql(_element: object, _compiler: object, **_kw: Any) -> str:
 
 
 class database_started(GenericFunction[float]):  # noqa: N801 - it reads as the SQL function that it is
-    """When the database server started, in seconds since 1970; 0 for SQLite, which has no
-    server.
+    """When the database server started, in seconds since 1970;
+    0 for SQLite, which has no server.
     """
 
     type = Double()

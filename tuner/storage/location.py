@@ -16,15 +16,15 @@ _NETWORK = (
 )
 _FUSE = "beegfs ceph cephfs gcsfuse glusterfs juicefs rclone s3fs sshfs weed"
 NETWORK_FILESYSTEMS = frozenset(_NETWORK.split()) | {f"fuse.{name}" for name in _FUSE.split()}
-"""As /proc/mounts names them: file locks there depend on a server, and SQLite depends on file
-locks."""
+"""As /proc/mounts names them: file locks there depend on a server,
+and SQLite depends on file locks."""
 
 _MOUNTS = Path("/proc/mounts")
 
 
 def cautions(address: DatabaseUrl, *, workers: int = 1) -> list[str]:
-    """What to know before `workers` workers use the database at `address`: nothing, or a line for
-    each danger.
+    """What to know before `workers` workers use the database at `address`:
+    nothing, or a line for each danger.
     """
     if not address.is_sqlite:
         return []
@@ -49,8 +49,8 @@ def cautions(address: DatabaseUrl, *, workers: int = 1) -> list[str]:
 
 
 def network_mount(path: Path, mounts: str) -> tuple[str, str] | None:
-    """Kind and mount point of the network filesystem that `path` lies on; None when it is on
-    another kind.
+    """Kind and mount point of the network filesystem that `path` lies on;
+    None when it is on another kind.
 
     `mounts` is what /proc/mounts holds. Of several mounts on the path the innermost counts, of two
     at one place the later.

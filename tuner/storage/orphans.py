@@ -1,5 +1,5 @@
-"""Studies of ours that another program deleted from Optuna's tables: what is left of them is saved,
-then removed.
+"""Studies of ours that another program deleted from Optuna's tables:
+what is left of them is saved, then removed.
 """
 
 from __future__ import annotations

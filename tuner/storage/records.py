@@ -15,8 +15,8 @@ from tuner.record import Recorded
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to run one trial. `token` fences it: only the holder of a running token may write
-    the result.
+    """The right to run one trial. `token` fences it:
+    only the holder of a running token may write the result.
     """
 
     claim_id: int
@@ -35,8 +35,8 @@ class RunTicket:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Pieces of work: how many are planned, how many run, and how many are `finished` and count for
-    good.
+    """Pieces of work: how many are planned, how many run,
+    and how many are `finished` and count for good.
     """
 
     budget: int
@@ -60,8 +60,8 @@ class TrialResult:
     constraints: dict[str, float] = field(default_factory=dict)
     """As of `trial.set_constraint`: above 0 is a limit that the trial does not keep."""
     params: dict[str, float | int] | None = None
-    """What it was run with, where that was recorded: Optuna's own record of it can be changed by
-    others."""
+    """What it was run with, where that was recorded:
+    Optuna's own record of it can be changed by others."""
 
     def to_json(self) -> str:
         flat = self.recorded.to_flat()

@@ -1,4 +1,4 @@
-"""Outliving a database outage: what must be stored is tried again until it is, or patience ends."""
+"""Outliving a database outage: what must be stored is tried again until it is, or time is up."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 T = TypeVar("T")
-PATIENCE_S = 600.0
+RETRY_S = 600.0
 DATABASE_FAILURES = (DBAPIError, StorageInternalError)
-"""What a failed database call raises: ours the first, Optuna's the second, with the first as its
-cause."""
+"""What a failed database call raises: ours the first,
+Optuna's the second, with the first as its cause."""
 
 _SQLITE_PASSES = ("locked", "busy", "full", "disk I/O")
 _log = logging.getLogger(__name__)
@@ -24,19 +24,19 @@ def persistently(
     action: Callable[[], T],
     what: str,
     *,
-    patience_s: float = PATIENCE_S,
+    retry_s: float = RETRY_S,
     give_up: Callable[[], bool] = lambda: False,
 ) -> T:
-    """Run `action` until the database takes it, waiting longer after each failure (0.2 s up to 10
-    s).
+    """Run `action` until the database takes it,
+    waiting longer after each failure (0.2 s up to 10 s).
 
     Only failures that pass are tried again: a lost connection, a locked or restarting database.
 
     Raises:
-        DBAPIError, StorageInternalError: the last failure, after `patience_s` seconds, or at once
+        DBAPIError, StorageInternalError: the last failure, after `retry_s` seconds, or at once
             when it is not a passing one.
     """
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + retry_s
     pause = 0.2
     while True:
         try:
@@ -55,8 +55,8 @@ def persistently(
 
 
 def cause_of(error: Exception) -> str:
-    """The one line in which the driver says why a database call failed (no statement, no
-    parameters).
+    """The one line in which the driver says why a database
+    call failed (no statement, no parameters).
     """
     inner = (
         error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error

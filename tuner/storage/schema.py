@@ -182,8 +182,8 @@ def lacking(connection: Connection) -> list[str]:
 
 
 def version_of(connection: Connection) -> int | None:
-    """The version of our tables; None where they are missing, or where their creation was cut
-    short.
+    """The version of our tables; None where they are missing,
+    or where their creation was cut short.
     """
     return (
         connection.execute(select(schema.c.version)).scalar_one_or_none()
@@ -204,8 +204,8 @@ def check_version(connection: Connection) -> None:
 
 
 def describe_mismatch(found: int | None) -> str | None:
-    """What is wrong with tables of version `found`, and the remedy; None when they are of this
-    tuner's.
+    """What is wrong with tables of version `found`,
+    and the remedy; None when they are of this tuner's.
     """
     if found == SCHEMA_VERSION:
         return None

@@ -1,5 +1,5 @@
-"""Connections to an SQLite file, also to one that may only be read, and how their transactions
-begin.
+"""Connections to an SQLite file, also to one that may only be read,
+and how their transactions begin.
 """
 
 from __future__ import annotations

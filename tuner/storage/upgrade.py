@@ -60,8 +60,8 @@ def _is_initialised(address: DatabaseUrl) -> bool:
 
 
 def _refuse_while_used(connection: Connection) -> None:
-    """Workers of the old version would fail on the new tables, or write what the new ones cannot
-    read.
+    """Workers of the old version would fail on the new tables,
+    or write what the new ones cannot read.
     """
     c = schema.workers.c
     seen = c.stopped.is_(False) & (database_now() - c.seen_at < SILENT_AFTER_S)

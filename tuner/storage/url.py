@@ -39,8 +39,8 @@ _EXPECTED = "expected sqlite:///FILE or postgresql://USER@HOST:PORT/DATABASE"
 
 @dataclass(frozen=True, slots=True)
 class DatabaseUrl:
-    """A database URL without its secrets, and these apart: the password, and parameters by the
-    driver's names.
+    """A database URL without its secrets, and these apart:
+    the password, and parameters by the driver's names.
     """
 
     url: URL

@@ -29,8 +29,8 @@ _MARK = "tuner_definition_hash"
 MEMBERSHIP = "tuner_search"
 """Where a study's membership is: with Optuna's own attributes, before the study is known to us."""
 UNFINISHED = "tuner_unfinished_copy"
-"""Marks a study whose trials are being copied from another one: cut short, it is nobody's and made
-again."""
+"""Marks a study whose trials are being copied from another one:
+cut short, it is nobody's and made again."""
 _DIRECTIONS = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
 
 

@@ -1,5 +1,5 @@
-"""What a name on the command line means: a study in the database, or the file of an exported
-one.
+"""What a name on the command line means:
+a study in the database, or the file of an exported one.
 """
 
 from __future__ import annotations

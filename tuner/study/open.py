@@ -36,8 +36,8 @@ DEFAULT_TRIALS = 50
 
 @dataclass(frozen=True, slots=True)
 class OpenStudy:
-    """A study and everything about it in the database. `optuna` has the trials that are its own, as
-    recorded.
+    """A study and everything about it in the database.
+    `optuna` has the trials that are its own, as recorded.
     """
 
     name: str
@@ -93,8 +93,8 @@ class OpenStudy:
         return said
 
     def key(self) -> str:
-        """What no other study has, in this database or another: for files that belong to this
-        one.
+        """What no other study has, in this database or another:
+        for files that belong to this one.
         """
         query = select(studies.c.created_at).where(studies.c.study_id == self.study_id)
         with self.database.engine.connect() as connection:
@@ -143,8 +143,8 @@ class OpenStudy:
         self.refuse_other_device(model)  # two workers that bind at once: one of them was second
 
     def refuse_other_device(self, model: str) -> None:
-        """Raises UsageError when the study is bound to a device model other than `model`; writes
-        nothing.
+        """Raises UsageError when the study is bound
+        to a device model other than `model`; writes nothing.
         """
         bound = self.device_model()
         if bound not in (None, model):
@@ -164,8 +164,8 @@ def check_resumable(
     trials: int | None,
     device_model: str,
 ) -> None:
-    """Refuse what cannot be created or resumed, before anything is written for it or for its sister
-    studies.
+    """Refuse what cannot be created or resumed,
+    before anything is written for it or for its sister studies.
 
     Without `trials`, the budget that the study has is meant.
 

@@ -165,8 +165,8 @@ def _planned(database: Database, asked: Mapping[str, StudyDefinition], said: Sai
 def resumed(
     stored: StudyDefinition, asked: StudyDefinition, said: Collection[str]
 ) -> StudyDefinition:
-    """`asked`, but with those settings of a launch that nobody `said` as the `stored` definition
-    has them.
+    """`asked`, but with those settings of a launch
+    that nobody `said` as the `stored` definition has them.
     """
     training = {
         name: getattr(stored.training, name) for name in ("backend", "max_epochs", "precision")
@@ -250,8 +250,8 @@ def _differ(before: SearchPolicy, after: SearchPolicy) -> list[str]:
 def _in_words(
     study: OpenStudy, fresh: StudyDefinition, before: SearchPolicy, after: SearchPolicy, said: Said
 ) -> list[str]:
-    """What a study that was there keeps although a new one would not have it, and what of its
-    policy changed.
+    """What a study that was there keeps although a new one
+    would not have it, and what of its policy changed.
     """
     own, new, old = after.flags(), _flags(fresh), before.flags()
     kept = [flag for name, flag in _flags(study.definition).items() if flag != new[name]]

@@ -22,8 +22,8 @@ from tuner.study.open import OpenStudy, list_studies, open_study
 
 
 def repair(address: DatabaseUrl, folder: Path) -> tuple[str, ...]:
-    """Restore Optuna's record of our trials from our own, and clear away what is left of deleted
-    studies.
+    """Restore Optuna's record of our trials from our own,
+    and clear away what is left of deleted studies.
 
     What is left of a deleted study is first written to a file in `folder`. Trials of other programs
     stay as they are.

@@ -45,8 +45,8 @@ class TrialRecord:
 
     @property
     def place(self) -> str:
-        """Host and device that ran it, e.g. `node3, NVIDIA H200 #1`; empty where neither was
-        recorded.
+        """Host and device that ran it, e.g. `node3,
+        NVIDIA H200 #1`; empty where neither was recorded.
         """
         return ", ".join(name for name in (self.recorded.host, self.recorded.device_label) if name)
 
@@ -105,8 +105,8 @@ class StudyResults:
 
     @property
     def censored(self) -> bool:
-        """True when nothing converged: the front's times are where a limit cut the training, not
-        convergence.
+        """True when nothing converged: the front's times
+        are where a limit cut the training, not convergence.
         """
         return bool(self.complete) and not any(record.converged for record in self.complete)
 
@@ -149,8 +149,8 @@ def read_results(opened: OpenStudy) -> StudyResults:
 def judged(
     records: Iterable[TrialRecord], objectives: tuple[str, ...], policy: SearchPolicy
 ) -> StudyResults:
-    """`records` as a study's results under the limits of `policy`: each is marked feasible or
-    not.
+    """`records` as a study's results under the limits of `policy`:
+    each is marked feasible or not.
     """
 
     def feasible(record: TrialRecord) -> bool:

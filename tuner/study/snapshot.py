@@ -41,8 +41,8 @@ class StudySnapshot:
     read_runs: Callable[[], tuple[VerificationRun, ...]]
     curves: Curves
     attempts: Callable[[], Sequence[Stint]]
-    """Who was at which trial, in order. Of an exported study the attempts that counted are
-    known."""
+    """Who was at which trial, in order.
+    Of an exported study the attempts that counted are known."""
 
     @property
     def runs(self) -> tuple[VerificationRun, ...]:

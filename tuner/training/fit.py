@@ -22,10 +22,10 @@ from tuner.training.clock import Clock, synchronizer
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engine import Engine
 from tuner.training.engines.choose import choose_backend, make_engine, resolve_backend
+from tuner.training.model_state import Snapshot
 from tuner.training.out_of_memory import out_of_memory
 from tuner.training.result import EpochRecord, FitResult
 from tuner.training.run_state import RunState
-from tuner.training.snapshot import Snapshot
 
 OnEpoch = Callable[[EpochRecord], StopReason | None]
 ShouldStop = Callable[[], StopReason | None]

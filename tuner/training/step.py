@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import Batch, DeviceData
+from tuner.training.model_state import copy_all, model_state, same_kind
 from tuner.training.quantile_loss import quantile_loss
-from tuner.training.snapshot import copy_all, model_state, same_kind
 
 CLIP_EPS = 1e-6
 """What torch's clip_grad_norm_ adds to the norm before it divides."""

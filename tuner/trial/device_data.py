@@ -1,5 +1,5 @@
-"""A worker's data: each study's windows on the worker's device, refused when they are not the
-study's own.
+"""A worker's data: each study's windows on the worker's device,
+refused when they are not the study's own.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tuner.study.open import OpenStudy
 def load_data(
     studies: Sequence[OpenStudy], device: Gpu | CpuCores, *, data_dir: Path | None, task: str | None
 ) -> dict[str, DeviceData]:
-    """The data of `studies` on `device`, by data hash. `task` is the task file, where the data is a
-    CSV.
+    """The data of `studies` on `device`, by data hash.
+    `task` is the task file, where the data is a CSV.
 
     Raises:
         UsageError: a study on a CSV, and no task file.

@@ -42,8 +42,8 @@ class TrialJob:
     """Told the epochs, and the seed, of an earlier attempt that is continued (`on_epoch` hears of
     later ones only), and of the run that counts where that was not the last one."""
     on_phase: Callable[[str], None] = lambda _phase: None
-    """Told what is begun beside training (set-up, evaluation, a checkpoint), and each second of a
-    wait."""
+    """Told what is begun beside training (set-up,
+    evaluation, a checkpoint), and each second of a wait."""
     seed: int | None = None
     """To verify: train once, with this seed, whatever seeds the trial itself has."""
     seed_root: int | None = None

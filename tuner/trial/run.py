@@ -1,18 +1,13 @@
-"""A trial, from configuration to result: train it alone on its device, evaluate it, and record
-everything seen.
+"""A trial, from configuration to result: train it alone
+on its device, evaluate it, and record everything seen.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-import platform
-import subprocess
 import time
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,6 +25,7 @@ from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.trial.job import on_device
+from tuner.trial.provenance import git_revision, versions
 
 StopCheck = Callable[[], StopReason | None]
 
@@ -59,15 +55,14 @@ def run_trial(
     checkpoints: CheckpointFiles | None = None,
     on_resume: Callable[[Checkpoint], None] = lambda _checkpoint: None,
 ) -> TrialResult | None:
-    """Train one configuration to convergence with the device to itself; None when it was
-    interrupted.
+    """Train one configuration to convergence with the device to itself;
+    None when it was interrupted.
 
     The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
     seconds of training and validation until early stopping, and the mean quantile loss in original
     units of the task's objective series (of all series where the task names none). Both are
     recorded whatever the objectives are.
     """
-    config = run_config(definition, hyperparameters, seed)
     carried = Carried()
 
     def waiting() -> bool:
@@ -86,15 +81,10 @@ def run_trial(
         on_phase("set-up")
         since = time.time()
         watch = Watch(device)
-
-        def notes() -> dict[str, Any]:
-            on_phase("checkpoint")
-            return carried.notes(watch.finish(), since, time.time())
-
         if checkpoints is not None:
-            checkpoints.notes = notes
+            checkpoints.notes = _notes_of(carried, watch, since, on_phase)
         result = fit(
-            config,
+            run_config(definition, hyperparameters, seed),
             data,
             on_epoch=on_epoch,
             should_stop=should_stop,
@@ -104,28 +94,40 @@ def run_trial(
         observation = carried.merged(watch.finish())
         if result.stopped_by is StopReason.INTERRUPTED:
             return None
-        on_phase("evaluation")
-        evaluating = time.perf_counter()
-        evaluation = (
-            evaluate(result.model, data)
-            if result.stopped_by.completed and result.model is not None
-            else None
-        )
-        evaluation_s = time.perf_counter() - evaluating
+        evaluation, evaluation_s = _evaluated(result, data, on_phase)
         result = dataclasses.replace(result, model=None)
         recorded = _recorded(result, observation, device, seed)
         if isinstance(device, Gpu) and not result.context_lost:
             recorded = _with_memory_held(recorded)
-    recorded = dataclasses.replace(
-        recorded,
-        timed_earlier=carried.parts or None,
-        wait_s=wait_s,
-        evaluation_s=evaluation_s,
-        total_s=result.total_s + evaluation_s,
-        unused_methods=list(methods_not_used(definition.architecture)) or None,
-        time_to_target_s=_time_to_target_s(result, definition),
-    )
+    recorded = dataclasses.replace(recorded, timed_earlier=carried.parts or None, wait_s=wait_s)
+    recorded = _with_totals(recorded, result, definition, evaluation_s)
     return _to_trial_result(result, evaluation, recorded, definition)
+
+
+def _notes_of(
+    carried: Carried, watch: Watch, since: float, on_phase: Callable[[str], None]
+) -> Callable[[], dict[str, Any]]:
+    """What a checkpoint notes of the device, from `since` until it is written."""
+
+    def notes() -> dict[str, Any]:
+        on_phase("checkpoint")
+        return carried.notes(watch.finish(), since, time.time())
+
+    return notes
+
+
+def _evaluated(
+    result: FitResult, data: DeviceData, on_phase: Callable[[str], None]
+) -> tuple[Evaluation | None, float]:
+    """The scores of a training that came to its end, and the seconds that they took."""
+    on_phase("evaluation")
+    began = time.perf_counter()
+    evaluation = (
+        evaluate(result.model, data)
+        if result.stopped_by.completed and result.model is not None
+        else None
+    )
+    return evaluation, time.perf_counter() - began
 
 
 def _to_trial_result(
@@ -215,6 +217,21 @@ def _recorded(
     return on_device(recorded, device)
 
 
+def _with_totals(
+    recorded: Recorded, result: FitResult, definition: StudyDefinition, evaluation_s: float
+) -> Recorded:
+    """With what is known of the trial as a whole: its seconds, with those of the evaluation, and
+    which methods of its class nothing called.
+    """
+    return dataclasses.replace(
+        recorded,
+        evaluation_s=evaluation_s,
+        total_s=result.total_s + evaluation_s,
+        unused_methods=list(methods_not_used(definition.architecture)) or None,
+        time_to_target_s=_time_to_target_s(result, definition),
+    )
+
+
 def _with_memory_held(recorded: Recorded) -> Recorded:
     """With what this process still holds on its GPU when a trial's network is gone: it must not
     grow over a study.
@@ -230,8 +247,8 @@ def _with_memory_held(recorded: Recorded) -> Recorded:
 def _with_scores(
     recorded: Recorded, evaluation: Evaluation, definition: StudyDefinition
 ) -> Recorded:
-    """`val_mql` is that of the same series as the objective: the two rank configurations of the
-    same thing.
+    """`val_mql` is that of the same series as the objective:
+    the two rank configurations of the same thing.
     """
     series = definition.task.get("objective_series")
     return dataclasses.replace(
@@ -242,48 +259,3 @@ def _with_scores(
         series_test_mql=evaluation.test_mql,
         series_val_mql=evaluation.val_mql,
     )
-
-
-@functools.cache
-def versions() -> dict[str, str | None]:
-    """Versions of what a result depends on."""
-    found: dict[str, str | None] = {"python": platform.python_version(), "cuda": torch.version.cuda}
-    for package in ("tuner", "torch", "optuna", "numpy"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = None
-    found["torch"] = torch.__version__
-    return found
-
-
-@functools.cache
-def git_revision() -> str | None:
-    """The revision of the checkout that this code runs from, `+changes` when edited; None when
-    installed.
-    """
-    folder = Path(__file__).parent.parent
-    if not (folder / ".git").exists():
-        return None
-    try:
-        head = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-        edited = subprocess.run(
-            ["git", "status", "--porcelain", "-uno"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    if head.returncode != 0:
-        return None
-    return head.stdout.strip() + ("+changes" if edited.stdout.strip() else "")

@@ -42,8 +42,8 @@ _log = logging.getLogger(__name__)
 
 
 def run_job(job: TrialJob, data: Mapping[str, DeviceData]) -> TrialResult | None:
-    """What a worker runs: the job's configuration trained on `data`, by data hash; None when it was
-    interrupted.
+    """What a worker runs: the job's configuration trained on `data`,
+    by data hash; None when it was interrupted.
     """
     own = data[job.definition.data_hash]
     if job.seed is not None:
@@ -141,8 +141,8 @@ class _OfOneSeed:
         return f"{stem_of(self.job.number)}-seed-{self.repeat}"
 
     def _identity(self) -> dict[str, str | int]:
-        """All that a run depends on, its clock included: what differs in any of it is not
-        continued.
+        """All that a run depends on, its clock included:
+        what differs in any of it is not continued.
         """
         config = run_config(self.job.definition, self.job.hyperparameters, self.seed)
         text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
@@ -214,8 +214,8 @@ def _spoiled(result: TrialResult) -> bool:
 
 
 def cleanest(runs: Sequence[TrialResult]) -> TrialResult:
-    """The run whose time is to be trusted most: a clean one, else that with the least seen beside
-    it.
+    """The run whose time is to be trusted most:
+    a clean one, else that with the least seen beside it.
 
     Where there are several, all their times are recorded as `timings`.
     """

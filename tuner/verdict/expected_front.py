@@ -32,8 +32,8 @@ class Choice(StrEnum):
 
 
 class Front(NamedTuple):
-    """Trials of which none is faster and better than another, fastest first, and the points that
-    say so.
+    """Trials of which none is faster and better than another,
+    fastest first, and the points that say so.
     """
 
     trials: tuple[TrialRecord, ...]
@@ -57,8 +57,8 @@ def front_of_runs(results: StudyResults) -> Front:
 
 
 def says_enough(trials: Sequence[TrialRecord]) -> bool:
-    """Whether something can be expected of trials with values: there are enough, and all values
-    have logarithms.
+    """Whether something can be expected of trials with values:
+    there are enough, and all values have logarithms.
     """
     return len(trials) >= LEAST_TRIALS and all(
         min(trial.values) > 0 for trial in trials if trial.values
@@ -66,8 +66,8 @@ def says_enough(trials: Sequence[TrialRecord]) -> bool:
 
 
 def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[Point] | None:
-    """What all others expect of each trial, seconds and MQL, in their order; None where they do not
-    say enough.
+    """What all others expect of each trial, seconds and MQL,
+    in their order; None where they do not say enough.
 
     Args:
         trials: with values, such as those that may stand on a study's front.

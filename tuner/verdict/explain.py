@@ -1,5 +1,5 @@
-"""What a study teaches beside its front: what matters, what validation would have chosen, what
-converges.
+"""What a study teaches beside its front: what matters,
+what validation would have chosen, what converges.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _FOREST_SEED = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """How validation and test MQL rank a study's converged trials, and what choosing by one does to
-    the other.
+    """How validation and test MQL rank a study's converged trials,
+    and what choosing by one does to the other.
 
     `spearman` is the correlation of the ranks. `by_test` and `by_validation` are the trials with
     the lowest test and the lowest validation MQL; `price` is how much higher the test MQL of the
@@ -60,9 +60,9 @@ class LearningRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Understanding:
-    """What one study teaches. `importances`: `{objective: {hyperparameter: share}}`, empty before
-    enough trials.
+class Explanation:
+    """What one study teaches. `importances`: `{objective:
+    {hyperparameter: share}}`, empty before enough trials.
     """
 
     study: str
@@ -77,7 +77,7 @@ class Understanding:
         return asdict(self)
 
 
-def understand(study: StudySnapshot, *, epochs: int = 50) -> Understanding:
+def explain_study(study: StudySnapshot, *, epochs: int = 50) -> Explanation:
     """What the study teaches; `epochs` is within how many a learning rate should converge."""
     complete = study.results.complete
     missing = []
@@ -88,7 +88,7 @@ def understand(study: StudySnapshot, *, epochs: int = 50) -> Understanding:
     ranked = [r for r in complete if r.converged and r.recorded.val_mql is not None]
     if len(ranked) < LEAST_RANKED:
         missing.append(f"a ranking needs {LEAST_RANKED} converged trials, there are {len(ranked)}")
-    return Understanding(
+    return Explanation(
         study=study.name,
         variant=study.variant,
         epochs=epochs,
@@ -204,7 +204,7 @@ def _test_mql(record: TrialRecord) -> float:
     return record.values[1] if mql is None else mql
 
 
-def print_understanding(found: Sequence[Understanding]) -> None:
+def print_explanations(found: Sequence[Explanation]) -> None:
     """For a person at a terminal."""
     from rich.table import Table
 

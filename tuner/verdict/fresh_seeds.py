@@ -19,8 +19,8 @@ _FRESH = 0x76657269
 
 
 def fresh_seeds(count: int, used: Collection[int]) -> list[int]:
-    """`count` training seeds, always the same ones but for those in `used`: configurations share
-    them.
+    """`count` training seeds, always the same ones but
+    for those in `used`: configurations share them.
     """
     found: list[int] = []
     number = 0

@@ -1,5 +1,5 @@
-"""Which trials speak for a study: the ends and the knee of its front, or what a verification chose
-instead.
+"""Which trials speak for a study: the ends and the knee of its front,
+or what a verification chose instead.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def picks(results: StudyResults, front: Front) -> dict[str, int]:
 
 
 def picks_of(study: StudySnapshot) -> dict[str, int]:
-    """`default`, and the `time`, `knee` and `mql` of the front that was verified, as trial
-    numbers.
+    """`default`, and the `time`, `knee` and `mql`
+    of the front that was verified, as trial numbers.
     """
     return picks_judged(study.results, study.runs, study.name)
 
@@ -37,8 +37,8 @@ def picks_of(study: StudySnapshot) -> dict[str, int]:
 def picks_judged(
     results: StudyResults, runs: Sequence[VerificationRun], study: str
 ) -> dict[str, int]:
-    """The trials that speak for a study in a verdict, by its verification `runs` in the order of
-    their plan.
+    """The trials that speak for a study in a verdict,
+    by its verification `runs` in the order of their plan.
 
     Where the last plan chose from the expected front, those that it chose; else those of the front
     as it is.
@@ -61,8 +61,8 @@ def picks_expected(
 
 
 def note_picks(queue: Verifications, study_id: int, study: str, picked: Mapping[str, int]) -> None:
-    """Note with the study's last run what the latest plan chose, where that had no new run of it to
-    say so.
+    """Note with the study's last run what the latest plan chose,
+    where that had no new run of it to say so.
     """
     mine = [run for run in queue.runs() if run.study_id == study_id]
     if mine and _noted(mine, study) != picked:

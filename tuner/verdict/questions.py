@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from tuner.verdict.stats.effects import Question
 
 BETWEEN, WITHIN = "between variants", "retuned against default"
-"""The two families of questions: which variant is better retuned, and what retuning gave each
-variant."""
+"""The two families of questions: which variant is better retuned,
+and what retuning gave each variant."""
 
 
 def questions(picked: Mapping[str, Mapping[str, int]], *, pick: str = "knee") -> list[Question]:

@@ -37,8 +37,8 @@ class Planned:
 
 
 def study_names(variants: str, *, task: str, studies: str | None = None) -> list[str]:
-    """Names of the studies that a comma-separated list of variants means on a task, or those that
-    `studies` lists.
+    """Names of the studies that a comma-separated list
+    of variants means on a task, or those that `studies` lists.
 
     Raises:
         UsageError: a variant or task that is not there, an empty name, or one named twice.
@@ -167,8 +167,8 @@ def configurations(results: StudyResults, top: int, front: Front) -> list[TrialR
 
 
 def spread(front: Front, count: int) -> list[TrialRecord]:
-    """`count` trials of a front: knee, lowest MQL, least time, then always the farthest from those
-    taken.
+    """`count` trials of a front: knee, lowest MQL,
+    least time, then always the farthest from those taken.
     """
     points = front.points
     if len(points) <= count:

@@ -1,5 +1,5 @@
-"""What verification found: fresh-seed figures of configurations, and whether they are ready to
-judge by.
+"""What verification found: fresh-seed figures of configurations,
+and whether they are ready to judge by.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tuner.verdict.verification_plan import verifications_of
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The verification runs of one configuration: the finished ones, and how many are planned in
-    all.
+    """The verification runs of one configuration:
+    the finished ones, and how many are planned in all.
 
     Only runs on the study's own device model are among them. Times are those of the study's time
     objective; the MQL is always that of the test split, which is what a verdict is about, whatever
@@ -75,8 +75,8 @@ class Verified:
         return _interval_of(self.clean, time)
 
     def sample(self, *, blocks: int | None = None) -> Sample:
-        """For comparison with others; `blocks` takes only the first ones of a session that stopped
-        early.
+        """For comparison with others; `blocks` takes only
+        the first ones of a session that stopped early.
         """
         runs = [run for run in self.runs if blocks is None or run.block < blocks]
         pairs = [(run, _values(run)) for run in runs]
@@ -126,8 +126,8 @@ def verified_in(study: StudySnapshot) -> dict[int, Verified]:
 def group_runs(
     study: str, runs: Iterable[VerificationRun], *, device_model: str | None
 ) -> tuple[Verified, ...]:
-    """The runs of one study as configurations. Runs on another device model than the study's are
-    left out.
+    """The runs of one study as configurations.
+    Runs on another device model than the study's are left out.
     """
     by_trial: dict[int, list[VerificationRun]] = {}
     for run in runs:
@@ -189,8 +189,8 @@ def stop_if_clear(opened: Sequence[OpenStudy]) -> bool:
 
 
 def _clear_at(runs: Sequence[VerificationRun], opened: Mapping[int, OpenStudy]) -> int | None:
-    """The look after which a session's answer is clear; None where it is not, or there are no early
-    looks.
+    """The look after which a session's answer is clear;
+    None where it is not, or there are no early looks.
     """
     plan = runs[0].plan
     looks = tuple(int(look) for look in plan.get("looks", ()))

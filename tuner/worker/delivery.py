@@ -14,13 +14,13 @@ _log = logging.getLogger(__name__)
 def delivered(
     outbox: Outbox | None, held: Claim | RunTicket, result: TrialResult, store: Callable[[], bool]
 ) -> bool:
-    """What `store` says of the result of a trial or a verification run, which outlives this process
-    meanwhile.
+    """What `store` says of the result of a trial or a verification run,
+    which outlives this process meanwhile.
 
     Without an outbox, or where that cannot be written, only this process has it until then.
 
     Raises:
-        DBAPIError, StorageInternalError: the patience of `store` ended; the result stays in the
+        DBAPIError, StorageInternalError: `store` gave up; the result stays in the
         outbox.
     """
     try:

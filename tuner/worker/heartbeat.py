@@ -2,7 +2,7 @@
 and its end.
 
 The lease in the database is renewed by a thread of its own, which lives on when the work hangs.
-This pulse stops with the work, and needs no database.
+This heartbeat stops with the work, and needs no database.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Beat:
 
 
 @dataclass(slots=True)
-class Pulse:
+class Heartbeat:
     """Writes beats to the file descriptor `pipe`; to nobody where that is None."""
 
     pipe: int | None = None

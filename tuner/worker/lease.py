@@ -37,8 +37,8 @@ class KeptLease:
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def should_stop(self) -> StopReason | None:
-        """Whether a signal came, or somebody else has the work by now: read between two training
-        steps.
+        """Whether a signal came, or somebody else has the work by now:
+        read between two training steps.
         """
         return StopReason.INTERRUPTED if self.stop.is_set() or self._lost.is_set() else None
 

@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Watched:
-    """The epochs of the trial at work, and what the pruner makes of them. No database, no device:
-    microseconds.
+    """The epochs of the trial at work, and what the pruner makes of them.
+    No database, no device: microseconds.
     """
 
     pruner: Pruner
@@ -38,8 +38,8 @@ class Watched:
     _epochs: dict[int, dict[int, tuple[float, float]]] = field(default_factory=dict)
 
     def remember(self, rows: Iterable[EpochRow]) -> None:
-        """Epochs of an earlier attempt: a trial that goes on from a checkpoint does not tell them
-        again.
+        """Epochs of an earlier attempt: a trial that goes
+        on from a checkpoint does not tell them again.
         """
         for row in rows:
             if row.val_loss is not None:
@@ -61,8 +61,8 @@ class Watched:
         return verdict
 
     def verdict(self, epochs: int) -> Verdict | None:
-        """The latest on a training of so many epochs, else the latest: one that is run again may be
-        judged again.
+        """The latest on a training of so many epochs, else the latest:
+        one that is run again may be judged again.
         """
         return next(
             (v for v in reversed(self._verdicts) if v.epoch == epochs),
@@ -70,8 +70,8 @@ class Watched:
         )
 
     def _optimistic(self, repeat: int) -> Point | None:
-        """The values of a seed that has finished; its MQL, which is not known here, as its loss
-        promises.
+        """The values of a seed that has finished; its MQL,
+        which is not known here, as its loss promises.
         """
         told = self._epochs.get(repeat)
         if not told:
@@ -98,8 +98,7 @@ class StudyPruning:
         """The watch over a trial that is about to start; None when it is not to be pruned.
 
         The default configuration never is: everything is measured against it. A database that is
-        away is no reason to
-        wait: the trial is then trained to its end.
+        away is no reason to wait: the trial is then trained to its end.
         """
         if not policy.prune or Recorded.from_flat(trial.user_attrs).default:
             return None

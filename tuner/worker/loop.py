@@ -25,15 +25,15 @@ from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob, TrialRunner, failed
 from tuner.worker.delivery import delivered
-from tuner.worker.heartbeat import WAITING, Pulse
+from tuner.worker.heartbeat import WAITING, Heartbeat
 from tuner.worker.lease import lease_on
-from tuner.worker.outages import Patience
-from tuner.worker.paths import Places, deliver, tidy_up
-from tuner.worker.registration import new_name, present
+from tuner.worker.outages import Retry
+from tuner.worker.paths import WorkerPaths, deliver, tidy_up
+from tuner.worker.registration import new_name, registered
 from tuner.worker.restart import ContextLostError, lost_context
 from tuner.worker.stop import StopFlag
 from tuner.worker.trial_source import TrialSource
-from tuner.worker.work_source import Piece, Source, Turn, Workplace
+from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
 IDLE_S = 1.0
 Held = TypeVar("Held")
@@ -53,19 +53,21 @@ class Worker:
         device: Gpu | CpuCores,
         run_trial: TrialRunner,
         *,
-        sources: Sequence[Callable[[Workplace], Source]] = (TrialSource,),
+        sources: Sequence[Callable[[WorkerContext], Source]] = (TrialSource,),
         name: str | None = None,
         stop: StopFlag | None = None,
-        pulse: Pulse | None = None,
-        places: Places | None = None,
+        heartbeat: Heartbeat | None = None,
+        paths: WorkerPaths | None = None,
     ) -> None:
         self.name = name or new_name()
         self._stop = stop or StopFlag()
-        self._pulse = pulse or Pulse()
+        self._heartbeat = heartbeat or Heartbeat()
         self._run_trial = run_trial
-        self._stored = Patience(studies, self.name, self._stop, self._pulse)
-        self._place = Workplace(studies, device, self.name, self._stored, self._pulse, places)
-        self._sources = [source(self._place) for source in sources]
+        self._stored = Retry(studies, self.name, self._stop, self._heartbeat)
+        self._context = WorkerContext(
+            studies, device, self.name, self._stored, self._heartbeat, paths
+        )
+        self._sources = [source(self._context) for source in sources]
         self._results = 0
         """How many of them count."""
 
@@ -76,30 +78,30 @@ class Worker:
             UsageError: a study is bound to another device model.
             ContextLostError: the device needs a fresh process.
         """
-        place = self._place
-        with present(place.studies, self.name, place.device, self._stored, self._sign_in):
+        context = self._context
+        with registered(context.studies, self.name, context.device, self._stored, self._sign_in):
             self._work()
 
     def hand_back(self) -> None:
-        """From another thread, when this one does not come to it: return whatever is claimed, and
-        sign out.
+        """From another thread, when this one does not come to it:
+        return whatever is claimed, and sign out.
 
         What has a result by now that is not stored yet is not returned, but finished.
         """
-        if self._place.places is not None:
-            deliver(self._place.studies, self._place.places)
+        if self._context.paths is not None:
+            deliver(self._context.studies, self._context.paths)
         for queue in self._queues():
             queue.reap(worker=self.name, state="returned")
-        for opened in self._place.studies:
+        for opened in self._context.studies:
             opened.roster.leave(self.name)
 
     def _queues(self) -> list[Queue[object]]:
         return [queue for source in self._sources for queue in source.queues]
 
     def _sign_in(self, opened: OpenStudy) -> None:
-        self._place.keys[opened.name] = opened.key()
-        if self._place.places is not None:
-            tidy_up(opened, self._place.places)
+        self._context.keys[opened.name] = opened.key()
+        if self._context.paths is not None:
+            tidy_up(opened, self._context.paths)
         for source in self._sources:
             source.sign_in(opened)
 
@@ -115,7 +117,7 @@ class Worker:
                     break
             else:
                 # Others do what is left: one of them may still come back.
-                self._pulse.phase(WAITING)
+                self._heartbeat.phase(WAITING)
                 self._stop.wait(IDLE_S)
                 for source in self._sources:
                     source.idle()
@@ -130,7 +132,7 @@ class Worker:
         return True
 
     def _carry_through(self, queue: Queue[Held], held: Held, piece: Piece) -> None:
-        self._pulse.new_trial()
+        self._heartbeat.new_trial()
         with lease_on(held, queue, piece.opened.roster, self.name, self._stop) as lease:
             # It is kept until the result is stored: an outage at the end must not cost the
             # training.
@@ -138,7 +140,7 @@ class Worker:
                 if not piece.prepare():
                     return  # somebody else has it by now
             except UnfitConfigurationError as error:
-                refused = failed(StopReason.ERROR, str(error), self._place.device, piece.seed)
+                refused = failed(StopReason.ERROR, str(error), self._context.device, piece.seed)
                 self._deliver(queue, held, piece, refused)
                 return
             self._report(piece.opened, trial_number=piece.running.trial_number, epoch=0)
@@ -188,8 +190,8 @@ class Worker:
 def survived(
     run_trial: TrialRunner, job: TrialJob, *, seed: int
 ) -> tuple[TrialResult | None, bool]:
-    """What `run_trial` returns, or the failure that it raised; and whether this process can train
-    no more.
+    """What `run_trial` returns, or the failure that it raised;
+    and whether this process can train no more.
     """
     try:
         result = run_trial(job)

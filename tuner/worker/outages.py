@@ -13,7 +13,7 @@ from typing import TypeVar
 from tuner.files.durable import is_full, lacks_space
 from tuner.storage.retry import DATABASE_FAILURES, cause_of, persistently
 from tuner.study.open import OpenStudy
-from tuner.worker.heartbeat import WAITING, Pulse
+from tuner.worker.heartbeat import WAITING, Heartbeat
 from tuner.worker.stop import StopFlag
 
 T = TypeVar("T")
@@ -24,28 +24,28 @@ _log = logging.getLogger(__name__)
 
 
 class _DiskFullError(Exception):
-    """Apart from the outages, whose patience ends."""
+    """Unlike an outage, a full disk is waited for without end."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How the worker `name` waits, and whom it tells meanwhile."""
+class Retry:
+    """How the worker `name` tries again, and whom it tells meanwhile."""
 
     studies: Sequence[OpenStudy]
     name: str
     stop: StopFlag
-    pulse: Pulse
+    heartbeat: Heartbeat
 
     def __call__(self, action: Callable[[], T], what: str, *, until_stopped: bool = False) -> T:
         """Run `action` until the database takes it.
 
-        With `until_stopped` a stop signal ends the waiting; without, as for a result, only patience
-        does, but for a full disk, which a signal ends too.
+        With `until_stopped` a stop signal ends the waiting. Without, as for a result, only time
+        ends it; but where the disk is full, a signal does.
 
         Raises:
             DBAPIError, StorageInternalError: the last failure.
         """
-        self.pulse.phase("database")
+        self.heartbeat.phase("database")
         give_up = self._give_up if until_stopped else self._alive
         noted = False
         while True:
@@ -88,7 +88,7 @@ class Patience:
         """Until the next look; True when the worker was told to stop."""
         left = LOOK_AGAIN_S
         while left > 0:
-            self.pulse.phase(WAITING)
+            self.heartbeat.phase(WAITING)
             if self.stop.wait(min(1.0, left)):
                 return True
             left -= 1.0
@@ -98,7 +98,7 @@ class Patience:
         return self._alive() or self.stop.is_set()
 
     def _alive(self) -> bool:
-        self.pulse.phase("database")
+        self.heartbeat.phase("database")
         return False
 
     def _place(self) -> str:

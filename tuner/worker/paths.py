@@ -1,5 +1,5 @@
-"""Where a worker keeps what must outlive it: checkpoints and undelivered results, beside the
-logs.
+"""Where a worker keeps what must outlive it:
+checkpoints and undelivered results, beside the logs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _TRIAL = re.compile(r"trial-(\d+)-")
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Folders beneath `root`, which is the one of the SQLite file, else `storage` in the working
-    folder.
+class WorkerPaths:
+    """Folders beneath `root`, which is the one of the SQLite file,
+    else `storage` in the working folder.
 
     They may be shared between machines: every file says which study, trial and training it belongs
     to.
@@ -34,8 +34,8 @@ class Places:
         return self.root / "outbox"
 
     def checkpoints(self, study: str, study_key: str) -> Path:
-        """Of one study: a readable name, and what keeps it apart from namesakes in other
-        databases.
+        """Of one study: a readable name, and what keeps
+        it apart from namesakes in other databases.
         """
         readable = re.sub(r"[^A-Za-z0-9_-]+", "_", study)[:60]
         return (
@@ -46,8 +46,8 @@ class Places:
 
 
 def working_folder(address: DatabaseUrl) -> Path:
-    """Where logs, checkpoints and undelivered results are kept: beside an SQLite file, else in
-    ./storage.
+    """Where logs, checkpoints and undelivered results are kept:
+    beside an SQLite file, else in ./storage.
     """
     return (address.sqlite_path.parent if address.is_sqlite else Path("storage")).absolute()
 
@@ -63,27 +63,27 @@ def forget_trials(folder: Path, numbers: Collection[int]) -> None:
         folder.rmdir()
 
 
-def deliver(studies: Iterable[OpenStudy], places: Places) -> None:
+def deliver(studies: Iterable[OpenStudy], paths: WorkerPaths) -> None:
     """Bring to the database what workers on this machine had computed and could not store.
 
     Raises:
         DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
     """
     for opened in studies:
-        Outbox(places.outbox, opened.key()).deliver(
+        Outbox(paths.outbox, opened.key()).deliver(
             opened.ledger, opened.epochs, opened.verifications
         )
 
 
-def tidy_up(opened: OpenStudy, places: Places) -> None:
+def tidy_up(opened: OpenStudy, paths: WorkerPaths) -> None:
     """Deliver what earlier workers on this machine could not, and delete checkpoints that nobody
     needs any more.
 
     Raises:
         DBAPIError, StorageInternalError: the database is away; what was not delivered stays.
     """
-    deliver([opened], places)
-    folder = places.checkpoints(opened.name, opened.key())
+    deliver([opened], paths)
+    folder = paths.checkpoints(opened.name, opened.key())
     if folder.is_dir():
         over = {
             trial.number

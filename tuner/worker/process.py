@@ -27,8 +27,8 @@ ORPHAN_WILL_S = 1.0
 
 
 def stop_on_signals(stop: StopFlag) -> list[int]:
-    """First SIGTERM or SIGINT: stop after this step and hand back. A second one ends the process at
-    once.
+    """First SIGTERM or SIGINT: stop after this step and hand back.
+    A second one ends the process at once.
 
     What follows within `SAME_SIGNAL_S` is the first one still: the kernel says more than once that
     a supervisor with several threads has died. Returns the signals received, in time to come.
@@ -58,8 +58,8 @@ def end_on_signals() -> None:
 
 
 def end_at_once(code: int) -> NoReturn:
-    """Everything is stored and closed; taking torch apart would only keep the supervisor
-    waiting.
+    """Everything is stored and closed;
+    taking torch apart would only keep the supervisor waiting.
     """
     logging.shutdown()
     os._exit(code)

@@ -13,22 +13,22 @@ from contextlib import contextmanager
 from tuner.devices import CpuCores, Gpu
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
-from tuner.worker.outages import Patience
+from tuner.worker.outages import Retry
 
 
 def new_name() -> str:
-    """A worker's name that no other has: containers share process ids, and host names too where one
-    gives them.
+    """A worker's name that no other has: containers share process ids,
+    and host names too where one gives them.
     """
     return f"{platform.node()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 @contextmanager
-def present(
+def registered(
     studies: Sequence[OpenStudy],
     name: str,
     device: Gpu | CpuCores,
-    stored: Patience,
+    stored: Retry,
     prepare: Callable[[OpenStudy], None] | None = None,
 ) -> Iterator[None]:
     """Sign in to all studies, each after `prepare`, and out at the end. An outage of the database
@@ -40,7 +40,7 @@ def present(
     try:
         for opened in studies:
             join = functools.partial(_join, opened, name, device, prepare)
-            stored(join, "a worker's presence", until_stopped=True)
+            stored(join, "a worker's registration", until_stopped=True)
         yield
     finally:
         for opened in studies:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 REPORT_S = 1.0
 LONGEST_PAUSE_S = 60.0
-"""Between two tries of a database that is away: each may take seconds, in which nothing is
-trained."""
+"""Between two tries of a database that is away:
+each may take seconds, in which nothing is trained."""
 
 
 @dataclass(slots=True)
-class Pace:
+class ReportInterval:
     """Says when the next write is due, by how the last ones went."""
 
     _next: float = 0.0

@@ -14,7 +14,7 @@ from tuner.errors import TunerError
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
-    from tuner.devices.gpu_assignment import Seat
+    from tuner.devices.gpu_assignment import GpuAssignment
 
 MAX_RESTARTS = 5
 """A device whose workers end this often without a result of theirs in between gets no other one,
@@ -48,8 +48,8 @@ class ContextLostError(Exception):
         self.results = results
 
     def failures(self, before: int) -> int:
-        """How many processes in a row lost the device and had no result beside that, with this one
-        and `before`.
+        """How many processes in a row lost the device and had
+        no result beside that, with this one and `before`.
         """
         return 1 if self.results else before + 1
 
@@ -63,9 +63,13 @@ def lost_context(error: Exception) -> bool:
 
 
 def go_on_afresh(
-    lost: ContextLostError, device: Gpu | CpuCores, seat: Seat | None, *, failures: int
+    lost: ContextLostError,
+    device: Gpu | CpuCores,
+    assignment: GpuAssignment | None,
+    *,
+    failures: int,
 ) -> NoReturn:
-    """Become the same command in a fresh process, at the same seat.
+    """Become the same command in a fresh process, on the same GPU.
 
     A device on which so many processes in a row had no result, but that they lost it, is judged as
     a supervisor judges it: each would take another trial, and fail it. `failures` is how many there
@@ -81,17 +85,17 @@ def go_on_afresh(
             f"trial, the last to '{lost}'; check the device, and start the worker again"
         )
     more = [MARK, str(failures)]
-    if seat is not None:  # it keeps its GPU, the only one that it sees by now
+    if assignment is not None:  # it keeps its GPU, the only one that it sees by now
         more += ["--gpu", "0"]
-        if seat.descriptor is not None:
-            seat.keep()
-            more += ["--seat", str(seat.descriptor)]
+        if assignment.descriptor is not None:
+            assignment.keep()
+            more += ["--gpu-assignment", str(assignment.descriptor)]
     become(as_given(sys.argv[1:], MARK), more)
 
 
 def become(words: Sequence[str], more: Sequence[str]) -> NoReturn:
-    """Be this program anew, with these words on its command line and `more` of our own behind
-    them.
+    """Be this program anew, with these words
+    on its command line and `more` of our own behind them.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -16,9 +16,9 @@ from tuner.storage.queue.outbox import Outbox
 from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
 from tuner.study.open import OpenStudy
-from tuner.worker.heartbeat import Pulse
+from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.live_pruning import Watched
-from tuner.worker.report_interval import Pace
+from tuner.worker.report_interval import ReportInterval
 
 if TYPE_CHECKING:
     from tuner.training import EpochRecord
@@ -39,9 +39,9 @@ class RunningTrial:
     """Whose curve is kept in the database; None for a verification run, of which none is."""
     watched: Watched | None = None
     """Decides after each epoch whether to prune; None where the trial is not to be pruned."""
-    pulse: Pulse = field(default_factory=Pulse)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
     outbox: Outbox | None = None
-    _pace: Pace = field(default_factory=Pace)
+    _report_interval: ReportInterval = field(default_factory=ReportInterval)
     _latest: EpochRecord | None = None
     """The last epoch that nobody was told of."""
     _buffer: dict[tuple[int, int], EpochRow] = field(default_factory=dict)
@@ -50,9 +50,9 @@ class RunningTrial:
 
     def on_epoch(self, record: EpochRecord, repeat: int) -> StopReason | None:
         self._keep(record, repeat)
-        if self._pace.due():
+        if self._report_interval.due():
             self.deliver()
-        self.pulse.epoch_ended(record.elapsed_s)
+        self.heartbeat.epoch_ended(record.elapsed_s)
         if self.watched is not None and self.watched.judge(record, repeat) is not None:
             return StopReason.PRUNED
         return None
@@ -63,11 +63,11 @@ class RunningTrial:
         """
         for record in records:
             self._keep(record, repeat)
-        self.pulse.clock_at(records[-1].elapsed_s if records else 0.0)
+        self.heartbeat.clock_at(records[-1].elapsed_s if records else 0.0)
 
     def judged(self, result: TrialResult, policy: SearchPolicy) -> TrialResult:
-        """The result with how far it is beyond the study's limits, and why it was pruned where it
-        was.
+        """The result with how far it is beyond the study's limits,
+        and why it was pruned where it was.
         """
         recorded, constraints = result.recorded, dict(result.constraints)
         if result.values is not None:
@@ -79,12 +79,12 @@ class RunningTrial:
         return dataclasses.replace(result, recorded=recorded, constraints=constraints)
 
     def deliver(self) -> None:
-        """Write what is new; what the database does not take now is kept, and tried again ever less
-        often.
+        """Write what is new; what the database does not take now is kept,
+        and tried again ever less often.
         """
         if self._latest is None and not self._buffer and not self._spilled:
             return
-        self.pulse.phase("database")
+        self.heartbeat.phase("database")
         try:
             if self.claim is not None:
                 self._write_curve(self.claim)
@@ -96,9 +96,9 @@ class RunningTrial:
                     val_loss=self._latest.val_loss,
                 )
                 self._latest = None
-            self._pace.wrote(well=True)
+            self._report_interval.wrote(well=True)
         except DATABASE_FAILURES as error:
-            self._pace.wrote(well=False)
+            self._report_interval.wrote(well=False)
             kept = f"; keeping {len(self._buffer)} epochs" if self.claim is not None else ""
             _log.warning("the database is away (%s)%s", cause_of(error), kept)
             if len(self._buffer) >= BUFFERED_AT_MOST:

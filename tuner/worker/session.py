@@ -15,14 +15,14 @@ from tuner.display.log import OneLine
 from tuner.errors import TunerError, first_line
 from tuner.storage.database import Database, open_database
 from tuner.storage.location import cautions
-from tuner.storage.retry import PATIENCE_S, persistently
+from tuner.storage.retry import RETRY_S, persistently
 from tuner.storage.url import absolute, parse_url
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.trust import require_trust
 from tuner.trial.job import TrialRunner
-from tuner.worker.heartbeat import Pulse
+from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.loop import Worker
-from tuner.worker.paths import Places, working_folder
+from tuner.worker.paths import WorkerPaths, working_folder
 from tuner.worker.process import Orphan, end_on_signals, stop_on_signals
 from tuner.worker.restart import ContextLostError, lost_context
 from tuner.worker.stop import StopFlag
@@ -44,7 +44,7 @@ class WorkOrder:
     """The planned verification runs of the studies instead of trials."""
     name: str | None = None
     """The worker's; None: it gets one."""
-    pulse: int | None = None
+    heartbeat: int | None = None
     """The file descriptor for life signs."""
     trust: bool = False
 
@@ -68,11 +68,11 @@ def work(
     _log_to_stderr()
     stop = StopFlag()
     received: list[int] = []
-    patience_s = PATIENCE_S if orphan is not None else 0.0
+    retry_s = RETRY_S if orphan is not None else 0.0
     address = absolute(parse_url(order.storage))
-    database = open_database(address, create=False, patience_s=patience_s)
+    database = open_database(address, create=False, retry_s=retry_s)
     try:
-        studies = _opened(database, order, patience_s)
+        studies = _opened(database, order, retry_s)
         own_code = [require_trust(each, trust=order.trust) for each in studies]
         if orphan is None:  # on its own: otherwise the launch has said it
             for line in [*filter(None, own_code), *_dangers(studies)]:
@@ -89,12 +89,10 @@ def work(
     return 128 + received[0] if received else 0
 
 
-def _opened(database: Database, order: WorkOrder, patience_s: float) -> list[OpenStudy]:
+def _opened(database: Database, order: WorkOrder, retry_s: float) -> list[OpenStudy]:
     names = [name.strip() for name in order.studies.split(",")]
     return [
-        persistently(
-            functools.partial(open_study, database, name), "a study", patience_s=patience_s
-        )
+        persistently(functools.partial(open_study, database, name), "a study", retry_s=retry_s)
         for name in names
     ]
 
@@ -113,7 +111,7 @@ def _run(
     stop: StopFlag,
     orphan: Orphan | None,
 ) -> None:
-    beat = Pulse(order.pulse)
+    beat = Heartbeat(order.heartbeat)
 
     def waiting() -> bool:
         beat.phase(WAITING_FOR_DEVICE)
@@ -124,7 +122,7 @@ def _run(
         if not held:
             return
         runner = _made(make_runner, studies, device)
-    places = Places(working_folder(studies[0].database.address))
+    paths = WorkerPaths(working_folder(studies[0].database.address))
     worker = Worker(
         studies,
         device,
@@ -132,8 +130,8 @@ def _run(
         sources=(VerificationSource if order.verify else TrialSource,),
         name=order.name,
         stop=stop,
-        pulse=beat,
-        places=places,
+        heartbeat=beat,
+        paths=paths,
     )
     if orphan is not None:
         orphan.will = worker.hand_back

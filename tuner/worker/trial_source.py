@@ -22,21 +22,21 @@ from tuner.trial.job import TrialJob
 from tuner.worker.live_pruning import StudyPruning
 from tuner.worker.paths import forget_trials
 from tuner.worker.running import RunningTrial
-from tuner.worker.work_source import Piece, Source, Turn, Workplace
+from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
 
 class TrialSource(Source):
     """The trials of the worker's studies, until all budgets are filled."""
 
-    def __init__(self, place: Workplace) -> None:
-        self._place = place
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
         self._searched: dict[str, SearchPolicy] = {}
-        self._pruning = {opened.name: StudyPruning(opened) for opened in place.studies}
+        self._pruning = {opened.name: StudyPruning(opened) for opened in context.studies}
         self._turnover = _Turnover()
 
     @property
     def queues(self) -> Sequence[Ledger]:
-        return [opened.ledger for opened in self._place.studies]
+        return [opened.ledger for opened in self._context.studies]
 
     def sign_in(self, opened: OpenStudy) -> None:
         opened.ledger.return_strays()
@@ -44,8 +44,8 @@ class TrialSource(Source):
     def in_turn(self) -> Sequence[Turn[Claim]]:
         """The studies that are not filled yet, the emptiest first."""
         fill = []
-        for index, opened in enumerate(self._place.studies):
-            counts = self._place.stored(opened.ledger.counts, "the budget", until_stopped=True)
+        for index, opened in enumerate(self._context.studies):
+            counts = self._context.stored(opened.ledger.counts, "the budget", until_stopped=True)
             if counts.left:
                 fill.append(((counts.finished + counts.running) / counts.budget, index, opened))
         open_budgets = [opened for _, _, opened in sorted(fill, key=lambda item: item[:2])]
@@ -58,7 +58,7 @@ class TrialSource(Source):
 
     def follow_policy(self, opened: OpenStudy) -> SearchPolicy:
         """Use the sampler that the study was last told to use; returns all that it was told."""
-        policy = self._place.stored(opened.policy, "the study's policy", until_stopped=True)
+        policy = self._context.stored(opened.policy, "the study's policy", until_stopped=True)
         if self._searched.get(opened.name) != policy:
             opened.optuna.sampler = sampler_for(
                 opened.name, opened.definition, policy, search=opened.membership.search
@@ -68,7 +68,7 @@ class TrialSource(Source):
 
     def _take_up(self, opened: OpenStudy, claim: Claim) -> Piece:
         return _Trial(
-            self._place,
+            self._context,
             opened,
             claim,
             self.follow_policy,
@@ -86,14 +86,14 @@ class _Trial(Piece):
 
     def __init__(
         self,
-        place: Workplace,
+        context: WorkerContext,
         opened: OpenStudy,
         claim: Claim,
         follow_policy: Callable[[OpenStudy], SearchPolicy],
         pruning: StudyPruning,
         turnover: _Turnover,
     ) -> None:
-        self._place = place
+        self._context = context
         self._claim = claim
         self._follow_policy = follow_policy
         self._pruning = pruning
@@ -105,15 +105,15 @@ class _Trial(Piece):
         self.seed = seed_of_trial(claim.trial_number, root=self._seed_root)
         self.running = RunningTrial(
             opened,
-            place.name,
+            context.name,
             claim.trial_number,
             claim=claim,
-            pulse=place.pulse,
-            outbox=place.outbox(opened),
+            heartbeat=context.heartbeat,
+            outbox=context.outbox(opened),
         )
 
     def prepare(self) -> bool:
-        stored, claim = self._place.stored, self._claim
+        stored, claim = self._context.stored, self._claim
         self._policy = self._follow_policy(self.opened)
         self._turnover.asks()
         ask = functools.partial(self.opened.ask, claim)
@@ -135,14 +135,14 @@ class _Trial(Piece):
             policy=self._policy,
             number=self._trial.number,
             hyperparameters=hyperparameters(self._trial.params),
-            device=self._place.device,
+            device=self._context.device,
             on_epoch=self.running.on_epoch,
             on_curve=self.running.on_curve,
-            on_phase=self._place.pulse.phase,
+            on_phase=self._context.heartbeat.phase,
             should_stop=should_stop,
             seed_root=self._seed_root,
-            study_key=self._place.keys[self.opened.name],
-            checkpoints=self._place.checkpoints(self.opened),
+            study_key=self._context.keys[self.opened.name],
+            checkpoints=self._context.checkpoints(self.opened),
         )
 
     def trained(self) -> None:
@@ -157,7 +157,7 @@ class _Trial(Piece):
         return self.running.judged(result, self._policy)
 
     def counted(self) -> None:
-        if (folder := self._place.checkpoints(self.opened)) is not None:
+        if (folder := self._context.checkpoints(self.opened)) is not None:
             forget_trials(folder, {self._claim.trial_number})
 
 

@@ -15,29 +15,29 @@ from tuner.trial.job import TrialJob
 from tuner.verdict.verification_plan import verifications_of
 from tuner.verdict.verified import stop_if_clear
 from tuner.worker.running import RunningTrial
-from tuner.worker.work_source import Piece, Source, Turn, Workplace
+from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
 
 class VerificationSource(Source):
     """The planned runs of all the worker's studies, which are one queue: they are interleaved."""
 
-    def __init__(self, place: Workplace) -> None:
-        self._place = place
-        self._queue = verifications_of(place.studies)
+    def __init__(self, context: WorkerContext) -> None:
+        self._context = context
+        self._queue = verifications_of(context.studies)
 
     @property
     def queues(self) -> Sequence[Verifications]:
         return (self._queue,)
 
     def in_turn(self) -> Sequence[Turn[VerificationRun]]:
-        stored, studies = self._place.stored, self._place.studies
+        stored, studies = self._context.stored, self._context.studies
         clear = "a look whether the answer is clear"
         stored(lambda: stop_if_clear(studies), clear, until_stopped=True)
         left = stored(self._queue.counts, "what is left", until_stopped=True).left
         return (Turn(self._queue, self._take_up),) if left else ()
 
     def _take_up(self, run: VerificationRun) -> Piece:
-        return _Run(self._place, run)
+        return _Run(self._context, run)
 
 
 class _Run(Piece):
@@ -46,23 +46,23 @@ class _Run(Piece):
     _hyperparameters: Hyperparameters
     _policy: SearchPolicy
 
-    def __init__(self, place: Workplace, run: VerificationRun) -> None:
-        self._place = place
+    def __init__(self, context: WorkerContext, run: VerificationRun) -> None:
+        self._context = context
         self._run = run
-        self.opened = next(each for each in place.studies if each.study_id == run.study_id)
+        self.opened = next(each for each in context.studies if each.study_id == run.study_id)
         self.what = f"trial {run.trial_number} of {self.opened.name} on seed {run.seed}"
         self.ticket = run.ticket
         self.seed = run.seed
         self.running = RunningTrial(
             self.opened,
-            place.name,
+            context.name,
             run.trial_number,
-            pulse=place.pulse,
-            outbox=place.outbox(self.opened),
+            heartbeat=context.heartbeat,
+            outbox=context.outbox(self.opened),
         )
 
     def prepare(self) -> bool:
-        stored = self._place.stored
+        stored = self._context.stored
         self._policy = stored(self.opened.policy, "the study's policy", until_stopped=True)
         try:
             self._hyperparameters = hyperparameters(self._run.params)
@@ -78,10 +78,10 @@ class _Run(Piece):
             policy=dataclasses.replace(self._policy, prune=False, checkpoint_s=0.0),
             number=self._run.trial_number,
             hyperparameters=self._hyperparameters,
-            device=self._place.device,
+            device=self._context.device,
             on_epoch=self.running.on_epoch,
             on_curve=self.running.on_curve,
-            on_phase=self._place.pulse.phase,
+            on_phase=self._context.heartbeat.phase,
             should_stop=should_stop,
             seed=self._run.seed,
         )

@@ -15,38 +15,38 @@ from tuner.storage.queue.protocol import Queue
 from tuner.storage.records import Claim, RunTicket, TrialResult
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
-from tuner.worker.heartbeat import Pulse
-from tuner.worker.outages import Patience
-from tuner.worker.paths import Places
+from tuner.worker.heartbeat import Heartbeat
+from tuner.worker.outages import Retry
+from tuner.worker.paths import WorkerPaths
 from tuner.worker.running import RunningTrial
 
 Held = TypeVar("Held")
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
-    """What a worker has at hand: its studies and its device, and where it keeps what must outlive
-    it.
+class WorkerContext:
+    """What a worker has at hand: its studies and its device,
+    and where it keeps what must outlive it.
     """
 
     studies: Sequence[OpenStudy]
     device: Gpu | CpuCores
     name: str
-    stored: Patience
-    pulse: Pulse
-    places: Places | None
+    stored: Retry
+    heartbeat: Heartbeat
+    paths: WorkerPaths | None
     keys: dict[str, str] = field(default_factory=dict)
     """Of each study, by name, once the worker has signed in there: see `OpenStudy.key`."""
 
     def outbox(self, opened: OpenStudy) -> Outbox | None:
-        if self.places is None:
+        if self.paths is None:
             return None
-        return Outbox(self.places.outbox, self.keys[opened.name])
+        return Outbox(self.paths.outbox, self.keys[opened.name])
 
     def checkpoints(self, opened: OpenStudy) -> Path | None:
-        if self.places is None:
+        if self.paths is None:
             return None
-        return self.places.checkpoints(opened.name, self.keys[opened.name])
+        return self.paths.checkpoints(opened.name, self.keys[opened.name])
 
 
 class Piece(ABC):

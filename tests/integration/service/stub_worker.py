@@ -50,7 +50,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     for name in ("--study", "--name", "--cores"):
         parser.add_argument(name)
-    for name in ("--supervised-by", "--pulse"):
+    for name in ("--supervised-by", "--heartbeat"):
         parser.add_argument(name, type=int)
     parser.add_argument("--cpu", action="store_true")
     options = parser.parse_args()
@@ -60,7 +60,7 @@ if __name__ == "__main__":
         studies=options.study,
         storage=os.environ["TUNER_STORAGE"],
         name=options.name,
-        pulse=options.pulse,
+        heartbeat=options.heartbeat,
     )
     try:
         code = work(order, device, lambda *_: trial, orphan=orphan)

@@ -21,7 +21,7 @@ from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import create_or_resume
-from tuner.worker.paths import Places, deliver, working_folder
+from tuner.worker.paths import WorkerPaths, deliver, working_folder
 from tuner.worker.process import ORPHAN_GRACE_S, ORPHAN_LOOK_S, ORPHAN_WILL_S
 
 STUB = (sys.executable, str(Path(__file__).with_name("stub_worker.py")))
@@ -68,7 +68,7 @@ def supervised(
         log_folder=bench.folder / "logs",
         worker_command=STUB,
         hang_limit_s=hang_limit_s,
-        deliver=functools.partial(deliver, [study], Places(working_folder(database.address))),
+        deliver=functools.partial(deliver, [study], WorkerPaths(working_folder(database.address))),
     ).run(look)
     database.close()
     return outcome

@@ -78,7 +78,7 @@ def test_a_device_that_works_in_between_goes_on_and_keeps_open_what_it_needs(ben
     assert ended.code == 0, ended.err
     assert [state for _, state in bench.trials()] == ["FAIL", "COMPLETE"] * 5
     first, *later = processes(bench)
-    assert [descriptors for descriptors, _ in later] == [first[0] + 1] * 5  # the seat at its GPU
+    assert [descriptors for descriptors, _ in later] == [first[0] + 1] * 5  # its GPU assignment
     assert len({tuple(words) for _, words in later}) == 1
 
 

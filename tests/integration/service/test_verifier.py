@@ -23,7 +23,7 @@ from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
 from tuner.verdict.verification_plan import verifications_of
 from tuner.worker.loop import Worker
-from tuner.worker.paths import Places
+from tuner.worker.paths import WorkerPaths
 from tuner.worker.restart import ContextLostError
 from tuner.worker.trial_source import TrialSource
 from tuner.worker.verification_source import VerificationSource
@@ -49,16 +49,16 @@ def queue(study: OpenStudy) -> Verifications:
 def verify(
     study: OpenStudy,
     run: Callable[[TrialJob], TrialResult | None] = drawn_result,
-    places: Places | None = None,
+    paths: WorkerPaths | None = None,
 ) -> None:
-    verifier(study, run, places).run()
+    verifier(study, run, paths).run()
 
 
 def verifier(
-    study: OpenStudy, run: Callable[[TrialJob], TrialResult | None], places: Places | None
+    study: OpenStudy, run: Callable[[TrialJob], TrialResult | None], paths: WorkerPaths | None
 ) -> Worker:
     sources = (VerificationSource,)
-    return Worker([study], DEVICE, run, sources=sources, name="ann", places=places)
+    return Worker([study], DEVICE, run, sources=sources, name="ann", paths=paths)
 
 
 def states(queue: Verifications) -> list[str]:
@@ -182,9 +182,9 @@ def test_a_result_outlives_its_verifier_and_the_next_one_delivers_it(
     with monkeypatch.context() as patch:
         patch.setattr(Verifications, "finish", killed)
         with pytest.raises(KeyboardInterrupt):
-            verify(study, run, Places(tmp_path))
+            verify(study, run, WorkerPaths(tmp_path))
     assert states(queue) == ["running", "waiting"]
-    verify(study, run, Places(tmp_path))
+    verify(study, run, WorkerPaths(tmp_path))
     assert states(queue) == ["finished", "finished"]
     assert made == [0, 1]
     assert list((tmp_path / "outbox").iterdir()) == []
@@ -255,7 +255,7 @@ def test_one_worker_takes_from_either_queue(study: OpenStudy, queue: Verificatio
 def test_who_hands_back_in_its_stead_delivers_what_it_could_not(
     study: OpenStudy, queue: Verifications, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ann = verifier(study, drawn_result, Places(tmp_path))
+    ann = verifier(study, drawn_result, WorkerPaths(tmp_path))
     with monkeypatch.context() as patch:
         patch.setattr(Verifications, "finish", killed)
         with pytest.raises(KeyboardInterrupt):

@@ -19,7 +19,7 @@ from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
 from tuner.worker import running as running_module
 from tuner.worker.loop import Worker
-from tuner.worker.paths import Places
+from tuner.worker.paths import WorkerPaths
 
 
 def test_training_goes_on_in_an_outage_and_its_epochs_come_later(
@@ -75,7 +75,7 @@ def test_who_hands_back_in_its_stead_delivers_what_it_could_not(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    worker = Worker([opened], DEVICE, three_epochs, places=Places(tmp_path), name="ann")
+    worker = Worker([opened], DEVICE, three_epochs, paths=WorkerPaths(tmp_path), name="ann")
     with monkeypatch.context() as patch:
         patch.setattr(type(opened.ledger), "finish", killed)
         with pytest.raises(KeyboardInterrupt):

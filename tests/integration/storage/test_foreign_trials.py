@@ -21,7 +21,7 @@ from sqlalchemy import delete, update
 
 from tuner.cli.main import main
 from tuner.record import Recorded
-from tuner.search.history import Mirror
+from tuner.search.history import TrialHistory
 from tuner.search.suggest import UnfitConfigurationError
 from tuner.storage import schema
 from tuner.storage.check import check_database
@@ -148,8 +148,8 @@ def test_no_enqueued_nonsense_costs_a_worker_its_life(study: OpenStudy) -> None:
     waiting = optunas.trials[-1]._trial_id
     optunas.enqueue_trial({})
     study.database.optuna.set_trial_system_attr(waiting + 1, "fixed_params", [1])
-    mirror = Mirror(study.definition.space)
-    mirror.update(study.optuna.get_trials(deepcopy=False), asking=99)
+    history = TrialHistory(study.definition.space)
+    history.update(study.optuna.get_trials(deepcopy=False), asking=99)
     refused = 0
     for _ in range(5):
         claim = study.ledger.claim("ann")

@@ -35,7 +35,7 @@ def test_a_statement_that_is_wrong_is_raised_at_once(database: Database) -> None
             connection.execute(text("SELECT * FROM no_such_table"))
 
     with pytest.raises(DBAPIError) as raised:
-        persistently(wrong, "nonsense", patience_s=30)
+        persistently(wrong, "nonsense", retry_s=30)
     assert len(tries) == 1
     assert "no_such_table" in cause_of(raised.value)
     assert "SELECT" not in cause_of(raised.value)
@@ -49,7 +49,7 @@ def test_what_is_no_database_failure_is_raised_at_once() -> None:
         raise KeyError("x")
 
     with pytest.raises(KeyError):
-        persistently(wrong, "nonsense", patience_s=30)
+        persistently(wrong, "nonsense", retry_s=30)
     assert len(tries) == 1
 
 
@@ -68,13 +68,13 @@ def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         database.engine.connect().execute(text("SELECT 1"))
 
     with pytest.raises(DBAPIError, match="locked"):
-        persistently(blocked, "anything", patience_s=30.0)
+        persistently(blocked, "anything", retry_s=30.0)
     assert naps == pytest.approx(
         [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
     )  # the next would end beyond the thirty seconds
     assert len(tries) == len(naps) + 1
     with pytest.raises(DBAPIError, match="locked"):
-        persistently(blocked, "anything", patience_s=60, give_up=lambda: True)
+        persistently(blocked, "anything", retry_s=60, give_up=lambda: True)
     assert len(tries) == len(naps) + 2
     holder.close()
     database.close()
@@ -91,7 +91,7 @@ def test_a_lock_that_is_released_is_waited_for(
     threading.Timer(0.5, holder.close).start()
     # Through Optuna itself, whose storage wraps the driver's error in one of its own.
     trial = persistently(
-        lambda: study.optuna.ask(definition().space.stored()), "a new trial", patience_s=60
+        lambda: study.optuna.ask(definition().space.stored()), "a new trial", retry_s=60
     )
     assert trial.number == 0
     database.close()
@@ -112,12 +112,12 @@ def test_a_restart_of_postgresql_is_outlived() -> None:
             study.optuna.get_trials()
         with ThreadPoolExecutor() as pool:
             renewed = pool.submit(
-                lambda: persistently(lambda: study.ledger.renew(claim), "a lease", patience_s=200)
+                lambda: persistently(lambda: study.ledger.renew(claim), "a lease", retry_s=200)
             )
             asked = pool.submit(
-                lambda: persistently(lambda: study.ask(claim), "a trial", patience_s=200)
+                lambda: persistently(lambda: study.ask(claim), "a trial", retry_s=200)
             )
-            opened = pool.submit(open_database, database.address, create=False, patience_s=200)
+            opened = pool.submit(open_database, database.address, create=False, retry_s=200)
             time.sleep(1.0)
             assert not opened.done()
             assert not renewed.done()
@@ -153,7 +153,7 @@ def test_a_worker_frozen_in_a_transaction_does_not_hold_up_the_others(
                 )
             return len(tries) + connection.execute(text("SELECT 1")).scalar_one()
 
-    assert persistently(frozen, "anything", patience_s=120) == 2
+    assert persistently(frozen, "anything", retry_s=120) == 2
     database.close()
     postgres.empty_database(name)
 

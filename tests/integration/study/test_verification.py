@@ -37,7 +37,7 @@ from tuner.verdict.compare.fairness import differences
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.expected_front import LEAST_TRIALS, Choice, front_of, front_of_runs
-from tuner.verdict.explain import understand
+from tuner.verdict.explain import explain_study
 from tuner.verdict.fresh_seeds import fresh_seeds
 from tuner.verdict.picks import picks, picks_expected, picks_judged, picks_of
 from tuner.verdict.verification_plan import (
@@ -392,7 +392,7 @@ def test_studies_compare_as_soon_as_their_runs_are_made(
     assert after.answers[0].sentence.startswith("default demo-rmsnorm converges in 0.")
     assert any(line.startswith("few-0: no converged trial") for line in after.missing)
     assert (
-        understand(after.studies[2]).missing[0]
+        explain_study(after.studies[2]).missing[0]
         == "importances need 10 complete trials, there are 0"
     )
 

@@ -12,7 +12,7 @@ import pytest
 
 from tuner.launch import watchdog
 from tuner.launch.watchdog import EPOCHS, FIRST_LIMIT_S, FLOOR_S, Watchdog, WatchedProcess
-from tuner.worker.heartbeat import Beat, Pulse
+from tuner.worker.heartbeat import Beat, Heartbeat
 
 PATIENCE_S = 120
 
@@ -34,11 +34,11 @@ def process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 class Line:
-    """A worker's end of a pulse, and the watch over it."""
+    """A worker's end of a heartbeat, and the watch over it."""
 
     def __init__(self, dog: Watchdog, process: subprocess.Popen[bytes]) -> None:
         listening, self.beating = os.pipe()
-        self.pulse = Pulse(self.beating)
+        self.heartbeat = Heartbeat(self.beating)
         self.watched: WatchedProcess = dog.watch("core 0", process, listening)
 
 
@@ -61,8 +61,8 @@ def test_a_silent_worker_is_killed_and_a_beating_one_is_not(
 ) -> None:
     dog = Watchdog()
     line = Line(dog, process)
-    line.pulse.new_trial()
-    line.pulse.training(0.2)
+    line.heartbeat.new_trial()
+    line.heartbeat.training(0.2)
     clock.now += FLOOR_S + 1
     dog.look()  # the beats are read first
     assert not line.watched.killed
@@ -81,7 +81,7 @@ def test_a_stopped_worker_is_killed_too(
     process.send_signal(signal.SIGSTOP)
     dog = Watchdog(limit_s=30.0)
     line = Line(dog, process)
-    line.pulse.phase("set-up")
+    line.heartbeat.phase("set-up")
     dog.look()
     clock.now += 31.0
     dog.look()
@@ -96,11 +96,11 @@ def test_a_longest_epoch_is_a_trials_own(process: subprocess.Popen[bytes]) -> No
     dog = Watchdog()
     line = Line(dog, process)
     for seconds in (3.0, 30.0, 3.0):
-        line.pulse.training(seconds)
+        line.heartbeat.training(seconds)
     dog.look()
     assert line.watched.beat == Beat("training", 30.0)
-    line.pulse.new_trial()
-    line.pulse.training(3.0)
+    line.heartbeat.new_trial()
+    line.heartbeat.training(3.0)
     dog.look()
     assert line.watched.beat == Beat("training", 3.0)
 
@@ -123,15 +123,15 @@ def test_noise_and_torn_lines_are_life_signs_without_meaning(
 def test_a_supervisor_that_does_not_read_blocks_nobody(process: subprocess.Popen[bytes]) -> None:
     line = Line(Watchdog(), process)
     for _ in range(10_000):
-        line.pulse.phase("waiting")
+        line.heartbeat.phase("waiting")
 
 
 def test_a_supervisor_that_is_gone_blocks_nobody() -> None:
     listening, beating = os.pipe()
-    pulse = Pulse(beating)
+    heartbeat = Heartbeat(beating)
     os.close(listening)
-    pulse.phase("waiting")
-    assert pulse.pipe is None
+    heartbeat.phase("waiting")
+    assert heartbeat.pipe is None
     os.close(beating)
 
 
@@ -140,7 +140,7 @@ def test_the_dog_looks_by_itself_and_closes_what_it_was_given(
 ) -> None:
     with Watchdog(limit_s=0.05, look_s=0.01) as dog:
         line = Line(dog, process)
-        line.pulse.new_trial()
+        line.heartbeat.new_trial()
         assert process.wait(PATIENCE_S) == -signal.SIGKILL
     with pytest.raises(OSError):
         os.fstat(line.watched.pipe)

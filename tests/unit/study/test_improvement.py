@@ -12,7 +12,7 @@ from optuna.trial import TrialState, create_trial
 from tuner.pareto import hypervolume
 from tuner.search.acquisition import ImprovementSampler, _Growth
 from tuner.search.gaussian_process import GaussianProcess
-from tuner.search.history import Mirror
+from tuner.search.history import TrialHistory
 from tuner.search.reshaped_trials import corner_of, within
 from tuner.search.sampler import EncodedSampler
 from tuner.search.sobol import SobolPoints
@@ -31,7 +31,7 @@ def values_of(params: dict[str, Any]) -> tuple[float, float]:
 
 
 def finished(count: int) -> list[Any]:
-    """The default, then points of a Sobol sequence, as a mirror shows them."""
+    """The default, then points of a Sobol sequence, as a history shows them."""
     points = SobolPoints(5, 5)
     study = optuna.create_study(directions=["minimize", "minimize"])
     for params in [DEFAULT, *(SPACE.at(points.point(i)) for i in range(count - 1))]:
@@ -103,15 +103,17 @@ def test_the_expected_growth_is_that_of_many_draws() -> None:
         assert expected == pytest.approx(np.mean(drawn), abs=4 * np.std(drawn) / 4000**0.5)
 
 
-def asked(trials: list[Any], count: int, mirror: Mirror | None = None) -> list[dict[str, Any]]:
+def asked(
+    trials: list[Any], count: int, history: TrialHistory | None = None
+) -> list[dict[str, Any]]:
     """What the sampler asks for after these trials, with `count` seeds."""
-    mirror = mirror or Mirror(SPACE)
-    mirror.update(trials, asking=len(trials))
+    history = history or TrialHistory(SPACE)
+    history.update(trials, asking=len(trials))
     corner = corner_of(values_of(DEFAULT))
     found = []
     for seed in range(count):
         sampler = ImprovementSampler(SPACE, seed=seed, corner=corner, default=DEFAULT)
-        encoded, _ = mirror.ask(sampler, len(trials), jointly=True, shown=list)
+        encoded, _ = history.ask(sampler, len(trials), jointly=True, shown=list)
         found.append(SPACE.decode(encoded))
     return found
 
@@ -133,7 +135,7 @@ def test_it_keeps_limits() -> None:
     trials = finished(24)
     assert max(params["hidden_size"] for params in asked(trials, 5)) > 32
     # A limit that only the narrowest networks keep, the default not among them.
-    limited = Mirror(
+    limited = TrialHistory(
         SPACE, violations=lambda values, _recorded: {"max_time": values[0] / 0.6 - 1.0}
     )
     assert {params["hidden_size"] for params in asked(trials, 5, limited)} == {32}

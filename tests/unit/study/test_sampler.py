@@ -14,7 +14,7 @@ from optuna.study import Study
 from optuna.trial import TrialState, create_trial
 
 from tuner.record import Recorded
-from tuner.search.history import Mirror, configuration
+from tuner.search.history import TrialHistory, configuration
 from tuner.search.pruning import Verdict
 from tuner.search.reshaped_trials import clipped, most_telling, with_log_time
 from tuner.search.sampler import SAMPLERS, STARTUP, EncodedSampler, neighbours
@@ -76,13 +76,13 @@ def test_auto_asks_for_the_largest_growth_and_tpe_in_turn() -> None:
     record(study, STARTUP)
     kinds: list[str] = []
 
-    def spy(self: Mirror, sampler: Any, *args: Any, **kwargs: Any) -> Any:
+    def spy(self: TrialHistory, sampler: Any, *args: Any, **kwargs: Any) -> Any:
         kinds.append(type(sampler).__name__)
         return asked(self, sampler, *args, **kwargs)
 
-    asked = Mirror.ask
+    asked = TrialHistory.ask
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Mirror, "ask", spy)
+        patch.setattr(TrialHistory, "ask", spy)
         run(study, 4)
     assert kinds == ["ImprovementSampler", "TPESampler"] * 2
 
@@ -215,13 +215,13 @@ def test_a_model_is_told_of_trials_that_others_run(
     record(study, 14)
     other = study.ask(SPACE.stored())
     seen: list[int] = []
-    original = Mirror.ask
+    original = TrialHistory.ask
 
-    def spy(self: Mirror, *args: Any, **kwargs: Any) -> Any:
+    def spy(self: TrialHistory, *args: Any, **kwargs: Any) -> Any:
         seen.extend(trial.number for trial in self._pending)
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(Mirror, "ask", spy)
+    monkeypatch.setattr(TrialHistory, "ask", spy)
     mine = study.ask(SPACE.stored())
     assert seen == [other.number]
     assert configuration(mine.params) != configuration(other.params)
@@ -233,10 +233,10 @@ def test_a_diverged_trial_counts_as_no_better_than_the_worst() -> None:
     trial = study.ask(SPACE.stored())
     trial.set_user_attr("stopped_by", "diverged")
     study.tell(trial, state=TrialState.FAIL)
-    mirror = Mirror(SPACE)
-    mirror.update(study.trials, asking=99)
-    shown = mirror._with_values()
-    assert mirror.learnt == 6
+    history = TrialHistory(SPACE)
+    history.update(study.trials, asking=99)
+    shown = history._with_values()
+    assert history.learnt == 6
     assert shown[5].values == [
         max(t.values[0] for t in shown[:5]),
         max(t.values[1] for t in shown[:5]),
@@ -252,33 +252,33 @@ def test_a_pruned_trial_counts_as_no_better_than_its_optimistic_end_and_the_midd
     for key, value in verdict.said_in(Recorded(stopped_by="pruned")).to_flat().items():
         trial.set_user_attr(key, value)
     study.tell(trial, state=TrialState.PRUNED)
-    mirror = Mirror(SPACE)
-    mirror.update(study.trials, asking=99)
+    history = TrialHistory(SPACE)
+    history.update(study.trials, asking=99)
     assert mqls[2] < 0.9
-    assert mirror._with_values()[5].values == [3.0, 0.9]
+    assert history._with_values()[5].values == [3.0, 0.9]
     late = [0.95, 0.96, 0.97, 0.98, 0.99]
     for mql in late:
         study.tell(study.ask(SPACE.stored()), [1.0, mql])
-    mirror.update(study.trials, asking=99)
+    history.update(study.trials, asking=99)
     middling = statistics.median([*mqls, *late])
     assert middling > 0.9
-    assert mirror._with_values()[5].values == [3.0, pytest.approx(middling)]
+    assert history._with_values()[5].values == [3.0, pytest.approx(middling)]
 
 
-def test_a_mirror_translates_each_finished_trial_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_history_translates_each_finished_trial_once(monkeypatch: pytest.MonkeyPatch) -> None:
     study = new_study("tpe")
     record(study, 8)
-    mirror = Mirror(SPACE)
+    history = TrialHistory(SPACE)
     translations = []
-    original = Mirror._translated
+    original = TrialHistory._translated
 
     def counted(*args: Any) -> Any:
         translations.append(1)
         return original(*args)
 
-    monkeypatch.setattr(Mirror, "_translated", counted)
+    monkeypatch.setattr(TrialHistory, "_translated", counted)
     for _ in range(3):
-        mirror.update(study.trials, asking=99)
+        history.update(study.trials, asking=99)
     assert len(translations) == 8
 
 
@@ -323,9 +323,9 @@ def test_trials_without_weight_decay_do_not_pile_up_on_one_encoded_point() -> No
         study.add_trial(
             create_trial(params=here, distributions=SPACE.stored(), values=[1.0, number])
         )
-    mirror = Mirror(SPACE)
-    mirror.update(study.trials, asking=99)
-    shown = [trial.params["weight_decay"] for trial in mirror._with_values()]
+    history = TrialHistory(SPACE)
+    history.update(study.trials, asking=99)
+    shown = [trial.params["weight_decay"] for trial in history._with_values()]
     assert len(set(shown)) == 8
     assert {SPACE.weight_decay.decode(value) for value in shown} == {0.0}
-    assert len({trial.params["learning_rate"] for trial in mirror._with_values()}) == 1
+    assert len({trial.params["learning_rate"] for trial in history._with_values()}) == 1

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tuner.training.checkpoint import Checkpoints, Progress
 from tuner.training.checkpointing import Checkpointer
 from tuner.training.engine import Engine
-from tuner.training.snapshot import Snapshot, copy_together
+from tuner.training.model_state import Snapshot, copy_together
 
 
 class _Files:

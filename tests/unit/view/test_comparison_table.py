@@ -10,7 +10,7 @@ import pytest
 from tuner.report.terminal.comparison import print_report
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
-from tuner.verdict.explain import print_understanding, understand
+from tuner.verdict.explain import explain_study, print_explanations
 
 STUDIES = Path(__file__).parents[3] / "notebooks" / "data"
 FILES = [str(STUDIES / f"{name}.json.gz") for name in ("original", "rmsnorm")]
@@ -79,7 +79,7 @@ def test_an_explanation_keeps_a_span_of_learning_rates_on_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    understood = understand(read_studies(FILES[:1], task="etth", storage="sqlite:///none.db")[0])
-    print_understanding([understood])
+    understood = explain_study(read_studies(FILES[:1], task="etth", storage="sqlite:///none.db")[0])
+    print_explanations([understood])
     shown = capsys.readouterr().out
     assert all(f"{rate.low:.1e} to {rate.high:.1e} " in shown for rate in understood.learning_rates)

@@ -43,22 +43,22 @@ from tuner.verdict.verified import Verified, verified_in
 FRESH_S = 4.0
 """Additions younger than this are shown again as they are. A browser asks every few seconds."""
 SHARE = 20
-"""So are those younger than this many times what it took to make them: watching is not to cost what
-it watches."""
+"""So are those younger than this many times what it took to make them:
+watching is not to cost what it watches."""
 NOTE = "dashboard:note_str:"
 MAX_CHUNKS = 8
 """Of a stored note: those after the first are shown empty, because the first has all of it."""
 TIMELINE = 300
 """Attempts that the timeline shows, the latest ones."""
 BRIEF = 400
-"""From this many trials on, their labels are their numbers: every browser gets all of them again
-and again."""
+"""From this many trials on, their labels are their numbers:
+every browser gets all of them again and again."""
 
 
 @dataclass(slots=True)
 class OwnStudies:
-    """The studies of ours by their numbers, each opened once: what has a result is read only
-    once.
+    """The studies of ours by their numbers, each opened once:
+    what has a result is read only once.
     """
 
     database: Database
@@ -87,8 +87,8 @@ class _Made:
 
 @dataclass(slots=True)
 class Additions:
-    """Makes the additions to each study, and keeps them for a moment. `storage` has what Optuna has
-    of studies.
+    """Makes the additions to each study, and keeps them for a moment.
+    `storage` has what Optuna has of studies.
     """
 
     database: Database
@@ -102,8 +102,8 @@ class Additions:
         self.studies = OwnStudies(self.database)
 
     def __call__(self, study_id: int) -> Mapping[str, Any]:
-        """System attributes by the names that optuna-dashboard reads; none for a study that is not
-        tuner's.
+        """System attributes by the names that optuna-dashboard reads;
+        none for a study that is not tuner's.
         """
         with self._lock:  # two requests at once: the second takes what the first has made
             made = self._made.get(study_id)
@@ -143,15 +143,15 @@ class Additions:
 
 
 def without_tags(markdown: str) -> str:
-    """A note as whoever may write into the database left it: without HTML, and without pictures
-    from elsewhere.
+    """A note as whoever may write into the database left it:
+    without HTML, and without pictures from elsewhere.
     """
     return markdown.replace("<", "&lt;").replace("![", "!\\[")
 
 
 def _why(variant: str) -> str:
-    """What a built-in variant is, in the words of its study file; nothing for one of the user's
-    own.
+    """What a built-in variant is, in the words of its study file;
+    nothing for one of the user's own.
     """
     if variant not in builtin_variants():
         return ""
@@ -224,8 +224,8 @@ def _worker_rows(workers: Sequence[WorkerRow]) -> list[dict[str, str]]:
 
 
 def _past_rows(history: Sequence[Stint]) -> list[dict[str, str]]:
-    """Who worked on the study, the latest first: attempts, those that brought a result, and until
-    when.
+    """Who worked on the study, the latest first:
+    attempts, those that brought a result, and until when.
     """
     ended = {
         worker: max(s.ended for s in history if s.worker == worker)
@@ -255,8 +255,8 @@ def _note(*sections: str) -> dict[str, Any]:
 
 
 def read_ahead(additions: Callable[[int], object], storage: BaseStorage) -> None:
-    """Read all studies once, so that who opens the first page need not wait for thousands of
-    trials.
+    """Read all studies once, so that who opens the first
+    page need not wait for thousands of trials.
     """
     for study in storage.get_all_studies():
         number = study_id_of(study)

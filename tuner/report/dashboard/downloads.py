@@ -1,5 +1,5 @@
-"""Files that the dashboard offers with a study and with the trials on its front, made when they are
-opened.
+"""Files that the dashboard offers with a study
+and with the trials on its front, made when they are opened.
 """
 
 from __future__ import annotations

@@ -168,8 +168,8 @@ class Guard:
         return answer
 
     def _file(self, path: str) -> _Answer:
-        """One of our own, of the name and kind that we gave it, whatever somebody's study says
-        there is.
+        """One of our own, of the name and kind that we gave it,
+        whatever somebody's study says there is.
         """
         match = _FILE.fullmatch(path)
         if match is not None:
@@ -229,8 +229,8 @@ def _malformed(environ: WSGIEnvironment) -> _Answer | None:
 
 
 def _plain(environ: WSGIEnvironment) -> WSGIEnvironment:
-    """The request without what optuna-dashboard needs not, or would stumble over: a body, most
-    headers.
+    """The request without what optuna-dashboard needs not,
+    or would stumble over: a body, most headers.
     """
     kept = {
         name: value for name, value in environ.items() if not name.startswith(("HTTP_", "CONTENT_"))

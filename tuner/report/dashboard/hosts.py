@@ -20,8 +20,8 @@ _HEADER = re.compile(r"(?P<name>\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{0,5})?", re.ASCII
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Loopback, whatever the port; the address listened on, or every address where that is all of
-    them; `names`.
+    """Loopback, whatever the port; the address listened on,
+    or every address where that is all of them; `names`.
     """
 
     names: frozenset[str]

@@ -29,14 +29,14 @@ _HIDDEN = (
 _PREFERRED = '[aria-label="trial-button"]{pointer-events:none}'
 """A press on a trial says that it is better than the others."""
 STYLE = "".join(f"{selector}{{display:none!important}}" for selector in _HIDDEN) + _PREFERRED
-"""Each rule by itself: a browser that does not know one of them drops all that it shares a rule
-with."""
+"""Each rule by itself: a browser that does not know
+one of them drops all that it shares a rule with."""
 _END = b"</head>"
 
 
 def read_only_page(page: bytes) -> bytes:
-    """The page with a style that hides what writes. Whatever is overlooked here is refused all the
-    same.
+    """The page with a style that hides what writes.
+    Whatever is overlooked here is refused all the same.
     """
     before, end, after = page.partition(_END)
     return before + f"<style>{STYLE}</style>".encode() + end + after if end else page

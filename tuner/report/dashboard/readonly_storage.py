@@ -141,8 +141,8 @@ def _refuse(*_unused: object) -> NoReturn:
 
 
 class _Extended(Mapping[str, Any]):
-    """Attributes with additions that are only made when somebody asks for one, not for a mere list
-    of studies.
+    """Attributes with additions that are only made when
+    somebody asks for one, not for a mere list of studies.
     """
 
     def __init__(

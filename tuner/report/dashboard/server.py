@@ -1,5 +1,5 @@
-"""optuna-dashboard as a server: read-only, on loopback, with the password nowhere on a command
-line.
+"""optuna-dashboard as a server: read-only, on loopback,
+with the password nowhere on a command line.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 
 def _without_tracebacks(application: WSGIApplication) -> WSGIApplication:
-    """The application; when it fails (the database went away), the last line of what it has to
-    say.
+    """The application; when it fails (the database went away),
+    the last line of what it has to say.
     """
 
     def answered(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -141,8 +141,8 @@ def _has_study(storage: BaseStorage, number: int) -> bool:
 
 
 def _read_ahead(additions: Additions, storage: BaseStorage) -> None:
-    """While the browser opens. What fails here fails again, and is said, when somebody asks for
-    it.
+    """While the browser opens. What fails here fails again,
+    and is said, when somebody asks for it.
     """
     with contextlib.suppress(*DATABASE_FAILURES, TunerError):
         read_ahead(additions, storage)

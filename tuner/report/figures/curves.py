@@ -26,8 +26,8 @@ MAX_POINTS = 150
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """One trial's training. `emphasis` is drawn in colour with its name; the others are faint
-    company.
+    """One trial's training. `emphasis` is drawn in colour with its name;
+    the others are faint company.
 
     `losses` are validation losses on scaled values; None where an epoch had none that is a number.
     """
@@ -42,8 +42,8 @@ class Curve:
 def curves_figure(
     curves: Sequence[Curve], *, over: Literal["epochs", "time"] = "epochs", title: str = ""
 ) -> go.Figure:
-    """Validation loss over epochs, or over seconds of the trial's clock; the loss is on a
-    logarithmic axis.
+    """Validation loss over epochs, or over seconds of the trial's clock;
+    the loss is on a logarithmic axis.
     """
     figure = new_figure()
     faint = [curve for curve in curves if not curve.emphasis]
@@ -114,8 +114,8 @@ def _x(curve: Curve, over: Literal["epochs", "time"]) -> Sequence[float]:
 
 
 def _thinned(length: int) -> list[int]:
-    """Which points to keep: every one, or evenly spread ones with the first and the last among
-    them.
+    """Which points to keep: every one, or evenly spread
+    ones with the first and the last among them.
     """
     if length <= MAX_POINTS:
         return list(range(length))

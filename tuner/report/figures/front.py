@@ -11,6 +11,7 @@ from tuner.report.figures.style import (
     GREY,
     MANY,
     Style,
+    draw_default,
     finish,
     key,
     label,
@@ -44,8 +45,8 @@ class VerifiedPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontSeries:
-    """The trials of one study to draw: points (seconds, MQL), a label each, and which one is the
-    default.
+    """The trials of one study to draw: points (seconds,
+    MQL), a label each, and which one is the default.
 
     Labels are HTML, as plotly takes it.
     """
@@ -55,8 +56,8 @@ class FrontSeries:
     labels: Sequence[str]
     default: int | None = None
     cut_default: Point | None = None
-    """Where a limit cut the default configuration, when it did not converge and so is none of the
-    points."""
+    """Where a limit cut the default configuration,
+    when it did not converge and so is none of the points."""
     verified: Sequence[VerifiedPoint] = ()
     interval: str = "interval"
     """What the verified points' bars are, e.g. `95 % interval of 10 seeds`."""
@@ -189,20 +190,12 @@ def _front(figure: go.Figure, series: FrontSeries, style: Style) -> None:
 
 def _default(figure: go.Figure, series: FrontSeries, style: Style) -> None:
     assert series.default is not None, "the caller looked"
-    x, y = series.points[series.default]
-    figure.add_scatter(
-        x=[x],
-        y=[y],
-        mode="markers",
-        marker={
-            "color": style.colour,
-            "size": 17,
-            "symbol": "star",
-            "line": {"color": "black", "width": 1},
-        },
-        name=f"{label(series.name)}: default hyperparameters",
-        legendgroup=series.name,
-        hovertemplate="default<br>%{x:.3f} s<br>MQL %{y:.4f}",
+    draw_default(
+        figure,
+        series.points[series.default],
+        style,
+        study=series.name,
+        hover="default<br>%{x:.3f} s<br>MQL %{y:.4f}",
     )
 
 

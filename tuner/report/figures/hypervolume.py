@@ -1,5 +1,5 @@
-"""How the front grows: its hypervolume after each finished trial, or over the time the search
-took.
+"""How the front grows: its hypervolume after each finished trial,
+or over the time the search took.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LONG_H = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeSeries:
-    """One study's search: after each finished trial, how many had finished, how long it had taken,
-    the hypervolume.
+    """One study's search: after each finished trial,
+    how many had finished, how long it had taken, the hypervolume.
     """
 
     name: str

@@ -30,8 +30,8 @@ def check_kind(path: Path) -> None:
 def save(
     figure: go.Figure, path: str | Path, *, width: int = SIZE[0], height: int = SIZE[1]
 ) -> Path:
-    """Write `figure` to `path`: .html (a page of its own that needs no network), .png, .svg or
-    .pdf.
+    """Write `figure` to `path`: .html (a page of its own
+    that needs no network), .png, .svg or .pdf.
 
     Pictures have `width` times `height` CSS pixels; a .png has twice as many dots each way, for
     sharp screens.

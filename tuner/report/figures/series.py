@@ -1,5 +1,5 @@
-"""The records that `tuner.report.figures` draws, taken from a study's results, epochs, claims and
-verification runs.
+"""The records that `tuner.report.figures` draws,
+taken from a study's results, epochs, claims and verification runs.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ COMPANY = 60
 def front_series(
     results: StudyResults, name: str, *, verified: Sequence[Verified] = ()
 ) -> FrontSeries:
-    """A study's trials ready for `tuner.report.figures.front.pareto_figure`, called `name` in the
-    legend.
+    """A study's trials ready for `tuner.report.figures.front.pareto_figure`,
+    called `name` in the legend.
 
     The points are the trials that may stand on the front: converged ones, or all complete ones
     where none converged. Configurations with enough verification runs are added, with their
@@ -86,8 +86,8 @@ def label(record: TrialRecord) -> str:
 
 
 def volume_series(results: StudyResults, name: str, reference: Point | None) -> VolumeSeries:
-    """The hypervolume after each trial that may stand on the front, in the order in which they
-    ended.
+    """The hypervolume after each trial that may stand on the front,
+    in the order in which they ended.
     """
     ended = sorted(
         (record for record in results.eligible if record.ended is not None),
@@ -133,8 +133,8 @@ def trade_series(results: StudyResults, name: str) -> TradeSeries:
 def learning_curves(
     results: StudyResults, curves: Curves, *, prefix: str = "", emphasised: int = EMPHASISED
 ) -> list[Curve]:
-    """The learning curves of the default, of the front and of the latest trials, those at work
-    among them.
+    """The learning curves of the default,
+    of the front and of the latest trials, those at work among them.
     """
     chosen = _emphasised(results, emphasised)
     others = [

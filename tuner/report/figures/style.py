@@ -1,5 +1,5 @@
-"""What all figures share: colours that colour-blind readers tell apart, never colour alone, and one
-layout.
+"""What all figures share: colours that colour-blind readers tell apart,
+never colour alone, and one layout.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def label(text: object) -> str:
 
 
 def finish(figure: go.Figure, *, title: str, x: str, y: str, **layout: Any) -> go.Figure:
-    """The common layout: white ground, a thin grid, the legend below, axes named with their
-    units.
+    """The common layout: white ground, a thin grid,
+    the legend below, axes named with their units.
     """
     axis = {
         "showline": True,
@@ -84,9 +84,29 @@ def finish(figure: go.Figure, *, title: str, x: str, y: str, **layout: Any) -> g
     return figure
 
 
+def draw_default(
+    figure: go.Figure, at: tuple[float, float], style: Style, *, study: str, hover: str
+) -> None:
+    """The default configuration of a study: a star."""
+    figure.add_scatter(
+        x=[at[0]],
+        y=[at[1]],
+        mode="markers",
+        marker={
+            "color": style.colour,
+            "size": 17,
+            "symbol": "star",
+            "line": {"color": "black", "width": 1},
+        },
+        name=f"{label(study)}: default hyperparameters",
+        legendgroup=study,
+        hovertemplate=hover,
+    )
+
+
 def key(figure: go.Figure, marks: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
-    """A legend that says once, in grey, what each kind of mark means; of each series only its front
-    is named.
+    """A legend that says once, in grey, what each kind of mark means;
+    of each series only its front is named.
 
     `marks`: the end of the names of traces of a kind, what the legend says of it, and how its mark
     looks. Five series with an entry for each kind would leave more room to the legend than to the

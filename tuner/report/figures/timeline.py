@@ -26,8 +26,8 @@ LOOKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """One attempt at one trial by one worker. Times are seconds since 1970 (UTC); `outcome` is one
-    of `LOOKS`.
+    """One attempt at one trial by one worker.
+    Times are seconds since 1970 (UTC); `outcome` is one of `LOOKS`.
     """
 
     worker: str
@@ -40,8 +40,8 @@ class Span:
 
 
 OUTLINED = 1 / 200
-"""Bars longer than this share of the whole have an outline; of a shorter one it would leave nothing
-to see."""
+"""Bars longer than this share of the whole have an outline;
+of a shorter one it would leave nothing to see."""
 
 
 def timeline_figure(spans: Sequence[Span], *, title: str = "") -> go.Figure:

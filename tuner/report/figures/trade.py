@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from tuner.report.figures.style import (
     GREY,
     MANY,
+    Style,
+    draw_default,
     finish,
     key,
     label,
@@ -48,48 +50,21 @@ class TradeSeries:
 
 
 def trade_figure(series: Sequence[TradeSeries], *, title: str = "") -> go.Figure:
-    """Seconds an epoch against epochs to convergence, both logarithmic, with lines of equal total
-    time.
+    """Seconds an epoch against epochs to convergence,
+    both logarithmic, with lines of equal total time.
     """
     figure = new_figure()
     _lines_of_equal_time(figure, series)
     for index, each in enumerate(series):
         style = style_of(index)
-        on_front = set(each.front)
-        groups = (
-            ("trials", [i for i in range(len(each.epochs)) if i not in on_front], 7, 0.3),
-            ("front", sorted(on_front), 11, 1.0),
-        )
-        for what, members, size, opacity in groups:
-            figure.add_scatter(
-                x=[each.epochs[i] for i in members],
-                y=[each.s_per_epoch[i] for i in members],
-                text=[each.labels[i] for i in members],
-                mode="markers",
-                marker={
-                    "color": style.colour,
-                    "symbol": style.symbol,
-                    "size": size,
-                    "opacity": opacity,
-                },
-                name=f"{label(each.name)}: {what}",
-                legendgroup=each.name,
-                hovertemplate="%{text}<br>%{x} epochs of %{y:.3g} s<extra></extra>",
-            )
+        _trials(figure, each, style)
         if each.default is not None:
-            figure.add_scatter(
-                x=[each.epochs[each.default]],
-                y=[each.s_per_epoch[each.default]],
-                mode="markers",
-                marker={
-                    "color": style.colour,
-                    "size": 17,
-                    "symbol": "star",
-                    "line": {"color": "black", "width": 1},
-                },
-                name=f"{label(each.name)}: default hyperparameters",
-                legendgroup=each.name,
-                hovertemplate="default<br>%{x} epochs of %{y:.3g} s<extra></extra>",
+            draw_default(
+                figure,
+                (each.epochs[each.default], each.s_per_epoch[each.default]),
+                style,
+                study=each.name,
+                hover="default<br>%{x} epochs of %{y:.3g} s<extra></extra>",
             )
     if not any(each.epochs for each in series):
         say_nothing_yet(figure, "no trial has finished yet")
@@ -109,6 +84,31 @@ def trade_figure(series: Sequence[TradeSeries], *, title: str = "") -> go.Figure
         figure.update_xaxes(logarithmic(min(epochs), max(epochs) * 1.1))
         figure.update_yaxes(logarithmic(min(paces), max(paces)))
     return figure
+
+
+def _trials(figure: go.Figure, series: TradeSeries, style: Style) -> None:
+    """All trials faint, those on the front in full."""
+    on_front = set(series.front)
+    groups = (
+        ("trials", [i for i in range(len(series.epochs)) if i not in on_front], 7, 0.3),
+        ("front", sorted(on_front), 11, 1.0),
+    )
+    for what, members, size, opacity in groups:
+        figure.add_scatter(
+            x=[series.epochs[i] for i in members],
+            y=[series.s_per_epoch[i] for i in members],
+            text=[series.labels[i] for i in members],
+            mode="markers",
+            marker={
+                "color": style.colour,
+                "symbol": style.symbol,
+                "size": size,
+                "opacity": opacity,
+            },
+            name=f"{label(series.name)}: {what}",
+            legendgroup=series.name,
+            hovertemplate="%{text}<br>%{x} epochs of %{y:.3g} s<extra></extra>",
+        )
 
 
 def _pairs(series: Sequence[TradeSeries]) -> list[tuple[float, float]]:

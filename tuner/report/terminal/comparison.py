@@ -59,8 +59,8 @@ def _print_lines(console: Console, title: str, said: Sequence[str]) -> None:
 
 
 def _print_levels(report: Report, console: Console) -> None:
-    """Time at equal quality; where the console is too narrow, ratios go below their times, then are
-    left out.
+    """Time at equal quality; where the console is too narrow,
+    ratios go below their times, then are left out.
     """
     if not report.levels:
         return
@@ -83,8 +83,8 @@ def _print_levels(report: Report, console: Console) -> None:
 
 
 def _print_table(report: Report, console: Console) -> None:
-    """The rows. Where the console is too narrow, intervals go below their figures, then columns are
-    left out.
+    """The rows. Where the console is too narrow,
+    intervals go below their figures, then columns are left out.
     """
     rows = [
         {

@@ -70,8 +70,8 @@ def live_view(
 
 @contextmanager
 def seen_to_the_end(view: Live) -> Iterator[Live]:
-    """What ended since the last look is shown as well, unless it is Ctrl-C that ends the
-    watching.
+    """What ended since the last look is shown as well,
+    unless it is Ctrl-C that ends the watching.
     """
     try:
         yield view

@@ -1,5 +1,5 @@
-"""How one study looks while it is watched: a bar, its front, the trend of its hypervolume, workers,
-failures.
+"""How one study looks while it is watched: a bar, its front,
+the trend of its hypervolume, workers, failures.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ SPARK_WIDTH = 24
 BESIDE_SPARK = 45
 """Columns that the words beside the trend need: heading, value, and how long ago it last grew."""
 FRONT_ROWS = (2, 8)
-"""Rows of the front that a study gets at least and at most; between them, what the terminal's
-height allows."""
+"""Rows of the front that a study gets at least and at most;
+between them, what the terminal's height allows."""
 WORKER_ROWS = 8
 FAILURE_ROWS = 3
 RECENT = 10
@@ -51,8 +51,8 @@ class Look:
 
     @property
     def seconds_left(self) -> float | None:
-        """By the durations of the latest trials, shared among the workers of now; None where either
-        is missing.
+        """By the durations of the latest trials,
+        shared among the workers of now; None where either is missing.
         """
         recent = [r.recorded.total_s for r in self.results.records if r.state.is_finished()][
             -RECENT:
@@ -193,8 +193,8 @@ def _workers(look: Look) -> Iterator[RenderableType]:
 
 
 def _silence(worker: WorkerRow) -> str:
-    """Only worth a word when it is long: a worker reports every few seconds. Or what keeps it from
-    working.
+    """Only worth a word when it is long: a worker reports every few seconds.
+    Or what keeps it from working.
     """
     if worker.note:
         return f"; {worker.note}"

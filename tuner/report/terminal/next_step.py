@@ -14,8 +14,8 @@ from tuner.study.results import StudyResults, read_results
 
 
 def next_steps(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: str) -> list[str]:
-    """Commands, the most useful one first. `launch` are the words of the one that has just
-    ended.
+    """Commands, the most useful one first.
+    `launch` are the words of the one that has just ended.
     """
     results = [read_results(each) for each in opened]
     if ended != "filled" and not any(each.front for each in results):
@@ -46,8 +46,8 @@ def _on_results(opened: Sequence[OpenStudy], results: Sequence[StudyResults]) ->
 
 
 def _storage(opened: OpenStudy) -> list[str]:
-    """The flag that leads back to this database; what is secret has to come from the environment
-    again.
+    """The flag that leads back to this database;
+    what is secret has to come from the environment again.
     """
     address = opened.database.address
     usual = (
@@ -57,8 +57,8 @@ def _storage(opened: OpenStudy) -> list[str]:
 
 
 def _study(opened: OpenStudy) -> list[str]:
-    """The flags by which `tuner best` finds the study: files of the user's own are not known by
-    their names.
+    """The flags by which `tuner best` finds the study:
+    files of the user's own are not known by their names.
     """
     variant, task = opened.definition.variant, opened.definition.task_name
     built_in = (

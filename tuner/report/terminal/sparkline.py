@@ -10,8 +10,8 @@ PLAIN = "_.-=*#"
 
 
 def sparkline(values: Sequence[float | None], *, width: int, plain: bool = False) -> str:
-    """`values` as at most `width` characters of rising height; `plain` for terminals without
-    Unicode.
+    """`values` as at most `width` characters of rising height;
+    `plain` for terminals without Unicode.
 
     More values than characters are thinned evenly, the first and the last kept. Values that are no
     finite number leave a blank.

@@ -29,8 +29,8 @@ MARKS = (
 
 
 def front_table(opened: OpenStudy, results: StudyResults) -> Table:
-    """The Pareto front, fastest first; the default configuration is added, dim, when it is not on
-    it.
+    """The Pareto front, fastest first; the default
+    configuration is added, dim, when it is not on it.
     """
     kind = "front" if not results.censored else "front of trials that did not converge"
     if results.infeasible:
@@ -113,8 +113,8 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
 
 
 def print_status(opened: Sequence[OpenStudy]) -> None:
-    """All studies in one table, and who is at work, in as many columns as the terminal is wide
-    enough for.
+    """All studies in one table, and who is at work,
+    in as many columns as the terminal is wide enough for.
     """
     console = make_console()
     statuses = [(each, status_of(each)) for each in opened]
@@ -172,8 +172,8 @@ def _worker_row(worker: dict[str, Any], *, study: str) -> dict[str, str]:
 def fitting(
     title: str, rows: Sequence[Mapping[str, str]], console: Console, *, leave_out: Sequence[str]
 ) -> Table:
-    """A table of `rows`; where the console is too narrow, without columns of `leave_out`, the first
-    ones first.
+    """A table of `rows`; where the console is too narrow,
+    without columns of `leave_out`, the first ones first.
     """
     rows = [{column: shortened(text, WIDEST) for column, text in row.items()} for row in rows]
     columns = list(rows[0])

@@ -1,5 +1,5 @@
-"""One trial on a terminal: what it was asked to do, what became of it, and under which
-circumstances.
+"""One trial on a terminal: what it was asked to do,
+what became of it, and under which circumstances.
 """
 
 from __future__ import annotations

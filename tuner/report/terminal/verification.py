@@ -1,5 +1,5 @@
-"""What people see of a verification: its progress, and fresh-seed figures beside those of the
-search.
+"""What people see of a verification: its progress,
+and fresh-seed figures beside those of the search.
 """
 
 from __future__ import annotations

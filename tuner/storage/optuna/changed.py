@@ -1,5 +1,5 @@
-"""What other programs changed of our trials in Optuna's tables: found by our own record, and put
-right again.
+"""What other programs changed of our trials in Optuna's tables:
+found by our own record, and put right again.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def _listed(values: Sequence[float] | None) -> str:
 
 
 def _says(text: str | None, value: Any) -> bool:
-    """Whether the stored `text` is that of `value`. Compared as texts: NaN is not equal to
-    itself.
+    """Whether the stored `text` is that of `value`.
+    Compared as texts: NaN is not equal to itself.
     """
     expected = json.dumps(value)
     return text == expected or (text is not None and json.dumps(json.loads(text)) == expected)

@@ -1,5 +1,5 @@
-"""How far trials are beyond the limits of their study, where `trial.set_constraint` of Optuna puts
-it.
+"""How far trials are beyond the limits of their study,
+where `trial.set_constraint` of Optuna puts it.
 
 Optuna sets a constraint of a running trial once. The limits of a study may change with its next
 launch, and then hold for the trials that ended before, too: other tools that read the study should

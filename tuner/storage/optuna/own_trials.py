@@ -33,8 +33,8 @@ from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims
 
 ORIGINS: Mapping[str, type] = {"default": bool, "warm_start": str, "copied_from": str}
-"""Attributes that say where a configuration comes from: written before it runs, and so beside its
-result."""
+"""Attributes that say where a configuration comes from:
+written before it runs, and so beside its result."""
 
 _OPEN = (TrialState.WAITING, TrialState.RUNNING)
 _ROUNDING = 1e-9
@@ -52,8 +52,8 @@ Trials = dict[int, FrozenTrial]
 
 
 class OwnStorage(_CachedStorage):
-    """Optuna's storage, in which one study has only its own trials. For everything else, it is the
-    `backend`.
+    """Optuna's storage, in which one study has only its own trials.
+    For everything else, it is the `backend`.
     """
 
     def __init__(self, backend: RDBStorage, own: OwnTrials) -> None:
@@ -79,8 +79,8 @@ class OwnStorage(_CachedStorage):
 
 
 class OwnTrials:
-    """Reads the trials of one study again and again; `distributions` are those of its
-    parameters.
+    """Reads the trials of one study again and again;
+    `distributions` are those of its parameters.
     """
 
     def __init__(
@@ -136,8 +136,8 @@ class OwnTrials:
     # -- what there is -----------------------------------------------------------------------------
 
     def _look(self, connection: Connection) -> tuple[Claims, Trials, int]:
-        """Claims that run or have a result, bare trials, and the claim up to which all are over
-        then.
+        """Claims that run or have a result, bare trials,
+        and the claim up to which all are over then.
 
         Without the trials that are read for good. Claims first: what a finished one says was
         written before.
@@ -261,8 +261,8 @@ class OwnTrials:
         return fitting if fitting.keys() == self._distributions.keys() else {}
 
     def _fitting(self, params: Any) -> dict[str, Any]:
-        """Those of `params` that are in the study's space; none when one of its parameters is
-        not.
+        """Those of `params` that are in the study's space;
+        none when one of its parameters is not.
         """
         if not isinstance(params, dict):
             return {}

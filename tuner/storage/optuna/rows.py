@@ -1,5 +1,5 @@
-"""A trial's rows in Optuna's tables: taken or created, given its parameters, put back, told its
-result.
+"""A trial's rows in Optuna's tables: taken or created,
+given its parameters, put back, told its result.
 
 Optuna's own calls make a transaction of each attribute. These statements run in the caller's
 transaction, so that a trial and its claim change together or not at all.
@@ -167,8 +167,8 @@ def strays(study_id: int | None, held: Select[Any], ours: Select[Any]) -> Column
 
 
 def tell(engine: Engine, trial_id: int, result: TrialResult) -> None:
-    """Give a trial its result, whatever others told Optuna of it before; a trial whose row is gone
-    stays so.
+    """Give a trial its result, whatever others told Optuna of it before;
+    a trial whose row is gone stays so.
 
     In one transaction, and safe to run by anyone, any number of times.
     """
@@ -234,8 +234,8 @@ def primary_key(inserted: CursorResult[Any]) -> int:
 def _write(
     connection: Connection, table: Table, trial_id: int, attributes: Mapping[str, Any]
 ) -> None:
-    """Set a trial's attributes, all in one statement: one by one they would cost a transaction
-    each.
+    """Set a trial's attributes, all in one statement:
+    one by one they would cost a transaction each.
     """
     if not attributes:
         return

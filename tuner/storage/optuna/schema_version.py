@@ -28,8 +28,8 @@ _STEPS = ("_init_alembic", "check_table_schema_compatibility")
 
 @contextmanager
 def versions_in_plain_sql() -> Iterator[None]:
-    """While this lasts, a new storage of Optuna's leaves alembic alone where its tables are of the
-    version wanted.
+    """While this lasts, a new storage of Optuna's leaves
+    alembic alone where its tables are of the version wanted.
     """
     theirs = _managers_of_optuna()
     if theirs is None:

@@ -23,8 +23,8 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
 READING = "tuner_reading"
-"""Execution option of a connection that will write nothing: on SQLite it then holds up nobody who
-does."""
+"""Execution option of a connection that will write nothing:
+on SQLite it then holds up nobody who does."""
 
 DURABLE = "tuner_durable"
 """Execution option of a transaction that is to be on the disk when it is over, whatever becomes of
@@ -56,8 +56,8 @@ class TrialStorage(RDBStorage):
         included_trial_ids: set[int],
         trial_id_greater_than: int,
     ) -> list[FrozenTrial]:
-        """Trials of a study: the included ones and those beyond an id (-1: all), of these states,
-        by id.
+        """Trials of a study: the included ones and those beyond an id (-1:
+        all), of these states, by id.
 
         Raises:
             KeyError: there is no such study.

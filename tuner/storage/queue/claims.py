@@ -55,8 +55,8 @@ class Ledger(LeasedQueue[Claim, Claim]):
     # -- budget ------------------------------------------------------------------------------------
 
     def set_budget(self, trials: int) -> None:
-        """Let the study hold `trials` finished trials; honoured by running workers at their next
-        claim.
+        """Let the study hold `trials` finished trials;
+        honoured by running workers at their next claim.
         """
         with self._engine.begin() as connection:
             connection.execute(
@@ -218,8 +218,8 @@ class Ledger(LeasedQueue[Claim, Claim]):
             ).scalar_one()
 
     def attempts(self, trial_number: int) -> tuple[Attempt, ...]:
-        """Everyone's go at a trial, the first first, with the results that came too late to
-        count.
+        """Everyone's go at a trial, the first first,
+        with the results that came too late to count.
         """
         query = (
             select(claims)

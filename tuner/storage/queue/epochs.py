@@ -1,5 +1,5 @@
-"""Learning curves, in a table of our own: Optuna's intermediate values do not mix with several
-objectives.
+"""Learning curves, in a table of our own:
+Optuna's intermediate values do not mix with several objectives.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tuner.storage.schema import epochs
 
 @dataclass(frozen=True, slots=True)
 class EpochRow:
-    """One epoch of one trial. `elapsed_s` is the trial's clock at its end; losses are on scaled
-    values.
+    """One epoch of one trial. `elapsed_s` is the trial's clock at its end;
+    losses are on scaled values.
     """
 
     epoch: int

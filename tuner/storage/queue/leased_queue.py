@@ -134,8 +134,8 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
             return self._take(connection, worker, token)
 
     def renew(self, ticket: Ticket) -> bool:
-        """Extend the lease; False when it was lost: the worker must stop, its result would not
-        count.
+        """Extend the lease; False when it was lost:
+        the worker must stop, its result would not count.
         """
         return self._update_running(ticket, leased_until=self._leases.renewed())
 
@@ -157,8 +157,8 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
         return True
 
     def give_back(self, ticket: Ticket) -> None:
-        """Return the work undone: the next claim gets it as it was, and nothing is held against
-        it.
+        """Return the work undone: the next claim gets it as it was,
+        and nothing is held against it.
         """
         with self._engine.begin() as connection:
             self._lock(connection)
@@ -226,8 +226,8 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
             return connection.execute(query).first() is not None
 
     def _release(self, connection: Connection, row: Row[Any], *, state: str) -> None:
-        """End a claim without a result and put its work back, in the caller's transaction: both or
-        neither.
+        """End a claim without a result and put its work back,
+        in the caller's transaction: both or neither.
         """
         lost = self._end(connection, row, state)
         if lost >= MAX_ATTEMPTS:

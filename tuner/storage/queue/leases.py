@@ -1,5 +1,5 @@
-"""Leases: how long a worker may be silent, and when what it held is taken back. Of trials and of
-verification runs.
+"""Leases: how long a worker may be silent,
+and when what it held is taken back. Of trials and of verification runs.
 
 A lease runs out on the database's clock. One that ran out is taken back by who has watched it stay
 so for a while, on its own clock: after an outage, or the sleep of a whole machine, every lease has
@@ -22,11 +22,11 @@ LEASE_S = 60.0
 MAX_ATTEMPTS = 3
 """What lost its worker this many times is set aside as failed: it may be what kills them."""
 CONFIRM_SHARE = 0.5
-"""A lease that ran out is watched for this share of a lease before it is taken back, for a sign of
-life."""
+"""A lease that ran out is watched for this share
+of a lease before it is taken back, for a sign of life."""
 SET_BACK_LEASES = 3.0
-"""A lease that has more than this many times its length to go is none that the present clock
-gave."""
+"""A lease that has more than this many times its length
+to go is none that the present clock gave."""
 HEARTBEATS_PER_LEASE = 6
 """A worker renews its lease this often before it would run out."""
 
@@ -63,8 +63,8 @@ class Leases:
         return self.lease_s / HEARTBEATS_PER_LEASE
 
     def renewed(self) -> ColumnElement[float]:
-        """Until when a lease lasts that is given, or renewed, by the statement that this stands
-        in.
+        """Until when a lease lasts that is given,
+        or renewed, by the statement that this stands in.
         """
         return database_now() + self.lease_s
 
@@ -83,8 +83,8 @@ class Leases:
         return self._running & ((c.leased_until < now) | set_back) & fair
 
     def confirmed(self) -> list[int]:
-        """The keys of leases that have been overdue, and not renewed, for long enough under these
-        eyes.
+        """The keys of leases that have been overdue,
+        and not renewed, for long enough under these eyes.
 
         To be called often, at least once in `confirm_s`: a lease is confirmed by a later call than
         the one that sees it first.

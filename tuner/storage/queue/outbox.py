@@ -1,5 +1,5 @@
-"""What was computed and not yet stored waits in local files: a result outlives its worker and a
-database outage.
+"""What was computed and not yet stored waits in local files:
+a result outlives its worker and a database outage.
 
 A result, of a trial or of a verification run, is put here before it goes to the database and taken
 away after. Whoever next starts work on this machine delivers what is left, and so does a supervisor
@@ -31,8 +31,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outbox:
-    """The files in `folder` of one study. `study_key` is what no other study has, in this database
-    or another.
+    """The files in `folder` of one study. `study_key` is what
+    no other study has, in this database or another.
     """
 
     folder: Path
@@ -62,8 +62,8 @@ class Outbox:
     def deliver(
         self, ledger: Ledger, epochs: EpochTable, runs: Verifications, *, only: Claim | None = None
     ) -> int:
-        """Bring the study's entries (or the epochs of one claim, `only`) to the database; returns
-        how many.
+        """Bring the study's entries (or the epochs of one claim,
+        `only`) to the database; returns how many.
 
         Safe to run by several at once, and again after a failure: what is written twice counts
         once. An entry that cannot be read, or that the database refuses, stays where it is, with a
@@ -93,8 +93,8 @@ class Outbox:
     def _read(
         self, path: Path, ledger: Ledger, epochs: EpochTable, runs: Verifications
     ) -> Callable[[], None] | None:
-        """What delivers the entry; None when it is another study's, unreadable or just delivered by
-        another.
+        """What delivers the entry; None when it is another study's,
+        unreadable or just delivered by another.
         """
         try:
             entry = json.loads(read_regular(path, at_most=AT_MOST_BYTES))

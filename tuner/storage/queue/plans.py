@@ -68,13 +68,13 @@ def read_params(text: str) -> dict[str, float | int]:
 
 
 CHOSEN_LATER = "chosen_later"
-"""In a run's plan: what a later plan, which had no new run of its study, chose from the expected
-front."""
+"""In a run's plan: what a later plan, which had no new
+run of its study, chose from the expected front."""
 
 
 def plan_renamed(plan: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
-    """The plan of a run whose study `old` goes on as `new`: what was chosen stays known under its
-    name.
+    """The plan of a run whose study `old` goes on as `new`:
+    what was chosen stays known under its name.
     """
     changed = dict(plan)
     for key in ("picks", CHOSEN_LATER):

@@ -39,8 +39,8 @@ class Queue(Shared, Protocol[Held]):
         """Extend the lease; False when it was lost: the result would not count."""
 
     def finish(self, held: Held, result: TrialResult, /) -> bool:
-        """Record the result once; False when the lease was lost: then it is kept, and not
-        counted.
+        """Record the result once; False when the lease was lost:
+        then it is kept, and not counted.
         """
 
     def give_back(self, held: Held, /) -> None:

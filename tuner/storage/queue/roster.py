@@ -35,8 +35,8 @@ class WorkerRow:
 
 
 def log_lost(engine: Engine, lost: Iterable[tuple[str, str]]) -> None:
-    """Say of each (work, worker) that it was taken back because its lease ran out, and where that
-    process is.
+    """Say of each (work, worker) that it was taken back
+    because its lease ran out, and where that process is.
 
     It may still be there, stopped or hanging, and keep its device from everybody.
     """

@@ -16,8 +16,8 @@ from tuner.storage.records import RunTicket, TrialResult
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """One run to make: a trial's configuration on a fresh seed, and when (`place` in the random
-    order).
+    """One run to make: a trial's configuration on a fresh seed,
+    and when (`place` in the random order).
     """
 
     study_id: int
@@ -105,8 +105,8 @@ def _read(row: Row[Any]) -> VerificationRun:
 
 
 def recorded_row(run: VerificationRun) -> dict[str, Any]:
-    """The row of a run that ended elsewhere, e.g. in the database that a study was exported
-    from.
+    """The row of a run that ended elsewhere, e.g.
+    in the database that a study was exported from.
     """
     result = run.result.to_json() if run.result else None
     return run_row(run) | {

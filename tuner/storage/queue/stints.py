@@ -30,8 +30,8 @@ class Stint:
 
 
 def _took_s(recorded: Recorded) -> float | None:
-    """How long a worker had a trial: with all its seeds and repeated runs, where that was
-    recorded.
+    """How long a worker had a trial: with all its seeds
+    and repeated runs, where that was recorded.
     """
     if recorded.attempt_s is not None:
         return recorded.attempt_s

@@ -1,5 +1,5 @@
-"""Runs that verify configurations on fresh seeds: planned whole, claimed one by one, each with one
-recorded result.
+"""Runs that verify configurations on fresh seeds:
+planned whole, claimed one by one, each with one recorded result.
 
 A row is a run: its place in the plan, its lease while a worker has it, and at last its result. So
 there is no budget to keep exact, and a plan can be made again: what is there stays. What a worker

@@ -90,8 +90,8 @@ def archive_of(opened: OpenStudy) -> Archive:
 def _in_place(
     records: Sequence[TrialRecord], objectives: tuple[str, ...]
 ) -> tuple[TrialRecord, ...]:
-    """`records`, and where a number is another program's trial, a mark of that: ours keep their
-    numbers.
+    """`records`, and where a number is another program's trial,
+    a mark of that: ours keep their numbers.
     """
     by_number = {record.number: record for record in records}
     found = []

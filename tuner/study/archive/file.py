@@ -1,5 +1,5 @@
-"""A study in one file: compact, versioned JSON with everything that was found, to read without a
-database.
+"""A study in one file: compact, versioned JSON
+with everything that was found, to read without a database.
 
 It holds the study's definition and policy, its trials with their values and attributes, their
 learning curves (to seven significant digits, what fp32 has) and the verification runs that ended.
@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 
 from tuner.errors import StorageError, UsageError
-from tuner.files.plain import explained, read_json, shown
+from tuner.files.plain import excerpt, explained, read_json
 from tuner.study.archive.content import Archive
 from tuner.study.archive.json_form import FORMAT, VERSION, as_dict, from_dict
 
@@ -71,7 +71,7 @@ def read_archive(path: Path) -> Archive:
         )
     if data.get("version") != VERSION:
         raise UsageError(
-            f"{path} has version {shown(repr(data.get('version')))} of the format, this tuner "
+            f"{path} has version {excerpt(repr(data.get('version')))} of the format, this tuner "
             f"reads {VERSION}; "
             "use the tuner that wrote it, or a newer one"
         )

@@ -83,8 +83,8 @@ def from_dict(data: Mapping[str, Any]) -> Archive:
 
 
 def _outside(space: SearchSpace, trial: Trial) -> str | None:
-    """What of a trial's configuration no sampler of its study can have chosen; None where all of it
-    is possible.
+    """What of a trial's configuration no sampler of its study can have chosen;
+    None where all of it is possible.
     """
     for name, value in trial.params.items():
         span = space.ranges[name]

@@ -23,7 +23,7 @@ from tuner.data.windows import DeviceData
 from tuner.training.batching import batch_shapes
 from tuner.training.determinism import unchanged_randomness
 from tuner.training.engine import Poll, TrainedEpoch
-from tuner.training.snapshot import Snapshot
+from tuner.training.model_state import Snapshot
 from tuner.training.step import TrainingState
 
 WARM_UP_STEPS = 3

@@ -45,8 +45,8 @@ def answer_all(
     ready: Mapping[str, Verified],
     pick: str,
 ) -> tuple[tuple[Answer, ...], list[str]]:
-    """Answers to all questions whose configurations are `ready`, and a reason where there can be
-    none.
+    """Answers to all questions whose configurations are `ready`,
+    and a reason where there can be none.
     """
     asked = [q for q in questions(chosen, pick=pick) if q.a in ready and q.b in ready]
     named = _names(studies, chosen, pick)
@@ -96,8 +96,8 @@ def _look(studies: Sequence[StudySnapshot], session: str, looks: tuple[int, ...]
 
 
 def _on_one_clock(answer: Comparison, studies: Sequence[StudySnapshot]) -> Comparison:
-    """The answer without its time where the two were measured on different devices, or by different
-    clocks.
+    """The answer without its time where the two were measured
+    on different devices, or by different clocks.
     """
     a, b = (_owner(name, studies) for name in (answer.question.a, answer.question.b))
     if (
@@ -121,8 +121,8 @@ def _owner(name: str, studies: Sequence[StudySnapshot]) -> StudySnapshot:
 def _names(
     studies: Sequence[StudySnapshot], chosen: Mapping[str, Mapping[str, int]], pick: str
 ) -> dict[str, str]:
-    """What sentences call a sample: `retuned rmsnorm`, `default rmsnorm`; the study's name where
-    variants repeat.
+    """What sentences call a sample: `retuned rmsnorm`,
+    `default rmsnorm`; the study's name where variants repeat.
 
     A default that is itself the front's pick is called by what it is.
     """

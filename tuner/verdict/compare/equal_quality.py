@@ -58,8 +58,8 @@ class Fastest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A test MQL, and who reaches it how fast: one of `fastest` a study, None where no verified
-    configuration does.
+    """A test MQL, and who reaches it how fast:
+    one of `fastest` a study, None where no verified configuration does.
     """
 
     mql: float
@@ -104,8 +104,8 @@ class _Resampled:
     mql: NDArray[np.float64]
 
     def least(self, level: float) -> NDArray[np.float64]:
-        """Each resample's least time at the level, infinite where it is not reached:
-        (resamples,).
+        """Each resample's least time at the level,
+        infinite where it is not reached: (resamples,).
         """
         least: NDArray[np.float64] = np.where(
             self.mql <= _reaching(level), self.seconds, np.inf

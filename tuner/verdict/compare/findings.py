@@ -1,5 +1,5 @@
-"""What can be said of studies: rows of a table, answers with their sentences, and what is missing
-for more.
+"""What can be said of studies: rows of a table,
+answers with their sentences, and what is missing for more.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str = "knee") -> Report:
     """Hold studies on the same data against each other.
 
     Every study is represented by its default configuration and by the one that `pick` names on the
-    front of its
-    search: chosen by the search, judged by fresh seeds. Only questions whose configurations are all
-    verified, as planned, get an answer; for the others the report says what is missing.
+    front of its search: chosen by the search, judged by fresh seeds. Only questions whose
+    configurations are all verified, as planned, get an answer; for the others the report says what
+    is missing.
 
     Raises:
         UsageError: the studies are on different data.
@@ -98,8 +98,8 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str = "knee") -> Report:
 def _ready(
     studies: Sequence[StudySnapshot], chosen: Mapping[str, Mapping[str, int]], pick: str
 ) -> tuple[dict[str, Verified], list[str]]:
-    """Fully verified configurations by their sample's name, and one line for each thing that is
-    missing.
+    """Fully verified configurations by their sample's name,
+    and one line for each thing that is missing.
     """
     ready: dict[str, Verified] = {}
     missing: list[str] = []

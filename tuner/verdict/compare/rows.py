@@ -20,8 +20,8 @@ FIGURES = ("epochs", "total_time_s", "s_per_epoch", "val_loss", "test_mql")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A configuration in the table. Each figure is a median with its interval, or one number of an
-    unverified trial.
+    """A configuration in the table. Each figure is a median
+    with its interval, or one number of an unverified trial.
     """
 
     study: str

@@ -12,8 +12,8 @@ MOST_DIGITS = 9
 
 
 def sentence(answer: Comparison, a: str, b: str) -> str:
-    """E.g. `retuned rmsnorm converges in 0.61 [0.55, 0.68] of the time of retuned original; MQL
-    +0.002 …`.
+    """E.g. `retuned rmsnorm converges in 0.61 [0.55,
+    0.68] of the time of retuned original; MQL +0.002 …`.
     """
     return f"{a} {time_phrase(answer.seconds, b)}; {mql_phrase(answer.mql)}"
 
@@ -31,8 +31,8 @@ def mql_phrase(effect: Effect) -> str:
 
 
 def short(answer: Comparison) -> str:
-    """The same for a table's cell: what it takes of the other's time, and what it gains or loses in
-    MQL.
+    """The same for a table's cell: what it takes of the other's time,
+    and what it gains or loses in MQL.
     """
     time, mql = answer.effects
     parts = []
@@ -50,8 +50,8 @@ def short(answer: Comparison) -> str:
 
 
 def resolution(answers: Iterable[Comparison]) -> str:
-    """What runs like these can show at all, of the pair that shows least; empty where one can show
-    nothing.
+    """What runs like these can show at all,
+    of the pair that shows least; empty where one can show nothing.
     """
     effects = [
         effect for answer in answers for effect in answer.effects if effect.estimate is not None
@@ -86,8 +86,8 @@ def levels(answers: Iterable[Comparison]) -> str:
 
 
 def _size(effect: Effect, digits: int, sign: str) -> str:
-    """The estimate with the interval of its test; alone where there is no verdict, for which no
-    interval speaks.
+    """The estimate with the interval of its test;
+    alone where there is no verdict, for which no interval speaks.
 
     As many digits as it takes to print that no difference is left out, where it is.
     """

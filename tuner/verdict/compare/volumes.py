@@ -1,5 +1,5 @@
-"""How much of the plane each front of a comparison dominates, below one reference point for all of
-them.
+"""How much of the plane each front of a comparison dominates,
+below one reference point for all of them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _RESAMPLES = 999
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volume:
-    """Hypervolume of a variant's configurations: of verified medians with an interval, else of the
-    search's front.
+    """Hypervolume of a variant's configurations:
+    of verified medians with an interval, else of the search's front.
     """
 
     study: str
@@ -51,8 +51,8 @@ class Volume:
 
 
 def volumes_of(studies: Sequence[StudySnapshot]) -> tuple[list[Volume], Point | None]:
-    """Hypervolumes below one reference point, a tenth beyond the worst of all medians (or of all
-    unverified trials).
+    """Hypervolumes below one reference point,
+    a tenth beyond the worst of all medians (or of all unverified trials).
 
     All from verified medians, or all from the search where a study has none: never one of each
     kind.

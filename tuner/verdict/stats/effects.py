@@ -84,7 +84,7 @@ class Comparison:
 
     @property
     def decided(self) -> bool:
-        """Both objectives have a clear answer: a difference, or that there is none worth caring
-        about.
+        """Both objectives have a clear answer: a difference,
+        or that there is none worth caring about.
         """
         return all(effect.decided for effect in self.effects)

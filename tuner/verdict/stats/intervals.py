@@ -21,8 +21,8 @@ CONFIDENCE = 0.95
 RESAMPLES = 9999
 SEED = 20261120
 LEAST_RUNS = 5
-"""Fewer runs give no interval: a resampled median of four would be little more than their least and
-their greatest."""
+"""Fewer runs give no interval: a resampled median of four
+would be little more than their least and their greatest."""
 
 Array = NDArray[np.float64]
 
@@ -44,8 +44,8 @@ class Interval:
         return {"median": self.estimate, "low": self.low, "high": self.high}
 
     def as_estimate(self) -> dict[str, float]:
-        """`{"estimate", "low", "high"}`, the form of what is no median itself: ratios and
-        differences.
+        """`{"estimate", "low", "high"}`, the form of what is no median itself:
+        ratios and differences.
         """
         return {"estimate": self.estimate, "low": self.low, "high": self.high}
 
@@ -63,8 +63,8 @@ def median_interval(values: ArrayLike) -> Interval | None:
 
 @functools.lru_cache(maxsize=16)
 def resampled_runs(n: int, resamples: int = RESAMPLES) -> NDArray[np.intp]:
-    """Which runs each resample holds: (resamples, n) indices below `n`, the same ones every
-    time.
+    """Which runs each resample holds: (resamples, n)
+    indices below `n`, the same ones every time.
     """
     chosen = np.random.default_rng(SEED).integers(0, n, size=(resamples, n))
     chosen.flags.writeable = False

@@ -1,5 +1,5 @@
-"""Configurations held against each other on the same seeds: effects, tests, and what may be
-claimed.
+"""Configurations held against each other on the same seeds:
+effects, tests, and what may be claimed.
 
 Time is compared as a ratio, so it is tested on the log scale; MQL as a difference. A claim needs
 two things: the paired test after Holm's correction over all questions of its family and both
@@ -44,8 +44,8 @@ from tuner.verdict.stats.sequential import nominal_levels
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """One test before the correction: paired differences, on the log scale for seconds, of `a` and
-    `b`.
+    """One test before the correction: paired differences,
+    on the log scale for seconds, of `a` and `b`.
     """
 
     effect: Effect
@@ -56,8 +56,8 @@ class _Test:
 
 @dataclass(frozen=True, slots=True)
 class _Design:
-    """How differences are tested: the test, its interval at a level, and its level for a share of
-    alpha.
+    """How differences are tested: the test, its interval at a level,
+    and its level for a share of alpha.
     """
 
     test: Callable[[np.ndarray], float]
@@ -66,8 +66,8 @@ class _Design:
     least: Callable[[int], float]
     """The least p that so many pairs can give."""
     shift: Callable[[int, float], float]
-    """The mean difference, in standard deviations, that so many pairs find at a level with
-    `POWER`."""
+    """The mean difference, in standard deviations,
+    that so many pairs find at a level with `POWER`."""
 
 
 def judge(

@@ -1,5 +1,5 @@
-"""Tests of paired differences, their intervals, and the correction for asking many questions at
-once.
+"""Tests of paired differences, their intervals,
+and the correction for asking many questions at once.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ def sign_flip_p(differences: ArrayLike) -> float:
 
 
 def sign_flip_interval(differences: ArrayLike, level: float) -> tuple[float, float]:
-    """The true means that the same test of `differences` (n,) does not reject at `level`: a
-    confidence interval.
+    """The true means that the same test of `differences` (n,)
+    does not reject at `level`: a confidence interval.
 
     A true mean of t is tested by flipping signs of `differences - t`. Under one pattern of signs
     this is as extreme as what was seen wherever t lies between the mean of the flipped differences
     and that of the others. Each of these ranges holds the mean of all, so what is not rejected is
-    one interval around it, whose ends are means of some of the
-    differences: no search is needed. It holds 0 where `sign_flip_p` is above `level`, and nowhere
-    else. A test inverted so is what Hodges and Lehmann ("Estimates of location based on rank
-    tests", 1963) and Garthwaite ("Confidence intervals from randomization tests", 1996) speak of.
-    An end is infinite where so few pairs cannot reach the level.
+    one interval around it, whose ends are means of some of the differences: no search is needed. It
+    holds 0 where `sign_flip_p` is above `level`, and nowhere else. A test inverted so is what
+    Hodges and Lehmann ("Estimates of location based on rank tests", 1963) and Garthwaite
+    ("Confidence intervals from randomization tests", 1996) speak of. An end is infinite where so
+    few pairs cannot reach the level.
     """
     d = np.asarray(differences, dtype=float)
     if len(d) == 0:
@@ -62,8 +62,8 @@ def sign_flip_interval(differences: ArrayLike, level: float) -> tuple[float, flo
 
 
 def _not_excluded(d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each pattern of signs, from which to which true mean it is as extreme as what was seen:
-    both (patterns,).
+    """For each pattern of signs, from which to which true mean
+    it is as extreme as what was seen: both (patterns,).
     """
     n = len(d)
     signs = _signs(n)
@@ -93,8 +93,8 @@ def _signs(n: int) -> np.ndarray:
 
 
 def paired_t_p(differences: ArrayLike) -> float:
-    """Two-sided p of Student's paired t test on `differences` (n,): a p below `sign_flip_p`'s least
-    is possible.
+    """Two-sided p of Student's paired t test on `differences` (n,):
+    a p below `sign_flip_p`'s least is possible.
 
     It assumes that the differences are about normal. Needed where looks are taken before the
     planned end.

@@ -11,16 +11,16 @@ POWER = 0.9
 """How often a difference that is called detectable would be found."""
 
 _EXACT_UP_TO = 12
-"""Pairs up to which the permutation test itself is tried on drawn differences; of more it is close
-to Student's."""
+"""Pairs up to which the permutation test itself is tried on drawn differences;
+of more it is close to Student's."""
 _DRAWS = 2000
 _SEED = 20261122
 
 
 @functools.lru_cache(maxsize=64)
 def t_shift(n: int, level: float) -> float:
-    """The mean of n normal differences that Student's paired t test finds at `level` with `POWER`
-    (noncentral t).
+    """The mean of n normal differences that Student's paired
+    t test finds at `level` with `POWER` (noncentral t).
     """
     from scipy import optimize, stats
 
@@ -35,8 +35,8 @@ def t_shift(n: int, level: float) -> float:
 
 @functools.lru_cache(maxsize=64)
 def sign_flip_shift(n: int, level: float) -> float:
-    """The same of the permutation test, whose p takes few values where pairs are few: by
-    simulation, then.
+    """The same of the permutation test, whose p takes few
+    values where pairs are few: by simulation, then.
 
     With ten pairs and a level of 0.0025 only ten differences of one sign are enough, which asks for
     a third more.
@@ -53,8 +53,8 @@ def sign_flip_shift(n: int, level: float) -> float:
 
 
 def _found(differences: np.ndarray, level: float) -> float:
-    """The share of samples (samples, n) in which a two-sided permutation test finds a difference at
-    `level`.
+    """The share of samples (samples, n) in which a two-sided
+    permutation test finds a difference at `level`.
     """
     n = differences.shape[1]
     bits = np.arange(2 ** (n - 1))[:, None] >> np.arange(n) & 1  # the other half mirrors these

@@ -12,8 +12,8 @@ _RESAMPLES = 1999
 
 
 def spearman(a: ArrayLike, b: ArrayLike) -> Interval | None:
-    """Spearman's rank correlation of two scores (n,) with a bootstrap interval over the ranked
-    things.
+    """Spearman's rank correlation of two scores (n,)
+    with a bootstrap interval over the ranked things.
 
     None for fewer than 5, or where one score is the same for all.
     """
@@ -29,8 +29,8 @@ def spearman(a: ArrayLike, b: ArrayLike) -> Interval | None:
 
 
 def _correlations(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Row-wise correlation of (B, n) with (B, n); a row without spread (always the same thing) is
-    dropped.
+    """Row-wise correlation of (B, n) with (B, n);
+    a row without spread (always the same thing) is dropped.
     """
     x, y = x - x.mean(axis=1, keepdims=True), y - y.mean(axis=1, keepdims=True)
     scale = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))

@@ -23,8 +23,8 @@ _STEP = 0.02
 
 
 def looks_for(seeds: int) -> tuple[int, ...]:
-    """After how many seeds to look, the last being all of them: never before an interval is
-    possible.
+    """After how many seeds to look, the last being all of them:
+    never before an interval is possible.
     """
     planned = {max(LEAST_RUNS, math.ceil(fraction * seeds)) for fraction in FRACTIONS[:-1]}
     return (*sorted(look for look in planned if look < seeds), seeds)
@@ -75,8 +75,8 @@ def _excess(grid: np.ndarray, density: np.ndarray, target: float, boundary: floa
 
 
 def _outside(grid: np.ndarray, density: np.ndarray, boundary: float) -> float:
-    """The mass beyond plus or minus `boundary`, by linear interpolation of the cumulated
-    density.
+    """The mass beyond plus or minus `boundary`,
+    by linear interpolation of the cumulated density.
     """
     cumulated = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2 * _STEP)])
     low, high = np.interp([-boundary, boundary], grid, cumulated)

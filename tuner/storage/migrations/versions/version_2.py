@@ -1,5 +1,5 @@
-"""Version 2: how a study is searched, epochs of several seeds, what keeps a worker from working,
-and verification.
+"""Version 2: how a study is searched, epochs of several seeds,
+what keeps a worker from working, and verification.
 """
 
 from __future__ import annotations
