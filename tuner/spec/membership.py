@@ -60,3 +60,8 @@ class StoredMembership(Strict):
     """Whatever it is called: who shows it makes it harmless."""
     search: Annotated[int, Field(ge=1, le=MOST_SEARCHES)]
     seed_root: Annotated[int, Field(ge=0, le=LARGEST)] | None
+
+
+def name_of_search(group: str, number: int) -> str:
+    """What search `number` of a group is called when it is made; the first as the group is."""
+    return group if number == 1 else f"{group}-{number}"

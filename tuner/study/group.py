@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from tuner.errors import StorageError, UsageError, unknown_name
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.membership import Membership
+from tuner.spec.membership import Membership, name_of_search
 from tuner.storage.database import Database
 from tuner.study.create import MEMBERSHIP
 from tuner.study.open import OpenStudy, attributes_of_studies, open_study
@@ -84,6 +84,19 @@ def grouped(studies: Iterable[S]) -> list[Group[S]]:
     return groups
 
 
+def names_by_group(studies: Iterable[Search]) -> dict[str, list[str]]:
+    """The studies' names in the order of their numbers, by group. What does not fit together stands
+    beside each other: this is to be shown.
+    """
+    found: dict[str, list[Search]] = {}
+    for study in studies:
+        found.setdefault(study.membership.group, []).append(study)
+    return {
+        group: [each.name for each in sorted(members, key=lambda each: each.membership.search)]
+        for group, members in found.items()
+    }
+
+
 # -- in a database ---------------------------------------------------------------------------------
 
 
@@ -154,6 +167,22 @@ def studies_meant(database: Database, name: str) -> list[str]:
     return list(names.values())
 
 
+def all_meant(database: Database, names: Iterable[str], *, variants: bool) -> list[str]:
+    """The names of the studies that all of `names` mean: see `studies_meant`; or, where they are
+    those that `variants` go by, `searches_of`.
+
+    Raises:
+        UsageError: there is no such group, or a study is meant twice.
+    """
+    found: list[str] = []
+    for name in names:
+        meant = searches_of(database, name) if variants else studies_meant(database, name)
+        if twice := set(meant) & set(found):
+            raise UsageError(f"study {min(twice)!r} is named twice; name each once")
+        found += meant
+    return found
+
+
 # -- for a launch ----------------------------------------------------------------------------------
 
 
@@ -201,11 +230,6 @@ def asked_searches(
         place = Membership.of_new(study, group=name, search=number)
         places[study] = known.get(study) or place
     return AskedSearches(places, next(iter(there.values()), None), _changes(name, there, searches))
-
-
-def name_of_search(group: str, number: int) -> str:
-    """What search `number` of a group is called when it is made; the first as the group is."""
-    return group if number == 1 else f"{group}-{number}"
 
 
 def _changes(name: str, there: Mapping[int, str], searches: int | None) -> tuple[str, ...]:
