@@ -20,9 +20,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from answer import by_family, conclusion, levels, luck, prose, short_answer
 from plan import FULL
+from report_tables import device, parameters, table
 from state import CALLS
 
-from tuner.report.comparison_files import HEADINGS, cell
+from tuner.report.comparison_files import cell
 from tuner.report.figures.draw import draw
 from tuner.report.figures.save import save
 from tuner.study.archive import read_archive
@@ -37,13 +38,6 @@ REPOSITORY = HERE.parents[1]
 PICTURE = "docs/front.png"
 REPORT = "docs/campaign.md"
 SHORT = ("total_time_s", "test_mql")
-PARAMETERS = {
-    "learning_rate": ("learning rate", ".2e"),
-    "weight_decay": ("weight decay", ".1e"),
-    "dropout": ("dropout", ".3f"),
-    "hidden_size": ("hidden size", "d"),
-    "batch_size": ("batch size", "d"),
-}
 
 
 def exports(folder: Path) -> list[Path]:
@@ -87,7 +81,7 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
             f"{question} **There is no answer yet**: the searches have ended, but nothing has run again on fresh seeds. What "
             "they found are figures of one seed each, and those of the knee are the lucky ones among many."
         )
-    lines = [*answer, "", *_table(whole), "", *_parameters(whole)]
+    lines = [*answer, "", *table(whole), "", *parameters(whole)]
     return [*lines, *_others(studies, whole), "", *_how(studies, whole, calls)]
 
 
@@ -129,7 +123,7 @@ def front_lines(paths: Sequence[Path]) -> list[str]:
         f"![Pareto fronts of two variants: time to convergence against test MQL]({PICTURE})",
         "",
         *prose(
-            f"*{held} on {_device(studies)}{verified}. [Draw it again](benchmarks/campaign/README.md).*"
+            f"*{held} on {device(studies)}{verified}. [Draw it again](benchmarks/campaign/README.md).*"
         ),
     ]
 
@@ -168,46 +162,6 @@ def _others(studies: Sequence[StudySnapshot], report: Report) -> list[str]:
     ]
 
 
-def _table(report: Report) -> list[str]:
-    rows = [
-        f"| {row.variant} | {row.hyperparameters} | {_runs(row)} | {' | '.join(cell(row, name) for name in HEADINGS)} |"
-        for row in report.rows
-    ]
-    return [
-        f"| variant | hyperparameters | runs | {' | '.join(HEADINGS.values())} |",
-        f"|{'---|' * (len(HEADINGS) + 3)}",
-        *rows,
-        "",
-        *prose(
-            f"The task is {report.task}, on {_device(report.studies)}. Verified figures are medians over fresh seeds with 95 % "
-            "intervals. The knee is the point of a search's front that gives most of both objectives."
-        ),
-    ]
-
-
-def _runs(row: Row) -> str:
-    """How many runs converged, of how many; that there were none."""
-    missed = sum(row.misses.values())
-    if not row.verified:
-        return "not verified"
-    return f"{row.runs - missed} of {row.runs}" if missed else str(row.runs)
-
-
-def _parameters(report: Report) -> list[str]:
-    lines = [
-        f"| retuned | {' | '.join(heading for heading, _ in PARAMETERS.values())} |",
-        f"|{'---|' * (len(PARAMETERS) + 1)}",
-    ]
-    for row in (each for each in report.rows if each.hyperparameters.startswith("retuned")):
-        cells = (_number(row.params[name], form) for name, (_, form) in PARAMETERS.items())
-        lines.append(f"| {row.variant} | {' | '.join(cells)} |")
-    return lines
-
-
-def _number(value: float, form: str) -> str:
-    return "0" if value == 0 else f"{value:{form}}"
-
-
 def _how(studies: Sequence[StudySnapshot], report: Report, calls: str) -> list[str]:
     """Where the figures come from, and what is not equal."""
     held = ", ".join(f"{study.variant} {study.finished}" for study in studies)
@@ -244,10 +198,6 @@ def _how(studies: Sequence[StudySnapshot], report: Report, calls: str) -> list[s
 
 def _calls(number: int) -> str:
     return "one call" if number == 1 else f"{number} calls"
-
-
-def _device(studies: Sequence[StudySnapshot]) -> str:
-    return ", ".join(sorted({study.device_model or "no device" for study in studies}))
 
 
 def replaced(text: str, name: str, lines: Sequence[str]) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import select
 from stand import Stand
 
 from tuner.storage import schema
 from tuner.storage.check import check_database
-from tuner.storage.records import TrialResult
+from tuner.storage.records import Counts, TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.repair import repair
 from tuner.study.results import read_results
@@ -92,6 +93,30 @@ def _agree(trial: Any, result: TrialResult) -> bool:
     )
 
 
+@dataclass(frozen=True)
+class Shared:
+    """A study that another program changed, after its repair: what was recorded, and what is in Optuna's tables."""
+
+    counts: Counts
+    shown: list[FrozenTrial]
+    """Its trials, as Optuna's interface gives them of ours."""
+    raw: list[FrozenTrial]
+    """All that lie in its tables."""
+    finished: int
+    """Claims with a result."""
+    results: dict[int, TrialResult]
+    front: list[int]
+
+    @property
+    def complete(self) -> dict[int, TrialResult]:
+        return {n: r for n, r in self.results.items() if r.state == TrialState.COMPLETE}
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why the others have no values."""
+        return [str(r.recorded.failure) for n, r in self.results.items() if n not in self.complete]
+
+
 def audit_beside_others(stand: Stand) -> tuple[dict[str, Any], list[str]]:
     """The same where another program asked, told and changed trials of the study: what is ours, is it as we made it?
 
@@ -99,6 +124,32 @@ def audit_beside_others(stand: Stand) -> tuple[dict[str, Any], list[str]]:
     """
     before = check_database(parse_url(stand.url))
     repaired = repair(parse_url(stand.url), stand.folder)
+    found = _read(stand)
+    report = check_database(parse_url(stand.url))
+    figures = {
+        "budget": found.counts.budget,
+        "recorded_results": found.finished,
+        "of_them_trained": len(found.complete),
+        "refused_as_no_configuration": len(found.results) - len(found.complete),
+        "of_them_for_another_reason": [
+            reason for reason in found.reasons if "enqueued with" not in reason
+        ],
+        "trials_in_optunas_tables": dict(Counter(trial.state.name for trial in found.raw)),
+        "trials_shown": dict(Counter(trial.state.name for trial in found.shown)),
+        "of_the_other_program": sum(
+            t.state.is_finished() and t.number not in found.results for t in found.raw
+        ),
+        "front": found.front,
+        "database_check": [f"{finding.level}: {finding.what}" for finding in before.findings],
+        "repaired": list(repaired),
+        "database_check_then": [f"{finding.level}: {finding.what}" for finding in report.findings],
+    }
+    promises = _promises_beside_others(found, {each["execution"]: each for each in journal(stand)})
+    promises["after the repair, tuner db check finds no error"] = report.healthy
+    return figures, [promise for promise, holds in promises.items() if not holds]
+
+
+def _read(stand: Stand) -> Shared:
     with stand.opened() as study:
         counts, shown = study.ledger.counts(), study.optuna.get_trials(deepcopy=False)
         raw = study.database.optuna.get_all_trials(study.study_id, deepcopy=False)
@@ -106,39 +157,23 @@ def audit_beside_others(stand: Stand) -> tuple[dict[str, Any], list[str]]:
         with study.database.engine.connect() as connection:
             finished = connection.execute(query).all()
         front = [record.number for record in read_results(study).front]
-    report = check_database(parse_url(stand.url))
     results = {claim.trial_number: TrialResult.from_json(claim.result) for claim in finished}
-    trained = {each["execution"]: each for each in journal(stand)}
-    complete = {
-        number: result for number, result in results.items() if result.state == TrialState.COMPLETE
-    }
-    reasons = [str(r.recorded.failure) for number, r in results.items() if number not in complete]
-    in_optuna = {trial.number: trial for trial in raw}
-    figures = {
-        "budget": counts.budget,
-        "recorded_results": len(finished),
-        "of_them_trained": len(complete),
-        "refused_as_no_configuration": len(results) - len(complete),
-        "of_them_for_another_reason": [
-            reason for reason in reasons if "enqueued with" not in reason
-        ],
-        "trials_in_optunas_tables": dict(Counter(trial.state.name for trial in raw)),
-        "trials_shown": dict(Counter(trial.state.name for trial in shown)),
-        "of_the_other_program": sum(t.state.is_finished() and t.number not in results for t in raw),
-        "front": front,
-        "database_check": [f"{finding.level}: {finding.what}" for finding in before.findings],
-        "repaired": list(repaired),
-        "database_check_then": [f"{finding.level}: {finding.what}" for finding in report.findings],
-    }
-    promises = {
+    return Shared(counts, shown, raw, len(finished), results, front)
+
+
+def _promises_beside_others(found: Shared, trained: dict[str, Any]) -> dict[str, bool]:
+    """What must hold; `trained` is what the workers saw the end of, by its execution."""
+    counts, results, complete = found.counts, found.results, found.complete
+    in_optuna = {trial.number: trial for trial in found.raw}
+    return {
         "as many recorded results as the budget": counts.finished
         == counts.budget
-        == len(finished)
+        == found.finished
         == len(results),
         "no claim is left running": counts.running == 0,
         "what is shown as finished is what was recorded": {
             trial.number: (trial.state, tuple(trial.values or ()))
-            for trial in shown
+            for trial in found.shown
             if trial.state.is_finished()
         }
         == {
@@ -158,18 +193,16 @@ def audit_beside_others(stand: Stand) -> tuple[dict[str, Any], list[str]]:
         == len(complete),
         "nothing failed but what was enqueued as no configuration, or lost its workers": all(
             "enqueued with" in reason or reason.startswith("set aside: its worker was lost")
-            for reason in reasons
+            for reason in found.reasons
         ),
         "after the repair, Optuna has what was recorded": all(
             _agree(in_optuna.get(number), result) for number, result in results.items()
         ),
-        "the front is of our results": set(front) <= set(complete) and bool(front),
+        "the front is of our results": set(found.front) <= set(complete) and bool(found.front),
         "the default configuration is among them": any(
-            t.user_attrs.get("default") is True for t in shown
+            t.user_attrs.get("default") is True for t in found.shown
         ),
-        "after the repair, tuner db check finds no error": report.healthy,
     }
-    return figures, [promise for promise, holds in promises.items() if not holds]
 
 
 def audit_verification(stand: Stand) -> tuple[dict[str, Any], list[str]]:

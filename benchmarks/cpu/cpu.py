@@ -106,6 +106,14 @@ def compete(arguments: argparse.Namespace) -> dict[str, Any]:
         for child in children.values():
             child.kill()
             child.wait()
+    return _result(arguments, ready, rounds)
+
+
+def _result(
+    arguments: argparse.Namespace,
+    ready: dict[str, dict[str, Any]],
+    rounds: dict[str, list[dict[str, float]]],
+) -> dict[str, Any]:
     n_steps = ready["ours"]["n_steps"]
     epochs = {
         name: [n_steps / arguments.steps * turn["train"] + turn["val"] for turn in turns]

@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import multiprocessing
 import os
-import platform
-import random
 import resource
 import statistics
 import subprocess
@@ -25,137 +22,24 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.distributions import distribution_to_json
 from optuna.storages import RDBStorage
-from optuna.storages._rdb import models
 from optuna.trial import TrialState
-from sqlalchemy import Connection, insert
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from benchmarks.database.overhead import ATTRIBUTES, definition
-from tuner.devices.cpu import available_cores, processor_name
-from tuner.record import Recorded
+from benchmarks.database.long_history import NAME, RESULT, fill
+from benchmarks.database.overhead import where, write
 from tuner.report.dashboard.server import make_dashboard
 from tuner.report.study_status import status_of
-from tuner.storage import schema
 from tuner.storage.check import check_database
 from tuner.storage.database import open_database
-from tuner.storage.records import TrialResult
-from tuner.storage.url import DatabaseUrl, parse_url
-from tuner.study.open import create_or_resume, open_study
+from tuner.storage.url import parse_url
+from tuner.study.open import open_study
 from tuner.study.results import read_results
-
-NAME = "etth-original"
-EPOCHS = 10
-BLOCK = 1000
-RESULT = TrialResult(TrialState.COMPLETE, (3.4, 0.804), Recorded.from_flat(ATTRIBUTES))
-
-
-def fill(address: DatabaseUrl, trials: int) -> None:
-    """Finished trials of a random search, each a point that a front could have."""
-    database = open_database(address)
-    opened = create_or_resume(database, NAME, definition(), trials=trials + 1000)
-    claim = opened.ledger.claim(
-        "filler"
-    )  # the default configuration, which waits in every new study
-    if claim is not None and claim.trial_number == 0:
-        opened.ask(claim)
-        opened.ledger.finish(claim, RESULT)
-    elif claim is not None:
-        raise SystemExit("this database is not empty")
-    existing = 1
-    for first in range(existing, trials, BLOCK):
-        with database.engine.begin() as connection:
-            _fill_block(connection, opened.study_id, range(first, min(first + BLOCK, trials)))
-    database.close()
-
-
-def _fill_block(connection: Connection, study_id: int, numbers: range) -> None:
-    space = definition().space
-    stored = {name: (d, distribution_to_json(d)) for name, d in space.stored().items()}
-    sample = optuna.samplers.RandomSampler(seed=numbers[0])
-    study = optuna.create_study(sampler=sample)
-    draw = random.Random(numbers[0])
-    now = datetime.now(UTC).replace(tzinfo=None)
-    rows: dict[str, list[dict[str, Any]]] = {
-        name: [] for name in ("params", "values", "attributes", "claims", "epochs")
-    }
-    for number in numbers:
-        params = study.ask(space.stored()).params
-        trial_id = connection.execute(
-            insert(models.TrialModel.__table__).values(
-                number=number,
-                study_id=study_id,
-                state=TrialState.COMPLETE,
-                datetime_start=now,
-                datetime_complete=now + timedelta(seconds=5),
-            )
-        ).inserted_primary_key[0]
-        time_s = 1.0 + 9 * draw.random()
-        values = (time_s, 0.79 + 0.2 / time_s + 0.1 * draw.random())
-        rows["params"] += [
-            {
-                "trial_id": trial_id,
-                "param_name": name,
-                "param_value": d.to_internal_repr(params[name]),
-                "distribution_json": text,
-            }
-            for name, (d, text) in stored.items()
-        ]
-        finite = models.TrialValueModel.TrialValueType.FINITE
-        rows["values"] += [
-            {"trial_id": trial_id, "objective": i, "value": v, "value_type": finite}
-            for i, v in enumerate(values)
-        ]
-        rows["attributes"] += [
-            {"trial_id": trial_id, "key": key, "value_json": json.dumps(value)}
-            for key, value in ATTRIBUTES.items()
-        ]
-        rows["claims"].append(
-            {
-                "study_id": study_id,
-                "token": f"{number:032x}",
-                "worker": "filled",
-                "state": "finished",
-                "leased_until": 1e9,
-                "claimed_at": 1e9,
-                "trial_id": trial_id,
-                "trial_number": number,
-                "result": TrialResult(
-                    TrialState.COMPLETE, values, Recorded.from_flat(ATTRIBUTES)
-                ).to_json(),
-                "told": True,
-            }
-        )
-        rows["epochs"] += [
-            {
-                "study_id": study_id,
-                "trial_number": number,
-                "claim_id": number + 1,
-                "repeat": 0,
-                "epoch": epoch,
-                "train_loss": 0.3 + math.exp(-epoch),
-                "val_loss": 0.3 + math.exp(-epoch),
-                "learning_rate": 1e-4 * 0.999**epoch,
-                "elapsed_s": time_s * epoch / EPOCHS,
-            }
-            for epoch in range(1, EPOCHS + 1)
-        ]
-    tables = {
-        "params": models.TrialParamModel.__table__,
-        "values": models.TrialValueModel.__table__,
-        "attributes": models.TrialUserAttributeModel.__table__,
-        "claims": schema.claims,
-        "epochs": schema.epochs,
-    }
-    for name, found in rows.items():
-        connection.execute(insert(tables[name]), found)
 
 
 class Stopwatch:
@@ -315,17 +199,11 @@ def main() -> None:
             found |= fresh(action, given.storage)
         print(json.dumps(found), flush=True)
         rounds.append(found)
-    document = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "server": check_database(address).server,
-        "machine": f"{processor_name()}, {len(available_cores())} cores, Python {platform.python_version()}",
+    document = where(address) | {
         "trials": given.trials,
         "rounds": rounds,
     }
-    given.output.with_suffix(".json").write_text(
-        json.dumps(document, indent=1) + "\n", encoding="utf-8"
-    )
-    given.output.with_suffix(".md").write_text(table(document), encoding="utf-8")
+    write(given.output, document, table(document))
     print(table(document))
 
 

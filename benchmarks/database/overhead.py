@@ -33,6 +33,7 @@ from optuna.trial import TrialState
 from sqlalchemy import Engine, event
 
 from tuner.config import TrainingSettings
+from tuner.data.task import etth_task
 from tuner.devices.cpu import available_cores, processor_name
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
@@ -90,11 +91,28 @@ VALUES = (3.4, 0.804)
 
 
 def definition() -> StudyDefinition:
-    task = {"name": "etth", "horizon": 96}
     training = TrainingSettings(max_epochs=200)
     return StudyDefinition.of(
-        load_study_file("original"), task=task, data_hash="0" * 64, training=training
+        load_study_file("original"),
+        task=etth_task().definition(),
+        data_hash="0" * 64,
+        training=training,
     )
+
+
+def where(address: DatabaseUrl) -> dict[str, str]:
+    """The day, the server and the machine of a measurement."""
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "server": check_database(address).server,
+        "machine": f"{processor_name()}, {len(available_cores())} cores, Python {platform.python_version()}",
+    }
+
+
+def write(output: Path, document: dict[str, Any], text: str) -> None:
+    """OUTPUT.json and OUTPUT.md. (What other benchmarks share imports torch, whose memory would be measured here.)"""
+    output.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    output.with_suffix(".md").write_text(text, encoding="utf-8")
 
 
 class Counter:
@@ -267,18 +285,12 @@ def main() -> None:
                     )
                 )
                 print(json.dumps(rounds[-1]), flush=True)
-    document = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "server": check_database(address).server,
-        "machine": f"{processor_name()}, {len(available_cores())} cores, Python {platform.python_version()}",
+    document = where(address) | {
         "trials": given.trials,
         "attributes": len(ATTRIBUTES),
         "rounds": rounds,
     }
-    given.output.with_suffix(".json").write_text(
-        json.dumps(document, indent=1) + "\n", encoding="utf-8"
-    )
-    given.output.with_suffix(".md").write_text(table(document), encoding="utf-8")
+    write(given.output, document, table(document))
     print(table(document))
 
 

@@ -84,22 +84,37 @@ def _draw(space: SearchSpace, random: np.random.Generator) -> dict[str, float]:
     return drawn
 
 
-def _trial(
-    number: int,
-    world: World,
-    params: dict[str, float],
-    stopping: Stopping,
-    random: np.random.Generator,
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Course:
+    """How a configuration trains: what its curve follows, but for the noise of each epoch."""
+
+    s_per_epoch: float
+    pace: float
+    """Progress of one epoch, 1 for the default."""
+    floor: float
+    noise: float
+    shape: float
+    overfit: float
+    diverges_at: int
+
+    def loss(self, world: World, epoch: int) -> float:
+        progress = self.pace * epoch
+        # Reversible normalisation makes even the first epochs useful: most of the excess goes within ten.
+        excess = (world.start - self.floor) / (1 + 0.9 * progress) ** (
+            self.shape * 1.6
+        ) + 0.04 * math.exp(-progress / 9)
+        return self.floor + excess + self.overfit * self.floor * max(0.0, progress - 25)
+
+
+def _course(
+    world: World, params: dict[str, float], stopping: Stopping, random: np.random.Generator
+) -> _Course:
     rate, batch, hidden = (
         params["learning_rate"] / 1e-4,
         params["batch_size"] / 256,
         params["hidden_size"] / 64,
     )
     steps = STEPS_OF_DEFAULT / batch
-    s_per_epoch = steps * S_PER_STEP * (0.75 + 0.25 * hidden * max(batch, 0.5))
-    # Progress of one epoch, 1 for the default: smaller batches make more steps, noisier ones.
-    pace = world.speed * rate**0.9 / batch**0.75 * hidden**0.25
     heat = rate / batch  # the scale of gradient noise
     floor = world.floor * (
         1
@@ -109,7 +124,6 @@ def _trial(
         + 0.3 * max(0.0, params["weight_decay"] - 0.02)
         + abs(random.normal(0, 0.003))
     )
-    noise = world.noise * (0.4 + 0.3 * math.sqrt(min(heat, 40.0)))
     shape = world.shape * random.uniform(0.9, 1.1)
     overfit = world.overfit * 4e-5 * hidden * (1.2 - params["dropout"]) * random.uniform(0.6, 1.6)
     diverges_at = (
@@ -117,22 +131,35 @@ def _trial(
         if random.uniform() < 0.5 * min(1.0, max(0.0, (heat - 60) / 300))
         else stopping.max_epochs + 1
     )
+    return _Course(
+        s_per_epoch=steps * S_PER_STEP * (0.75 + 0.25 * hidden * max(batch, 0.5)),
+        # Smaller batches make more steps, noisier ones.
+        pace=world.speed * rate**0.9 / batch**0.75 * hidden**0.25,
+        floor=floor,
+        noise=world.noise * (0.4 + 0.3 * math.sqrt(min(heat, 40.0))),
+        shape=shape,
+        overfit=overfit,
+        diverges_at=diverges_at,
+    )
+
+
+def _trial(
+    number: int,
+    world: World,
+    params: dict[str, float],
+    stopping: Stopping,
+    random: np.random.Generator,
+) -> dict[str, Any]:
+    course = _course(world, params, stopping, random)
     losses: list[float] = []
     elapsed: list[float] = []
     stopped_by, best, waited, clock = "epoch_limit", math.inf, 0, 0.0
     for epoch in range(1, stopping.max_epochs + 1):
-        clock += s_per_epoch * max(0.5, random.normal(1, world.jitter))
-        if epoch >= diverges_at:
+        clock += course.s_per_epoch * max(0.5, random.normal(1, world.jitter))
+        if epoch >= course.diverges_at:
             stopped_by = "diverged"
             break
-        progress = pace * epoch
-        # Reversible normalisation makes even the first epochs useful: most of the excess goes within ten.
-        excess = (world.start - floor) / (1 + 0.9 * progress) ** (shape * 1.6) + 0.04 * math.exp(
-            -progress / 9
-        )
-        loss = (floor + excess + overfit * floor * max(0.0, progress - 25)) * math.exp(
-            random.normal(0, noise)
-        )
+        loss = course.loss(world, epoch) * math.exp(random.normal(0, course.noise))
         losses.append(loss)
         elapsed.append(clock)
         if loss < best - stopping.min_delta:

@@ -21,61 +21,21 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tuner.verdict.compare.studies import read_studies
-from tuner.verdict.picks import picks_of
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.verdict.noise import NOISES, Noise, recorded_noises
 from tuner.verdict.stats.effects import Comparison, Question, Sample
 from tuner.verdict.stats.intervals import median_interval
 from tuner.verdict.stats.pairs import judge, judge_at_look
 from tuner.verdict.stats.permutation import ALPHA, sign_flip_interval
 from tuner.verdict.stats.sequential import looks_for
-from tuner.verdict.verified import verified_in
 
 MEASURED = "benchmarks/reference_protocol/h200.json"
-CAMPAIGN = Path("benchmarks/campaign")
-VARIANTS = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
 QUESTION = [Question(a="a", b="b", family="between")]
-
-
-@dataclass(frozen=True)
-class Noise:
-    """A seed's noise: standard deviation of log time and of MQL, the distribution's shape, and the share of misses.
-
-    Recorded noise: for each of some configurations, its runs' deviations (runs, 2) of log time and MQL.
-    """
-
-    name: str
-    time: float
-    mql: float
-    shape: str = "normal"
-    misses: float = 0.0
-    recorded: tuple[np.ndarray, ...] = ()
-
-    def deviations(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of log time and of MQL, of n runs of one configuration."""
-        if self.recorded:
-            runs = self.recorded[rng.integers(len(self.recorded))]
-            drawn = runs[rng.integers(len(runs), size=n)]
-            return drawn[:, 0], drawn[:, 1]
-        return self.time * draw(rng, self, n), self.mql * draw(rng, self, n)
-
-    def described(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("name", "time", "mql", "shape", "misses")}
-
-
-NOISES = (
-    Noise("quiet", 0.03, 0.006),
-    Noise("reference job", 0.05, 0.0073),
-    Noise("reference job, uniform ±8.7 % and ±0.0126", 0.05, 0.0073, "uniform"),
-    Noise("reference job, heavy tails (t, 3 df)", 0.05, 0.0073, "t3"),
-    Noise("reference job, 5 % of runs miss", 0.05, 0.0073, misses=0.05),
-    Noise("loud", 0.05, 0.012),
-)
 PLANTED = ((1.0, 0.0), (1.1, 0.0), (1.0, 0.02), (1.1, 0.02))
 COVERED = {
     "median": "median",
@@ -88,48 +48,6 @@ COVERED = {
 """The intervals of which it is counted how often they hold the truth."""
 MORE_SEEDS = (10, 20, 40)
 PLANTED_FOR_MORE = ((1.0, 0.0), (1.1, 0.0), (1.25, 0.0), (1.0, 0.02))
-
-
-def recorded_noises() -> tuple[Noise, Noise]:
-    """The campaign's own: of the default configurations, which share their hyperparameters, and of all verified ones."""
-    paths = [str(CAMPAIGN / f"etth-{variant}.json.gz") for variant in VARIANTS]
-    default, every = [], []
-    for study in read_studies(paths, task="etth", storage="sqlite:///none.db"):
-        for number, verified in verified_in(study).items():
-            found = verified.sample()
-            runs = np.array(
-                [
-                    (np.log(found.seconds[s]), found.mql[s])
-                    for s in found.seconds.keys() & found.mql.keys()
-                ]
-            )
-            deviations = (runs - runs.mean(axis=0)) * np.sqrt(len(runs) / (len(runs) - 1))
-            every.append(deviations)
-            if number == picks_of(study)["default"]:
-                default.append(deviations)
-    return _recorded("recorded, default configurations", default), _recorded(
-        "recorded, all configurations", every
-    )
-
-
-def _recorded(name: str, runs: list[np.ndarray]) -> Noise:
-    time, mql = np.sqrt(np.mean(np.square(np.concatenate(runs)), axis=0))
-    return Noise(
-        f"{name} ({len(runs)})",
-        round(float(time), 3),
-        round(float(mql), 4),
-        "recorded",
-        recorded=tuple(runs),
-    )
-
-
-def draw(rng: np.random.Generator, noise: Noise, n: int) -> np.ndarray:
-    """`n` standardised deviations of mean 0 and standard deviation 1."""
-    if noise.shape == "uniform":
-        return rng.uniform(-np.sqrt(3), np.sqrt(3), n)
-    if noise.shape == "t3":
-        return rng.standard_t(3, n) / np.sqrt(3)
-    return rng.normal(size=n)
 
 
 def sample(
@@ -185,13 +103,7 @@ def repeat(
         found["early_time"] += stopped.seconds.claimed
         found["early_mql"] += stopped.mql.claimed
         found["early_any"] += stopped.seconds.claimed or stopped.mql.claimed
-    what = {
-        "ratio": ratio,
-        "difference": more,
-        "noise": noise.described(),
-        "seeds": seeds,
-        "repetitions": repetitions,
-    }
+    what = _asked(noise, ratio, more, seeds, repetitions)
     return what | counted(answers) | found | {"early_seeds": float(np.mean(used))}
 
 
@@ -200,14 +112,19 @@ def repeat_all_seeds(
 ) -> dict[str, Any]:
     """The same without early looks."""
     pairs = planted(noise, ratio, more, seeds=seeds, repetitions=repetitions)
-    what = {
+    what = _asked(noise, ratio, more, seeds, repetitions)
+    return what | counted([answer for pair in pairs for answer in judge(pair, QUESTION)])
+
+
+def _asked(noise: Noise, ratio: float, more: float, seeds: int, repetitions: int) -> dict[str, Any]:
+    """What was planted, in which noise, how often."""
+    return {
         "ratio": ratio,
         "difference": more,
         "noise": noise.described(),
         "seeds": seeds,
         "repetitions": repetitions,
     }
-    return what | counted([answer for pair in pairs for answer in judge(pair, QUESTION)])
 
 
 def planted(

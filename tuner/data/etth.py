@@ -6,8 +6,6 @@ Source: the ETDataset of Zhou et al. 2021 (github.com/zhouhaoyi/ETDataset, licen
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import IO
 
 from tuner.data.cache import user_cache
 from tuner.errors import DataError
+from tuner.files.durable import replacing
 
 SHA256 = {
     "ETTh1.csv": "f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",
@@ -102,30 +101,21 @@ def _read_checked(path: Path) -> bytes:
 
 def _download(url: str, path: Path) -> None:
     """Download to a temporary file beside `path`, check it, then move it into place in one step."""
-    partial: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            partial = Path(file.name)
+        with replacing(path) as file:
             _transfer(url, file, path.name)
-        content = partial.read_bytes()
-        found, expected = hashlib.sha256(content).hexdigest(), SHA256[path.name]
-        if found != expected:
-            raise DataError(
-                f"{url}: what was downloaded for {path} has SHA-256 {found}, expected {expected}; "
-                f"try again, or {_ELSEWHERE}"
-            )
-        partial.chmod(0o644)
-        os.replace(partial, path)  # noqa: PTH105
+            file.seek(0)
+            found, expected = hashlib.sha256(file.read()).hexdigest(), SHA256[path.name]
+            if found != expected:
+                raise DataError(
+                    f"{url}: what was downloaded for {path} has SHA-256 {found}, expected "
+                    f"{expected}; try again, or {_ELSEWHERE}"
+                )
     except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         raise DataError(
             f"{path}: not there, and could not be downloaded from {url} ({reason}); {_ELSEWHERE}"
         ) from None
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)
 
 
 def _transfer(url: str, file: IO[bytes], name: str) -> None:

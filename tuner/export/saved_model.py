@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from tuner.data.prepare import PreparedData
 from tuner.data.task import Task, shapes, task_of
 from tuner.errors import DataError, UsageError
 from tuner.export.model_card import Card
+from tuner.files.durable import replacing
 from tuner.files.plain import explained, harmless_data, read_json
 from tuner.models.registry import build_model
 from tuner.version import __version__
@@ -242,17 +242,8 @@ def _read(path: Path, *, at_most: int | None = None) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    partial: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            partial = Path(file.name)
+        with replacing(path) as file:
             file.write(content)
-        partial.chmod(0o644)
-        os.replace(partial, path)  # noqa: PTH105
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror})") from None
-    finally:
-        if partial is not None:
-            partial.unlink(missing_ok=True)

@@ -10,7 +10,9 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 TEMPORARY = ".tmp"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -48,6 +50,27 @@ def write_durably(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which is moved to `path` in one step where the block ends well.
+
+    Raises:
+        OSError: it could not be written; what was there before stays.
+    """
+    partial: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", delete=False
+        ) as file:
+            partial = Path(file.name)
+            yield file
+        partial.chmod(0o644)
+        partial.replace(path)
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)
 
 
 def read_regular(path: Path, *, at_most: int) -> bytes:

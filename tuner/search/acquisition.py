@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from scipy.special import ndtr
@@ -28,6 +27,7 @@ from scipy.special import ndtr
 from tuner.pareto import Point, front_indices, reference_point
 from tuner.search.gaussian_process import Array, GaussianProcess
 from tuner.search.reshaped_trials import WORST, corner_of
+from tuner.search.whole_space import WholeSpaceSampler
 from tuner.spec.space import SearchSpace, SizeRange, Value
 
 EVERYWHERE = 1024
@@ -39,7 +39,7 @@ ROUNDS = 3
 """Of drawing closer about the eight best candidates."""
 
 
-class ImprovementSampler(BaseSampler):
+class ImprovementSampler(WholeSpaceSampler):
     """The candidate of the largest expected growth of the hypervolume;
     a function of `seed` and the history alone.
     """
@@ -65,16 +65,6 @@ class ImprovementSampler(BaseSampler):
     ) -> dict[str, BaseDistribution]:
         del study, trial
         return self._space.encoded()
-
-    def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        # Only reached for a parameter outside the space, which no study of ours has.
-        return RandomSampler().sample_independent(study, trial, param_name, param_distribution)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

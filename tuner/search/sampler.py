@@ -26,6 +26,7 @@ from tuner.record import Recorded
 from tuner.search.history import TrialHistory, known_params
 from tuner.search.reshaped_trials import clipped, corner_of, most_telling, with_log_time, within
 from tuner.search.sobol import SobolPoints
+from tuner.search.whole_space import WholeSpaceSampler
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
@@ -153,7 +154,7 @@ def sampler_for(
     )
 
 
-class EncodedSampler(BaseSampler):
+class EncodedSampler(WholeSpaceSampler):
     """Suggests true values by asking the sampler `name`
     for encoded ones on a history of the study.
     """
@@ -198,16 +199,6 @@ class EncodedSampler(BaseSampler):
         for key, note in notes.items():
             storage_of(study).set_trial_system_attr(trial_id_of(trial), key, note)
         return self._unseen(params, trial.number)
-
-    def sample_independent(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        param_name: str,
-        param_distribution: BaseDistribution,
-    ) -> Any:
-        # Only reached for a parameter outside the space, which no study of ours has.
-        return RandomSampler().sample_independent(study, trial, param_name, param_distribution)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None

@@ -11,7 +11,7 @@ import pytest
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
 
-from tuner.files.durable import is_full, read_regular, write_durably
+from tuner.files.durable import is_full, read_regular, replacing, write_durably
 
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -42,6 +42,19 @@ def test_a_write_that_fails_leaves_the_old_file(
     monkeypatch.undo()
     assert is_full(raised.value)
     assert path.read_bytes() == b"first"
+    assert [each.name for each in tmp_path.iterdir()] == ["one"]
+
+
+def test_a_file_that_is_written_bit_by_bit_is_moved_into_place_at_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "one"
+    with replacing(path) as file:
+        file.write(b"first")
+        assert not path.exists()
+    with pytest.raises(KeyError), replacing(path) as file:
+        file.write(b"second")
+        raise KeyError
+    assert path.read_bytes() == b"first"
+    assert path.stat().st_mode & 0o777 == 0o644
     assert [each.name for each in tmp_path.iterdir()] == ["one"]
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Table, select
 
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.private import trial_id_of
-from tuner.storage.optuna.trials import bare_trials, part_rows
+from tuner.storage.optuna.trials import add_values, bare_trials, part_rows
 from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims
 
@@ -89,13 +89,7 @@ def _read_parts(connection: Connection, found: Mapping[int, FrozenTrial], study_
         trial.params[name] = value
     for trial, (_, key, text) in rows(_attributes, "key", "value_json"):
         trial.user_attrs[key] = text
-    values: dict[int, dict[int, float]] = {}
-    for trial, (trial_id, objective, value, kind) in rows(
-        _values, "objective", "value", "value_type"
-    ):
-        by_objective = values.setdefault(trial_id, {})
-        by_objective[objective] = models.TrialValueModel.stored_repr_to_value(value, kind)
-        trial.values = [by_objective[each] for each in sorted(by_objective)]
+    add_values(rows(_values, "objective", "value", "value_type"))
 
 
 def _differences(trial: FrozenTrial, result: TrialResult) -> list[str]:

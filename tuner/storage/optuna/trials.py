@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -132,13 +132,16 @@ def _add_parts(
     ):
         stored = models.TrialIntermediateValueModel.stored_repr_to_intermediate_value(value, kind)
         trial.intermediate_values[step] = stored
+    add_values(rows(_values, "objective", "value", "value_type"))
+
+
+def add_values(rows: Iterable[tuple[FrozenTrial, Sequence[Any]]]) -> None:
+    """Give trials the values of rows `(trial id, objective, value, kind of value)`."""
     values: dict[int, dict[int, float]] = {}
-    for trial, (trial_id, objective, value, kind) in rows(
-        _values, "objective", "value", "value_type"
-    ):
+    for trial, (trial_id, objective, value, kind) in rows:
         by_objective = values.setdefault(trial_id, {})
         by_objective[objective] = models.TrialValueModel.stored_repr_to_value(value, kind)
-        trial.values = [by_objective[objective] for objective in sorted(by_objective)]
+        trial.values = [by_objective[each] for each in sorted(by_objective)]
 
 
 def part_rows(

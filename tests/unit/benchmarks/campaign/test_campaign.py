@@ -32,7 +32,7 @@ from tuner.verdict.verification_plan import verifications_of
 
 CAMPAIGN = BENCHMARKS / "campaign"
 REPOSITORY = CAMPAIGN.parents[1]
-MODULES = ("plan", "state", "answer", "readme", "run", "report")
+MODULES = ("plan", "state", "answer", "report_tables", "readme", "run", "report")
 
 
 @pytest.fixture(scope="module", autouse=True)

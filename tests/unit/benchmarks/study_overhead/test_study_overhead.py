@@ -68,12 +68,13 @@ def test_every_second_of_a_cycle_is_in_one_part(overhead: Any) -> None:
     )
 
 
-def test_memory_is_compared_after_the_tenth_and_after_the_last(overhead: Any) -> None:
-    steady = overhead.memory([trial(n, held=5 if n < 10 else 7).recorded for n in range(30)])
+def test_memory_is_compared_after_the_tenth_and_after_the_last() -> None:
+    analysis = importlib.import_module("benchmarks.study_overhead.analysis")
+    steady = analysis.memory([trial(n, held=5 if n < 10 else 7).recorded for n in range(30)])
     assert steady["equal"]
     assert steady["after"] == [10, 29]
-    assert not overhead.memory([trial(n, held=n).recorded for n in range(30)])["equal"]
-    assert overhead.memory([Recorded()]) is None
+    assert not analysis.memory([trial(n, held=n).recorded for n in range(30)])["equal"]
+    assert analysis.memory([Recorded()]) is None
 
 
 def test_an_exported_study_is_analysed_without_a_device(overhead: Any, tmp_path: Path) -> None:
