@@ -3,18 +3,18 @@ they always were for studies of before."""
 
 from __future__ import annotations
 
-from pathlib import Path
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.paths import BENCHMARKS
 from tuner.record import Recorded
 from tuner.spec.membership import Membership
 from tuner.spec.seeds import root_of, seed_of_trial, seeds_of
 from tuner.study.archive import read_archive
 
-CAMPAIGN = Path(__file__).parents[2] / "benchmarks" / "campaign"
+CAMPAIGN = BENCHMARKS / "campaign"
 NAMES = st.text(min_size=1, max_size=30)
 NUMBERS = st.integers(0, 10_000)
 REPEATS = st.integers(0, 20)
