@@ -50,12 +50,17 @@ def test_a_file_that_is_written_bit_by_bit_is_moved_into_place_at_its_end(tmp_pa
     with replacing(path) as file:
         file.write(b"first")
         assert not path.exists()
-    with pytest.raises(KeyError), replacing(path) as file:
-        file.write(b"second")
-        raise KeyError
+    with pytest.raises(KeyError):
+        replace_and_fail(path)
     assert path.read_bytes() == b"first"
     assert path.stat().st_mode & 0o777 == 0o644
     assert [each.name for each in tmp_path.iterdir()] == ["one"]
+
+
+def replace_and_fail(path: Path) -> None:
+    with replacing(path) as file:
+        file.write(b"second")
+        raise KeyError
 
 
 def test_only_plain_files_of_a_fitting_size_are_read(tmp_path: Path) -> None:
