@@ -3,18 +3,22 @@ other commands make of the group."""
 
 from __future__ import annotations
 
+import contextlib
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from tests.support.cli_processes import STUDY, Bench, finished, kill, wait_for, workers_of
+from tests.support.cli_processes import STUDY, Bench, kill, wait_for, workers_of
 from tests.support.postgres_cluster import Cluster
+from tuner.errors import TunerError
 from tuner.spec.seeds import root_of, seed_of_trial
 from tuner.study.open import list_studies, open_study
 from tuner.study.results import read_results
 
+PACED = ["paced", "paced-2"]
 THREE = [STUDY, f"{STUDY}-2", f"{STUDY}-3"]
 
 
@@ -82,41 +86,36 @@ def test_the_same_again_finds_nothing_to_do_and_a_shorter_one_means_all(bench: B
     assert finished_trials(bench) == {name: [0, 1] for name in THREE}
 
 
+def at_work(bench: Bench, launch: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The workers of a launch, once one has finished an epoch."""
+    assert launch.poll() is None, launch.communicate()
+    with contextlib.suppress(TunerError), bench.database() as database:  # it may not be there yet
+        for name in set(PACED) & set(list_studies(database)):
+            if any(row.epoch for row in open_study(database, name).roster.working()):
+                return workers_of(launch.pid)
+    return []
+
+
 def test_a_killed_worker_and_launch_cost_no_search_a_trial(bench: Bench) -> None:
     slow = bench.slowed()
     changed = ["--study", "paced", "--searches", "2"]
-    process = bench.start(*bench.launch_arguments(2, epochs=200), *changed, cores=1)
-    try:
-        with bench.database() as database:
-
-            def trains() -> list[psutil.Process]:
-                assert process.poll() is None, process.communicate()
-                rows = []
-                for name in {"paced", "paced-2"} & set(list_studies(database)):
-                    rows += open_study(database, name).roster.working()
-                return workers_of(process.pid) if any(row.epoch for row in rows) else []
-
-            kill(wait_for(trains, "a worker that trains"))  # the launch starts another one
-            slow.unlink()
-            wait_for(
-                lambda: any(finished_trials(bench).get(name) for name in ("paced", "paced-2")),
-                "a first result",
-            )
-        kill([process, *workers_of(process.pid)])
-    finally:
-        process.communicate()
-    wait_for(lambda: not workers_of(process.pid), "the workers' end")
+    with bench.launched(2, *changed, epochs=200) as launch:
+        kill(wait_for(lambda: at_work(bench, launch), "a worker that trains"))
+        slow.unlink()  # the launch starts another worker
+        wait_for(lambda: any(map(finished_trials(bench).get, PACED)), "a first result")
+        kill([launch, *workers_of(launch.pid)])
+        wait_for(lambda: not workers_of(launch.pid), "the workers' end")
     with bench.database() as database:
-        for name in ("paced", "paced-2"):  # instead of waiting for leases to run out
-            study = open_study(database, name)
+        for study in (open_study(database, name) for name in PACED):
             for attempt in [a for n in (0, 1) for a in study.ledger.attempts(n)]:
+                # Instead of waiting for leases to run out.
                 study.ledger.reap(worker=attempt.worker, state="returned")
-    again = finished(bench.start(*bench.launch_arguments(2, epochs=200), *changed, cores=1))
+    again = bench.launch(2, *changed, epochs=200)
     assert again.code == 0, again.err
     found = finished_trials(bench)
-    assert (found["paced"], found["paced-2"]) == ([0, 1], [0, 1])
+    assert [found[name] for name in PACED] == [[0, 1], [0, 1]]
     with bench.database() as database:
-        for name in ("paced", "paced-2"):
+        for name in PACED:
             for record in read_results(open_study(database, name)).records:
                 assert record.recorded.seed == seed_of_trial(record.number, root=root_of(name))
 
