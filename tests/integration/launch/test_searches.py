@@ -1,12 +1,10 @@
-"""`tuner launch --searches S` as people run it: exact, resumed, grown, killed in between; and what
-other commands make of the group."""
+"""`tuner launch --searches S` as people run it: exact, resumed, grown, and killed in between."""
 
 from __future__ import annotations
 
 import contextlib
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -18,6 +16,7 @@ from tuner.spec.seeds import root_of, seed_of_trial
 from tuner.study.open import list_studies, open_study
 from tuner.study.results import read_results
 
+pytestmark = pytest.mark.slow
 PACED = ["paced", "paced-2"]
 THREE = [STUDY, f"{STUDY}-2", f"{STUDY}-3"]
 
@@ -99,7 +98,7 @@ def at_work(bench: Bench, launch: subprocess.Popen[str]) -> list[psutil.Process]
 def test_a_killed_worker_and_launch_cost_no_search_a_trial(bench: Bench) -> None:
     slow = bench.slowed()
     changed = ["--study", "paced", "--searches", "2"]
-    with bench.launched(2, *changed, epochs=200) as launch:
+    with bench.launched(2, *changed, epochs=30) as launch:
         kill(wait_for(lambda: at_work(bench, launch), "a worker that trains"))
         slow.unlink()  # the launch starts another worker
         wait_for(lambda: any(map(finished_trials(bench).get, PACED)), "a first result")
@@ -110,7 +109,7 @@ def test_a_killed_worker_and_launch_cost_no_search_a_trial(bench: Bench) -> None
             for attempt in [a for n in (0, 1) for a in study.ledger.attempts(n)]:
                 # Instead of waiting for leases to run out.
                 study.ledger.reap(worker=attempt.worker, state="returned")
-    again = bench.launch(2, *changed, epochs=200)
+    again = bench.launch(2, *changed, epochs=30)
     assert again.code == 0, again.err
     found = finished_trials(bench)
     assert [found[name] for name in PACED] == [[0, 1], [0, 1]]
@@ -118,58 +117,3 @@ def test_a_killed_worker_and_launch_cost_no_search_a_trial(bench: Bench) -> None
         for name in PACED:
             for record in read_results(open_study(database, name)).records:
                 assert record.recorded.seed == seed_of_trial(record.number, root=root_of(name))
-
-
-def test_status_shows_groups(bench: Bench) -> None:
-    document = bench.run("status", "--json").json()
-    assert {"name": STUDY, "studies": THREE} in document["groups"]
-    table = bench.run("status").out
-    assert f"2 of {STUDY}" in table
-    one = bench.run("status", "--json", "--study", f"group:{STUDY}").json()
-    assert [each["name"] for each in one["studies"]] == THREE
-
-
-def test_best_says_of_which_search_it_is(bench: Bench) -> None:
-    found = bench.run("best", "--study", f"group:{STUDY}", "--pick", "mql", "--json").json()
-    assert found["study"] in THREE
-    assert (found["provenance"]["group"], found["provenance"]["searches"]) == (STUDY, 3)
-    each = [bench.run("best", "--study", name, "--pick", "mql", "--json").json() for name in THREE]
-    lowest = min(each, key=lambda one: one["values"]["test_mql"])
-    assert (found["study"], found["trial"]) == (lowest["study"], lowest["trial"])
-    assert [one["study"] for one in each] == THREE
-    text = bench.run("best", "--variant", "small.toml", "--task", "tiny.toml", "--pick", "mql").out
-    assert f"(one of 3 searches, {STUDY})" in text
-    which = bench.run("best", "--study", f"group:{STUDY}", "--trial", "1")
-    assert which.code == 2
-    assert f"trial 1 of which search? name it by --study; group '{STUDY}' has: " in which.err
-
-
-def test_a_group_is_verified_whole_and_is_not_compared_with_itself(bench: Bench) -> None:
-    verify = "verify --variant small.toml --task tiny.toml --cpu --workers 1 --top 1 --seeds 1"
-    done = bench.run(*verify.split(), "--json", cores=1)
-    assert done.code == 0, done.err
-    studies = done.json()["studies"]
-    # Two epochs end no training: there is no front to verify yet, of no search.
-    assert [each["name"] for each in studies] == THREE
-    assert len(done.json()["missing"]) == 3
-    named = [f"group:{STUDY}", "study:paced"]
-    report = bench.run("compare", *named, "--task", "tiny.toml", "--json").json()
-    assert {"name": STUDY, "studies": THREE} in report["groups"]
-    alone = bench.run("compare", f"group:{STUDY}", "--task", "tiny.toml", "--json").json()
-    assert any("searches of one variant alone" in line for line in alone["missing"])
-
-
-def test_export_and_import_keep_the_group(bench: Bench, tmp_path: Path) -> None:
-    file = tmp_path / "second.json.gz"
-    exported = bench.run("study", "export", THREE[1], "--output", str(file))
-    assert f"search 2 of group {STUDY}" in exported.out, exported.err
-    elsewhere = ["--storage", f"sqlite:///{tmp_path}/elsewhere.db"]
-    assert bench.run("study", "import", str(file), *elsewhere).code == 0
-    found = bench.run("status", "--json", *elsewhere).json()["studies"]
-    assert [(each["name"], each["group"], each["search"]) for each in found] == [
-        (THREE[1], STUDY, 2)
-    ]
-    alone = bench.run("study", "import", str(file), "--name", "mine", "--json", *elsewhere).json()
-    assert (alone["group"], alone["search"]) == ("mine", 1)
-    twice = bench.run("study", "copy", THREE[1], "twin", "--json").json()
-    assert (twice["group"], twice["search"]) == ("twin", 1)

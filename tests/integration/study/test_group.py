@@ -119,7 +119,7 @@ def test_a_later_launch_keeps_the_size_and_may_be_about_fewer(database: Database
     assert [each.study.policy().prune for each in again] == [False] * 3
     (first,) = launch(database, searches=1, policy={"prune": True})
     assert first.study.name == "small"
-    assert "small has 3 searches; this launch is about the first 1 of them" in first.notes
+    assert "small has 3 searches; this launch is about the first one" in first.notes
     policies = [open_study(database, name).policy().prune for name in THREE]
     assert policies == [True, False, False]
     assert names(launch(database)) == THREE
