@@ -247,7 +247,7 @@ def test_an_encoding_that_lacks_a_character_gets_its_escape(
     with pytest.raises(SystemExit) as ended:
         main(["trial", "0", "--study=日本語", "--storage", hostile.url])
     assert not ended.value.code
-    assert rb"\u65e5\u672c\u8a9e, trial 0" in stream.buffer.getvalue()  # type: ignore[attr-defined]
+    assert rb"\u65e5\u672c\u8a9e, trial 0" in stream.buffer.getvalue()
 
 
 @pytest.mark.parametrize("arguments", [("status",), ("best",), ("trial", "0")])

@@ -299,7 +299,7 @@ def test_launch_in_every_state(tmp_path: Path) -> None:
     """Stopped before anything finished, then filled, then nothing left to do; what is not said
     again stays."""
     study, task = write_files(tmp_path)
-    arguments = (
+    arguments: tuple[str, ...] = (
         "launch",
         "--cpu",
         "--variant",
@@ -343,7 +343,7 @@ def test_launch_in_every_state(tmp_path: Path) -> None:
 
 def test_a_launch_whose_every_trial_failed_prints_the_error_alone(tmp_path: Path) -> None:
     study, task = write_files(tmp_path)
-    arguments = (
+    arguments: tuple[str, ...] = (
         "launch",
         "--cpu",
         "--variant",

@@ -28,7 +28,7 @@ from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 
 INPUT_SIZE, HORIZON, SERIES, DAYS = 14, 7, 3, 75
-QUIET = {
+QUIET: dict[str, Any] = {
     "enable_progress_bar": False,
     "enable_model_summary": False,
     "logger": False,

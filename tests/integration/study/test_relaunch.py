@@ -24,7 +24,7 @@ def launch(database: Database, asked: StudyDefinition | None = None, **said: Any
     return launched
 
 
-FIRST = {
+FIRST: dict[str, Any] = {
     "sampler": "tpe",
     "seed": 7,
     "prune": False,

@@ -45,7 +45,11 @@ def test_what_cannot_be_is_one_sentence_before_anything_is_written(
     fields: dict[str, Any], said: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    request = {"variants": "rmsnorm", "task": "demo", "devices": Devices(cpu=True)} | fields
+    request: dict[str, Any] = {
+        "variants": "rmsnorm",
+        "task": "demo",
+        "devices": Devices(cpu=True),
+    } | fields
     with pytest.raises(UsageError) as refused:
         launch.run(launch.LaunchRequest(**request))
     assert said in str(refused.value)

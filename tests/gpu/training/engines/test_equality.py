@@ -71,7 +71,8 @@ def captured_gradients(
 
 
 def distance(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> float:
-    return float(torch.sqrt(sum(((x - y) ** 2).sum() for x, y in zip(a, b, strict=True))))
+    squares = [((x - y) ** 2).sum() for x, y in zip(a, b, strict=True)]
+    return float(torch.stack(squares).sum().sqrt())
 
 
 @pytest.mark.parametrize(("name", "backend"), CASES)
