@@ -29,9 +29,8 @@ from tuner.spec.seeds import root_of, seed_of_trial
 from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
-from tuner.study import open as opening
 from tuner.study.archive import archive_of, read_archive, write_archive
-from tuner.study.create import MEMBERSHIP
+from tuner.study.create import MEMBERSHIP, create_study
 from tuner.study.group import all_meant, grouped, open_group, searches_of, studies_meant
 from tuner.study.open import OpenStudy, create_or_resume, list_studies, open_study
 from tuner.study.relaunch import Launched, Said, open_studies
@@ -173,15 +172,14 @@ def test_a_growth_that_was_cut_short_is_finished_with_the_same_settings(
         patch.setattr("tuner.study.relaunch.change_policy", killed)
         with pytest.raises(KeyboardInterrupt):
             launch(database, searches=2)
-    create_bare = opening.create_study
     with monkeypatch.context() as patch:
 
         def once(*given: Any, **more: Any) -> None:
             if given[1] == "small-4":
                 raise KeyboardInterrupt
-            create_bare(*given, **more)
+            create_study(*given, **more)
 
-        patch.setattr(opening, "create_study", once)
+        patch.setattr("tuner.study.open.create_study", once)
         with pytest.raises(KeyboardInterrupt):
             launch(database, searches=4)
     assert list_studies(database) == THREE
