@@ -19,6 +19,7 @@ from tuner.data.task import load_task
 from tuner.record import Recorded
 from tuner.search.sampler import EncodedSampler
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership, name_of_search
 from tuner.spec.seeds import seed_of_trial
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import open_database
@@ -68,6 +69,7 @@ def record_study(
     device: str = DEVICE,
     worker: str = "recorder",
     said: Mapping[str, Any] | None = None,
+    membership: Membership | None = None,
 ) -> str:
     """Create the study `name` (`<task>-<variant>`) at `storage` and record `trials` results in it;
     returns its name.
@@ -85,9 +87,10 @@ def record_study(
     )
     database = open_database(parse_url(storage))
     try:
-        opened = create_or_resume(database, name, definition, trials=trials)
+        opened = create_or_resume(database, name, definition, trials=trials, membership=membership)
         opened.bind_device_model(device)
-        opened.optuna.sampler = EncodedSampler(definition.space, "random", seed=len(variant))
+        seed = len(variant) + opened.membership.search - 1
+        opened.optuna.sampler = EncodedSampler(definition.space, "random", seed=seed)
         for number in range(trials):
             _record(opened, worker, said or {}, tail=number - trials if trials >= 5 else -9)
     finally:
@@ -109,7 +112,10 @@ def _record(opened: OpenStudy, worker: str, said: Mapping[str, Any], *, tail: in
         result = TrialResult(TrialState.FAIL, None, Recorded.from_flat(attributes))
     else:
         pace = 1.0 if opened.definition.variant == "rmsnorm" else 1.25
-        result = _plausible(trial.params, number=trial.number, converged=tail != -2, pace=pace)
+        seed = seed_of_trial(trial.number, root=opened.membership.seed_root)
+        result = _plausible(
+            trial.params, number=trial.number, seed=seed, converged=tail != -2, pace=pace
+        )
     result = replace(result, recorded=Recorded.from_flat({**result.recorded.to_flat(), **said}))
     opened.epochs.write(trial.number, claim.claim_id, _curve(result.recorded))
     assert opened.ledger.finish(claim, result)
@@ -141,7 +147,7 @@ def _curve(recorded: Recorded) -> list[EpochRow]:
 
 
 def _plausible(
-    params: Mapping[str, Any], *, number: int, converged: bool, pace: float
+    params: Mapping[str, Any], *, number: int, seed: int, converged: bool, pace: float
 ) -> TrialResult:
     """Wider networks and smaller batches forecast better and take longer: enough for a front."""
     distance = abs(math.log10(params["learning_rate"]) + 3.0)
@@ -160,7 +166,7 @@ def _plausible(
         "setup_s": 0.1,
         "backend": "eager",
         "precision": "fp32",
-        "seed": seed_of_trial(number),
+        "seed": seed,
         "contaminated": False,
         "device": DEVICE,
         "device_label": "cores 0, 1",
@@ -169,3 +175,14 @@ def _plausible(
     return TrialResult(
         TrialState.COMPLETE, (round(epochs * s_per_epoch, 4), mql), Recorded.from_flat(attributes)
     )
+
+
+def record_group(storage: str, *, variant: str, searches: int, trials: int = 12) -> list[str]:
+    """The same for independent searches of a variant, a group called `demo-<variant>`; their
+    names."""
+    group = f"demo-{variant}"
+    names = [name_of_search(group, number) for number in range(1, searches + 1)]
+    for number, name in enumerate(names, 1):
+        place = Membership.of_new(name, group=group, search=number)
+        record_study(storage, variant=variant, name=name, trials=trials, membership=place)
+    return names

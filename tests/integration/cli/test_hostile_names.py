@@ -45,6 +45,7 @@ PRINTABLE = (
     "-rf",
     "{0} %s %(x)s %{x}",
     "study:x",
+    "group:x",
     "日本語",
 )
 UNPRINTABLE = (

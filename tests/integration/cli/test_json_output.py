@@ -52,10 +52,21 @@ BEST = record(
     verified={
         "oneOf": [{"type": "null"}, record(seeds=COUNT, wall_clock_s=SPREAD, test_mql=SPREAD)]
     },
-    provenance=record(data_hash=TEXT, definition_hash=TEXT, seed=COUNT, device=TEXT),
+    provenance=record(
+        data_hash=TEXT,
+        definition_hash=TEXT,
+        seed=COUNT,
+        device=TEXT,
+        group=TEXT,
+        search=COUNT,
+        searches=COUNT,
+    ),
 )
+GROUPS = listed(record(name=TEXT, studies={**listed(TEXT), "minItems": 1}))
 STUDY = record(
     name=TEXT,
+    group=TEXT,
+    search=COUNT,
     variant=TEXT,
     task=TEXT,
     trials=record(complete=COUNT, running=COUNT, waiting=COUNT, pruned=COUNT, failed=COUNT),
@@ -75,7 +86,7 @@ STUDY = record(
         )
     ),
 )
-STATUS = record(studies=listed(STUDY))
+STATUS = record(studies=listed(STUDY), groups=GROUPS)
 LAUNCHED = {
     "allOf": [
         STUDY,
@@ -87,6 +98,7 @@ LAUNCHED = {
 LAUNCH = record(
     outcome={"enum": ["filled", "timed_out", "interrupted", "terminated"]},
     studies={**listed(LAUNCHED), "minItems": 1},
+    groups={**GROUPS, "minItems": 1},
 )
 DOCTOR = record(
     healthy={"type": "boolean"},

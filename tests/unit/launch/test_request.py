@@ -22,6 +22,9 @@ Settings, Policy, Devices = launch.StudySettings, launch.PolicyChanges, launch.D
     ("fields", "said"),
     [
         ({"trials": 0}, "LaunchRequest: trials: should be greater than or equal to 1, got 0"),
+        ({"searches": 0}, "LaunchRequest: searches: should be greater than or equal to 1, got 0"),
+        ({"searches": 101}, "LaunchRequest: searches: should be less than or equal to 100, got"),
+        ({"study": "n" * 199, "searches": 2}, "cannot name a study"),
         ({"timeout_s": -1.0}, "LaunchRequest: timeout_s: should be greater than 0, got -1.0"),
         ({"devices": Devices(workers=0)}, "devices.workers: should be greater than or equal to 1"),
         ({"settings": Settings(backend="fast")}, "settings.backend: should be 'auto', 'eager'"),  # type: ignore[arg-type]
