@@ -5,6 +5,8 @@
 `sequential` looks at the data before its planned end, without spending more than the planned error
 `ranks`      how two scores rank the same things
 `pairs`      configurations held against each other: effects, tests, what may be claimed
+`noninferiority`  whether one is no worse than another by more than a margin
+`searches`   variants held against each other, with whole searches as the unit
 """
 
 from tuner.verdict.stats.intervals import CONFIDENCE, LEAST_RUNS, Interval
