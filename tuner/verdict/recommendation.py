@@ -27,6 +27,11 @@ MARGIN = 0.01
 """As good as the default: MQL at most 1 % higher, unless somebody says otherwise."""
 CHANCE = 0.9
 """How surely a configuration must be within the margin to be recommended."""
+AT_LEVEL_CHANCE = 0.9
+"""The same of an answer at a level that was registered for a comparison."""
+VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 4, 3
+"""Before a recommendation: in so many rounds so many configurations, and the default, run again on
+so many fresh seeds each."""
 
 _SURE = 0.99
 _DRAWS = 1000
