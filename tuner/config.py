@@ -15,6 +15,8 @@ OBJECTIVES = ("wall_clock_s", "test_mql")
 
 MANY = 1_000_000
 """More than anybody means by a number of trials, epochs or seeds, which every database can hold."""
+MOST_SEARCHES = 100
+"""Of one variant, in one group."""
 
 
 class StopReason(StrEnum):

@@ -6,7 +6,8 @@ import torch
 
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.prepare import prepare
-from tuner.data.task import DemoSource, Task
+from tuner.data.source_kinds import DemoSource
+from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
 from tuner.training import fit
 

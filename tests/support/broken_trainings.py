@@ -168,7 +168,9 @@ def _launched(name: str, storage: str, task: Path, device: str) -> Launched:
         opened = open_study(database, name)
         first, second = (stint.worker for stint in stints(database.engine, opened.study_id))
         config = run_config(
-            opened.definition, hyperparameters(sound.params), seed_of_trial(sound.number)
+            opened.definition,
+            hyperparameters(sound.params),
+            seed_of_trial(sound.number, root=opened.membership.seed_root),
         )
     finally:
         database.close()

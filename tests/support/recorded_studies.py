@@ -109,7 +109,10 @@ def _record(opened: OpenStudy, worker: str, said: Mapping[str, Any], *, tail: in
         result = TrialResult(TrialState.FAIL, None, Recorded.from_flat(attributes))
     else:
         pace = 1.0 if opened.definition.variant == "rmsnorm" else 1.25
-        result = _plausible(trial.params, number=trial.number, converged=tail != -2, pace=pace)
+        seed = seed_of_trial(trial.number, root=opened.membership.seed_root)
+        result = _plausible(
+            trial.params, number=trial.number, seed=seed, converged=tail != -2, pace=pace
+        )
     result = replace(result, recorded=Recorded.from_flat({**result.recorded.to_flat(), **said}))
     opened.epochs.write(trial.number, claim.claim_id, _curve(result.recorded))
     assert opened.ledger.finish(claim, result)
@@ -141,7 +144,7 @@ def _curve(recorded: Recorded) -> list[EpochRow]:
 
 
 def _plausible(
-    params: Mapping[str, Any], *, number: int, converged: bool, pace: float
+    params: Mapping[str, Any], *, number: int, seed: int, converged: bool, pace: float
 ) -> TrialResult:
     """Wider networks and smaller batches forecast better and take longer: enough for a front."""
     distance = abs(math.log10(params["learning_rate"]) + 3.0)
@@ -160,7 +163,7 @@ def _plausible(
         "setup_s": 0.1,
         "backend": "eager",
         "precision": "fp32",
-        "seed": seed_of_trial(number),
+        "seed": seed,
         "contaminated": False,
         "device": DEVICE,
         "device_label": "cores 0, 1",

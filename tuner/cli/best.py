@@ -33,7 +33,7 @@ class Format(StrEnum):
 def best(
     variant: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Variant whose study is picked from (or --study)."),
+        typer.Option(metavar="NAME", help="Variant whose searches are picked from (or --study)."),
     ] = None,
     pick: Annotated[
         Pick, typer.Option(help="Lowest MQL, lowest time, or the knee of the front.")

@@ -18,8 +18,8 @@ def compare(
         list[str],
         typer.Argument(
             metavar="VARIANT...",
-            help="Variants, the reference first; study:NAME for a study; or exported studies "
-            "(.json, .json.gz).",
+            help="Variants, the reference first; study:NAME for a study, group:NAME for a group; "
+            "or exported studies (.json, .json.gz).",
             show_default=False,
         ),
     ],

@@ -15,7 +15,8 @@ def explain(
         list[str],
         typer.Argument(
             metavar="VARIANT...",
-            help="Variants; study:NAME for a study; or exported studies (.json, .json.gz).",
+            help="Variants; study:NAME for a study, group:NAME for a group; or exported studies "
+            "(.json, .json.gz).",
             show_default=False,
         ),
     ],

@@ -27,7 +27,7 @@ from tuner.cli.options import (
     storage_url,
 )
 from tuner.cli.output import print_json
-from tuner.config import MANY, Backend, MqlSplit, Precision, TimeObjective
+from tuner.config import MANY, MOST_SEARCHES, Backend, MqlSplit, Precision, TimeObjective
 from tuner.errors import TunerError
 
 if TYPE_CHECKING:
@@ -53,6 +53,16 @@ class LaunchOptions:
             max=MANY,
             metavar="N",
             help="Until each study holds this many finished trials (a new one: 50).",
+        ),
+    ] = None
+    searches: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_SEARCHES,
+            metavar="S",
+            help="Independent searches of each variant, each a study with all the trials (those "
+            "that are there, or 1).",
         ),
     ] = None
     timeout: Timeout = None
@@ -154,8 +164,8 @@ class LaunchOptions:
 
 @takes(LaunchOptions)
 def launch(options: LaunchOptions) -> int:
-    """Retune variants: one study each, workers on every device,
-    until the studies hold --trials finished trials.
+    """Retune variants: one study each, or one for each search, workers on every device,
+    until every study holds --trials finished trials.
 
     Running the same command again resumes; when there is nothing left to do it says so. Later
     launches keep earlier settings unless you change them. Brackets show the default of a new study.
@@ -202,6 +212,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         data_dir=data_folder(options.data_dir),
         devices=DeviceChoice(gpus=options.gpus, cpu=options.cpu, workers=options.workers),
         trials=options.trials,
+        searches=options.searches,
         timeout_s=duration_s(options.timeout, "--timeout"),
         hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
         storage=storage_url(options.storage),
@@ -214,7 +225,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
 
 def _report(outcome: LaunchOutcome, options: LaunchOptions, storage: str) -> None:
     from tuner.launch import Outcome
-    from tuner.report.study_status import status_of
+    from tuner.report.study_status import groups_of, status_of
     from tuner.report.terminal.tables import print_summary
     from tuner.study.open import open_study
 
@@ -229,7 +240,8 @@ def _report(outcome: LaunchOutcome, options: LaunchOptions, storage: str) -> Non
                 status_of(study) | {"changed": each.changed}
                 for study, each in zip(opened, outcome.studies, strict=True)
             ]
-            print_json({"outcome": outcome.ended.value, "studies": studies})
+            found = {"studies": studies, "groups": groups_of(opened)}
+            print_json({"outcome": outcome.ended.value, **found})
 
 
 def _refuse_nothing_but_failures(outcome: LaunchOutcome) -> None:

@@ -101,9 +101,13 @@ def _studies(names: list[str] | None, storage: str) -> Iterator[list[StudySnapsh
         UsageError: there is no such study or file.
         StorageError: the database cannot be read.
     """
-    from tuner.study.named import PREFIX, opened_if_needed, snapshot_named
+    from tuner.study.named import PREFIX, names_meant, opened_if_needed, snapshot_named
     from tuner.study.open import list_studies
 
     with opened_if_needed(storage) as database:
-        wanted = [PREFIX + name for name in list_studies(database())] if names is None else names
+        wanted = (
+            [PREFIX + name for name in list_studies(database())]
+            if names is None
+            else [each for name in names for each in names_meant(name, database)]
+        )
         yield [snapshot_named(name, database) for name in wanted]

@@ -22,7 +22,8 @@ WATCH_S = 2.0
 
 def status(
     study: Annotated[
-        str | None, typer.Option(metavar="NAME", help="This study alone (default: all).")
+        str | None,
+        typer.Option(metavar="NAME", help="This study alone, or group:NAME (default: all)."),
     ] = None,
     storage: Storage = None,
     watch: Annotated[
@@ -31,9 +32,10 @@ def status(
     json: Json = False,
 ) -> int:
     """Show studies: trials, front, hypervolume, workers."""
-    from tuner.report.study_status import status_of
+    from tuner.report.study_status import groups_of, status_of
     from tuner.storage.database import open_database
     from tuner.storage.url import absolute, parse_url
+    from tuner.study.group import studies_meant
     from tuner.study.open import list_studies, open_study
 
     if watch and json:
@@ -46,10 +48,11 @@ def status(
     except EmptyDatabaseError:
         return _nothing_yet(address, study, storage, json=json)
     try:
-        names = list_studies(database) if study is None else [study]
+        names = list_studies(database) if study is None else studies_meant(database, study)
         opened = [open_study(database, name) for name in names]
         if json:
-            print_json({"storage": str(address), "studies": [status_of(each) for each in opened]})
+            found = {"studies": [status_of(each) for each in opened], "groups": groups_of(opened)}
+            print_json({"storage": str(address), **found})
         elif not opened:
             return _nothing_yet(address, study, storage, json=False)
         elif watch:
@@ -73,7 +76,7 @@ def _nothing_yet(address: DatabaseUrl, study: str | None, flag: str | None, *, j
     if study is not None:
         raise unknown_name("study", study, [], more=f" in {address}; 'tuner launch' creates one")
     if json:
-        print_json({"storage": str(address), "studies": []})
+        print_json({"storage": str(address), "studies": [], "groups": []})
     else:
         there = [] if flag is None or address.holds_secrets else ["--storage", flag]
         launch = command_line(["tuner", "launch", "--variant", "rmsnorm", *there])
@@ -84,16 +87,18 @@ def _nothing_yet(address: DatabaseUrl, study: str | None, flag: str | None, *, j
 def _watch(database: Database, study: str | None) -> int:
     """Until Ctrl-C, which is how one leaves: no error. Studies that begin meanwhile join in."""
     from tuner.report.terminal.live import live_view
+    from tuner.study.group import studies_meant
     from tuner.study.open import list_studies, open_study
 
     known: dict[str, OpenStudy] = {}
+    wanted = studies_meant(database, study) if study is not None else None
 
     def find() -> list[OpenStudy]:
         names = list_studies(database)
-        for name in [study] if study else names:
+        for name in names if wanted is None else wanted:
             if name not in known:
                 known[name] = open_study(database, name)
-            elif study and name not in names:
+            elif wanted is not None and name not in names:
                 raise StudyGoneError.of(name)
         return [each for name, each in known.items() if name in names]
 

@@ -170,4 +170,6 @@ def _say(opened: OpenStudy, what: str, *, json: bool) -> None:
         print_json(status_of(opened))
         return
     counts = opened.ledger.counts()
-    say(f"{opened.name}: {what}; {counts.finished} of {counts.budget} trials finished")
+    place = opened.membership
+    search = f"; search {place.search} of group {place.group}" if place.group != opened.name else ""
+    say(f"{opened.name}: {what}; {counts.finished} of {counts.budget} trials finished{search}")

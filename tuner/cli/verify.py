@@ -80,7 +80,10 @@ class VerifyOptions:
     ] = False
     study: Annotated[
         str | None,
-        typer.Option(metavar="NAME[,NAME]", help="Study names (default: <task>-<variant>)."),
+        typer.Option(
+            metavar="NAME[,NAME]",
+            help="Studies, or group:NAME (default: all searches of <task>-<variant>).",
+        ),
     ] = None
     data_dir: DataDir = None
     timeout: Timeout = None

@@ -27,7 +27,13 @@ class WorkerOptions:
     goes on in a fresh process.
     """
 
-    study: Annotated[str, typer.Option(metavar="NAME[,NAME]", help="Studies to pull trials from.")]
+    study: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME[,NAME]",
+            help="Studies to pull trials from; group:NAME is all searches of a group.",
+        ),
+    ]
     gpu: Annotated[
         str | None,
         typer.Option(

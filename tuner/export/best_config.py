@@ -15,8 +15,9 @@ from tuner.data.task import shapes, task_of
 from tuner.errors import UsageError
 from tuner.record import In
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership
 from tuner.spec.objectives import axis_title
-from tuner.spec.seeds import seed_of_trial
+from tuner.spec.seeds import seeds_of
 from tuner.spec.space import hyperparameters
 from tuner.study.results import TrialRecord
 from tuner.version import __version__
@@ -153,15 +154,28 @@ def to_config(
     *,
     study: str,
     pick: str,
+    membership: Membership | None = None,
+    searches: int = 1,
     verified: dict[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
     untrusted: str = "",
 ) -> BestConfig:
-    """The configuration of a complete trial."""
+    """The configuration of a complete trial, of a study that is one of so many `searches` of a
+    group.
+    """
+    place = membership or Membership(group=study)
     assert record.values is not None, "a configuration is that of a complete trial"
     provenance = record.recorded.kept_in(In.PROVENANCE) | {
-        "seeds": _seeds(definition, record),
+        "seeds": seeds_of(
+            record.recorded,
+            record.number,
+            repeats=definition.seeds_per_trial,
+            root=place.seed_root,
+        ),
         "training_windows": _training_windows(record),
+        "group": place.group,
+        "search": place.search,
+        "searches": searches,
         "data_hash": definition.data_hash,
         "definition_hash": definition.identity(),
         "mql_split": definition.mql_split,
@@ -215,8 +229,8 @@ def headline(config: BestConfig) -> list[str]:
     where = f"{axis_title(error)} {mql:.4f} on {p['device']}, seed {seeds}."
     lines = [
         (
-            f"{config.variant} on {config.task}: study {config.study}, trial {config.trial}, pick "
-            f"{config.pick}."
+            f"{config.variant} on {config.task}: study {config.study}{_place(config)}, trial "
+            f"{config.trial}, pick {config.pick}."
         ),
         f"{seconds:.3f} s {until}, {where}",
         f"data {_short(p['data_hash'])}, study definition {_short(p['definition_hash'])}, "
@@ -235,13 +249,12 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def _seeds(definition: StudyDefinition, record: TrialRecord) -> list[int]:
-    """The seeds of a trial, which follow from its number;
-    the recorded one where it has a single one.
-    """
-    if definition.seeds_per_trial == 1 and record.recorded.seed is not None:
-        return [record.recorded.seed]
-    return [seed_of_trial(record.number, repeat) for repeat in range(definition.seeds_per_trial)]
+def _place(config: BestConfig) -> str:
+    """Of which searches it is one; nothing where it is the only one."""
+    p = config.provenance
+    if p.get("searches", 1) == 1:
+        return ""
+    return f" (one of {p['searches']} searches, {p['group']})"
 
 
 def _short(digest: str) -> str:

@@ -4,7 +4,7 @@ on the front within the bounds, or one by its number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from optuna.trial import TrialState
 
@@ -18,11 +18,20 @@ Bounds = tuple[float | None, float | None]
 """Upper bounds of the objectives, in their order."""
 
 
+def _by_number(record: TrialRecord) -> str:
+    return f"trial {record.number}"
+
+
 def choose(
-    results: StudyResults, name: str, *, pick: str, bounds: Bounds = (None, None)
+    results: StudyResults,
+    name: str,
+    *,
+    pick: str,
+    bounds: Bounds = (None, None),
+    called: Callable[[TrialRecord], str] = _by_number,
 ) -> TrialRecord:
     """The trial that `pick` names among the front's trials within the bounds; `name` is the
-    study's, for messages.
+    study's, for messages, in which a trial is `called` so.
 
     Raises:
         TunerError: no finished trial yet, none that keeps the study's limits, or none within the
@@ -43,7 +52,7 @@ def choose(
         )
     within = [record for record in front if _excess(record, bounds) == 0]
     if not within:
-        raise TunerError(_nobody_within(name, front, bounds))
+        raise TunerError(_nobody_within(name, front, bounds, called))
     points = [record.values for record in within if record.values]
     index = {"time": 0, "mql": len(within) - 1, "knee": knee_index(points)}[pick]
     return within[index]
@@ -89,7 +98,12 @@ def _excess(record: TrialRecord, bounds: Bounds) -> float:
     return sum((value - bound) / (abs(bound) or 1.0) for value, bound in pairs if value > bound)
 
 
-def _nobody_within(name: str, front: Sequence[TrialRecord], bounds: Bounds) -> str:
+def _nobody_within(
+    name: str,
+    front: Sequence[TrialRecord],
+    bounds: Bounds,
+    called: Callable[[TrialRecord], str],
+) -> str:
     nearest = min(front, key=lambda record: _excess(record, bounds))
     assert nearest.values is not None
     asked = " and ".join(
@@ -98,6 +112,6 @@ def _nobody_within(name: str, front: Sequence[TrialRecord], bounds: Bounds) -> s
         if bound is not None
     )
     return (
-        f"no configuration of study {name!r} has {asked}; the nearest is trial {nearest.number} "
+        f"no configuration of study {name!r} has {asked}; the nearest is {called(nearest)} "
         f"with {nearest.values[0]:.3f} s and MQL {nearest.values[1]:.4f}"
     )

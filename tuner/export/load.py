@@ -9,15 +9,16 @@ from typing import Any
 from tuner.data.task import Task, load_task
 from tuner.errors import UsageError, unknown_name
 from tuner.export.best_config import BestConfig, to_config
-from tuner.export.choice import PICKS, choose, trial_by_number
+from tuner.export.choice import PICKS
+from tuner.export.of_group import choose_of, trial_of
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import open_database
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.archive import is_archive_name, read_archive
+from tuner.study.group import Group, grouped, searches_of, studies_meant
 from tuner.study.open import open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
-from tuner.verdict.picks import picks_expected
 from tuner.verdict.verified import verified_in
 
 DEFAULT_TASK = "etth"
@@ -44,12 +45,14 @@ def load_best(
             bounds, the one that it chose.
         task: the study's task, to find its default name; as a file, also where the data lies. The
             file of an exported study says itself which it is.
-        study: the study's name; without it `<task>-<variant>`.
+        study: the study's name, or `group:NAME`; without it all searches of `<task>-<variant>`, and
+            the configuration says of which one it is.
         storage: database URL (`sqlite:///storage/tuner.db`), or a file that `tuner study export`
             wrote.
         max_time: only configurations of at most this many seconds.
         max_mql: only configurations of at most this test MQL.
-        trial: this complete trial, on the front or not, whatever `pick` and the bounds say.
+        trial: this complete trial, on the front or not, whatever `pick` and the bounds say; of one
+            of several searches where `study` names it.
         trust: let the code of a class that an exported study names run, where the configuration is
             built or trained. To read, print or write it runs nothing.
 
@@ -65,18 +68,17 @@ def load_best(
     described = load_task(task)
     found = _found(variant, study, storage, described.name, named=task != DEFAULT_TASK)
     if trial is None:
-        record = choose(found.results, found.name, pick=pick, bounds=(max_time, max_mql))
-        expected = picks_expected(found.results, found.runs, found.name)
-        if pick in expected and max_time is None and max_mql is None:
-            record = trial_by_number(found.results, found.name, expected[pick])
+        picked, record = choose_of(found, pick=pick, bounds=(max_time, max_mql))
     else:
-        record, pick = trial_by_number(found.results, found.name, trial), "trial"
+        (picked, record), pick = trial_of(found, trial), "trial"
     return to_config(
-        found.definition,
+        picked.definition,
         record,
-        study=found.name,
+        study=picked.name,
+        membership=picked.membership,
+        searches=found.size,
         pick=pick,
-        verified=_fresh_seeds(found, record.number),
+        verified=_fresh_seeds(picked, record.number),
         source=_source(described, found.definition),
         untrusted=_untrusted(storage, found.definition) if not trust else "",
     )
@@ -84,15 +86,18 @@ def load_best(
 
 def _found(
     variant: str | None, study: str | None, storage: str | None, task: str, *, named: bool
-) -> StudySnapshot:
-    """The study that was asked for. `named`: somebody named the task: it has to be the file's."""
+) -> Group[StudySnapshot]:
+    """The study, or the searches, that were asked for. `named`: somebody named the task: it has to
+    be the file's.
+    """
     if storage is not None and is_archive(storage):
-        return _in_archive(Path(storage), variant, study, task if named else None)
+        return grouped([_in_archive(Path(storage), variant, study, task if named else None)])[0]
     if study is None and variant is None:
         raise UsageError(
             "name the variant, e.g. load_best('rmsnorm') or --variant rmsnorm, or the study"
         )
-    return _in_database(study or f"{task}-{_variant_name(variant or '')}", storage or DEFAULT_URL)
+    group = f"{task}-{_variant_name(variant or '')}" if study is None else ""
+    return _in_database(study, group, storage or DEFAULT_URL)
 
 
 def _untrusted(storage: str | None, definition: StudyDefinition) -> str:
@@ -106,10 +111,15 @@ def is_archive(storage: str) -> bool:
     return "://" not in storage and is_archive_name(storage)
 
 
-def _in_database(name: str, storage: str) -> StudySnapshot:
+def _in_database(study: str | None, group: str, storage: str) -> Group[StudySnapshot]:
+    """The `study` that was named, alone, or with others as `group:NAME`; else the searches of
+    `group`.
+    """
     database = open_database(absolute(parse_url(storage)), create=False)
     try:
-        return snapshot(open_study(database, name)).with_runs_read()
+        names = searches_of(database, group) if study is None else studies_meant(database, study)
+        found = [snapshot(open_study(database, name)).with_runs_read() for name in names]
+        return grouped(found)[0]
     finally:
         database.close()
 

@@ -95,6 +95,7 @@ def run(
     request = checked(request)
     said = Said(
         trials=request.trials,
+        searches=request.searches,
         definition=request.settings.said(),
         policy=request.policy.said(),
     )
@@ -184,6 +185,8 @@ def _outcome(launched: Launched) -> StudyOutcome:
     study = launched.study
     return StudyOutcome(
         name=study.name,
+        group=study.membership.group,
+        search=study.membership.search,
         counts=study.ledger.counts(),
         results=read_results(study),
         changed=launched.changed,

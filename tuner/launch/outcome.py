@@ -27,6 +27,10 @@ class StudyOutcome:
     """One study when its launch was over."""
 
     name: str
+    group: str
+    """The name of the group of searches that it belongs to."""
+    search: int
+    """Which of them it is, from 1."""
     counts: Counts
     """Trials that were asked for, that other workers still run, and that are finished."""
     results: StudyResults
@@ -57,3 +61,14 @@ class LaunchOutcome:
     studies: tuple[StudyOutcome, ...]
     notes: tuple[str, ...] = ()
     """All lines that a person would have been told, in order, those of the studies included."""
+
+    @property
+    def groups(self) -> Mapping[str, tuple[StudyOutcome, ...]]:
+        """The studies by the group that they belong to, in the order of their numbers."""
+        found: dict[str, list[StudyOutcome]] = {}
+        for each in self.studies:
+            found.setdefault(each.group, []).append(each)
+        return {
+            name: tuple(sorted(members, key=lambda each: each.search))
+            for name, members in found.items()
+        }

@@ -18,6 +18,7 @@ from tuner.devices.cpu import available_cores
 from tuner.errors import TunerError, UsageError
 from tuner.launch.request import DeviceChoice, LaunchRequest, StudySettings, names_of
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import name_of_search
 from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
 
 STUDY_NAME_LIMIT = 200
@@ -29,7 +30,7 @@ where anything else runs on one of two cores that wait for each other."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlan:
-    """Studies by name, and the devices that will run them."""
+    """What the searches of each name are to be, and the devices that will run them."""
 
     task: Task
     definitions: Mapping[str, StudyDefinition]
@@ -65,7 +66,8 @@ def make_plan(request: LaunchRequest, *, environment: Mapping[str, str]) -> Laun
         if variant not in builtin_variants():
             of_networks += _check_network(variant, request.task, request.data_dir)
         name = request.study or f"{task.name}-{file.name}"
-        check_study_name(name, flag="--study" if request.study else "--task and --variant")
+        longest = name_of_search(name, request.searches or 1)
+        check_study_name(longest, flag="--study" if request.study else "--task and --variant")
         definitions[name] = _definition(file, task, prepared.data_hash, request.settings)
     return LaunchPlan(
         task=task,

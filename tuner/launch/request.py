@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter
 
-from tuner.config import MANY, Backend, MqlSplit, Precision, TimeObjective
+from tuner.config import MANY, MOST_SEARCHES, Backend, MqlSplit, Precision, TimeObjective
 from tuner.errors import UsageError
 from tuner.files.plain import explained
 from tuner.spec.policy import PolicyChanges
@@ -54,8 +54,8 @@ class StudySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
-    """Studies to fill, one a variant, and what with. A refusal names flags of `tuner launch`, which
-    are called as the fields are.
+    """Studies to fill, one a variant or several, and what with. A refusal names flags of
+    `tuner launch`, which are called as the fields are.
     """
 
     variants: str | Sequence[str]
@@ -64,7 +64,7 @@ class LaunchRequest:
     task: str = "etth"
     """`etth`, `demo`, or the path of a task file."""
     study: str | None = None
-    """The name of the study; where not given `<task>-<variant>`."""
+    """The name of the study, or of the group of searches; where not given `<task>-<variant>`."""
     data_dir: Path | None = None
     """The folder of the task's data; None: the user's cache."""
     storage: str = DEFAULT_URL
@@ -72,6 +72,9 @@ class LaunchRequest:
     devices: DeviceChoice = field(default_factory=DeviceChoice)
     trials: Number | None = None
     """Until each study holds so many finished ones; a new study: 50."""
+    searches: Annotated[int, Field(ge=1, le=MOST_SEARCHES)] | None = None
+    """So many independent searches of each variant, each a study with all the trials; None: those
+    that are there, or one."""
     timeout_s: Positive | None = None
     """The launch ends cleanly after this long."""
     hang_limit_s: Positive | None = None

@@ -19,6 +19,7 @@ from tuner.storage.database import open_database
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.remedies import in_one_sentence
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
+from tuner.study.group import all_meant
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.trust import require_trust
 from tuner.verdict.expected_front import Choice
@@ -34,7 +35,8 @@ class VerificationRequest:
     variants: str | Sequence[str]
     task: str = "etth"
     studies: str | None = None
-    """Names of studies with commas; where not given `<task>-<variant>`."""
+    """Names of studies, or `group:NAME`, with commas; where not given all searches of
+    `<task>-<variant>`."""
     top: Number = 5
     """Configurations along each front, its knee included."""
     choice: Choice = Choice.FRONT
@@ -77,9 +79,10 @@ def run(
     request = checked(request)
     notes = Notes(progress or Quiet())
     variants = ",".join(names_of(request.variants))
-    names = study_names(variants, task=request.task, studies=request.studies)
+    asked = study_names(variants, task=request.task, studies=request.studies)
     address = absolute(parse_url(request.storage))
     with in_one_sentence(), closing(open_database(address, create=False)) as database:
+        names = all_meant(database, asked, variants=request.studies is None)
         opened = [open_study(database, name) for name in names]
         for each in opened:
             notes.note(require_trust(each, trust=request.trust))

@@ -12,6 +12,7 @@ from tuner.display.text import in_markdown
 from tuner.pareto import knee_index
 from tuner.record import Recorded
 from tuner.storage.queue.roster import WorkerRow
+from tuner.study.group import memberships
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.verdict.verified import Verified
@@ -35,6 +36,7 @@ def standing(
     tally += [f"{len(failed)} failed"] if failed else []
     lines = [
         "### Where it stands",
+        *_searches(opened),
         f"{', '.join(tally)}. Device: {in_markdown(opened.device_model() or 'none yet')}.",
     ]
     front = [record for record in results.front if record.values]
@@ -51,6 +53,22 @@ def standing(
         lines += ["", "Failures:"]
         lines += [f"- trial {r.number}: {_reason(r.recorded)}" for r in failed[-10:]]
     return "\n".join(lines)
+
+
+def _searches(opened: OpenStudy) -> list[str]:
+    """Which search of its group it is, where there are others."""
+    place = opened.membership
+    others = [
+        in_markdown(name)
+        for name, theirs in memberships(opened.database).items()
+        if theirs.group == place.group and name != opened.name
+    ]
+    if not others:
+        return []
+    return [
+        f"Search {place.search} of group {in_markdown(place.group)}, as are: {', '.join(others)}.",
+        "",
+    ]
 
 
 def _worker(worker: WorkerRow) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 from optuna.trial import TrialState
 
+from tuner.study.group import names_by_group
 from tuner.study.open import OpenStudy
 from tuner.study.results import read_results
 from tuner.verdict.verification_plan import verifications_of
@@ -20,6 +22,8 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
     verified = {each.trial_number: each.as_dict() for each in read_verified(opened)}
     return {
         "name": opened.name,
+        "group": opened.membership.group,
+        "search": opened.membership.search,
         "variant": opened.definition.variant,
         "task": opened.definition.task_name,
         "trials": {
@@ -58,3 +62,10 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
             for row in opened.roster.working()
         ],
     }
+
+
+def groups_of(opened: Iterable[OpenStudy]) -> list[dict[str, Any]]:
+    """The groups of searches that the studies belong to, each with those of its studies that are
+    among them.
+    """
+    return [{"name": name, "studies": names} for name, names in names_by_group(opened).items()]

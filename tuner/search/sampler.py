@@ -48,6 +48,9 @@ NEAR = 0.02
 TRIES = 64
 """Candidates at most in place of a configuration that is there already."""
 
+_SEARCHES = 0x73656172
+"""Tells the seeds of searches from those of asks."""
+
 ANSWERS_WITHIN_S = 5.0
 """How long an ask waits for the answers to those made just before it,
 so that it can take them into account."""
@@ -124,13 +127,19 @@ _METHODS = {
 }
 
 
-def sampler_for(name: str, definition: StudyDefinition, policy: SearchPolicy) -> EncodedSampler:
-    """The sampler of a study called `name`, as its policy wants it.
+def sampler_for(
+    name: str, definition: StudyDefinition, policy: SearchPolicy, *, search: int = 1
+) -> EncodedSampler:
+    """The sampler of a study called `name`, which is the `search` of that number in its group, as
+    its policy wants it.
 
     A policy without a seed gets one from the study's name: all workers of the study walk one Sobol
-    sequence.
+    sequence. Each search of a group walks its own, whatever the policy says.
     """
-    seed = policy.seed if policy.seed is not None else _seed_of_name(name)
+    if policy.seed is None:
+        seed = _seed_of_name(name)
+    else:
+        seed = policy.seed if search == 1 else _seed_of_search(policy.seed, search)
     target = definition.target_val_loss
 
     def violated(values: tuple[float, float], recorded: Recorded) -> dict[str, float]:
@@ -280,6 +289,11 @@ def neighbours(space: SearchSpace, params: Mapping[str, Value]) -> Iterator[dict
 
 def _seed_of_ask(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, number]).generate_state(1)[0])
+
+
+def _seed_of_search(seed: int, search: int) -> int:
+    """Of a search after the first, which has the group's seed itself."""
+    return int(np.random.SeedSequence([seed, search, _SEARCHES]).generate_state(1)[0])
 
 
 def _seed_of_name(name: str) -> int:

@@ -16,6 +16,8 @@ from sqlalchemy import Connection, insert
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership
+from tuner.spec.policy import SearchPolicy
 from tuner.storage import schema
 from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now
@@ -24,6 +26,8 @@ from tuner.storage.schema import studies
 from tuner.study.note import describe, save_note
 
 _MARK = "tuner_definition_hash"
+MEMBERSHIP = "tuner_search"
+"""Where a study's membership is: with Optuna's own attributes, before the study is known to us."""
 UNFINISHED = "tuner_unfinished_copy"
 """Marks a study whose trials are being copied from another one:
 cut short, it is nobody's and made again."""
@@ -31,18 +35,26 @@ _DIRECTIONS = (StudyDirection.MINIMIZE, StudyDirection.MINIMIZE)
 
 
 def create_study(
-    database: Database, name: str, definition: StudyDefinition, *, trials: int
+    database: Database,
+    name: str,
+    definition: StudyDefinition,
+    membership: Membership,
+    *,
+    trials: int,
+    policy: SearchPolicy | None = None,
 ) -> None:
     """Create the study with its default configuration waiting."""
-    study = create_bare(database, name, definition)
+    study = create_bare(database, name, definition, membership)
     study.enqueue_trial(
         dict(definition.defaults.as_dict()), user_attrs=Recorded(default=True).to_flat()
     )
     with database.engine.begin() as connection:
-        register(connection, study, definition, trials=trials)
+        register(connection, study, definition, trials=trials, policy=policy)
 
 
-def create_bare(database: Database, name: str, definition: StudyDefinition) -> Study:
+def create_bare(
+    database: Database, name: str, definition: StudyDefinition, membership: Membership
+) -> Study:
     """A study without trials, unknown to tuner until it is registered: what was cut short before
     that starts over.
 
@@ -58,6 +70,7 @@ def create_bare(database: Database, name: str, definition: StudyDefinition) -> S
         study_name=name, storage=database.optuna, directions=list(_DIRECTIONS)
     )
     study.set_user_attr(_MARK, definition.identity())
+    study.set_user_attr(MEMBERSHIP, membership.as_dict())
     study.set_user_attr("variant", definition.variant)
     study.set_user_attr("task", definition.task_name)
     with warnings.catch_warnings():
@@ -70,7 +83,12 @@ def create_bare(database: Database, name: str, definition: StudyDefinition) -> S
 
 
 def register(
-    connection: Connection, study: Study, definition: StudyDefinition, *, trials: int
+    connection: Connection,
+    study: Study,
+    definition: StudyDefinition,
+    *,
+    trials: int,
+    policy: SearchPolicy | None = None,
 ) -> None:
     """Make tuner know a study; once the transaction ends, it can be run."""
     study_id = study_id_of(study)
@@ -82,6 +100,7 @@ def register(
             definition=definition.to_json(),
             definition_hash=definition.identity(),
             budget=trials,
+            policy=policy.to_json() if policy is not None else None,
             created_at=database_now(),
         )
     )

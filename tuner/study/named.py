@@ -12,6 +12,8 @@ from tuner.errors import TunerError, UsageError
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import absolute, parse_url
 from tuner.study.archive import Archive, is_archive_name, read_archive
+from tuner.study.group import PREFIX as GROUP
+from tuner.study.group import studies_meant
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
 
@@ -31,6 +33,18 @@ def snapshot_named(name: str, database: Callable[[], Database]) -> StudySnapshot
     return snapshot(_found(name, database))
 
 
+def names_meant(name: str, database: Callable[[], Database]) -> list[str]:
+    """`name`, or each search of the group where it is `group:NAME`, as `snapshot_named` takes them.
+
+    Raises:
+        UsageError: there is no such group.
+        StorageError: the database cannot be read.
+    """
+    if not name.startswith(GROUP):
+        return [name]
+    return [PREFIX + study for study in studies_meant(database(), name)]
+
+
 def _found(name: str, database: Callable[[], Database]) -> OpenStudy | Archive:
     if name.startswith(PREFIX):
         return open_study(database(), name.removeprefix(PREFIX))
@@ -48,7 +62,7 @@ def _found(name: str, database: Callable[[], Database]) -> OpenStudy | Archive:
 
 def says_which(name: str) -> bool:
     """True for a name of either form that `snapshot_named` tells apart from a variant's."""
-    return name.startswith(PREFIX) or is_archive_name(name)
+    return name.startswith((PREFIX, GROUP)) or is_archive_name(name)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
 from tuner.files.plain import explained
 from tuner.search.suggest import suggest
 from tuner.spec.definition import StudyDefinition, class_file, differences, same_class
+from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.own_trials import ORIGINS, OwnStorage, OwnTrials
@@ -26,7 +28,7 @@ from tuner.storage.queue.roster import Roster
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import Claim
 from tuner.storage.schema import studies
-from tuner.study.create import create_study, leftover
+from tuner.study.create import MEMBERSHIP, create_study, leftover
 
 DEFAULT_TRIALS = 50
 """The budget of a new study for which nobody named one."""
@@ -40,6 +42,7 @@ class OpenStudy:
 
     name: str
     definition: StudyDefinition
+    membership: Membership
     database: Database
     optuna: Study
     ledger: Ledger
@@ -182,11 +185,18 @@ def check_resumable(
 
 
 def create_or_resume(
-    database: Database, name: str, definition: StudyDefinition, *, trials: int | None
+    database: Database,
+    name: str,
+    definition: StudyDefinition,
+    *,
+    trials: int | None,
+    membership: Membership | None = None,
+    policy: SearchPolicy | None = None,
 ) -> OpenStudy:
     """The study `name`, created when it is not there, with a budget of `trials` finished trials.
 
-    Without `trials`, a study keeps its budget and a new one gets `DEFAULT_TRIALS`.
+    Without `trials`, a study keeps its budget and a new one gets `DEFAULT_TRIALS`. A new one has
+    the `membership`, or is by itself, and the `policy` from its first moment on.
 
     Raises:
         UsageError: a study of that name was made for another definition, data or objectives, or not
@@ -194,7 +204,10 @@ def create_or_resume(
     """
     with initialisation_lock(database.address):
         if name not in list_studies(database):
-            create_study(database, name, definition, trials=trials or DEFAULT_TRIALS)
+            place = membership or Membership.of_new(name)
+            create_study(
+                database, name, definition, place, trials=trials or DEFAULT_TRIALS, policy=policy
+            )
         opened = open_study(database, name)
     _refuse_if_different(opened, definition)
     if trials is not None:
@@ -209,8 +222,9 @@ def open_study(database: Database, name: str) -> OpenStudy:
         UsageError: there is no such study here.
         StorageError: its stored definition is of another version, or damaged.
     """
-    names = list_studies(database)
-    if name not in names:
+    attributes = attributes_of_studies(database)
+    if name not in attributes:
+        names = list(attributes)
         raise unknown_name(
             "study", name, names, more="; 'tuner launch' creates one" if not names else ""
         )
@@ -223,6 +237,7 @@ def open_study(database: Database, name: str) -> OpenStudy:
         raise StudyGoneError.of(name) from None
     try:
         stored = StudyDefinition.from_json(text)
+        membership = Membership.read(attributes[name].get(MEMBERSHIP), name)
     except ValueError as error:
         raise StorageError(
             f"the stored definition of study {name!r} cannot be read ({explained(error)}): it was "
@@ -238,6 +253,7 @@ def open_study(database: Database, name: str) -> OpenStudy:
     return OpenStudy(
         name=name,
         definition=stored,
+        membership=membership,
         database=database,
         optuna=study,
         ledger=Ledger(database, study_id, name=name),
@@ -248,13 +264,19 @@ def open_study(database: Database, name: str) -> OpenStudy:
 
 def list_studies(database: Database) -> list[str]:
     """Names of the studies that tuner made here, oldest first."""
+    return list(attributes_of_studies(database))
+
+
+def attributes_of_studies(database: Database) -> dict[str, Mapping[str, Any]]:
+    """What is stored beside each study that tuner made here, by its name, oldest first."""
     with database.engine.connect() as connection:
         known = [
             row.study_id
             for row in connection.execute(select(studies.c.study_id).order_by(studies.c.study_id))
         ]
-    names = {study_id_of(frozen): frozen.study_name for frozen in database.optuna.get_all_studies()}
-    return [names[study_id] for study_id in known if study_id in names]
+    there = {study_id_of(frozen): frozen for frozen in database.optuna.get_all_studies()}
+    found = [there[study_id] for study_id in known if study_id in there]
+    return {each.study_name: each.user_attrs for each in found}
 
 
 def _refuse_if_different(opened: OpenStudy, asked: StudyDefinition) -> None:

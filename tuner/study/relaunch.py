@@ -11,13 +11,16 @@ from typing import Any
 
 from optuna.trial import TrialState
 
+from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership
 from tuner.spec.objectives import objective_names, violations
 from tuner.spec.policy import NONE, SearchPolicy, exact
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
+from tuner.study.group import asked_searches, memberships
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
 from tuner.study.warm_start import fronts_of, warm_start_with
 
@@ -27,6 +30,7 @@ class Said:
     """What somebody said with a launch; what is absent was not said."""
 
     trials: int | None = None
+    searches: int | None = None
     definition: Collection[str] = ()
     """Names of settings that are part of what a study is: `max_epochs`, `seeds`, `backend`, ..."""
     policy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -54,38 +58,44 @@ def open_studies(
     device_model: str,
     warm_start: str | None = None,
 ) -> list[Launched]:
-    """The studies `asked` for by name, created or resumed;
-    nothing is written before all of them can be.
+    """The studies that are `asked` for, created or resumed; nothing is written before all of them
+    can be.
+
+    Each name is that of a group, of which a launch makes as many searches as were said: see
+    `asked_searches`. A new search of a group begins with the settings of the first one.
 
     Raises:
         UsageError: a study of that name is another one, or of another device; `warm_start` names no
             study.
     """
-    there = set(list_studies(database))
-    definitions = {
-        name: resumed(open_study(database, name).definition, fresh, said.definition)
-        if name in there
-        else fresh
-        for name, fresh in asked.items()
-    }
-    for name, definition in definitions.items():
-        check_resumable(database, name, definition, trials=said.trials, device_model=device_model)
+    plans = _planned(database, asked, said)
+    for plan in plans:
+        if plan.like is not None:  # its budget may be filled: a new search's is not
+            plan.like.refuse_other_device(device_model)
+        check_resumable(
+            database, plan.name, plan.definition, trials=plan.trials, device_model=device_model
+        )
     fronts = fronts_of(database, warm_start) if warm_start is not None else ()
-    budgets = {
-        name: open_study(database, name).ledger.counts().budget for name in asked if name in there
-    }
     studies = [
-        create_or_resume(database, name, each, trials=said.trials)
-        for name, each in definitions.items()
+        create_or_resume(
+            database,
+            plan.name,
+            plan.definition,
+            trials=plan.trials,
+            membership=plan.place,
+            policy=plan.like.policy() if plan.like is not None else None,
+        )
+        for plan in plans
     ]
     launched = []
-    for study in studies:
+    for plan, study in zip(plans, studies, strict=True):
         before, after = change_policy(study, said.policy)
-        other = _differ(before, after) if study.name in there else []
-        notes = (
-            _in_words(study, asked[study.name], before, after, said) if study.name in there else []
+        other = _differ(before, after) if plan.budget is not None else []
+        notes = list(plan.notes)
+        notes += (
+            _in_words(study, plan.fresh, before, after, said) if plan.budget is not None else []
         )
-        notes += _lowered(study, budgets.get(study.name))
+        notes += _lowered(study, plan.budget)
         if ensure_default(study):
             notes.append(
                 f"{study.name} tries its default configuration again: another program took the "
@@ -99,6 +109,57 @@ def open_studies(
         budget = study.ledger.counts().budget
         launched.append(Launched(study=study, changed=changed, budget=budget, notes=tuple(notes)))
     return launched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """A study to create or to go on with."""
+
+    name: str
+    place: Membership
+    definition: StudyDefinition
+    fresh: StudyDefinition
+    """As a new study would be that nobody said more of."""
+    trials: int | None
+    """What its budget is to be; None: as it is."""
+    budget: int | None
+    """What it was; None for a new study."""
+    like: OpenStudy | None
+    """The search of its group whose settings it begins with; None where it is not new, or the
+    first."""
+    notes: tuple[str, ...]
+
+
+def _planned(database: Database, asked: Mapping[str, StudyDefinition], said: Said) -> list[_Plan]:
+    known, there = memberships(database), set(list_studies(database))
+    plans: dict[str, _Plan] = {}
+    for group, fresh in asked.items():
+        meant = asked_searches(known, group, said.searches)
+        first = open_study(database, meant.like) if meant.like is not None else None
+        notes = meant.notes
+        for name, place in meant.places.items():
+            if name in plans:
+                raise UsageError(
+                    f"study {name!r} would be a search of group {plans[name].place.group!r} and of "
+                    f"{group!r}; launch them one by one, with --study NAME"
+                )
+            own = open_study(database, name) if name in there else None
+            model = own or first
+            trials = said.trials
+            if own is None and first is not None and trials is None:
+                trials = first.ledger.counts().budget
+            plans[name] = _Plan(
+                name=name,
+                place=place,
+                definition=resumed(model.definition, fresh, said.definition) if model else fresh,
+                fresh=fresh,
+                trials=trials,
+                budget=own.ledger.counts().budget if own is not None else None,
+                like=first if own is None else None,
+                notes=notes,
+            )
+            notes = ()
+    return list(plans.values())
 
 
 def resumed(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.runs import VerificationRun
@@ -33,6 +34,7 @@ class StudySnapshot:
 
     name: str
     definition: StudyDefinition
+    membership: Membership
     policy: SearchPolicy
     device_model: str | None
     results: StudyResults
@@ -74,6 +76,7 @@ def _of_study(opened: OpenStudy) -> StudySnapshot:
     return StudySnapshot(
         name=opened.name,
         definition=opened.definition,
+        membership=opened.membership,
         policy=opened.policy(),
         device_model=opened.device_model(),
         results=read_results(opened),
@@ -87,6 +90,7 @@ def _of_archive(archive: Archive) -> StudySnapshot:
     return StudySnapshot(
         name=archive.name,
         definition=archive.definition,
+        membership=archive.membership,
         policy=archive.policy,
         device_model=archive.device_model,
         results=archive.results,

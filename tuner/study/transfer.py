@@ -15,6 +15,8 @@ from tuner.config import Hyperparameters
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership
 from tuner.spec.objectives import violations
 from tuner.spec.space import SearchSpace
 from tuner.storage.database import Database, initialisation_lock
@@ -27,6 +29,7 @@ from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims, epochs, studies, verifications
 from tuner.study.archive import Archive, archive_of
 from tuner.study.create import UNFINISHED, create_bare, register
+from tuner.study.group import members_of, memberships
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import TrialRecord
 from tuner.study.trust import mark_untrusted, untrusted_origin
@@ -39,13 +42,19 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
     again next time. `origin` is the file that it came from, where a class that it names is not to
     be trusted yet.
 
+    Under its own name it stays the search of its group that it was; under another one it is by
+    itself. Its seeds go on either way.
+
     Raises:
-        UsageError: there is a study of that name.
+        UsageError: there is a study of that name, or that search of its group, or the group is of
+            another definition here.
     """
+    place = archive.membership if name == archive.name else archive.membership.under(name)
     with initialisation_lock(database.address):
         if name in list_studies(database):
             raise UsageError(f"there is a study {name!r} already; choose another name")
-        study = create_bare(database, name, archive.definition)
+        _refuse_if_unfit(database, place, archive.definition, alone=name != archive.name)
+        study = create_bare(database, name, archive.definition, place)
         study.set_user_attr(UNFINISHED, value=True)
         mark_untrusted(study, archive.definition, origin)
         ids: dict[int, int] = {}
@@ -62,6 +71,30 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
             _write_ours(connection, study_id_of(study), name, ids, archive)
         study.set_user_attr(UNFINISHED, value=False)
     return open_study(database, name)
+
+
+def _refuse_if_unfit(
+    database: Database, place: Membership, definition: StudyDefinition, *, alone: bool
+) -> None:
+    """Raises UsageError when a study cannot join the group that is here, or would although it is to
+    be `alone`.
+    """
+    there = members_of(memberships(database), place.group)
+    if there and alone:
+        raise UsageError(
+            f"{place.group!r} is the name of a group of searches here; choose another name"
+        )
+    if place.search in there:
+        raise UsageError(
+            f"there is search {place.search} of group {place.group!r} already, "
+            f"{there[place.search]!r}; choose another name, under which it is by itself"
+        )
+    for name in there.values():
+        if open_study(database, name).definition.identity() != definition.identity():
+            raise UsageError(
+                f"group {place.group!r} is of another definition here; choose another name, under "
+                "which it is by itself"
+            )
 
 
 def copy_study(database: Database, name: str, new: str) -> OpenStudy:
@@ -141,6 +174,7 @@ def extend_space(
     archive = dataclasses.replace(
         old,
         definition=dataclasses.replace(opened.definition, space=space, defaults=defaults),
+        membership=Membership.of_new(new),
         budget=max(trials or old.budget, len(inside)),
         records=tuple(records),
         curves={numbers[number]: rows for number, rows in old.curves.items() if number in numbers},

@@ -30,7 +30,7 @@ class TrialJob:
     definition: StudyDefinition
     policy: SearchPolicy
     number: int
-    """The trial's; it fixes the seeds, unless `seed` is given."""
+    """The trial's; with `seed_root` it fixes the seeds, unless `seed` is given."""
     hyperparameters: Hyperparameters
     device: Gpu | CpuCores
     on_epoch: Callable[[EpochRecord, int], StopReason | None]
@@ -46,6 +46,8 @@ class TrialJob:
     evaluation, a checkpoint), and each second of a wait."""
     seed: int | None = None
     """To verify: train once, with this seed, whatever seeds the trial itself has."""
+    seed_root: int | None = None
+    """The study's, which the trial's seeds follow from."""
     study_key: str = ""
     """What no other study has, in this database or another."""
     checkpoints: Path | None = None

@@ -51,7 +51,10 @@ def run_job(job: TrialJob, data: Mapping[str, DeviceData]) -> TrialResult | None
     results = []
     for repeat in range(job.definition.seeds_per_trial):
         result = _OfOneSeed(
-            job, own, repeat=repeat, seed=seed_of_trial(job.number, repeat)
+            job,
+            own,
+            repeat=repeat,
+            seed=seed_of_trial(job.number, repeat, root=job.seed_root),
         ).result()
         if result is None:
             return None

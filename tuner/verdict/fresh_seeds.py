@@ -1,13 +1,17 @@
-"""Training seeds for verifications: those that no search has used."""
+"""Training seeds for verifications: those that nothing in the database has seen."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from tuner.spec.seeds import seed_of_trial
-from tuner.study.open import OpenStudy
+from tuner.errors import TunerError
+from tuner.spec.seeds import seed_of_trial, seeds_of
+from tuner.storage.database import Database
+from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.verifications import planned_seeds
+from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import read_results
 
 _FRESH = 0x76657269
@@ -28,20 +32,52 @@ def fresh_seeds(count: int, used: Collection[int]) -> list[int]:
     return found
 
 
-def used_seeds(opened: Sequence[OpenStudy]) -> set[int]:
-    """Every seed that the search of these studies used,
-    or will use until their budgets are filled.
+def seeds_to_verify_on(
+    database: Database, there: Iterable[VerificationRun], studies: Collection[int], count: int
+) -> list[int]:
+    """`count` seeds for a verification of the `studies` (their numbers in the database), given the
+    runs that are planned already.
+
+    A plan that was made for all of them together is gone on with, on its seeds. Whatever it lacks
+    is fresh.
     """
-    used: set[int] = set()
-    for each in opened:
-        records = read_results(each).records
-        for record in records:
-            recorded = record.recorded
-            used |= {seed for seed in (recorded.seed, *(recorded.seeds or ())) if seed is not None}
-        trials = max(each.ledger.counts().budget, len(records))
-        used |= {
-            seed_of_trial(n, r)
-            for n in range(trials)
-            for r in range(each.definition.seeds_per_trial)
-        }
-    return used
+    again = _planned_together(there, studies)[:count]
+    if len(again) == count:
+        return again
+    return again + fresh_seeds(count - len(again), seen_seeds(database))
+
+
+def seen_seeds(database: Database) -> set[int]:
+    """Every seed that something here was trained on or is to be: by the search of any study until
+    its budget is filled, and by any verification.
+    """
+    seen = planned_seeds(database.engine)
+    for name in list_studies(database):
+        try:
+            seen |= _of_search(open_study(database, name))
+        except TunerError:  # of another version, or damaged: nobody can train it here
+            continue
+    return seen
+
+
+def _of_search(study: OpenStudy) -> set[int]:
+    repeats, root = study.definition.seeds_per_trial, study.membership.seed_root
+    seen: set[int] = set()
+    numbers = set(range(study.ledger.counts().budget))
+    for record in read_results(study).records:
+        recorded = record.recorded
+        # Of a trial that was taken over from another study, the recorded ones are the ones.
+        seen.update(seeds_of(recorded, record.number, repeats=repeats, root=root))
+        seen.update(seed for seed in (recorded.seed, *(recorded.seeds or ())) if seed is not None)
+        numbers.add(record.number)
+    return seen | {
+        seed_of_trial(n, repeat, root=root) for n in numbers for repeat in range(repeats)
+    }
+
+
+def _planned_together(runs: Iterable[VerificationRun], studies: Collection[int]) -> list[int]:
+    """The seeds that every one of the studies has runs on, in the order of their plan."""
+    by_seed: dict[int, set[int]] = {}
+    for run in runs:
+        by_seed.setdefault(run.seed, set()).add(run.study_id)
+    return [seed for seed, planned in by_seed.items() if studies and planned >= set(studies)]

@@ -11,9 +11,12 @@ BETWEEN, WITHIN = "between variants", "retuned against default"
 and what retuning gave each variant."""
 
 
-def questions(picked: Mapping[str, Mapping[str, int]], *, pick: str = "knee") -> list[Question]:
+def questions(
+    picked: Mapping[str, Mapping[str, int]], groups: Mapping[str, str], *, pick: str = "knee"
+) -> list[Question]:
     """What a verdict asks of studies in that order: each retuned variant against those before it,
-    and its own default.
+    and its own default. Searches of one group, which `groups` names for each study, are not held
+    against each other: they searched the same.
 
     Samples are named by `sample_name`.
     """
@@ -24,6 +27,7 @@ def questions(picked: Mapping[str, Mapping[str, int]], *, pick: str = "knee") ->
         )
         for index, a in enumerate(names)
         for b in names[index + 1 :]
+        if groups[a] != groups[b]
     ]
     for name in names:
         own = picked[name]

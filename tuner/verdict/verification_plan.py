@@ -20,7 +20,7 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.verdict.expected_front import LEAST_TRIALS, Choice, Front, front_of, says_enough
-from tuner.verdict.fresh_seeds import fresh_seeds, used_seeds
+from tuner.verdict.fresh_seeds import seeds_to_verify_on
 from tuner.verdict.picks import note_picks, picks
 from tuner.verdict.stats.sequential import looks_for
 
@@ -79,9 +79,11 @@ def plan_verification(
 
     `choice` says which front.
 
-    What was planned before stays, in its order: the same call again plans nothing new. New runs
-    form a session: blocks of one seed each, in which every configuration has its turn in random
-    order, so that whatever drifts on the device meets all of them alike.
+    What was planned before stays, in its order: the same call again plans nothing new, and a plan
+    for all of these studies goes on, on its seeds. Other seeds are ones that no search of any study
+    in the database has seen, and no verification. New runs form a session: blocks of one seed each,
+    in which every configuration has its turn in random order, so that whatever drifts on the
+    device meets all of them alike.
 
     Raises:
         UsageError: the studies' times were measured on different device models, or their data
@@ -89,12 +91,13 @@ def plan_verification(
     """
     _refuse_apart(opened)
     chosen = _choose(opened, top, choice)
-    fresh = fresh_seeds(seeds, used_seeds(opened))
     queue = verifications_of(opened)
     with initialisation_lock(opened[0].database.address):
         there = queue.runs()
         planned = {(run.study_id, run.trial_number, run.seed) for run in there}
         ids = {each.name: each.study_id for each in opened}
+        asked = {ids[name] for name in chosen.trials}
+        fresh = seeds_to_verify_on(opened[0].database, there, asked, seeds)
         members = [(ids[name], r) for name, records in chosen.trials.items() for r in records]
         blocks = [
             [(study, r) for study, r in members if (study, r.number, seed) not in planned]

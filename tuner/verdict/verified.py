@@ -198,7 +198,8 @@ def _clear_at(runs: Sequence[VerificationRun], opened: Mapping[int, OpenStudy]) 
     current = [look for look in looks[:-1] if look <= done]
     if not current or set(plan.get("picks", {})) - {each.name for each in opened.values()}:
         return None  # a worker of some of the studies cannot judge for all of them
-    asked = questions(plan.get("picks", {}))
+    groups = {each.name: each.membership.group for each in opened.values()}
+    asked = questions(plan.get("picks", {}), groups)
     verified = {
         each.name: each
         for study_id, study in opened.items()

@@ -17,6 +17,7 @@ from tuner.storage.database import Database, open_database
 from tuner.storage.location import cautions
 from tuner.storage.retry import RETRY_S, persistently
 from tuner.storage.url import absolute, parse_url
+from tuner.study.group import studies_meant
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.trust import require_trust
 from tuner.trial.job import TrialRunner
@@ -38,7 +39,7 @@ class WorkOrder:
     """What one worker is to do."""
 
     studies: str
-    """Names, with commas."""
+    """Names, or `group:NAME`, with commas."""
     storage: str
     verify: bool = False
     """The planned verification runs of the studies instead of trials."""
@@ -90,7 +91,10 @@ def work(
 
 
 def _opened(database: Database, order: WorkOrder, retry_s: float) -> list[OpenStudy]:
-    names = [name.strip() for name in order.studies.split(",")]
+    names: list[str] = []
+    for asked in order.studies.split(","):
+        meant = functools.partial(studies_meant, database, asked.strip())
+        names += persistently(meant, "the studies", retry_s=retry_s)
     return [
         persistently(functools.partial(open_study, database, name), "a study", retry_s=retry_s)
         for name in names

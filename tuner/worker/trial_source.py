@@ -60,7 +60,9 @@ class TrialSource(Source):
         """Use the sampler that the study was last told to use; returns all that it was told."""
         policy = self._context.stored(opened.policy, "the study's policy", until_stopped=True)
         if self._searched.get(opened.name) != policy:
-            opened.optuna.sampler = sampler_for(opened.name, opened.definition, policy)
+            opened.optuna.sampler = sampler_for(
+                opened.name, opened.definition, policy, search=opened.membership.search
+            )
             self._searched[opened.name] = policy
         return policy
 
@@ -99,7 +101,8 @@ class _Trial(Piece):
         self.opened = opened
         self.what = f"trial {claim.trial_number} of {opened.name}"
         self.ticket = claim
-        self.seed = seed_of_trial(claim.trial_number)
+        self._seed_root = opened.membership.seed_root
+        self.seed = seed_of_trial(claim.trial_number, root=self._seed_root)
         self.running = RunningTrial(
             opened,
             context.name,
@@ -137,6 +140,7 @@ class _Trial(Piece):
             on_curve=self.running.on_curve,
             on_phase=self._context.heartbeat.phase,
             should_stop=should_stop,
+            seed_root=self._seed_root,
             study_key=self._context.keys[self.opened.name],
             checkpoints=self._context.checkpoints(self.opened),
         )

@@ -126,7 +126,7 @@ def undisturbed(study: OpenStudy) -> tuple[TrialResult, list[tuple[float, float]
         result = run_trial(
             study.definition,
             study.definition.defaults,
-            seed_of_trial(0),
+            seed_of_trial(0, root=study.membership.seed_root),
             data[study.definition.data_hash],
             device,
             on_epoch=lambda record: curve.append((record.train_loss, record.val_loss)),

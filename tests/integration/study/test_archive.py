@@ -13,6 +13,7 @@ from tests.support.recorded_studies import record_study
 from tests.support.small_study import definition
 from tuner.errors import UsageError
 from tuner.record import Recorded
+from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.queue.epochs import EpochRow
@@ -111,6 +112,7 @@ def big_archive() -> Archive:
     return Archive(
         name="big",
         definition=definition(),
+        membership=Membership(group="big"),
         policy=SearchPolicy(),
         budget=200,
         device_model="X",

@@ -108,7 +108,8 @@ def test_the_plan_interleaves_every_configuration_on_seeds_that_the_search_never
     orders = {tuple((run.study_id, run.trial_number) for run in block) for block in blocks}
     assert len(orders) > 1
     assert {run.plan["shuffle_seed"] for run in runs} == {7}
-    used = {seed_of_trial(number) for number in range(1000)}
+    roots = [None, *(study.membership.seed_root for study in studies)]
+    used = {seed_of_trial(number, root=root) for number in range(1000) for root in roots}
     assert not used & {run.seed for run in runs}
 
 

@@ -19,7 +19,6 @@ from tuner.search.pruning import Verdict
 from tuner.search.reshaped_trials import clipped, most_telling, with_log_time
 from tuner.search.sampler import SAMPLERS, STARTUP, EncodedSampler, neighbours
 from tuner.search.sobol import SobolPoints
-from tuner.spec.seeds import seed_of_trial
 from tuner.spec.space import SearchSpace
 from tuner.spec.study_file import load_study_file
 
@@ -307,13 +306,6 @@ def test_a_late_answer_is_waited_for_and_then_no_longer(monkeypatch: pytest.Monk
     monkeypatch.setattr("tuner.search.sampler.time", time)
     assert SPACE.contains(study.ask(SPACE.stored()).params) == []
     assert 3 <= len(naps) <= 6
-
-
-def test_seeds_are_fixed_by_the_trial_number_and_unrelated() -> None:
-    seeds = [seed_of_trial(number, repeat) for number in range(100) for repeat in range(3)]
-    assert seeds == [seed_of_trial(number, repeat) for number in range(100) for repeat in range(3)]
-    assert len(set(seeds)) == len(seeds)
-    assert all(0 <= seed < 2**32 for seed in seeds)
 
 
 def test_trials_without_weight_decay_do_not_pile_up_on_one_encoded_point() -> None:

@@ -138,7 +138,9 @@ def test_a_checkpoints_identity_tells_trials_studies_and_device_models_apart(
     data: DeviceData, change: dict[str, Any]
 ) -> None:
     def identity(job: TrialJob) -> dict[str, Any]:
-        return runs._OfOneSeed(job, data, 0, seed_of_trial(job.number))._identity()
+        return runs._OfOneSeed(
+            job, data, 0, seed_of_trial(job.number, root=job.seed_root)
+        )._identity()
 
     assert identity(job_of()) == identity(job_of())
     assert identity(job_of(**change)) != identity(job_of())

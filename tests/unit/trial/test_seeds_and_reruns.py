@@ -96,7 +96,7 @@ def test_a_clean_run_is_made_once(run: Run) -> None:
     assert done is not None
     assert done.values == (2.0, 0.5)
     assert "timings" not in done.recorded.to_flat()
-    assert trainings.seeds == [seed_of_trial(4)]
+    assert trainings.seeds == [seed_of_trial(4, root=None)]
 
 
 def test_a_contaminated_run_is_made_again_with_the_same_seed_and_the_clean_time_counts(
@@ -104,7 +104,7 @@ def test_a_contaminated_run_is_made_again_with_the_same_seed_and_the_clean_time_
 ) -> None:
     done, trainings = run(job_of(), [result(3.0, dirty=0.4), result(2.0)])
     assert done is not None
-    assert trainings.seeds == [seed_of_trial(4)] * 2
+    assert trainings.seeds == [seed_of_trial(4, root=None)] * 2
     assert (done.values, done.recorded.contaminated) == ((2.0, 0.5), False)
     assert [(t["wall_clock_s"], t["contaminated"]) for t in done.recorded.timings] == [
         (3.0, True),
@@ -164,7 +164,7 @@ def test_with_several_seeds_the_medians_count_and_every_run_is_recorded(run: Run
     ]
     done, trainings = run(job_of(seeds=3), script)
     assert done is not None
-    assert trainings.seeds == [seed_of_trial(4, repeat) for repeat in range(3)]
+    assert trainings.seeds == [seed_of_trial(4, repeat, root=None) for repeat in range(3)]
     assert done.values == (4.0, 0.5)
     a = done.recorded
     assert (a.wall_clock_s, a.test_mql, a.epochs, a.peak_memory_bytes) == (
@@ -173,9 +173,9 @@ def test_with_several_seeds_the_medians_count_and_every_run_is_recorded(run: Run
         8,
         30,
     )
-    assert (a.seed, a.converged, a.stopped_by) == (seed_of_trial(4), True, "converged")
+    assert (a.seed, a.converged, a.stopped_by) == (seed_of_trial(4, root=None), True, "converged")
     assert [(r["seed"], r["wall_clock_s"], r["epochs"]) for r in a.runs] == [
-        (seed_of_trial(4, repeat), seconds, epochs)
+        (seed_of_trial(4, repeat, root=None), seconds, epochs)
         for repeat, (seconds, epochs) in enumerate([(3.0, 7), (9.0, 20), (4.0, 8)])
     ]
 
@@ -218,7 +218,7 @@ def test_what_an_earlier_attempt_finished_is_not_run_again(run: Run, tmp_path: P
     assert run(job, [result(2.0), None])[0] is None
     done, trainings = run(job, [result(5.0)])
     assert done is not None
-    assert trainings.seeds == [seed_of_trial(4, 1)]
+    assert trainings.seeds == [seed_of_trial(4, 1, root=None)]
     assert done.values == (3.5, 0.5)
     assert len(done.recorded.runs[0]["timings"]) == 2
 
@@ -233,7 +233,7 @@ def test_finished_runs_of_another_training_or_damaged_ones_are_not_used(
     for spoiled in ("", text[:-9], text.replace("3.0", "1.0"), '{"runs": [], "sha256": 3}'):
         path.write_text(spoiled)
         _, trainings = run(job, [None])
-        assert trainings.seeds == [seed_of_trial(4, 0)], spoiled
+        assert trainings.seeds == [seed_of_trial(4, 0, root=None)], spoiled
     assert caplog.text.count("are not used") == 4
 
 

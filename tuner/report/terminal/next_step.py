@@ -64,5 +64,9 @@ def _study(opened: OpenStudy) -> list[str]:
     built_in = (
         opened.definition.task["source"]["kind"] == task
     )  # no task file may have the name of such a task
-    usual = built_in and variant in builtin_variants() and opened.name == f"{task}-{variant}"
+    usual = (
+        built_in
+        and variant in builtin_variants()
+        and opened.membership.group == f"{task}-{variant}"
+    )
     return ["--variant", variant, "--task", task] if usual else option("--study", opened.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -117,16 +118,18 @@ def print_status(opened: Sequence[OpenStudy]) -> None:
     in as many columns as the terminal is wide enough for.
     """
     console = make_console()
-    statuses = [(each, status_of(each)) for each in opened]
+    statuses = [(each, status_of(each)) for each in _by_group(opened)]
+    sizes = Counter(each.membership.group for each in opened)
     studies = [
-        _study_row(status, finished=each.ledger.counts().finished) for each, status in statuses
+        _study_row(status, finished=each.ledger.counts().finished, sizes=sizes)
+        for each, status in statuses
     ]
     console.print(
         fitting(
             "Studies",
             studies,
             console,
-            leave_out=("device", "waiting", "pruned", "verified", "running"),
+            leave_out=("device", "waiting", "pruned", "search", "verified", "running"),
         )
     )
     if sum(status["hypervolume"] is not None for _, status in statuses) > 1:
@@ -143,10 +146,23 @@ def print_status(opened: Sequence[OpenStudy]) -> None:
         console.print(fitting("Workers", at_work, console, leave_out=("worker", "seen", "study")))
 
 
-def _study_row(status: dict[str, Any], *, finished: int) -> dict[str, str]:
+def _by_group(opened: Sequence[OpenStudy]) -> list[OpenStudy]:
+    """The searches of a group below each other; groups in the order of their first studies."""
+    first: dict[str, int] = {}
+    for index, each in enumerate(opened):
+        first.setdefault(each.membership.group, index)
+    return sorted(opened, key=lambda e: (first[e.membership.group], e.membership.search))
+
+
+def _study_row(
+    status: dict[str, Any], *, finished: int, sizes: Mapping[str, int]
+) -> dict[str, str]:
     trials, volume = status["trials"], status["hypervolume"]
+    several = max(sizes.values()) > 1
+    search = f"{status['search']} of {status['group']}" if sizes[status["group"]] > 1 else "-"
     return {
         "study": status["name"],
+        **({"search": search} if several else {}),
         "finished": f"{finished}/{status['budget']}",
         **{state: str(trials[state]) for state in ("running", "waiting", "pruned", "failed")},
         "front": str(len(status["front"])) if status["feasible"] is not False else "none feasible",
@@ -184,10 +200,11 @@ def fitting(
     for dropped in leave_out:
         if sum(widths[column] for column in columns) <= console.width:
             break
-        columns.remove(dropped)
+        if dropped in columns:
+            columns.remove(dropped)
     table = Table(title=title, title_justify="left", box=None, padding=(0, GAP, 0, 0))
     for column in columns:
-        words = column in ("study", "device", "worker", "seen")
+        words = column in ("study", "search", "device", "worker", "seen")
         table.add_column(column, justify="left" if words else "right", no_wrap=True)
     for row in rows:
         table.add_row(*(row[column] for column in columns))

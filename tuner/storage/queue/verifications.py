@@ -208,4 +208,10 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         connection.execute(update(verifications).where(mine).values(**values))
 
 
+def planned_seeds(engine: Engine) -> set[int]:
+    """The seeds of all runs in the database, whatever they verify and whether they were made."""
+    with engine.connect() as connection:
+        return {int(seed) for seed in connection.execute(select(verifications.c.seed)).scalars()}
+
+
 _NOBODYS: dict[str, Any] = {"token": None, "worker": None, "leased_until": None}

@@ -12,6 +12,7 @@ from optuna.trial import TrialState
 from tuner.record import Recorded
 from tuner.search.history import generation, known_params
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.runs import VerificationRun
@@ -29,6 +30,7 @@ class Archive:
 
     name: str
     definition: StudyDefinition
+    membership: Membership
     policy: SearchPolicy
     budget: int
     device_model: str | None
@@ -74,6 +76,7 @@ def archive_of(opened: OpenStudy) -> Archive:
     return Archive(
         name=opened.name,
         definition=opened.definition,
+        membership=opened.membership,
         policy=opened.policy(),
         budget=opened.ledger.counts().budget,
         device_model=opened.device_model(),

@@ -45,6 +45,7 @@ def as_dict(archive: Archive) -> dict[str, Any]:
         "name": archive.name,
         "definition": archive.definition.as_dict(),
         "definition_hash": archive.definition.identity(),
+        "search": archive.membership.as_dict(),
         "policy": json.loads(archive.policy.to_json()),
         "budget": archive.budget,
         "device_model": archive.device_model,
@@ -69,6 +70,7 @@ def from_dict(data: Mapping[str, Any]) -> Archive:
     return Archive(
         name=study.name,
         definition=definition,
+        membership=study.membership,
         policy=SearchPolicy.from_json(json.dumps(study.policy)),
         budget=study.budget,
         device_model=study.device_model,

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, PlainValidator, model_validator
 from tuner.files.kinds import LARGEST_FIGURE, MOST_EPOCHS
 from tuner.files.plain import Count, Label, Loose, PlainTable
 from tuner.record import Recorded, checked
+from tuner.spec.membership import Membership, StoredMembership
 from tuner.spec.space import LARGEST_SIZE
 from tuner.storage.queue.plans import StoredPlan
 from tuner.storage.records import TrialResult
@@ -156,18 +157,31 @@ class Run(Loose):
         return self
 
 
+class ArchivedMembership(StoredMembership):
+    """Which search of which group a study was."""
+
+    group: Label
+
+
 class ArchivedStudy(Loose):
     """The whole document, but for its definition and policy, which have readers of their own."""
 
     exported_by: Label
     name: Label
     definition: PlainTable
+    search: ArchivedMembership | None = None
+    """Absent from files of before there were groups."""
     policy: PlainTable
     budget: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
     device_model: Annotated[Label, Field(max_length=200)] | None
     trials: tuple[Trial, ...] = Field(max_length=MOST_TRIALS)
     curves: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Curve]
     verifications: tuple[Run, ...] = Field(max_length=MOST_TRIALS)
+
+    @property
+    def membership(self) -> Membership:
+        stored = self.search.model_dump() if self.search is not None else None
+        return Membership.read(stored, self.name)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

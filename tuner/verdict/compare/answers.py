@@ -48,7 +48,8 @@ def answer_all(
     """Answers to all questions whose configurations are `ready`,
     and a reason where there can be none.
     """
-    asked = [q for q in questions(chosen, pick=pick) if q.a in ready and q.b in ready]
+    groups = {study.name: study.membership.group for study in studies}
+    asked = [q for q in questions(chosen, groups, pick=pick) if q.a in ready and q.b in ready]
     named = _names(studies, chosen, pick)
     comparisons, refusals = _judge(studies, ready, asked)
     answers = (

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.pareto import Point
+from tuner.study.group import names_by_group
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.answers import Answer, answer_all
 from tuner.verdict.compare.equal_quality import Level, levels_of
@@ -46,6 +47,10 @@ class Report:
         return {
             "task": self.task,
             "pick": self.pick,
+            "groups": [
+                {"name": name, "studies": names}
+                for name, names in names_by_group(self.studies).items()
+            ],
             "rows": [row.as_dict() for row in self.rows],
             "comparisons": [answer.as_dict() for answer in self.answers],
             "hypervolume": [volume.as_dict() for volume in self.volumes],
@@ -122,6 +127,11 @@ def _ready(
                 ready[sample_name(name, picked[role])] = verified_in(study)[picked[role]]
     if len(studies) < 2:  # noqa: PLR2004 - a comparison needs two
         missing.append("one study alone: name a second one to compare it with")
+    elif len({study.membership.group for study in studies}) < 2:  # noqa: PLR2004 - so do groups
+        missing.append(
+            "searches of one variant alone: they are not held against each other; name another "
+            "variant to compare it with"
+        )
     return ready, list(dict.fromkeys(missing))
 
 

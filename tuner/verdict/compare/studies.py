@@ -7,7 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.errors import UsageError
-from tuner.study.named import PREFIX, opened_if_needed, says_which, snapshot_named
+from tuner.study.group import searches_of
+from tuner.study.named import (
+    PREFIX,
+    names_meant,
+    opened_if_needed,
+    says_which,
+    snapshot_named,
+)
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.verification_plan import study_names
 
@@ -39,11 +46,13 @@ def read_studies(named: Sequence[str], *, task: str, storage: str) -> list[Study
         for name in named:
             # First the name, then the database: a misspelt variant is not a database that is
             # missing.
-            names = (
-                [name]
-                if says_which(name)
-                else [PREFIX + each for each in study_names(name, task=task)]
-            )
+            if says_which(name):
+                names = names_meant(name, database)
+            else:
+                groups = study_names(name, task=task)
+                names = [
+                    PREFIX + study for group in groups for study in searches_of(database(), group)
+                ]
             found += [snapshot_named(each, database).with_runs_read() for each in names]
     known = [study.name for study in found]
     if twice := {name for name in known if known.count(name) > 1}:

@@ -18,6 +18,7 @@ from optuna.trial import TrialState
 from tuner.config import TrainingSettings
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import load_study_file
 from tuner.study.archive import Archive
@@ -72,6 +73,7 @@ def archive(trials: int, *, repeats: int = 6) -> Archive:
     return Archive(
         name="s",
         definition=definition,
+        membership=Membership(group="s"),
         policy=SearchPolicy(),
         budget=trials,
         device_model="X",

@@ -1,0 +1,67 @@
+"""Which search of which group a study is, and where its seeds come from: fixed when it is made, and
+no part of what it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tuner.config import MOST_SEARCHES
+from tuner.files.plain import LARGEST, Strict
+from tuner.spec.seeds import root_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """A study's place. One that was made before there were groups is the only search of its own,
+    and has no root.
+    """
+
+    group: str
+    search: int = 1
+    """Its number in the group, from 1."""
+    seed_root: int | None = None
+
+    @staticmethod
+    def of_new(name: str, *, group: str | None = None, search: int = 1) -> Membership:
+        """That of a study which is made as `name`, by itself where no group is named."""
+        return Membership(group=group or name, search=search, seed_root=root_of(name))
+
+    @staticmethod
+    def read(stored: Any, name: str) -> Membership:
+        """What `as_dict` gave; where nothing was stored, that of a study called `name` from before.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        if stored is None:
+            return Membership(group=name)
+        return Membership(**StoredMembership.model_validate(stored, strict=True).model_dump())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, the stored form."""
+        return dataclasses.asdict(self)
+
+    def under(self, name: str) -> Membership:
+        """Of the same seeds, by itself: what goes on under another `name` is no search of the group
+        more.
+        """
+        return Membership(group=name, seed_root=self.seed_root)
+
+
+class StoredMembership(Strict):
+    """A membership as others stored it."""
+
+    group: Annotated[str, Field(min_length=1, max_length=512)]
+    """Whatever it is called: who shows it makes it harmless."""
+    search: Annotated[int, Field(ge=1, le=MOST_SEARCHES)]
+    seed_root: Annotated[int, Field(ge=0, le=LARGEST)] | None
+
+
+def name_of_search(group: str, number: int) -> str:
+    """What search `number` of a group is called when it is made; the first as the group is."""
+    return group if number == 1 else f"{group}-{number}"
