@@ -3,7 +3,6 @@ they always were for studies of before."""
 
 from __future__ import annotations
 
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
