@@ -18,6 +18,7 @@ from tuner.spec.objectives import objective_names, violations
 from tuner.spec.policy import NONE, SearchPolicy, exact
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
+from tuner.study.margin import refuse_other_margin
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
 from tuner.study.warm_start import fronts_of, warm_start_with
 
@@ -70,6 +71,8 @@ def open_studies(
     }
     for name, definition in definitions.items():
         check_resumable(database, name, definition, trials=said.trials, device_model=device_model)
+        if name in there and "margin" in said.policy:
+            refuse_other_margin(open_study(database, name), said.policy["margin"])
     fronts = fronts_of(database, warm_start) if warm_start is not None else ()
     budgets = {
         name: open_study(database, name).ledger.counts().budget for name in asked if name in there
