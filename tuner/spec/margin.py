@@ -23,8 +23,8 @@ def checked_margin(value: float) -> float:
     """
     if not (math.isfinite(value) and 0 <= value < TOO_MUCH):
         raise UsageError(
-            f"a margin is a share of the default's MQL from 0 to below {in_percent(TOO_MUCH)}, such "
-            f"as {in_percent(MARGIN)}; {value:g} is none"
+            f"a margin is a share of the default's MQL, 0 or more and below "
+            f"{in_percent(TOO_MUCH)}, such as {in_percent(MARGIN)}; {value:g} is none"
         )
     return float(value)
 
