@@ -41,9 +41,13 @@ class BestConfig:
     """One configuration from a study, with where it comes from.
 
     `values` are those of its one trial: seconds to convergence, and test MQL in original units.
-    `verified` holds fresh-seed figures, None until the configuration was verified: a single trial
-    may have had a lucky seed. `source` is where a task file says the data is and in what dialect it
-    is written; empty where no file was named.
+    `expected` is what all runs of the study make of it, None where that was not asked for or they
+    are too few. `verified` holds fresh-seed figures, None until the configuration was verified: a
+    single trial may have had a lucky seed. `chosen_on` says which of the three it was chosen on
+    (`single`, `expected` or `verified`), and is None for a trial by its number. `recommendation`
+    says what a configuration of the pick `same-quality` was held against, and how surely it is as
+    good. `why` is a sentence of all this, and `notes` is what else to know. `source` is where a
+    task file says the data is and in what dialect it is written; empty where no file was named.
     """
 
     variant: str
@@ -56,6 +60,11 @@ class BestConfig:
     verified: dict[str, Any] | None
     provenance: dict[str, Any]
     definition: StudyDefinition
+    chosen_on: str | None = None
+    why: str = ""
+    expected: dict[str, float] | None = None
+    recommendation: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
     source: dict[str, Any] = field(default_factory=dict)
     untrusted: str = ""
     """The file of an exported study that names a network of its own, whose code must not run
@@ -136,9 +145,13 @@ class BestConfig:
             "study": self.study,
             "trial": self.trial,
             "pick": self.pick,
+            "chosen_on": self.chosen_on,
+            "why": self.why,
             "params": self.params,
             "values": self.values,
+            "expected": self.expected,
             "verified": self.verified,
+            "recommendation": self.recommendation,
             "architecture": {
                 "model": self.architecture.model,
                 "settings": dict(self.architecture.settings),
@@ -146,6 +159,20 @@ class BestConfig:
             "training": protocol(self.training),
             "provenance": self.provenance,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """How a configuration was chosen, as plain data: the fields of a `BestConfig`."""
+
+    on: str | None = None
+    why: str = ""
+    expected: dict[str, float] | None = None
+    recommendation: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+
+NOTHING_SAID = Chosen()
 
 
 def to_config(
@@ -156,12 +183,13 @@ def to_config(
     pick: str,
     membership: Membership | None = None,
     searches: int = 1,
+    chosen: Chosen = NOTHING_SAID,
     verified: dict[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
     untrusted: str = "",
 ) -> BestConfig:
-    """The configuration of a complete trial, of a study that is one of so many `searches` of a
-    group.
+    """The configuration of a complete trial, and how it was `chosen`, of a study that is one of so
+    many `searches` of a group.
     """
     place = membership or Membership(group=study)
     assert record.values is not None, "a configuration is that of a complete trial"
@@ -188,6 +216,11 @@ def to_config(
         study=study,
         trial=record.number,
         pick=pick,
+        chosen_on=chosen.on,
+        why=chosen.why,
+        expected=chosen.expected,
+        recommendation=chosen.recommendation,
+        notes=chosen.notes,
         params=record.params,
         values=record.named_values or {},
         verified=verified,
@@ -232,6 +265,7 @@ def headline(config: BestConfig) -> list[str]:
             f"{config.variant} on {config.task}: study {config.study}{_place(config)}, trial "
             f"{config.trial}, pick {config.pick}."
         ),
+        *([config.why] if config.why else []),
         f"{seconds:.3f} s {until}, {where}",
         f"data {_short(p['data_hash'])}, study definition {_short(p['definition_hash'])}, "
         f"git {_short(p['git_revision'] or 'unknown')}, "

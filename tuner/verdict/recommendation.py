@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from tuner.search.history import configuration
+from tuner.spec.margin import MARGIN
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.runs import runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 
 Array = np.ndarray[Any, Any]
 
-MARGIN = 0.01
-"""As good as the default: MQL at most 1 % higher, unless somebody says otherwise."""
 CHANCE = 0.9
 """How surely a configuration must be within the margin to be recommended."""
 AT_LEVEL_CHANCE = 0.9
@@ -60,7 +60,9 @@ class Recommendation:
 
 def model_of(study: StudySnapshot) -> RunsModel | None:
     """The model of all runs of a study; None where they are too few."""
-    default = next((r.number for r in study.results.complete if r.is_default), None)
+    converged = [record for record in study.results.complete if record.converged]
+    params = next((configuration(r.params) for r in converged if r.is_default), None)
+    default = next((r.number for r in converged if configuration(r.params) == params), None)
     runs = runs_of(study)
     enough = len({run.trial for run in runs}) >= LEAST_CONFIGURATIONS
     return RunsModel(runs, default) if enough else None

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr
 
+from tuner.spec.margin import TOO_MUCH
 from tuner.verdict.repeated_runs import Belief, Repeated, believed
 from tuner.verdict.runs import Run
 
 Array = np.ndarray[Any, Any]
 
-FENCE = 1.10
+FENCE = 1 + TOO_MUCH
 """Times the default's MQL: how far a run is beyond that says nothing of what is near the
 default."""
 LEAST_CONFIGURATIONS = 12
@@ -72,7 +73,12 @@ class RunsModel:
         times = [np.log([run.seconds for run in of_one if run.seconds]) for of_one in mine]
         mqls = [np.log([run.mql for run in of_one]) for of_one in mine]
         self._time = believed(_repeated(where, times, np.zeros(len(mine))))
-        self._mql = believed(_repeated(where, _fenced(mqls, row), _lengths(mine, times, row)))
+        fenced = _fenced(mqls, row)
+        self._beyond = np.array(
+            [own.mean() > inner.mean() for own, inner in zip(mqls, fenced, strict=True)]
+        )
+        self._own_mql = np.array([own.mean() for own in mqls])
+        self._mql = believed(_repeated(where, fenced, _lengths(mine, times, row)))
 
     @property
     def seconds(self) -> Array:
@@ -82,8 +88,16 @@ class RunsModel:
 
     @property
     def mql(self) -> Array:
-        """Expected of each configuration; beyond `FENCE` times the default's it is too low."""
-        found: Array = np.exp(self._mql.mean)
+        """Expected of each configuration; where a run is beyond `FENCE` times the default's, what
+        its own runs say.
+        """
+        found: Array = np.exp(np.where(self._beyond, self._own_mql, self._mql.mean))
+        return found
+
+    @property
+    def mql_error(self) -> Array:
+        """The relative standard error of each one's MQL."""
+        found: Array = np.sqrt(np.diag(self._mql.covariance))
         return found
 
     def chance_of_default(self, margin: float) -> Array:
