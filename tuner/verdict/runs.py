@@ -12,6 +12,7 @@ from tuner.search.history import configuration
 from tuner.spec.objectives import values_of
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.confirmation import runs_to_learn_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ def candidates_of(study: StudySnapshot) -> frozenset[int]:
     """
     missed = {
         run.trial_number
-        for run in study.runs
+        for run in runs_to_learn_from(study)
         if run.result is not None and not run.result.recorded.converged
     }
     return frozenset(r.number for r in study.results.eligible if r.number not in missed)
@@ -56,7 +57,7 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
             number = first.setdefault(configuration(record.params), record.number)
             where[number] = tuple(space.shares(record.params))
             found.setdefault(number, []).extend(_trainings(record))
-    for run in study.runs:
+    for run in runs_to_learn_from(study):
         known = first.get(configuration(run.params))
         here = run.result and study.device_model in (None, run.result.recorded.device)
         if known is not None and here and run.result and run.result.recorded.converged:
