@@ -16,7 +16,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+from tests.support.paths import REPOSITORY
 
 # Read when torch is imported, which is after this. Two threads that wait for each other crawl as
 # soon as anything else runs on their cores, and here something always does: another part of the

@@ -17,14 +17,11 @@ import psutil
 from sqlalchemy import create_engine, text
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(
-    0, str(REPOSITORY / "tests" / "integration")
-)  # the tests' PostgreSQL and their small study
+sys.path.insert(0, str(REPOSITORY))  # the tests' PostgreSQL and their small study
 
-from postgres_cluster import Cluster, running_cluster
-from small_study import definition
-from warm import python_path
-
+from tests.support.forked_cli import python_path
+from tests.support.postgres_cluster import Cluster, running_cluster
+from tests.support.small_study import definition
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url

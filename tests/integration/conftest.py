@@ -1,12 +1,10 @@
-"""Fixtures of the integration tests. Databases and a small study: databases.py. Recorded studies:
-recorded.py. A worker in this process: working.py.
-"""
+"""Fixtures of the integration tests. Each is described where it is made, in tests/support."""
 
-from browser import screenshots
-from claiming import at_first_sight
-from databases import database, database_url, postgres, study
-from recorded import recorded_database
-from working import opened
+from tests.support.browser import screenshots
+from tests.support.claims import at_first_sight
+from tests.support.databases import database, database_url, postgres, study
+from tests.support.in_process_worker import opened
+from tests.support.recorded_studies import recorded_database
 
 __all__ = [
     "at_first_sight",

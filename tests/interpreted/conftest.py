@@ -55,8 +55,8 @@ def few_windows(task: Task) -> DeviceData:
 @pytest.fixture(autouse=True)
 def within_bounds() -> Iterator[None]:
     """Every launch of every test keeps to what it was given; new memory holds nothing useful."""
-    from bounds import bounds_checked, poisoned
-    from fast_interpreter import fast_interpreter
+    from tests.support.fast_interpreter import fast_interpreter
+    from tests.support.kernel_bounds import bounds_checked, poisoned
 
     with fast_interpreter(), bounds_checked(), poisoned():
         yield

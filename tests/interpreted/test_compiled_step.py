@@ -9,9 +9,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
-from epochs import assert_near, eager_epoch, fused_epoch, network, order_of, weights
 from torch import Tensor, nn
 
+from tests.support.fused_epochs import (
+    assert_near,
+    eager_epoch,
+    fused_epoch,
+    network,
+    order_of,
+    weights,
+)
 from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.branches import InPlace

@@ -10,9 +10,16 @@ from collections.abc import Callable, Mapping
 
 import pytest
 import torch
-from epochs import assert_near, eager_epoch, fused_epoch, network, order_of, weights
 from torch import Tensor
 
+from tests.support.fused_epochs import (
+    assert_near,
+    eager_epoch,
+    fused_epoch,
+    network,
+    order_of,
+    weights,
+)
 from tuner.config import Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.fused.launch_order import Launching

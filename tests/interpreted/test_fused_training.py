@@ -10,8 +10,15 @@ from typing import Any
 
 import pytest
 import torch
-from epochs import assert_near, eager_epoch, fused_epoch, network, order_of, weights
 
+from tests.support.fused_epochs import (
+    assert_near,
+    eager_epoch,
+    fused_epoch,
+    network,
+    order_of,
+    weights,
+)
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.training.engines.eager import EagerEngine

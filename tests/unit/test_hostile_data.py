@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_data import CODE, as_toml, changed
 
+from tests.support.hostile_data import CODE, as_toml, changed
+from tests.support.paths import REPOSITORY
 from tuner.api import to_frame
 from tuner.config import TrainingSettings
 from tuner.data.task import load_task, task_of
@@ -43,7 +44,6 @@ from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.verified import group_runs
 
-REPOSITORY = Path(__file__).parents[2]
 CASES = int(os.environ.get("HOSTILE_CASES", "0"))
 SOME = CASES or 150
 SCRIPTS = ("python", "neuralforecast", "darts")

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.paths import BENCHMARKS
 from tuner.record import MEANINGS, In, OverSeeds, Recorded, checked, names_in
 from tuner.study.archive import read_archive, write_archive
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def exports() -> list[Path]:

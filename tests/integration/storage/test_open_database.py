@@ -6,10 +6,10 @@ import stat
 from pathlib import Path
 
 import pytest
-from postgres_cluster import PASSWORD, Cluster
 from sqlalchemy import func, inspect, select, update
-from together import at_once
 
+from tests.support.concurrency import at_once
+from tests.support.postgres_cluster import PASSWORD, Cluster
 from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
 from tuner.storage.database import Database, open_database

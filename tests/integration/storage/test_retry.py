@@ -12,11 +12,11 @@ from types import SimpleNamespace
 
 import pytest
 from optuna.exceptions import StorageInternalError
-from postgres_cluster import Cluster, running_cluster
-from small_study import definition
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from tests.support.postgres_cluster import Cluster, running_cluster
+from tests.support.small_study import definition
 from tuner.errors import StorageError
 from tuner.storage.database import Database, open_database
 from tuner.storage.retry import cause_of, persistently

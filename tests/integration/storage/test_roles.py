@@ -13,13 +13,13 @@ from pathlib import Path
 import optuna_dashboard
 import psycopg
 import pytest
-from postgres_cluster import PASSWORD, Cluster
 from psycopg import errors, sql
-from recorded import record_study
 from sqlalchemy import create_engine, text
 from sqlalchemy.exc import OperationalError
-from three_roles import SQL, ThreeRoles, three_roles
 
+from tests.support.postgres_cluster import PASSWORD, Cluster
+from tests.support.postgres_roles import SQL, ThreeRoles, three_roles
+from tests.support.recorded_studies import record_study
 from tuner.cli.main import main
 from tuner.errors import StorageError
 from tuner.report.dashboard.server import make_dashboard

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from postgres_cluster import Cluster
 from sqlalchemy import Engine, inspect, text, update
 
+from tests.support.postgres_cluster import Cluster
 from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.spec.policy import SearchPolicy
 from tuner.storage import schema

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from optuna.trial import TrialState
-from recorded import record_study
-from small_study import definition
 
+from tests.support.recorded_studies import record_study
+from tests.support.small_study import definition
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy

@@ -5,10 +5,10 @@ from __future__ import annotations
 import optuna
 import pytest
 from optuna.trial import TrialState
-from small_study import TASK, definition
 from sqlalchemy import delete, func, select
-from together import at_once
 
+from tests.support.concurrency import at_once
+from tests.support.small_study import TASK, definition
 from tuner.errors import UsageError
 from tuner.report.study_status import status_of
 from tuner.storage import schema

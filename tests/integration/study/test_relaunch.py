@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from small_study import definition
 
+from tests.support.small_study import definition
 from tuner.config import Backend
 from tuner.errors import UsageError
 from tuner.spec.definition import StudyDefinition

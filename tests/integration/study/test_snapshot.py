@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from recorded import RecordedDatabase
 
+from tests.support.recorded_studies import RecordedDatabase
 from tuner.api import load_subjects
 from tuner.errors import UsageError
 from tuner.study.archive import archive_of, write_archive

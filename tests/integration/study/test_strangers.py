@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from warm import REPOSITORY, run
 
+from tests.support.forked_cli import run
+from tests.support.paths import REPOSITORY
 from tuner.errors import StorageError, UsageError
 from tuner.export import load_best, render
 from tuner.spec.policy import SearchPolicy

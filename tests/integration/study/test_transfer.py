@@ -8,8 +8,8 @@ from pathlib import Path
 import optuna
 import pytest
 from optuna.trial import TrialState
-from recorded import record_study
 
+from tests.support.recorded_studies import record_study
 from tuner.errors import TunerError, UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import ast
 import functools
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[3]
-BENCHMARKS = REPOSITORY / "benchmarks"
-OURS = ("tuner", "benchmarks")
+from tests.support.paths import BENCHMARKS, REPOSITORY
+
+OURS = ("tuner", "benchmarks", "tests")
 SCRIPTS = sorted(str(path.relative_to(BENCHMARKS)) for path in BENCHMARKS.rglob("*.py"))
 
 

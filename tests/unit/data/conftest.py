@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_csv import TASK
 
+from tests.support.small_csv import TASK
 from tuner.data.prepare import PreparedData, prepare
 from tuner.data.task import Task, load_task
 from tuner.errors import DataError

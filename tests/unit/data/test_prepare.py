@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_csv import LONG, TASK, csv_lines
 
+from tests.support.small_csv import LONG, TASK, csv_lines
 from tuner.data.prepare import PreparedData, prepare, split_sizes
 from tuner.data.source_kinds import CsvSource, DemoSource
 from tuner.data.task import Task, load_task

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_csv import LONG, TASK, bent, csv_lines
 
+from tests.support.small_csv import LONG, TASK, bent, csv_lines
 from tuner.data.prepare import PreparedData
 
 Prepare = Callable[..., PreparedData]

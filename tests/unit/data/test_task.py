@@ -6,15 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_csv import TASK, csv_lines
 
+from tests.support.paths import REPOSITORY
+from tests.support.small_csv import TASK, csv_lines
 from tuner.config import ModelShapes
 from tuner.data.prepare import prepare
 from tuner.data.source_kinds import CsvSource
 from tuner.data.task import Task, load_task, shapes
 from tuner.errors import UsageError
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "own-data.md"
+DOCS = REPOSITORY / "docs" / "own-data.md"
 
 
 def problem(folder: Path, text: str) -> str:

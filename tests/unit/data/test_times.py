@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from small_csv import TASK, bent, csv_lines
 
+from tests.support.small_csv import TASK, bent, csv_lines
 from tuner.data.prepare import PreparedData
 
 Prepare = Callable[..., PreparedData]

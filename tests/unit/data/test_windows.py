@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_csv import TASK, csv_lines
 
+from tests.support.small_csv import TASK, csv_lines
 from tuner.data.prepare import PreparedData, prepare
 from tuner.data.task import load_task
 from tuner.data.windows import to_device

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from checkpointed import assert_same, files, interrupted
 
+from tests.support.checkpointed_trainings import assert_same, files, interrupted
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.training import fit

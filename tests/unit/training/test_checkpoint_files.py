@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from checkpointed import IDENTITY, assert_same, files, interrupted
 
+from tests.support.checkpointed_trainings import IDENTITY, assert_same, files, interrupted
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.training import fit

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from fitted import losses_of, same_weights, validation_loss
 
+from tests.support.fitted_results import losses_of, same_weights, validation_loss
 from tuner.config import Architecture, Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError

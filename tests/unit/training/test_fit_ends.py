@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fitted import losses_of, validation_loss
 
+from tests.support.fitted_results import losses_of, validation_loss
 from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.training import EpochRecord, fit

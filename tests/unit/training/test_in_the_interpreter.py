@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "interpreted"
+from tests.support.paths import REPOSITORY
+
+FOLDER = REPOSITORY / "tests" / "interpreted"
 
 
 @pytest.mark.slow

@@ -17,8 +17,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from command_lines import parse
 
+from tests.support.cli_parsing import parse
+from tests.support.paths import BENCHMARKS
 from tuner.storage.database import open_database
 from tuner.storage.schema import SCHEMA_VERSION
 from tuner.storage.url import parse_url
@@ -29,7 +30,7 @@ from tuner.verdict.stats.effects import Effect
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.verification_plan import verifications_of
 
-CAMPAIGN = Path(__file__).parents[4] / "benchmarks" / "campaign"
+CAMPAIGN = BENCHMARKS / "campaign"
 REPOSITORY = CAMPAIGN.parents[1]
 MODULES = ("plan", "state", "answer", "readme", "run", "report")
 

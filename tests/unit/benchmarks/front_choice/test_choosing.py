@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import importlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.paths import BENCHMARKS
 from tuner.verdict.compare.studies import read_studies
-
-BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
 
 
 @pytest.fixture(scope="module")

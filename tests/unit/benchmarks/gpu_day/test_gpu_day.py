@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
-from command_lines import parse
 
-REPOSITORY = Path(__file__).parents[4]
+from tests.support.cli_parsing import parse
+from tests.support.paths import REPOSITORY
+
 DOCUMENTS = ("benchmarks/gpu_day/README.md", "benchmarks/campaign/README.md")
 
 

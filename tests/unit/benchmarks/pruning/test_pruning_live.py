@@ -14,13 +14,12 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
+from tests.support.paths import BENCHMARKS
 from tuner.pareto import front_indices, hypervolume, reference_point
 from tuner.search.sampler import sampler_for
 from tuner.spec.policy import SearchPolicy
 from tuner.study.archive import Archive, read_archive, write_archive
 from tuner.study.results import TrialRecord
-
-BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
 
 
 @pytest.fixture(scope="module")

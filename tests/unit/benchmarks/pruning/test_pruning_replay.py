@@ -6,15 +6,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from tests.support.paths import BENCHMARKS
 from tuner.search.bounds import Caution
-
-BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
 
 
 @pytest.fixture(scope="module")

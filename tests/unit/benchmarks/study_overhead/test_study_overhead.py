@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from tests.support.paths import BENCHMARKS
 from tuner.record import Recorded
 from tuner.study.archive import read_archive
 from tuner.study.results import TrialRecord
-
-BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[4] / "benchmarks"
+from tests.support.paths import BENCHMARKS
 
 
 @pytest.fixture

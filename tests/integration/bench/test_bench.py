@@ -1,0 +1,144 @@
+"""`tuner bench` end to end: the demo task on one core, with darts and neuralforecast really
+training."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.forked_cli import run
+from tests.support.paths import SCRIPTS
+from tests.support.refusals import contents, refused
+
+LOSING = str(SCRIPTS / "losing_bench.py")
+
+pytestmark = pytest.mark.usefixtures("one_core")
+
+
+def test_a_bench_measures_everyone_and_writes_its_results(tmp_path: Path) -> None:
+    locks = tmp_path / "tmp"
+    locks.mkdir()
+    sizes = ["--hidden", "16", "--batch", "64", "--rounds", "1", "--epochs", "2"]
+    arguments = ["--task", "demo", "--cpu", "--variants", "original,rmsnorm", *sizes]
+    here = tmp_path / "here"
+    here.mkdir()
+    done = run(
+        "bench",
+        *arguments,
+        "--output",
+        "results",
+        "--json",
+        folder=here,
+        environment={"TMPDIR": str(locks)},
+    )
+    assert done.code == 0, done.err
+    assert all(line.startswith("tuner: ") for line in done.err.splitlines()), done.err
+    assert set(contents(here)) == {"results", "results/results.csv", "results/results.md"}
+
+    with (here / "results" / "results.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = ["darts", "neuralforecast", "tuner original eager", "tuner rmsnorm eager"]
+    assert [row["contender"] for row in rows] == names
+    assert [row["failure"] for row in rows] == [""] * 4
+    assert {(row["n_windows"], row["n_steps"]) for row in rows} == {("422", "7")}
+    assert rows[0]["n_parameters"] == rows[2]["n_parameters"]
+    darts, steps, original, _ = rows
+    assert float(original["speedup_epoch"]) == pytest.approx(
+        float(darts["s_per_epoch"]) / float(original["s_per_epoch"])
+    )
+    assert (steps["scope"], steps["speedup_epoch"]) == (
+        "training steps only, without validation",
+        "",
+    )
+    for row in rows:
+        assert float(row["epochs48_s"]) == pytest.approx(48 * float(row["s_per_epoch"]))
+        assert float(row["setup_cold_s"]) > 0
+        assert (row["kernels_per_step"], row["gpu_utilisation"], row["peak_memory_bytes"]) == (
+            "",
+            "",
+            "",
+        )
+        assert row["command"] == f"tuner bench {' '.join(arguments)} --output results --json"
+        assert "darts 0.48" in row["versions"]
+
+    document = json.loads(done.out)
+    assert [row["contender"] for row in document["results"]] == names
+    assert document["results"][0]["s_per_epoch"] == float(darts["s_per_epoch"])
+    assert "| tuner rmsnorm eager |" in (here / "results" / "results.md").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_after_a_lost_context_the_others_are_measured_in_a_fresh_process(tmp_path: Path) -> None:
+    interpreter = tmp_path / "python-of-tests"
+    interpreter.write_text(
+        f'#!/bin/sh\nshift 2\nexec {sys.executable} {LOSING} "$@"\n'
+    )  # without `-m tuner`
+    interpreter.chmod(0o755)
+    words = (
+        "bench --task demo --cpu --variants rmsnorm,original --against none --hidden 8 "
+        "--rounds 1 --epochs 1 --json"
+    )
+    locks = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, LOSING, *words.split()],
+        cwd=tmp_path,
+        env=locks,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = (tmp_path / "processes").read_text().splitlines()
+    assert first == words
+    assert second.startswith(f"{words} --carried ")
+    lost, other = json.loads(done.stdout)["results"]
+    assert lost["failure"].startswith(
+        "RuntimeError: CUDA error: an illegal memory access was encountered; it left"
+    )
+    assert (other["failure"], other["rounds"], other["incomplete"]) == ("", 1, "")
+    assert other["command"] == f"tuner {words}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--cpu", "--gpu", "0"), ("--cpu and --gpu exclude each other",)),
+        (("--cpu", "--hidden", "64,big"), ("--hidden", "'64,big'", "64,128")),
+        (("--cpu", "--backends", "graph"), ("--backends", "graph needs a CUDA device")),
+        (("--cpu", "--against", "gluonts"), ("unknown library 'gluonts'", "darts, neuralforecast")),
+        (("--cpu", "--rounds", "0"), ("--rounds",)),
+        (("--cpu", "--carried", "0"), ("--carried is for the fresh process of a bench",)),
+    ],
+    ids=" ".join,
+)
+def test_misuse_is_one_line_and_writes_nothing(
+    arguments: tuple[str, ...], says: tuple[str, ...], tmp_path: Path
+) -> None:
+    refused("bench", "--task", "demo", *arguments, folder=tmp_path, code=2, says=says)
+
+
+def test_a_bench_without_a_figure_says_why_in_one_line(tmp_path: Path) -> None:
+    job = (
+        "--task",
+        "demo",
+        "--cpu",
+        "--variants",
+        "rmsnorm",
+        "--against",
+        "none",
+        "--rounds",
+        "1",
+        "--epochs",
+        "1",
+    )
+    done = run("bench", *job, "--hidden", str(10**12), folder=tmp_path)
+    assert done.code == 1
+    last = done.err.splitlines()[-1]
+    assert last.startswith("tuner: error: all contenders dropped out, the first because: ")

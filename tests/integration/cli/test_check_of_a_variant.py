@@ -1,0 +1,249 @@
+"""`tuner variants --check`: it says that a variant works only where a launch would take it, data
+and all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.forked_cli import run
+from tests.support.refusals import refused
+from tests.support.small_study import STUDY_TOML
+
+TASK = """
+name = "mine"
+target_columns = ["load"]
+frequency = "h"
+input_size = 24
+horizon = {horizon}
+calendar = ["hour"]
+
+[source]
+kind = "csv"
+path = "mine.csv"
+time_column = "time"
+"""
+
+ROWS = [
+    f"2024-01-{1 + hour // 24:02d}T{hour % 24:02d}:00:00,{hour % 24}.5" for hour in range(24 * 20)
+]
+HEADER = "time,load"
+
+Lines = list[str]
+
+
+def _changed(number: int, line: str) -> Lines:
+    return [HEADER, *ROWS[:number], line, *ROWS[number + 1 :]]
+
+
+BROKEN: dict[str, Callable[[], Lines | None]] = {
+    "missing": lambda: None,
+    "empty": list,
+    "headerless": lambda: ROWS,
+    "wrong column": lambda: ["time,lode", *ROWS],
+    "not available": lambda: _changed(40, "2024-01-02T16:00:00,NA"),
+    "no number": lambda: _changed(40, "2024-01-02T16:00:00,much"),
+    "gap": lambda: [HEADER, *ROWS[:40], *ROWS[43:]],
+    "duplicate": lambda: [HEADER, *ROWS[:40], ROWS[39], *ROWS[40:]],
+    "wrong frequency": lambda: [HEADER, *ROWS[::2]],
+    "no time": lambda: _changed(40, "yesterday,1.0"),
+    "too short": lambda: [HEADER, *ROWS[:30]],
+}
+
+
+def write(folder: Path, lines: Lines | None, *, horizon: int = 6) -> None:
+    (folder / "mine.toml").write_text(TASK.format(horizon=horizon), encoding="utf-8")
+    (folder / "small.toml").write_text(STUDY_TOML, encoding="utf-8")
+    if lines is not None:
+        (folder / "mine.csv").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def both(folder: Path, code: int) -> Iterator[str]:
+    for command in (
+        ("variants", "--check", "small.toml", "--task", "mine.toml"),
+        ("launch", "--variant", "small.toml", "--task", "mine.toml", "--cpu"),
+    ):
+        yield refused(*command, folder=folder, code=code, says=())
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_broken_data_is_what_a_launch_says_of_it(fault: str, tmp_path: Path) -> None:
+    write(tmp_path, BROKEN[fault]())
+    checked, launched = both(tmp_path, 1)
+    assert checked == launched
+    assert "mine.csv" in checked
+
+
+def test_a_horizon_beyond_the_data_is_what_a_launch_says_of_it(tmp_path: Path) -> None:
+    write(tmp_path, [HEADER, *ROWS], horizon=7000)
+    checked, launched = both(tmp_path, 1)
+    assert checked == launched
+    assert "horizon 7000" in checked
+
+
+def test_a_folder_without_the_reference_data_is_what_a_launch_says_of_it(tmp_path: Path) -> None:
+    where = ("--task", "etth", "--data-dir", str(tmp_path))
+    checked = refused(
+        "variants", "--check", "rmsnorm", *where, folder=tmp_path, code=1, says=("ETTh1.csv",)
+    )
+    assert checked == refused(
+        "launch", "--variant", "rmsnorm", "--cpu", *where, folder=tmp_path, code=1, says=()
+    )
+
+
+def test_sound_data_is_prepared_and_trained_on_for_a_step(tmp_path: Path) -> None:
+    write(tmp_path, [HEADER, *ROWS])
+    done = run("variants", "--check", "small.toml", "--task", "mine.toml", folder=tmp_path)
+    assert done.code == 0, done.err
+    assert "small: rmsnorm works, " in done.out
+    assert "checked: the data (1 series; windows: " in done.out
+    assert "one training step on 32 of them: forward, loss " in done.out
+
+
+OWN = """
+import torch
+from torch import nn
+from pytorch_lightning import LightningModule
+
+print("a class may say what it likes")
+
+
+class Own(nn.Module):
+    def __init__(self, shapes, *, hidden_size, dropout):
+        super().__init__()
+        self.shapes = shapes
+        self.layer = nn.Linear(shapes.input_size, shapes.horizon * shapes.n_quantiles)
+
+    def forward(self, past, future, static):
+        s = self.shapes
+        out = self.layer(past[..., : s.n_targets].transpose(1, 2))
+        return out.unflatten(-1, (s.horizon, s.n_quantiles)).transpose(1, 2)
+
+
+class Lit(Own, LightningModule):
+    def training_step(self, batch, number):
+        return 0.0
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1.0)
+
+
+class Detached(Own):
+    def forward(self, past, future, static):
+        return super().forward(past, future, static).detach()
+
+
+class Mistyped(Own):
+    def forward(self, past, future, static):
+        return undefined_name
+
+
+class NotANumber(Own):
+    def forward(self, past, future, static):
+        return super().forward(past, future, static) * float("nan")
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
+    return tmp_path
+
+
+def check(folder: Path, name: str, *more: str) -> tuple[str, ...]:
+    return ("variants", "--check", f"own.py:{name}", "--task", "demo", *more)
+
+
+def test_a_class_that_cannot_be_trained_does_not_work(own: Path) -> None:
+    said = refused_line(own, "Detached", 2)
+    assert (
+        "one training step on 32 windows failed: RuntimeError: element 0 of tensors does not "
+        "require grad" in said
+    )
+
+
+def test_a_loss_that_is_no_number_does_not_work(own: Path) -> None:
+    assert "the loss of its first 32 windows is nan" in refused_line(own, "NotANumber", 1)
+
+
+def test_an_exception_in_a_class_of_ones_own_comes_with_its_file_and_line(own: Path) -> None:
+    number = 1 + OWN.split("\n").index("        return undefined_name")
+    said = refused_line(own, "Mistyped", 2)
+    assert f"own.py, line {number}: NameError: name 'undefined_name' is not defined" in said
+
+
+def test_what_a_lightning_module_says_of_its_training_is_said_to_be_unused(own: Path) -> None:
+    done = run(*check(own, "Lit", "--json"), folder=own)
+    assert done.code == 0, done.err
+    found = json.loads(done.out)  # whatever the class prints
+    assert found["unused_methods"] == ["training_step", "configure_optimizers"]
+    (notice,) = found["notices"]
+    assert "Lit: its own training_step and configure_optimizers will not be used" in notice
+    (plain,) = (json.loads(run(*check(own, "Own", "--json"), folder=own).out)["notices"],)
+    assert plain == []
+
+
+def test_a_launch_says_it_at_its_start_and_every_trial_has_it(own: Path) -> None:
+    launched = run(
+        *(
+            "launch",
+            "--variant",
+            "own.py:Lit",
+            "--task",
+            "demo",
+            "--cpu",
+            "--workers",
+            "1",
+            "--study",
+            "lit",
+        ),
+        *("--trials", "1", "--max-epochs", "1"),
+        folder=own,
+        environment={"TMPDIR": str(own)},
+    )
+    assert launched.code == 0, launched.err
+    assert "its own training_step and configure_optimizers will not be used" in launched.err
+    trial = json.loads(run("trial", "0", "--study", "lit", "--json", folder=own).out)
+    assert "training_step" in json.dumps(trial)
+    (own / "own.py").write_text(OWN + "\n# a remark\n", encoding="utf-8")
+    said = run(
+        "launch", "--variant", "own.py:Lit", "--task", "demo", "--cpu", "--study", "lit", folder=own
+    )
+    assert said.code == 2
+    assert (
+        "own.py changed since the study was made. Restore own.py as it was, or start a new study"
+        in said.error
+    )
+    assert "model_source" not in said.error
+
+
+@pytest.mark.parametrize(
+    ("reference", "says"),
+    [
+        (
+            "neuralforecast.models:NLinear",
+            "it is a class of neuralforecast: tuner takes a torch.nn.Module called as",
+        ),
+        (
+            "darts.models:TSMixerModel",
+            "it is a class of darts: tuner takes a torch.nn.Module called as",
+        ),
+    ],
+)
+def test_a_class_of_another_library_is_told_what_is_taken_instead(
+    reference: str, says: str, tmp_path: Path
+) -> None:
+    pytest.importorskip(reference.partition(".")[0])
+    done = run("variants", "--check", reference, folder=tmp_path)
+    assert done.code == 2
+    assert says in done.error
+    assert "docs/own-architecture.md" in done.error
+
+
+def refused_line(folder: Path, name: str, code: int) -> str:
+    done = run(*check(folder, name), folder=folder)
+    assert done.code == code, done.err
+    return done.error

@@ -1,0 +1,82 @@
+"""What a command writes where it was told to: over its own earlier files, and over nobody else's
+without `--force`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.forked_cli import run
+from tests.support.paths import REPOSITORY
+from tests.support.recorded_studies import record_study
+from tests.support.refusals import contents
+
+ARCHIVES = REPOSITORY / "notebooks" / "data"
+BOTH = (str(ARCHIVES / "original.json.gz"), str(ARCHIVES / "rmsnorm.json.gz"))
+FIGURE = ("plot", "front", "--study", BOTH[0])
+NOT_OURS = "is there already, and was not written by this command"
+
+OUTPUTS = {
+    "figure": (*FIGURE, "--output", "mine.html"),
+    "table": ("compare", *BOTH, "--csv", "mine.csv"),
+    "page": ("compare", *BOTH, "--html", "mine.html"),
+    "study": ("study", "export", "demo-rmsnorm", "--output", "mine.json"),
+    "packed study": ("study", "export", "demo-rmsnorm", "--output", "mine.json.gz"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    record_study(
+        f"sqlite:///{tmp_path}/storage/tuner.db", variant="rmsnorm", trials=1, max_epochs=1
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("what", OUTPUTS)
+def test_a_command_writes_over_its_own_file_and_over_no_other(what: str, folder: Path) -> None:
+    command = OUTPUTS[what]
+    file = folder / command[-1]
+    file.write_text('{"mine": 1}\n', encoding="utf-8")
+    before = contents(folder)
+    refused = run(*command, folder=folder)
+    assert (refused.code, refused.out) == (2, "")
+    assert f"{file.name}: {NOT_OURS}" in refused.error
+    assert {k: v for k, v in contents(folder).items() if "storage" not in k} == {
+        k: v for k, v in before.items() if "storage" not in k
+    }
+    forced = run(*command, "--force", folder=folder)
+    assert forced.code == 0, forced.err
+    again = run(*command, folder=folder)
+    assert again.code == 0, again.err
+
+
+@pytest.mark.parametrize("name", ["own.json", "own.safetensors"])
+def test_a_training_refuses_before_it_begins_what_it_did_not_write(name: str, folder: Path) -> None:
+    (folder / name).write_text('{"mine": 1}\n', encoding="utf-8")
+    done = run(
+        *(
+            "train",
+            "--variant",
+            "rmsnorm",
+            "--task",
+            "demo",
+            "--trial",
+            "0",
+            "--cpu",
+            "--output",
+            "own.safetensors",
+        ),
+        folder=folder,
+    )
+    assert done.code == 2
+    assert f"{name}: {NOT_OURS}; name another file, or say --force" in done.error
+    assert (folder / name).read_text(encoding="utf-8") == '{"mine": 1}\n'
+
+
+def test_a_bench_refuses_a_folder_whose_results_are_not_its_own(tmp_path: Path) -> None:
+    (tmp_path / "results.csv").write_text("study,mine\n", encoding="utf-8")
+    done = run("bench", "--cpu", "--output", ".", folder=tmp_path)
+    assert done.code == 2
+    assert f"results.csv: {NOT_OURS}" in done.error

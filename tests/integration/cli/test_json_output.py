@@ -1,0 +1,356 @@
+"""`--json`: exactly one document on stdout whatever the state; everything else goes to stderr."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from optuna.trial import TrialState
+
+from tests.support.forked_cli import Done, run
+from tests.support.recorded_studies import RecordedDatabase
+from tests.support.small_study import TASK, definition, write_files
+from tuner.record import Recorded
+from tuner.spec.study_file import builtin_variants
+from tuner.storage.database import open_database
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import create_or_resume, open_study
+
+NUMBER = {"type": "number"}
+COUNT = {"type": "integer", "minimum": 0}
+TEXT = {"type": "string", "minLength": 1}
+
+
+def record(**properties: Any) -> dict[str, Any]:
+    """An object that has all these keys (a contract: keys may be added, none may go)."""
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def listed(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+PARAMS = record(
+    learning_rate=NUMBER, weight_decay=NUMBER, dropout=NUMBER, hidden_size=COUNT, batch_size=COUNT
+)
+VALUES = record(wall_clock_s=NUMBER, test_mql=NUMBER)
+SPREAD = record(median=NUMBER, low=NUMBER, high=NUMBER)
+BEST = record(
+    variant=TEXT,
+    task=TEXT,
+    study=TEXT,
+    trial=COUNT,
+    pick={"enum": ["mql", "time", "knee"]},
+    params=PARAMS,
+    values=VALUES,
+    verified={
+        "oneOf": [{"type": "null"}, record(seeds=COUNT, wall_clock_s=SPREAD, test_mql=SPREAD)]
+    },
+    provenance=record(data_hash=TEXT, definition_hash=TEXT, seed=COUNT, device=TEXT),
+)
+STUDY = record(
+    name=TEXT,
+    variant=TEXT,
+    task=TEXT,
+    trials=record(complete=COUNT, running=COUNT, waiting=COUNT, pruned=COUNT, failed=COUNT),
+    budget=COUNT,
+    front=listed(record(trial=COUNT, params=PARAMS, values=VALUES, verified={})),
+    verification=record(waiting=COUNT, running=COUNT, finished=COUNT, skipped=COUNT),
+    policy=record(
+        sampler=TEXT,
+        prune={"type": "boolean"},
+        max_time_s={"type": ["number", "null"]},
+        reruns=COUNT,
+    ),
+    hypervolume={"type": ["number", "null"]},
+    workers=listed(
+        record(
+            worker=TEXT, host=TEXT, pid=COUNT, device=TEXT, val_loss={"type": ["number", "null"]}
+        )
+    ),
+)
+STATUS = record(studies=listed(STUDY))
+LAUNCHED = {
+    "allOf": [
+        STUDY,
+        record(
+            changed={"type": "object", "additionalProperties": record(**{"from": {}, "to": {}})}
+        ),
+    ]
+}
+LAUNCH = record(
+    outcome={"enum": ["filled", "timed_out", "interrupted", "terminated"]},
+    studies={**listed(LAUNCHED), "minItems": 1},
+)
+DOCTOR = record(
+    healthy={"type": "boolean"},
+    checks=listed(record(name=TEXT, level={"enum": ["ok", "notice", "error"]}, detail=TEXT)),
+)
+VARIANTS = record(
+    variants=listed(
+        record(name=TEXT, core_change=TEXT, why=TEXT, defaults=PARAMS, space={"type": "object"})
+    )
+)
+ERROR = record(error=record(message=TEXT, exit_code={"enum": [1, 2]}))
+
+
+def document(done: Done, schema: dict[str, Any]) -> Any:
+    """The one document on stdout; `json.loads` refuses a second one, and we refuse what only Python
+    calls JSON."""
+    assert "Traceback" not in done.err, done.err
+    found = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    jsonschema.validate(found, schema)
+    return found
+
+
+def failed(done: Done, code: int) -> str:
+    """The message of an error: the same in the document, on stderr, and its exit code in both
+    places."""
+    assert done.code == code, done.err
+    error = document(done, ERROR)["error"]
+    assert error == {"message": done.error, "exit_code": code}
+    return str(error["message"])
+
+
+@pytest.fixture
+def copied(recorded_database: RecordedDatabase, tmp_path: Path) -> Path:
+    """A folder with the recorded studies where the default database is."""
+    (tmp_path / "storage").mkdir()
+    with (
+        sqlite3.connect(recorded_database.path) as source,
+        sqlite3.connect(tmp_path / "storage" / "tuner.db") as target,
+    ):
+        source.backup(target)
+    return tmp_path
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A folder whose default database holds a study without a finished trial; its one worker's loss
+    is infinite."""
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/storage/tuner.db"))
+    opened = create_or_resume(
+        database, "demo-rmsnorm", definition(task=TASK | {"name": "demo"}), trials=10
+    )
+    opened.roster.join(
+        "somewhere-1", host="somewhere", pid=1, device="CPU core 0", device_uuid="cpu-somewhere-0"
+    )
+    opened.roster.report("somewhere-1", trial_number=0, epoch=2, val_loss=float("inf"))
+    database.close()
+    return tmp_path
+
+
+def test_status_of_nothing_is_an_empty_list(tmp_path: Path) -> None:
+    done = run("status", "--json", folder=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert document(done, STATUS)["studies"] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_status_of_a_study_without_finished_trials(begun: Path) -> None:
+    done = run("status", "--json", folder=begun)
+    assert (done.code, done.err) == (0, "")
+    (study,) = document(done, STATUS)["studies"]
+    assert study["trials"] == {"complete": 0, "running": 0, "waiting": 1, "pruned": 0, "failed": 0}
+    assert (study["budget"], study["front"], study["hypervolume"]) == (10, [], None)
+    (worker,) = study["workers"]
+    assert (worker["trial"], worker["epoch"], worker["val_loss"]) == (0, 2, None)
+
+
+def test_status_of_finished_studies(copied: Path, recorded_database: RecordedDatabase) -> None:
+    done = run("status", "--json", folder=copied)
+    assert (done.code, done.err) == (0, "")
+    studies = document(done, STATUS)["studies"]
+    assert [study["name"] for study in studies] == list(recorded_database.studies)
+    for study in studies:
+        results = recorded_database.results(study["name"])
+        assert study["trials"] == {
+            "complete": 11,
+            "running": 0,
+            "waiting": 0,
+            "pruned": 0,
+            "failed": 1,
+        }
+        assert [row["trial"] for row in study["front"]] == [each.number for each in results.front]
+        assert study["hypervolume"] == pytest.approx(results.hypervolume)
+    (one,) = document(run("status", "--study", "demo-original", "--json", folder=copied), STATUS)[
+        "studies"
+    ]
+    assert one == studies[1]
+
+
+def test_best_of_a_finished_study(copied: Path, recorded_database: RecordedDatabase) -> None:
+    arguments = ("best", "--variant", "rmsnorm", "--task", "demo", "--pick", "mql")
+    done = run(*arguments, "--json", folder=copied)
+    assert (done.code, done.err) == (0, "")
+    best = document(done, BEST)
+    last = recorded_database.results("demo-rmsnorm").front[-1]
+    assert (best["trial"], best["params"], best["verified"]) == (last.number, last.params, None)
+    assert (best["variant"], best["task"], best["study"], best["pick"]) == (
+        "rmsnorm",
+        "demo",
+        "demo-rmsnorm",
+        "mql",
+    )
+    assert run(*arguments, "--format", "json", folder=copied) == done
+
+
+ERRORS: dict[str, tuple[Sequence[str], int, str]] = {
+    "best, nothing yet": (("best", "--variant", "rmsnorm"), 1, "there is no database"),
+    "best, unknown variant": (("best", "--variant", "rmsnrm"), 2, "did you mean 'rmsnorm'"),
+    "best, two formats": (
+        ("best", "--variant", "rmsnorm", "--format", "toml"),
+        2,
+        "exclude each other",
+    ),
+    "status, no URL": (("status", "--storage", "nonsense"), 2, "not a database URL"),
+    "status, unreachable": (
+        ("status", "--storage", "postgresql://ann@127.0.0.1:1/x"),
+        1,
+        "refused",
+    ),
+    "status, watched": (("status", "--watch"), 2, "--watch and --json exclude each other"),
+    "doctor, no URL": (("doctor", "--storage", "nonsense"), 2, "not a database URL"),
+    "variants, unknown": (("variants", "--check", "rmsnrm"), 2, "did you mean 'rmsnorm'"),
+    "variants, unknown flag": (("variants", "--chek", "rmsnorm"), 2, "--check"),
+    "launch, unknown variant": (("launch", "--variant", "rmsnrm"), 2, "did you mean 'rmsnorm'"),
+    "launch, no trials": (("launch", "--variant", "rmsnorm", "--trials", "0"), 2, "--trials"),
+    "launch, no data": (
+        ("launch", "--variant", "rmsnorm", "--cpu", "--data-dir", "."),
+        1,
+        "ETTh1.csv",
+    ),
+    "unknown command": (("lanch",), 2, "'launch'"),
+}
+
+
+@pytest.mark.parametrize("mistake", ERRORS)
+def test_an_error_is_a_document_too(mistake: str, tmp_path: Path) -> None:
+    arguments, code, words = ERRORS[mistake]
+    assert words in failed(run(*arguments, "--json", folder=tmp_path), code)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_best_of_a_study_without_finished_trials_is_an_error(begun: Path) -> None:
+    done = run("best", "--variant", "rmsnorm", "--task", "demo", "--json", folder=begun)
+    assert "no finished trial" in failed(done, 1)
+
+
+def test_best_beyond_its_bounds_is_an_error(copied: Path) -> None:
+    done = run(
+        "best", "--variant", "rmsnorm", "--task", "demo", "--max-time", "0", "--json", folder=copied
+    )
+    assert "the nearest is trial" in failed(done, 1)
+
+
+def test_an_unknown_study_is_an_error(copied: Path) -> None:
+    assert "did you mean" in failed(
+        run("status", "--study", "demo-rmsnrm", "--json", folder=copied), 2
+    )
+
+
+def test_doctor_says_what_it_found(copied: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    empty = tmp_path_factory.mktemp("empty")
+    done = run("doctor", "--json", folder=empty)
+    nothing = {check["name"]: check for check in document(done, DOCTOR)["checks"]}
+    assert (done.code, done.err) == (0, "")
+    assert nothing["database"]["level"] == "notice"
+    assert list(empty.iterdir()) == []
+    finished = document(run("doctor", "--json", folder=copied), DOCTOR)
+    assert finished["healthy"]
+    assert {check["name"]: check["level"] for check in finished["checks"]}["database"] == "ok"
+
+
+def test_a_doctor_with_bad_news_still_prints_its_findings(tmp_path: Path) -> None:
+    done = run("doctor", "--storage", "postgresql://ann@127.0.0.1:1/x", "--json", folder=tmp_path)
+    assert done.code == 1
+    found = document(done, DOCTOR)
+    assert not found["healthy"]
+    database = next(check for check in found["checks"] if check["name"] == "database")
+    assert database["level"] == "error"
+    assert "refused" in database["detail"]
+
+
+def test_variants_are_listed(tmp_path: Path) -> None:
+    done = run("variants", "--json", folder=tmp_path)
+    assert (done.code, done.err) == (0, "")
+    assert [row["name"] for row in document(done, VARIANTS)["variants"]] == list(builtin_variants())
+
+
+def test_launch_in_every_state(tmp_path: Path) -> None:
+    """Stopped before anything finished, then filled, then nothing left to do; what is not said
+    again stays."""
+    study, task = write_files(tmp_path)
+    arguments = (
+        "launch",
+        "--cpu",
+        "--variant",
+        study.name,
+        "--task",
+        task.name,
+        "--max-epochs",
+        "1",
+        "--json",
+    )
+    policy = ("--no-prune", "--max-time", "500", "--sampler", "random")
+    done = run(*arguments, *policy, "--trials", "1", "--timeout", "0.1s", folder=tmp_path)
+    assert done.code == 0, done.err
+    stopped = document(done, LAUNCH)
+    assert stopped["outcome"] == "timed_out"
+    assert stopped["studies"][0]["front"] == []
+    assert stopped["studies"][0]["changed"] == {}
+    done = run(*arguments, "--trials", "1", folder=tmp_path)
+    assert done.code == 0, done.err
+    filled = document(done, LAUNCH)
+    assert filled["outcome"] == "filled"
+    assert filled["studies"][0]["trials"]["complete"] == 1
+    assert "tuner: tiny-small keeps --sampler random --no-prune --max-time 500\n" in done.err
+    arguments = tuple(word for word in arguments if word not in {"--max-epochs", "1"})
+    done = run(*arguments, "--max-time", "none", "--prune", folder=tmp_path)
+    assert done.code == 0, done.err
+    assert (
+        "tuner: tiny-small changes from --no-prune to --prune, from --max-time 500 to --max-time "
+        "none\n" in done.err
+    )
+    assert "tuner: tiny-small keeps --max-epochs 1 --sampler random\n" in done.err
+    assert "nothing to do: tiny-small holds 1 of 1 finished trials" in done.err
+    (again,) = document(done, LAUNCH)["studies"]
+    assert again["front"] == filled["studies"][0]["front"]
+    assert (again["policy"]["sampler"], again["policy"]["prune"]) == ("random", True)
+    assert again["changed"] == {
+        "prune": {"from": False, "to": True},
+        "max_time_s": {"from": 500.0, "to": None},
+    }
+
+
+def test_a_launch_whose_every_trial_failed_prints_the_error_alone(tmp_path: Path) -> None:
+    study, task = write_files(tmp_path)
+    arguments = (
+        "launch",
+        "--cpu",
+        "--variant",
+        study.name,
+        "--task",
+        task.name,
+        "--trials",
+        "1",
+        "--json",
+    )
+    assert run(*arguments, "--timeout", "0.1s", folder=tmp_path).code == 0
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/storage/tuner.db"))
+    opened = open_study(database, "tiny-small")
+    claim = opened.ledger.claim("somewhere-1")
+    assert claim is not None
+    assert opened.ask(claim) is not None
+    assert opened.ledger.finish(
+        claim, TrialResult(TrialState.FAIL, None, Recorded(failure="the loss became nan"))
+    )
+    database.close()
+    message = failed(run(*arguments, folder=tmp_path), 1)
+    assert message == "every trial of tiny-small failed, the first with: the loss became nan"

@@ -1,0 +1,173 @@
+"""The exported darts script runs: darts' own network, a variant's in its place, and a class of the
+user's own."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+import runpy
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from darts.models.forecasting import tsmixer_model
+
+from tests.support.recorded_studies import RecordedDatabase
+from tuner.api import load_data
+from tuner.config import Architecture, RunConfig, TrainingSettings
+from tuner.export import BestConfig, load_best, render
+from tuner.models.tsmixer import TSMixer
+from tuner.training import fit
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quietly_on_one_thread() -> Iterator[None]:
+    threads, theirs = torch.get_num_threads(), tsmixer_model._TSMixerModule
+    torch.set_num_threads(1)
+    for name in ("pytorch_lightning", "darts"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+    torch.set_num_threads(threads)
+    tsmixer_model._TSMixerModule = theirs
+
+
+@pytest.fixture(scope="module")
+def best(recorded_database: RecordedDatabase) -> BestConfig:
+    return load_best("rmsnorm", task="demo", storage=recorded_database.url)
+
+
+def of_network(best: BestConfig, model: str, settings: dict[str, Any]) -> BestConfig:
+    definition = dataclasses.replace(
+        best.definition,
+        architecture=Architecture(model=model, settings=settings),
+        training=TrainingSettings(max_epochs=2),
+    )
+    params = best.params | {"hidden_size": 8, "batch_size": 256, "dropout": 0.25}
+    return dataclasses.replace(best, definition=definition, params=params)
+
+
+NETWORKS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "darts' own is the original": ("original", {"n_blocks": 1}, "_TSMixerModule"),
+    "a variant drops in": ("rmsnorm", {"n_blocks": 1}, "_TSMixerModule"),
+    "the user's class drops in": (
+        "darts.models.forecasting.tsmixer_model:_TSMixerModule",
+        {"num_blocks": 1, "norm_type": "LayerNormNoBias"},
+        "_TSMixerModule",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NETWORKS)
+def test_the_script_sets_darts_up_trains_and_scores(
+    case: str,
+    best: BestConfig,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model, settings, name = NETWORKS[case]
+    config = of_network(best, model, settings)
+    (tmp_path / "best.py").write_text(render(config, "darts"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["best.py"])
+    monkeypatch.setattr(
+        tsmixer_model, "_TSMixerModule", tsmixer_model._TSMixerModule
+    )  # put back afterwards
+    made = runpy.run_path("best.py", run_name="__main__")
+    printed = capsys.readouterr().out
+    assert "WARNING" not in printed
+    scores = dict(re.findall(r"(demo\d): test MQL ([\d.]+) after 2 epochs", printed))
+    assert set(scores) == {"demo1", "demo2"}
+    assert all(1 < float(mql) < 40 for mql in scores.values())
+
+    darts_model = made["make"]()
+    assert darts_model.model_params["optimizer_kwargs"] == {
+        "lr": config.params["learning_rate"],
+        "weight_decay": config.params["weight_decay"],
+    }
+    assert darts_model.model_params["dropout"] == 0.25
+    assert darts_model.model_params["num_blocks"] == 1
+    assert darts_model.model_params.get("norm_type", "LayerNorm") == settings.get(
+        "norm_type", "LayerNorm"
+    )
+    assert darts_model.model_params["use_reversible_instance_norm"] is (model != "rmsnorm")
+    assert tsmixer_model._TSMixerModule.__name__ == name
+
+
+def test_the_script_without_darts_model_repeats_a_training_of_darts_own_class(
+    best: BestConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = of_network(
+        best, "darts.models.forecasting.tsmixer_model:_TSMixerModule", {"num_blocks": 1}
+    )
+    script: Any = ModuleType("exported_script")
+    monkeypatch.setitem(sys.modules, script.__name__, script)
+    exec(compile(render(config, "python"), "best.py", "exec"), script.__dict__)
+    job = script.Job(**script.SETTINGS)
+    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
+    trained = script.train(job, data, script.network, job.seeds[0])
+    ours = fit(
+        RunConfig(
+            architecture=config.architecture,
+            hyperparameters=config.hyperparameters,
+            training=config.training,
+            seed=job.seeds[0],
+        ),
+        load_data("demo"),
+    )
+    assert trained.val_loss == ours.best_val_loss
+
+
+def test_the_variants_network_is_inside_the_class_that_drops_in(best: BestConfig) -> None:
+    from tuner.config import ModelShapes
+    from tuner.export.standalone.darts_training import NetworkModule
+    from tuner.models.tsmixer import DESIGNS
+
+    class Module(NetworkModule):
+        @staticmethod
+        def build(shapes: ModelShapes, hidden_size: int, dropout: float) -> TSMixer:
+            return TSMixer(shapes, DESIGNS["rmsnorm"], hidden_size=hidden_size, dropout=dropout)
+
+    sizes = {
+        "input_dim": 2,
+        "output_dim": 2,
+        "past_cov_dim": 1,
+        "future_cov_dim": 3,
+        "static_cov_dim": 1,
+    }
+    rest = {
+        "nr_params": 5,
+        "hidden_size": 8,
+        "ff_size": 8,
+        "num_blocks": 2,
+        "activation": "ReLU",
+        "dropout": 0.0,
+    }
+    module = Module(
+        **sizes,
+        **rest,
+        norm_type="LayerNorm",
+        normalize_before=False,
+        input_chunk_length=12,
+        output_chunk_length=4,
+        train_sample_shape=((12, 2), (12, 1), (12, 3), (4, 3), (1, 1), (4, 2)),
+    ).eval()
+    from darts.utils.data.torch_datasets.utils import PLModuleInput
+
+    past, future, static = torch.rand(3, 12, 6), torch.rand(3, 4, 3), torch.rand(3, 1)
+    x_in = PLModuleInput(
+        past_target=past[..., :2],
+        past_covariates=past[..., 2:3],
+        historic_future_covariates=past[..., 3:],
+        future_covariates=future,
+        static_covariates=static.unsqueeze(1),
+    )
+    assert torch.equal(module(x_in).prediction, module.network(past, future, static))

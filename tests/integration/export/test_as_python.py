@@ -1,0 +1,434 @@
+"""The exported script: it needs torch, pandas and numpy alone, and repeats a training number for
+number."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tests.support.recorded_studies import record_study
+from tuner.api import load_data
+from tuner.config import Architecture, Precision, RunConfig, TrainingSettings
+from tuner.data.prepare import prepare
+from tuner.data.series import Series
+from tuner.data.task import load_task
+from tuner.data.windows import DeviceData
+from tuner.export import BestConfig, load_best, render
+from tuner.export.standalone.windows_of_series import read_csv, read_or_leave
+from tuner.models.names import builtin_names
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.study_file import load_study_file
+from tuner.training import evaluate, fit
+
+EPOCHS = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Two threads of a test that waits for each other cost more than they give."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def demo() -> DeviceData:
+    return load_data("demo")
+
+
+@pytest.fixture(scope="module")
+def best(tmp_path_factory: pytest.TempPathFactory) -> BestConfig:
+    url = f"sqlite:///{tmp_path_factory.mktemp('python-export')}/tuner.db"
+    record_study(url, variant="rmsnorm", trials=1, max_epochs=EPOCHS)
+    found = load_best("rmsnorm", task="demo", storage=url)
+    return dataclasses.replace(
+        found, provenance=found.provenance | {"device": "Example CPU, 1 core"}
+    )
+
+
+def of_variant(
+    best: BestConfig, variant: str, task: str = "demo", data_hash: str = "", **params: Any
+) -> BestConfig:
+    """The same, of another variant or task."""
+    definition = StudyDefinition.of(
+        load_study_file(variant),
+        task=load_task(task).definition(),
+        data_hash=data_hash or best.definition.data_hash,
+        training=TrainingSettings(max_epochs=EPOCHS),
+    )
+    return dataclasses.replace(
+        best,
+        variant=variant,
+        task=definition.task_name,
+        definition=definition,
+        params=best.params | params,
+    )
+
+
+def loaded(config: BestConfig, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script as a module, its training not begun."""
+    module = ModuleType("exported_script")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(render(config, "python"), "best.py", "exec"), module.__dict__)
+    return module
+
+
+def run_config(config: BestConfig) -> RunConfig:
+    return RunConfig(
+        architecture=config.architecture,
+        hyperparameters=config.hyperparameters,
+        training=config.training,
+        seed=config.provenance["seed"],
+    )
+
+
+@pytest.mark.parametrize("variant", builtin_names())
+def test_the_script_repeats_a_training_of_each_variant_bit_for_bit(
+    variant: str, best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = of_variant(
+        best,
+        variant,
+        hidden_size=32,
+        batch_size=64,
+        learning_rate=1e-3,
+        weight_decay=1e-2,
+        dropout=0.2,
+    )
+    script = loaded(config, monkeypatch)
+    job = script.Job(**script.SETTINGS)
+    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
+    trained = script.train(job, data, script.network, job.seeds[0])
+    scores = script.score(job, data, data.test, trained.model)
+
+    ours = fit(run_config(config), demo)
+    evaluation = evaluate(ours.model, demo)
+    assert trained.val_loss == ours.best_val_loss
+    assert trained.stopped_by == ours.stopped_by == "epoch_limit"
+    assert scores.by_series == evaluation.test_mql
+    assert scores.mean == evaluation.test_mql_mean
+
+
+def test_the_script_repeats_a_training_in_half_precision(
+    best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256)
+    training = dataclasses.replace(config.training, max_epochs=1, precision=Precision.BF16)
+    config = dataclasses.replace(
+        config, definition=dataclasses.replace(config.definition, training=training)
+    )
+    script = loaded(config, monkeypatch)
+    job = script.Job(**script.SETTINGS)
+    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
+    trained = script.train(job, data, script.network, job.seeds[0])
+    assert trained.val_loss == fit(run_config(config), demo).best_val_loss
+
+
+def test_a_trial_of_several_seeds_is_repeated_with_each_and_their_median(
+    best: BestConfig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256)
+    config = dataclasses.replace(config, provenance=config.provenance | {"seeds": [4, 5, 6]})
+    script = loaded(config, monkeypatch)
+    monkeypatch.setattr(sys, "argv", ["best.py"])
+    script.run(
+        script.Job(**script.SETTINGS | {"max_epochs": 1}), script.read_series, script.network
+    )
+    printed = capsys.readouterr().out
+    each = sorted(float(mql) for mql in re.findall(r"  demo2: test MQL ([\d.]+)", printed))
+    assert len(each) == 3
+    assert f"median of 3 seeds, demo2: test MQL {each[1]:.6f}" in printed
+
+
+def test_the_script_ends_as_the_training_does_when_it_converges(
+    best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256, learning_rate=3e-2)
+    training = dataclasses.replace(
+        config.training, max_epochs=30, patience=2, min_delta=3e-2, learning_rate_decay=0.9
+    )
+    config = dataclasses.replace(
+        config, definition=dataclasses.replace(config.definition, training=training)
+    )
+    script = loaded(config, monkeypatch)
+    job = script.Job(**script.SETTINGS)
+    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
+    trained = script.train(job, data, script.network, job.seeds[0])
+    ours = fit(run_config(config), demo)
+    assert ours.stopped_by == "converged"
+    assert (trained.stopped_by, trained.epochs, trained.best_epoch) == (
+        "converged",
+        ours.epochs,
+        ours.best_epoch,
+    )
+    assert trained.val_loss == ours.best_val_loss
+
+
+def test_the_script_repeats_an_epoch_of_the_reference_job(
+    best: BestConfig, etth_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few hundred training windows of it: a whole epoch takes a CPU many seconds."""
+    prepared = prepare(load_task("etth"), data_dir=etth_dir)
+    data = load_data("etth", data_dir=etth_dir)
+    few = dataclasses.replace(
+        data.train, starts=data.train.starts[:256], series_index=data.train.series_index[:256]
+    )
+    val = dataclasses.replace(
+        data.val, starts=data.val.starts[:300], series_index=data.val.series_index[:300]
+    )
+    config = of_variant(
+        best,
+        "original",
+        "etth",
+        prepared.data_hash,
+        hidden_size=16,
+        batch_size=128,
+        learning_rate=1e-3,
+    )
+    script = loaded(config, monkeypatch)
+    job = script.Job(**script.SETTINGS)
+    series = script.read_series(str(etth_dir))
+    assert script.data_hash(job.task, series) == prepared.data_hash
+    same = script.prepare(job.task, series, torch.device("cpu"))
+    for ours, theirs in (
+        (prepared.train, same.train),
+        (prepared.val, same.val),
+        (prepared.test, same.test),
+    ):
+        rows = np.hstack([ours.targets, ours.past, ours.future])
+        assert np.array_equal(rows, theirs.rows.numpy())
+        assert np.array_equal(ours.starts, theirs.starts.numpy())
+        assert np.array_equal(ours.series_index, theirs.series.numpy())
+    same = same._replace(
+        train=same.train._replace(starts=same.train.starts[:256], series=same.train.series[:256]),
+        val=same.val._replace(starts=same.val.starts[:300], series=same.val.series[:300]),
+    )
+    trained = script.train(job, same, script.network, job.seeds[0])
+    ours = fit(run_config(config), dataclasses.replace(data, train=few, val=val))
+    assert trained.val_loss == ours.best_val_loss
+    mql = evaluate(ours.model, dataclasses.replace(data, val=val)).test_mql["ETTh1"]
+    assert script.score(job, same, same.test, trained.model).by_series["ETTh1"] == mql
+
+
+CSV_TASK = """\
+name = "shops"
+target_columns = ["y", "z"]
+frequency = "D"
+input_size = 6
+horizon = 2
+calendar = ["day_of_week"]
+past_covariates = ["visitors"]
+future_covariates = ["price"]
+static_id = true
+
+[source]
+kind = "csv"
+path = "shops.csv"
+id_column = "shop"
+separator = ";"
+decimal = ","
+"""
+
+
+def test_the_script_reads_the_users_csv_as_the_study_did(
+    best: BestConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = np.datetime64("2024-01-01")
+    rows = [
+        f"{start + day};{shop};{day * 7 % 11},{day}5;0,1;{day % 5};{day % 3},25"
+        for day in range(50)
+        for shop in ("south", "north")
+        if shop == "south" or day < 45
+    ]
+    (tmp_path / "shops.csv").write_text(
+        "\n".join(["ds; shop ;y;z;visitors;price", *rows]), encoding="utf-8"
+    )
+    (tmp_path / "shops.toml").write_text(CSV_TASK, encoding="utf-8")
+    task = load_task(str(tmp_path / "shops.toml"))
+    prepared = prepare(task)
+    config = of_variant(best, "simple", data_hash=prepared.data_hash)
+    definition = dataclasses.replace(config.definition, task=task.definition())
+    config = dataclasses.replace(
+        config, definition=definition, source=task.source.model_dump(mode="json")
+    )
+    script = loaded(config, monkeypatch)
+    series = script.read_series(None)
+    assert script.data_hash(definition.task, series) == prepared.data_hash
+    data = script.prepare(definition.task, series, torch.device("cpu"))
+    assert data.names == prepared.series == ("south", "north")
+    assert np.array_equal(data.minimum.numpy(), prepared.minimum)
+    for ours, theirs in ((prepared.train, data.train), (prepared.test, data.test)):
+        assert np.array_equal(
+            np.hstack([ours.targets, ours.past, ours.future]), theirs.rows.numpy()
+        )
+        assert np.array_equal(ours.starts, theirs.starts.numpy())
+
+
+OWN = """
+from torch import nn
+
+class Flat(nn.Module):
+    def __init__(self, shapes, *, hidden_size, dropout, depth):
+        super().__init__()
+        self.shapes, self.depth = shapes, depth
+        self.layer = nn.Linear(shapes.input_size, shapes.horizon * shapes.n_quantiles)
+
+    def forward(self, past, future, static):
+        s = self.shapes
+        out = self.layer(past[..., : s.n_targets].transpose(1, 2))
+        return out.unflatten(-1, (s.horizon, s.n_quantiles)).transpose(1, 2)
+"""
+
+
+def test_the_script_of_a_class_of_ones_own_loads_it_from_its_file(
+    best: BestConfig, demo: DeviceData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "flat.py").write_text(OWN, encoding="utf-8")
+    architecture = Architecture(model=f"{tmp_path}/flat.py:Flat", settings={"depth": 2})
+    config = dataclasses.replace(
+        best, definition=dataclasses.replace(best.definition, architecture=architecture)
+    )
+    script = loaded(config, monkeypatch)
+    job = script.Job(**script.SETTINGS)
+    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
+    trained = script.train(job, data, script.network, job.seeds[0])
+    assert trained.model.depth == 2
+    assert trained.val_loss == fit(run_config(config), demo).best_val_loss
+    for form in ("neuralforecast", "darts"):
+        compile(render(config, form), "best.py", "exec")
+
+
+def test_the_script_imports_nothing_that_needs_installing_but_torch_pandas_and_numpy(
+    best: BestConfig,
+) -> None:
+    for variant in builtin_names():
+        tree = ast.parse(render(of_variant(best, variant), "python"))
+        roots = {
+            (node.module or "") if isinstance(node, ast.ImportFrom) else alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        }
+        others = {root.partition(".")[0] for root in roots} - set(sys.stdlib_module_names)
+        assert others <= {"numpy", "pandas", "torch"}
+
+
+def test_the_script_compiles_whatever_the_names_are(best: BestConfig) -> None:
+    for study, task in (("two\nlines", 'it\'s "quoted"'), ('"""', "\\")):
+        bent = dataclasses.replace(best, study=study, task=task)
+        compile(render(bent, "python"), "best.py", "exec")
+
+
+def test_the_script_runs_alone_in_a_fresh_folder_and_prints_its_scores(
+    best: BestConfig, demo: DeviceData, tmp_path: Path
+) -> None:
+    watch = "\nassert 'tuner' not in sys.modules and 'optuna' not in sys.modules\n"
+    script = (
+        render(best, "python").replace("import argparse", "import argparse\nimport sys", 1) + watch
+    )
+    (tmp_path / "best.py").write_text(script, encoding="utf-8")
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-I", "best.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stdout
+    seed = best.provenance["seed"]
+    assert done.stdout.startswith(f"seed {seed}: epoch_limit after {EPOCHS} epochs, ")
+    (printed,) = re.findall(r"all forecasts: test MQL ([\d.]+)", done.stdout)
+    expected = evaluate(fit(run_config(best), demo).model, demo).test_mql_mean
+    assert float(printed) == pytest.approx(expected, abs=1e-3)
+
+
+DATA_FAULTS = {
+    "missing": (None, "nowhere.csv: No such file or directory; usage: python "),
+    "no table": ('a,b\n"1,2\n', "mine.csv: "),
+    "wrong columns": ("a,b\n1,2\n", "mine.csv: has no column "),
+    "no number": (
+        "ds,one,two\n2024-01-01,1.0,NA\n",
+        "mine.csv: could not convert string to float: 'NA'",
+    ),
+    "too short": (
+        "ds,one,two\n2024-01-01,1.0,2.0\n",
+        "mine.csv: series mine has 1 rows; each split needs ",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", DATA_FAULTS)
+def test_data_that_a_script_cannot_take_is_one_line(fault: str, tmp_path: Path) -> None:
+    text, says = DATA_FAULTS[fault]
+    path = tmp_path / ("nowhere.csv" if text is None else "mine.csv")
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    task = {"input_size": 8, "horizon": 2, "split": (0.6, 0.2, 0.2)}
+
+    def read(data: str | None) -> list[Series]:
+        return read_csv(str(data), ["one", "two"], name="mine", time_column="ds")
+
+    with pytest.raises(SystemExit) as ended:
+        read_or_leave(task, read, str(path))
+    said = str(ended.value.code)  # text: it goes to stderr, and the exit code is 1
+    assert says in said
+    assert "\n" not in said
+
+
+def test_a_script_for_neuralforecast_says_how_it_is_called(
+    best: BestConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "nf.py").write_text(render(best, "neuralforecast"), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "nf.py"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "usage: python nf.py PANEL.csv  (columns unique_id, ds, y)\n"
+
+
+@pytest.mark.parametrize(
+    ("panel", "says"),
+    [
+        (None, "panel.csv: cannot be read as a CSV"),
+        ("", "panel.csv: cannot be read as a CSV (No columns to parse from file)"),
+        (
+            "ds,y\n2024-01-01,1\n",
+            "panel.csv: has no column unique_id; expected unique_id, ds and y, found ds, y",
+        ),
+        ("unique_id,ds,y\na,soon,1\n", "panel.csv: column ds cannot be read"),
+        ("unique_id,ds,y\na,2024-01-01,NO\n", "panel.csv: column y cannot be read"),
+    ],
+)
+def test_a_panel_that_the_script_for_neuralforecast_cannot_take_is_one_line(
+    panel: str | None, says: str, best: BestConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = render(best, "neuralforecast")
+    reader = script[
+        script.index("def read_panel") : script.index('if __name__ == "__main__":\n    panel')
+    ]
+    names: dict[str, Any] = {"pd": pd, "sys": sys}
+    exec(reader, names)
+    monkeypatch.chdir(tmp_path)
+    if panel is not None:
+        Path("panel.csv").write_text(panel, encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        names["read_panel"]("panel.csv")
+    assert str(ended.value.code).startswith(says)
+    assert "\n" not in str(ended.value.code)

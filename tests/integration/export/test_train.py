@@ -1,0 +1,294 @@
+"""`tuner train`: from a study or a file to a model on disk, which forecasts in original units."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tests.support.forked_cli import Done, run
+from tests.support.recorded_studies import record_study
+from tests.support.refusals import refused
+from tuner import load_data, load_model
+from tuner.cli.replace import check_model_free
+from tuner.config import RunConfig, TrainingSettings
+from tuner.data.demo import demo_series
+from tuner.data.task import demo_task
+from tuner.errors import DataError, UsageError
+from tuner.export import load_best
+from tuner.training import fit
+
+EPOCHS = 2
+STUDY = ("--variant", "rmsnorm", "--task", "demo")
+
+
+def tuner(*arguments: str, folder: Path) -> Done:
+    """Locks of its own: other tests' trainings are not waited for."""
+    return run(
+        *arguments, folder=folder, environment={"TMPDIR": str(folder), "OMP_NUM_THREADS": "1"}
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study, its best configuration as a file, and a model of two seeds."""
+    folder = tmp_path_factory.mktemp("train")
+    record_study(
+        f"sqlite:///{folder}/storage/tuner.db", variant="rmsnorm", trials=3, max_epochs=EPOCHS
+    )
+    done = tuner("best", *STUDY, "--trial", "0", "--format", "toml", folder=folder)
+    (folder / "best.toml").write_text(done.out, encoding="utf-8")
+    done = tuner(
+        *(
+            "train",
+            *STUDY,
+            "--trial",
+            "0",
+            "--cpu",
+            "--seeds",
+            "2",
+            "--output",
+            "model.safetensors",
+        ),
+        folder=folder,
+    )
+    assert done.code == 0, done.err
+    assert done.out.count("epoch_limit after 2 epochs") == 2
+    assert done.out.count("(kept)") == 1
+    assert "wrote model.safetensors and model.json" in done.err
+    return folder
+
+
+@pytest.fixture(scope="module")
+def card(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+    return found
+
+
+def frame_of(rows: int, *, series: tuple[int, ...] = (0, 1)) -> pd.DataFrame:
+    """The demo's first rows, as a CSV would hold them."""
+    task = demo_task()
+    found = demo_series(rows=400, seed=0, n_targets=3)
+    return pd.concat(
+        [
+            pd.DataFrame(found[i].values[:rows], columns=list(task.target_columns)).assign(
+                ds=found[i].timestamps[:rows], series=found[i].name
+            )
+            for i in series
+        ]
+    )
+
+
+def test_the_card_says_what_the_model_is_where_it_comes_from_and_how_good(
+    folder: Path, card: dict[str, Any]
+) -> None:
+    best = load_best(
+        "rmsnorm", task="demo", trial=0, storage=f"sqlite:///{folder}/storage/tuner.db"
+    )
+    assert card["hyperparameters"] == best.params
+    assert card["architecture"] == {"model": "rmsnorm", "settings": {"n_blocks": 2}}
+    assert card["configuration"] == json.loads(json.dumps(best.as_dict()))
+    assert card["found_on_this_data"] is True
+    assert card["data_hash"] == best.definition.data_hash
+    assert card["quantiles"] == list(demo_task().quantiles)
+    assert np.array(card["scaling"]["minimum"]).shape == (2, 3)
+    assert [seed["seed"] for seed in card["seeds"]] == [0, 1]
+    assert card["metrics"] == min(card["seeds"], key=lambda seed: seed["val_loss"])
+    assert set(card["metrics"]["test_mql"]) == {"demo1", "demo2"}
+    assert (
+        card["weights_sha256"]
+        == hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    )
+    assert card["versions"]["torch"] == torch.__version__
+
+
+def test_the_model_is_that_of_fit_and_forecasts_what_was_scored(
+    folder: Path, card: dict[str, Any]
+) -> None:
+    saved = load_model(folder / "model.safetensors")
+    best = load_best(
+        "rmsnorm", task="demo", trial=0, storage=f"sqlite:///{folder}/storage/tuner.db"
+    )
+    data = load_data("demo")
+    config = RunConfig(
+        architecture=best.architecture,
+        hyperparameters=best.hyperparameters,
+        training=TrainingSettings(max_epochs=EPOCHS),
+        seed=card["metrics"]["seed"],
+    )
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        model = fit(config, data).model
+    finally:
+        torch.set_num_threads(threads)
+    assert model is not None
+    last = torch.tensor(
+        [8, 17]
+    )  # the last test window of each series: it forecasts the rows from 392 on
+    batch = data.test.gather(last)
+    with torch.no_grad():
+        expected = model(batch.past, batch.future, batch.static).double()
+    expected = expected * data.scale[:, None, :, None] + data.minimum[:, None, :, None]
+
+    forecast = saved.predict(frame_of(392))
+    assert list(forecast.columns) == [
+        "series",
+        "ds",
+        "column",
+        *(str(level) for level in demo_task().quantiles),
+    ]
+    assert len(forecast) == 2 * 6 * 3
+    assert forecast["ds"].iloc[0] == pd.Timestamp("2024-01-01") + pd.Timedelta(hours=392)
+    assert list(forecast["column"][:3]) == ["load", "heat", "flow"]
+    values = forecast.iloc[:, 3:].to_numpy().reshape(expected.shape)
+    np.testing.assert_allclose(values, expected.numpy(), rtol=1e-4)
+    assert (
+        forecast.groupby("series")["0.5"].mean().between(5, 120).all()
+    )  # in the units of the data
+
+
+def test_one_series_alone_is_forecast_as_among_others(folder: Path) -> None:
+    saved = load_model(str(folder / "model.safetensors"))
+    together = saved.predict(frame_of(100))
+    alone = saved.predict(frame_of(100, series=(1,)))
+    pd.testing.assert_frame_equal(
+        alone, together[together["series"] == "demo2"].reset_index(drop=True), rtol=1e-5
+    )
+
+
+def test_a_configuration_file_trains_the_same_model(folder: Path, card: dict[str, Any]) -> None:
+    seed = str(card["metrics"]["seed"])
+    done = tuner(
+        *(
+            "train",
+            "--config",
+            "best.toml",
+            "--cpu",
+            "--seed",
+            seed,
+            "--json",
+            "--output",
+            "again.safetensors",
+        ),
+        folder=folder,
+    )
+    assert done.code == 0, done.err
+    assert done.json()["files"] == ["again.safetensors", "again.json"]
+    again = json.loads((folder / "again.json").read_text(encoding="utf-8"))
+    assert again["weights_sha256"] == card["weights_sha256"]
+    assert (
+        again["configuration"]["provenance"]["definition_hash"]
+        == (card["configuration"]["provenance"]["definition_hash"])
+    )
+
+
+MISTAKES: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
+    "a backend of GPUs": (
+        ("--config", "best.toml", "--backend", "graph", "--output", "m.safetensors"),
+        2,
+        ("backend 'graph' needs a CUDA device", "use eager or auto"),
+    ),
+    "nothing to train": (
+        ("--output", "m.safetensors"),
+        2,
+        ("--config FILE.toml", "--variant NAME"),
+    ),
+    "two things to train": (
+        ("--config", "best.toml", "--variant", "rmsnorm", "--output", "m.safetensors"),
+        2,
+        ("either --config",),
+    ),
+    "two kinds of seeds": (
+        (*STUDY, "--seed", "1", "--seeds", "2", "--output", "m.safetensors"),
+        2,
+        ("exclude",),
+    ),
+    "another suffix": ((*STUDY, "--output", "model.pt"), 2, ("model.pt", "ends in .safetensors")),
+    "no such folder": ((*STUDY, "--output", "nowhere/m.safetensors"), 2, ("nowhere", "create it")),
+    "no such file": (
+        ("--config", "bset.toml", "--output", "m.safetensors"),
+        2,
+        ("bset.toml", "no such file"),
+    ),
+    "a wrong key": (
+        ("--config", "wrong.toml", "--output", "m.safetensors"),
+        2,
+        ("wrong.toml, line", "batchsize", "batch_size"),
+    ),
+    "no such trial": (
+        (*STUDY, "--trial", "77", "--output", "m.safetensors"),
+        2,
+        ("no trial 77", "nearest"),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_writes_nothing(mistake: str, folder: Path) -> None:
+    (folder / "wrong.toml").write_text(
+        (folder / "best.toml").read_text(encoding="utf-8").replace("batch_size", "batchsize"),
+        encoding="utf-8",
+    )
+    arguments, code, says = MISTAKES[mistake]
+    refused("train", "--cpu", *arguments, folder=folder, code=code, says=says)
+
+
+def copied(folder: Path, to: Path) -> Path:
+    for name in ("model.safetensors", "model.json"):
+        (to / name).write_bytes((folder / name).read_bytes())
+    return to / "model.safetensors"
+
+
+def test_a_model_without_its_card_or_with_anothers_is_refused(folder: Path, tmp_path: Path) -> None:
+    path = copied(folder, tmp_path)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(DataError, match=r"is not the file that model\.json describes"):
+        load_model(path)
+    path.with_suffix(".json").write_text("{}", encoding="utf-8")
+    with pytest.raises(DataError, match=r"model\.json: is no model card"):
+        load_model(path)
+    path.with_suffix(".json").unlink()
+    with pytest.raises(UsageError, match=r"model\.json: no such file; 'tuner train' writes"):
+        load_model(path)
+
+
+def test_other_data_than_the_configurations_is_said(folder: Path) -> None:
+    text = (folder / "best.toml").read_text(encoding="utf-8")
+    (folder / "elsewhere.toml").write_text(
+        text.replace('data_hash = "', 'data_hash = "0'), encoding="utf-8"
+    )
+    done = tuner(
+        "train",
+        "--config",
+        "elsewhere.toml",
+        "--cpu",
+        "--output",
+        "other.safetensors",
+        folder=folder,
+    )
+    assert done.code == 0, done.err
+    assert "other data than the configuration was found on" in done.err
+    assert (
+        json.loads((folder / "other.json").read_text(encoding="utf-8"))["found_on_this_data"]
+        is False
+    )
+
+
+def test_a_model_that_a_training_wrote_may_be_written_over_by_the_next(
+    folder: Path, tmp_path: Path
+) -> None:
+    check_model_free(folder / "model.safetensors", force=False)
+    changed = tmp_path / "changed.safetensors"
+    changed.write_bytes((folder / "model.safetensors").read_bytes() + b" ")
+    changed.with_suffix(".json").write_bytes((folder / "model.json").read_bytes())
+    with pytest.raises(UsageError, match="was not written by this command"):
+        check_model_free(changed, force=False)
+    check_model_free(changed, force=True)

@@ -1,0 +1,23 @@
+"""A trial whose training breaks ends with its reason, and the next one is what it would be without
+it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.broken_trainings import check_all, launch_all
+
+
+@pytest.mark.usefixtures("one_core")
+def test_a_network_that_raises_ends_its_trial_and_the_next_is_what_it_would_be_without(
+    tmp_path: Path,
+) -> None:
+    """One kind of three: the others end in the process, as tests of the training show; on CUDA all
+    three are run."""
+    launched = launch_all(tmp_path, ("--cpu", "--workers", "1"), "cpu", kinds=("index",))
+    check_all(launched)
+    index = launched["index"]
+    assert "IndexError" in index.broken.recorded.failure
+    assert index.workers[0] == index.workers[1]  # nothing was lost here

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+from traitlets.config import Config
+
+from tests.support.forked_cli import python_path
+from tests.support.paths import REPOSITORY
+from tests.support.recorded_studies import RecordedDatabase
+from tuner.data.task import load_task
+from tuner.study.archive import read_archive
+
+NOTEBOOKS = REPOSITORY / "notebooks"
+CAMPAIGN = [
+    REPOSITORY / "benchmarks" / "campaign" / f"etth-{name}.json.gz"
+    for name in ("original", "rmsnorm")
+]
+STUDY = "etth-" if all(path.exists() for path in CAMPAIGN) else "quick-small-"
+SMALL = (
+    "" if all(path.exists() and read_archive(path).verifications for path in CAMPAIGN) else "small-"
+)
+"""What the notebooks show: the reference job where it is there, and for a verdict verified; else
+small studies."""
+NAMES = ("pareto", "compare_variants", "use_best_config")
+
+
+def execute(
+    monkeypatch: pytest.MonkeyPatch, name: str = "pareto", **environment: str
+) -> NotebookNode:
+    """Run a notebook from its own folder, as Jupyter does."""
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    monkeypatch.setenv("PYTHONPATH", python_path())  # also works where tuner is not installed
+    notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    # Sockets in a folder of its own: a port that is free when it is chosen may be taken when the
+    # kernel has started.
+    with tempfile.TemporaryDirectory(prefix="jupyter-") as sockets:
+        config = Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}})
+        resources = {"metadata": {"path": str(NOTEBOOKS)}}
+        client = NotebookClient(
+            notebook, config=config, timeout=240, startup_timeout=240, resources=resources
+        )
+        return client.execute()
+
+
+def outputs(notebook: NotebookNode, mime: str) -> list[str]:
+    found = []
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if mime == "stream" and output.output_type == "stream":
+                found.append(output.text)
+            elif mime in output.get("data", {}):
+                found.append(output.data[mime])
+    return found
+
+
+@pytest.fixture
+def nothing_set(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """No database and no study named in the environment: the exported studies are what there is."""
+    for name in ("TUNER_STORAGE", "TUNER_STUDY"):
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def test_pareto_draws_a_database_s_fronts_and_builds_the_knee(
+    recorded_database: RecordedDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = execute(monkeypatch, TUNER_STORAGE=recorded_database.url, TUNER_STUDY="demo-rmsnorm")
+    figures = outputs(notebook, "application/vnd.plotly.v1+json")
+    assert len(figures) == 4
+    names = [trace["name"] for trace in figures[0]["data"]]
+    assert {name.partition(":")[0] for name in names} == {"demo-rmsnorm"}
+    front = next(trace for trace in figures[0]["data"] if trace["name"] == "demo-rmsnorm: front")
+    expected = recorded_database.results("demo-rmsnorm").front
+    assert len(front["text"]) == len(expected)
+    assert figures[0]["layout"]["xaxis"]["title"]["text"] == "time to convergence (s)"
+
+    (table,) = outputs(notebook, "text/html")
+    assert "<table" in table
+    assert "wall_clock_s" in table
+
+    text = "".join(outputs(notebook, "stream"))
+    assert 'pick = "knee"' in text
+    demo = load_task("demo")
+    assert f"sizes ModelShapes(input_size={demo.input_size}, horizon={demo.horizon}" in text
+    assert "Warning" not in text
+
+
+def test_pareto_needs_no_database(nothing_set: pytest.MonkeyPatch) -> None:
+    notebook = execute(nothing_set)
+    front = outputs(notebook, "application/vnd.plotly.v1+json")[0]
+    names = {trace["name"] for trace in front["data"]}
+    assert {f"{STUDY}rmsnorm: front", f"{STUDY}original: front"} <= names
+    assert f'study = "{STUDY}rmsnorm"' in "".join(outputs(notebook, "stream"))
+
+
+def test_compare_variants_reads_a_verdict_interval_by_interval(
+    nothing_set: pytest.MonkeyPatch,
+) -> None:
+    notebook = execute(nothing_set, "compare_variants")
+    text = "".join(outputs(notebook, "stream"))
+    assert f"- retuned {SMALL}rmsnorm " in text
+    assert f" retuned {SMALL}original" in text
+    assert "Warning" not in text
+    table, levels = outputs(notebook, "text/html")
+    assert "test MQL at most" in levels
+    assert "total time (s)" in table
+    fronts, *importances = outputs(notebook, "application/vnd.plotly.v1+json")
+    assert f"{SMALL}original: front" in [trace["name"] for trace in fronts["data"]]
+    assert [figure["layout"]["title"]["text"] for figure in importances] == [
+        f"{SMALL}original",
+        f"{SMALL}rmsnorm",
+    ]
+
+
+def test_use_best_config_trains_and_forecasts_in_three_libraries(
+    nothing_set: pytest.MonkeyPatch,
+) -> None:
+    notebook = execute(nothing_set, "use_best_config")
+    text = "".join(outputs(notebook, "stream"))
+    assert "test MQL" in text
+    assert "TSMixerModel" in text
+    (figure,) = outputs(notebook, "application/vnd.plotly.v1+json")
+    assert "80 % interval" in [trace.get("name") for trace in figure["data"]]
+
+
+def test_without_a_database_the_notebook_says_what_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CellExecutionError) as caught:
+        execute(monkeypatch, TUNER_STORAGE=f"sqlite:///{tmp_path / 'none.db'}", TUNER_STUDY="")
+    assert caught.value.ename == "SystemExit"
+    assert "tuner launch" in caught.value.evalue
+    assert "make demo" in caught.value.evalue
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_and_its_script_are_the_same_and_hold_no_outputs(name: str) -> None:
+    path = NOTEBOOKS / f"{name}.ipynb"
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    script = jupytext.read(path.with_suffix(".py"))
+    assert [(cell.cell_type, cell.source) for cell in notebook.cells] == [
+        (cell.cell_type, cell.source) for cell in script.cells
+    ]
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+
+
+def test_every_notebook_is_among_those_that_are_tested() -> None:
+    assert sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb")) == sorted(NAMES)

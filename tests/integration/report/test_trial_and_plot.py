@@ -1,0 +1,307 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from optuna.trial import TrialState
+
+from tests.support.browser import chromium
+from tests.support.forked_cli import run
+from tests.support.recorded_studies import RecordedDatabase
+from tuner.record import Recorded
+from tuner.report.figures.draw import KINDS, draw
+from tuner.report.figures.series import front_series, learning_curves, volume_series
+from tuner.storage.database import Database
+from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.queue.stints import stints
+from tuner.storage.records import TrialResult
+from tuner.study.archive import archive_of, write_archive
+from tuner.study.open import OpenStudy, open_study
+from tuner.study.results import read_results
+from tuner.study.snapshot import snapshot
+from tuner.verdict.verified import Verified
+
+# -- one trial -------------------------------------------------------------------------------------
+
+
+def test_a_trial_is_shown_with_values_parameters_curve_and_attempts(
+    recorded_database: RecordedDatabase, tmp_path: Path
+) -> None:
+    best = recorded_database.results("demo-rmsnorm").front[-1]
+    assert best.values is not None
+    arguments = (
+        "trial",
+        str(best.number),
+        "--study",
+        "demo-rmsnorm",
+        "--storage",
+        recorded_database.url,
+    )
+    done = run(*arguments, folder=tmp_path, environment={"COLUMNS": "60"})
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"demo-rmsnorm, trial {best.number} (")
+    assert "on the front" in done.out
+    assert f"{best.values[0]:.3f} s" in done.out
+    assert f"{best.values[1]:.4f}" in done.out
+    assert f"hidden_size   {best.params['hidden_size']}" in done.out
+    assert "finished, recorder, from 20" in done.out
+    assert (
+        done.out.count(f"{best.values[1]:.4f}"[:6]) == 2
+    )  # as the objective and as its series, not once more below
+    assert max(len(line) for line in done.out.splitlines()) <= 60
+
+    document = json.loads(run(*arguments, "--json", folder=tmp_path).out)
+    assert (document["study"], document["trial"], document["state"]) == (
+        "demo-rmsnorm",
+        best.number,
+        "complete",
+    )
+    assert document["params"] == best.params
+    assert document["on_front"] is True
+    assert [each["state"] for each in document["attempts"]] == ["finished"]
+    curve = document["curve"]
+    assert len(curve["rows"]) == curve["epochs"] == best.recorded.epochs
+    assert curve["best_epoch"] == best.recorded.best_epoch
+
+
+def test_a_failed_trial_says_why(recorded_database: RecordedDatabase, tmp_path: Path) -> None:
+    failed = next(
+        r for r in recorded_database.results("demo-rmsnorm").records if r.state is TrialState.FAIL
+    )
+    done = run(
+        "trial",
+        str(failed.number),
+        "--study",
+        "demo-rmsnorm",
+        "--storage",
+        recorded_database.url,
+        folder=tmp_path,
+    )
+    assert "diverged: the loss became nan in epoch 2" in done.out
+
+
+def test_a_trial_that_is_not_there_is_one_line_that_says_which_are(
+    recorded_database: RecordedDatabase, tmp_path: Path
+) -> None:
+    done = run(
+        "trial",
+        "99",
+        "--study",
+        "demo-rmsnorm",
+        "--storage",
+        recorded_database.url,
+        folder=tmp_path,
+    )
+    assert (done.code, done.out) == (2, "")
+    assert "no trial 99; its trials are 0 to 11" in done.err
+    done = run("trial", "0", "--storage", recorded_database.url, folder=tmp_path)
+    assert done.code == 2
+    assert "name it by --study; there are: demo-rmsnorm, demo-original" in done.err
+
+
+def test_every_attempt_at_a_trial_is_remembered_on_both_databases(
+    database: Database, study: OpenStudy
+) -> None:
+    """One worker is lost, one is interrupted, one runs: the same trial each time."""
+    for worker, state in (("w-lost", "lost"), ("w-returned", "returned"), ("w-now", None)):
+        claim = study.ledger.claim(worker)
+        assert claim is not None
+        if state:
+            study.ledger.reap(worker=worker, state=state)
+    history = stints(database.engine, study.study_id)
+    assert [(each.trial_number, each.worker, each.state) for each in history] == [
+        (0, "w-lost", "lost"),
+        (0, "w-returned", "returned"),
+        (0, "w-now", "running"),
+    ]
+    assert all(each.began <= each.ended for each in history)
+    assert stints(database.engine, study.study_id, trial_number=1) == ()
+    ended = {
+        "stopped_by": "converged",
+        "converged": True,
+        "total_s": 9.0,
+        "attempt_s": 0.0,
+    }  # several runs, or seeds
+    assert study.ledger.finish(
+        claim, TrialResult(TrialState.COMPLETE, (2.0, 1.0), Recorded.from_flat(ended))
+    )
+    (*_, last) = stints(database.engine, study.study_id)
+    assert (last.state, last.stopped_by) == ("finished", "converged")
+    assert last.ended == last.began
+
+
+def test_the_curves_of_several_trials_are_those_of_their_latest_attempts(study: OpenStudy) -> None:
+    for trial, claim, loss in ((0, 1, 9.0), (0, 2, 0.5), (1, 3, 0.7)):
+        study.epochs.write(
+            trial, claim, [EpochRow(epoch, 1.0, loss, 1e-3, 0.1 * epoch) for epoch in (1, 2)]
+        )
+    found = study.epochs.of_trials([0, 1, 5])
+    assert {number: [row.val_loss for row in rows] for number, rows in found.items()} == {
+        0: [0.5, 0.5],
+        1: [0.7, 0.7],
+    }
+    assert found[0] == study.epochs.of_trial(0)
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def studies(recorded_database: RecordedDatabase) -> list[OpenStudy]:
+    from tuner.storage.database import open_database
+    from tuner.storage.url import parse_url
+
+    database = open_database(parse_url(recorded_database.url), create=False)
+    return [open_study(database, name) for name in recorded_database.studies]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_figure_draws_one_study_and_several_and_exported_ones(
+    kind: str, studies: list[OpenStudy]
+) -> None:
+    stored = [snapshot(each) for each in studies]
+    exported = [snapshot(archive_of(each)) for each in studies]
+    for some in (stored[:1], stored, exported):
+        figure = draw(kind, some, title="the title")
+        assert figure.layout.title.text == "the title"
+        assert figure.data
+        assert not [a for a in figure.layout.annotations if a.text.startswith("no ")]
+
+
+def test_the_last_hypervolume_is_the_one_that_status_shows(studies: list[OpenStudy]) -> None:
+    results = read_results(studies[0])
+    series = volume_series(results, "a", results.reference)
+    assert series.volume[-1] == pytest.approx(results.hypervolume)
+    assert list(series.volume) == sorted(series.volume)
+    assert series.finished[-1] <= len(results.records)
+
+
+def test_curves_in_colour_are_the_default_and_the_front_s(studies: list[OpenStudy]) -> None:
+    results = read_results(studies[0])
+    curves = learning_curves(results, studies[0].epochs.of_trials)
+    emphasised = [curve.label for curve in curves if curve.emphasis]
+    assert "default hyperparameters" in emphasised
+    assert any(label.endswith("knee of the front") for label in emphasised)
+    assert len(emphasised) <= 5
+    assert len(curves) == len(results.records)
+
+
+def test_the_default_s_star_is_where_the_default_is(studies: list[OpenStudy]) -> None:
+    results = read_results(studies[0])
+    series = front_series(results, "a")
+    assert series.default is not None
+    assert series.points[series.default] == next(r for r in results.records if r.is_default).values
+
+
+def test_plot_writes_what_its_name_says_however_long_the_temporary_folder_s_name(
+    recorded_database: RecordedDatabase, tmp_path: Path
+) -> None:
+    chromium()
+    long = tmp_path / ("x" * 100)  # a browser's sockets would not fit
+    long.mkdir()
+    picture = tmp_path / "front.svg"
+    done = run(
+        "plot",
+        "front",
+        "--output",
+        str(picture),
+        "--storage",
+        recorded_database.url,
+        folder=tmp_path,
+        environment={"TMPDIR": str(long)},
+    )
+    assert done.code == 0, done.err
+    assert done.out == ""
+    text = picture.read_text(encoding="utf-8")
+    assert text.startswith("<svg")
+    assert "demo-original: default hyperparameters" in text
+
+
+def test_importances_of_several_studies_stand_beside_each_other(
+    recorded_database: RecordedDatabase, tmp_path: Path
+) -> None:
+    done = run(
+        "plot",
+        "importances",
+        "--output",
+        "i.html",
+        "--storage",
+        recorded_database.url,
+        folder=tmp_path,
+    )
+    assert done.code == 0, done.err
+    text = (tmp_path / "i.html").read_text(encoding="utf-8")
+    for study in recorded_database.studies:
+        assert f'"name":"{study}: wall_clock_s"' in text
+
+
+def test_an_exported_study_is_drawn_without_a_database(
+    studies: list[OpenStudy], tmp_path: Path
+) -> None:
+    write_archive(archive_of(studies[0]), tmp_path / "exported.json.gz")
+    done = run(
+        "plot", "trade", "--study", "exported.json.gz", "--output", "trade.html", folder=tmp_path
+    )
+    assert done.code == 0, done.err
+    assert "demo-rmsnorm: front" in (tmp_path / "trade.html").read_text(encoding="utf-8")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["exported.json.gz", "trade.html"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("fronts", "--output", "x.svg"), "'front'"),
+        (("front", "--output", "x.gif"), "end the name with one of them"),
+        (("front", "--output", "x.svg", "--study", "demo-rmsnrm"), "did you mean 'demo-rmsnorm'"),
+        (("front", "--output", "x.svg", "--study", "none.json"), "there is no file none.json"),
+        (("front",), "--output"),
+    ],
+)
+def test_a_wrong_plot_is_one_line_and_writes_nothing(
+    arguments: tuple[str, ...],
+    words: str,
+    recorded_database: RecordedDatabase,
+    tmp_path: Path,
+) -> None:
+    done = run("plot", *arguments, "--storage", recorded_database.url, folder=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    (line,) = done.err.splitlines()
+    assert words in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_verified_configurations_stand_on_the_front_with_their_intervals(
+    studies: list[OpenStudy],
+) -> None:
+    runs = tuple(
+        VerificationRun(
+            study_id=1,
+            trial_number=1,
+            params={},
+            seed=seed,
+            block=seed,
+            place=0,
+            session="s",
+            plan={},
+            run_id=seed,
+            state="finished",
+            losses=0,
+            token=None,
+            worker="w",
+            result=TrialResult(
+                TrialState.COMPLETE, (3.0 + seed / 10, 1.0 + seed / 100), Recorded(converged=True)
+            ),
+        )
+        for seed in range(7)
+    )
+    enough = Verified(study="a", trial_number=1, params={}, runs=runs, planned=7)
+    too_few = Verified(study="a", trial_number=2, params={}, runs=runs[:2], planned=7)
+    series = front_series(read_results(studies[0]), "a", verified=[enough, too_few])
+    (point,) = series.verified
+    assert point.label == "trial 1, 7 seeds"
+    assert series.interval == "95 % intervals of 7 seeds"
+    assert point.time.middle == pytest.approx(3.3)
+    assert point.mql.middle == pytest.approx(1.03)
+    assert point.mql.low < point.mql.middle < point.mql.high

@@ -1,0 +1,299 @@
+"""Another program at our study, through Optuna itself: what is ours stays as we made it, and
+nothing else counts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import json
+import random
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import optuna
+import pytest
+from optuna.distributions import FloatDistribution
+from optuna.trial import TrialState, create_trial
+from sqlalchemy import delete, update
+
+from tests.support.claims import start, trial_states
+from tests.support.paths import BENCHMARKS
+from tuner.cli.main import main
+from tuner.record import Recorded
+from tuner.search.history import Mirror
+from tuner.search.suggest import UnfitConfigurationError
+from tuner.storage import schema
+from tuner.storage.check import check_database
+from tuner.storage.records import TrialResult
+from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.open import OpenStudy, open_study
+from tuner.study.relaunch import Said, open_studies
+from tuner.study.repair import repair
+from tuner.study.results import read_results
+from tuner.study.transfer import copy_study
+
+pytestmark = pytest.mark.usefixtures("at_first_sight")
+CHAOS = BENCHMARKS / "chaos" / "foreign.py"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tuner.storage.check.SECOND_LOOK_S", 0.0)
+
+
+def theirs(study: OpenStudy) -> optuna.Study:
+    """The study as plain Optuna has it."""
+    sampler = optuna.samplers.RandomSampler(seed=1)
+    return optuna.load_study(study_name=study.name, storage=study.database.optuna, sampler=sampler)
+
+
+def result(params: dict[str, Any], mql: float = 0.5) -> TrialResult:
+    recorded = Recorded(stopped_by="converged", converged=True, epochs=7, seed=3, device="ours")
+    return TrialResult(TrialState.COMPLETE, (2.0, mql), recorded, params=params)
+
+
+def finish_one(study: OpenStudy, mql: float = 0.5) -> int:
+    claim, trial = start(study)
+    made = result(trial.params, mql)
+    # With where the configuration comes from, as a worker records it.
+    recorded = Recorded.from_flat(made.recorded.to_flat() | trial.user_attrs)
+    assert study.ledger.finish(claim, dataclasses.replace(made, recorded=recorded))
+    return trial.number
+
+
+def findings(study: OpenStudy) -> str:
+    return "\n".join(
+        f"{each.level}: {each.what}" for each in check_database(study.database.address).findings
+    )
+
+
+def test_a_trial_without_a_claim_is_nowhere_shown_and_breaks_no_launch(
+    study: OpenStudy, tmp_path: Path
+) -> None:
+    finish_one(study)
+    optunas = theirs(study)
+    optunas.tell(optunas.ask(), [0.0, 0.0])
+    optunas.tell(optunas.ask(), state=TrialState.PRUNED)
+    optunas.add_trial(create_trial(values=[float("inf"), 0.1], user_attrs={"converged": True}))
+    optunas.ask()
+    finish_one(study, 0.4)
+    opened = open_study(study.database, study.name)
+    for each in (study, opened):
+        results = read_results(each)
+        assert [record.number for record in results.records] == [0, 5]
+        assert [record.number for record in results.front] == [5]
+    (again,) = open_studies(
+        study.database,
+        {study.name: study.definition},
+        Said(policy={"max_time_s": 10.0}),
+        device_model="m",
+    )
+    assert again.study.ledger.counts().finished == 2
+    assert theirs(study).trials[1].system_attrs == {}  # theirs is not judged by our limits
+    file = tmp_path / "study.json"
+    write_archive(archive_of(opened), file)
+    assert [record.number for record in read_archive(file).results.records] == [0, 5]
+    copied = copy_study(study.database, study.name, "copy")
+    assert [record.number for record in read_results(copied).records] == [0, 5]
+    assert copied.ledger.counts().finished == 2
+    said = findings(study)
+    assert "notice: trials that other programs made or ended: " in said
+    assert "small trial 1" in said
+    assert "error" not in said
+
+
+def test_what_others_tell_of_our_running_trial_does_not_count(study: OpenStudy) -> None:
+    claim, trial = start(study)
+    optunas = theirs(study)
+    for key in ("seed", "stopped_by", "device", "default"):
+        study.database.optuna.set_trial_user_attr(trial._trial_id, key, ["garbage"])
+    study.database.optuna.set_trial_system_attr(trial._trial_id, "fixed_params", "garbage")
+    optunas.tell(trial.number, [0.0, float("inf")])
+    (running,) = read_results(study).records
+    assert (running.state, running.values) == (TrialState.RUNNING, None)
+    assert study.ledger.finish(claim, result(trial.params))
+    for each in (study, open_study(study.database, study.name)):
+        (record,) = read_results(each).records
+        assert (record.values, record.params) == ((2.0, 0.5), trial.params)
+        assert (record.recorded.seed, record.recorded.device) == (3, "ours")
+    stored = theirs(study).trials[0]  # settled over what they told
+    assert (stored.state, stored.values, stored.user_attrs["seed"]) == (
+        TrialState.COMPLETE,
+        [2.0, 0.5],
+        3,
+    )
+
+
+@pytest.mark.parametrize("how", [TrialState.FAIL, TrialState.PRUNED])
+def test_a_trial_handed_back_waits_whatever_they_told(study: OpenStudy, how: TrialState) -> None:
+    claim, trial = start(study)
+    theirs(study).tell(trial.number, state=how)
+    study.ledger.give_back(claim)
+    assert trial_states(study) == ["WAITING"]
+    _, again = start(study)
+    assert (again.number, again.params) == (trial.number, trial.params)
+
+
+def test_no_enqueued_nonsense_costs_a_worker_its_life(study: OpenStudy) -> None:
+    finish_one(study)
+    optunas = theirs(study)
+    optunas.enqueue_trial({"dropout": "much"})
+    optunas.enqueue_trial({"dropout": "0.1"})
+    optunas.enqueue_trial({"unheard_of": 1})
+    params, distributions = {"dropout": 5.0}, {"dropout": FloatDistribution(0.0, 10.0)}
+    optunas.add_trial(
+        create_trial(state=TrialState.WAITING, params=params, distributions=distributions)
+    )
+    waiting = optunas.trials[-1]._trial_id
+    optunas.enqueue_trial({})
+    study.database.optuna.set_trial_system_attr(waiting + 1, "fixed_params", [1])
+    mirror = Mirror(study.definition.space)
+    mirror.update(study.optuna.get_trials(deepcopy=False), asking=99)
+    refused = 0
+    for _ in range(5):
+        claim = study.ledger.claim("ann")
+        assert claim is not None
+        try:
+            trial = study.ask(claim)
+        except UnfitConfigurationError as error:
+            made = TrialResult(TrialState.FAIL, None, Recorded(failure=str(error)))
+            refused += 1
+        else:
+            assert trial is not None
+            assert trial.params.keys() == study.definition.space.stored().keys()
+            made = result(trial.params)
+        assert study.ledger.finish(claim, made)
+    assert refused == 4
+    assert len(read_results(study).records) == 6
+    assert all(
+        isinstance(value, int | float)
+        for r in read_results(study).records
+        for value in r.params.values()
+    )
+
+
+def test_the_default_configuration_comes_back_when_somebody_took_it(study: OpenStudy) -> None:
+    optunas = theirs(study)
+    optunas.tell(optunas.ask(), [0.0, 0.0])
+    (launched,) = open_studies(
+        study.database, {study.name: study.definition}, Said(), device_model="m"
+    )
+    assert any("tries its default configuration again" in note for note in launched.notes)
+    _, trial = start(launched.study)
+    assert trial.user_attrs["default"] is True
+    (launched,) = open_studies(
+        study.database, {study.name: study.definition}, Said(), device_model="m"
+    )
+    assert launched.notes == ()
+
+
+def test_check_names_what_was_changed_and_repair_restores_it(
+    study: OpenStudy, tmp_path: Path
+) -> None:
+    for _ in range(4):
+        finish_one(study)
+    m = optuna.storages._rdb.models
+    trial_ids = [trial._trial_id for trial in theirs(study).trials]
+    with study.database.engine.begin() as connection:
+        values, params, attributes = m.TrialValueModel, m.TrialParamModel, m.TrialUserAttributeModel
+        connection.execute(
+            update(values).where(values.trial_id == trial_ids[0]).values(value=0.001)
+        )
+        of_dropout = (params.trial_id == trial_ids[1]) & (params.param_name == "dropout")
+        connection.execute(update(params).where(of_dropout).values(param_value=0.999))
+        of_seed = (attributes.trial_id == trial_ids[2]) & (attributes.key == "seed")
+        connection.execute(update(attributes).where(of_seed).values(value_json='"x"'))
+        for table in (values, params, attributes, m.TrialSystemAttributeModel, m.TrialModel):
+            connection.execute(delete(table).where(table.trial_id == trial_ids[3]))
+    before = read_results(open_study(study.database, study.name)).records
+    assert [record.values for record in before] == [(2.0, 0.5)] * 4
+    said = findings(study)
+    assert "small trial 0: its values are 0.001, 0.001, recorded 2, 0.5" in said
+    assert "small trial 1: its dropout is 0.999, recorded" in said
+    assert "small trial 2: its attributes seed are other" in said
+    assert "error: results of trials that are not there: 1 (small trial 3)" in said
+    done = repair(study.database.address, tmp_path)
+    assert len(done) == 4
+    assert findings(study) == ""
+    assert repair(study.database.address, tmp_path) == ()
+    after = theirs(study).trials
+    assert [(trial.state, trial.values) for trial in after] == [
+        (TrialState.COMPLETE, [2.0, 0.5])
+    ] * 4
+    assert [trial.params for trial in after] == [record.params for record in before]
+
+
+def test_what_is_left_of_a_deleted_study_is_saved_and_removed(
+    study: OpenStudy,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    finish_one(study)
+    claim, _ = start(study)
+    optuna.delete_study(study_name=study.name, storage=study.database.optuna)
+    assert (
+        "studies that were deleted by other means than tuner: 1 (study 1 (rmsnorm on "
+        in findings(study)
+    )
+    (left,) = repair(study.database.address, tmp_path)
+    assert "1 runs are still at work" in left
+    with study.database.engine.begin() as connection:
+        mine = schema.claims.c.claim_id == claim.claim_id
+        connection.execute(update(schema.claims).where(mine).values(leased_until=0.0))
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main(["db", "check", "--repair", "--json", "--storage", study.database.address.full()])
+    assert ended.value.code == 0
+    (line,) = json.loads(capsys.readouterr().out)["repaired"]
+    saved = json.loads(Path(line.rpartition(" ")[2]).read_text())
+    assert [
+        json.loads(row["result"])["values"] for row in saved["tables"]["claims"] if row["result"]
+    ] == [[2.0, 0.5]]
+    assert findings(study) == ""
+
+
+def chaos() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("chaos_foreign", CHAOS)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_budget_is_exact_and_the_results_are_ours_beside_another_program(
+    study: OpenStudy,
+) -> None:
+    """The short form of `make chaos`'s part of that name."""
+    foreign, draw, expected = chaos(), random.Random(2), {}
+    optunas = theirs(study)
+    study.optuna.sampler = optuna.samplers.RandomSampler(seed=3)
+    while study.ledger.counts().left:
+        study.ledger.return_strays()
+        claim = study.ledger.claim("ann")
+        assert claim is not None
+        try:
+            trial = study.ask(claim)
+            assert trial is not None
+            made = result(trial.params, draw.random())
+        except UnfitConfigurationError as error:
+            made = TrialResult(TrialState.FAIL, None, Recorded(failure=str(error)))
+        for action in draw.sample(foreign.ACTIONS, 3):
+            with contextlib.suppress(Exception):  # as in the chaos part: some find nothing to do
+                action(optunas, draw)
+        assert study.ledger.finish(claim, made)
+        expected[claim.trial_number] = made
+    assert len(expected) == study.ledger.counts().finished == 10
+    for each in (study, open_study(study.database, study.name)):
+        ended = {r.number: r for r in read_results(each).records if r.state.is_finished()}
+        assert {n: r.values for n, r in ended.items()} == {
+            n: made.values for n, made in expected.items()
+        }
+        assert {n: r.params for n, r in ended.items() if r.values} == {
+            n: made.params for n, made in expected.items() if made.values
+        }
+    assert "error" not in findings(study)

@@ -1,0 +1,422 @@
+"""Comparing studies: from a database and from archives alike, a verdict only where fresh seeds
+allow one.
+
+PostgreSQL has its comparison in verdict/test_verification.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.drawn_verifications import drawn_result, verify_all
+from tests.support.recorded_studies import record_study
+from tuner.cli.app import app
+from tuner.errors import UsageError
+from tuner.record import Recorded
+from tuner.report.comparison_files import LEVELS, page
+from tuner.storage.database import open_database
+from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.archive import archive_of, write_archive
+from tuner.study.open import open_study
+from tuner.study.snapshot import StudySnapshot
+from tuner.trial.job import TrialJob
+from tuner.verdict.compare.findings import Report, compare
+from tuner.verdict.compare.studies import read_studies
+from tuner.verdict.explain import understand
+from tuner.verdict.picks import picks_of
+from tuner.verdict.verification_plan import plan_verification
+from tuner.verdict.verified import verified_in
+
+BOTH = ["original", "rmsnorm"]
+
+
+def known(job: TrialJob) -> TrialResult:
+    """Retuned takes two thirds of the default's time; rmsnorm 0.6 of original's; both forecast
+    alike."""
+    seconds = 10.0 * (1.0 if job.number else 1.5) * (0.6 if "rmsnorm" in job.study else 1.0)
+    return drawn_result(job, seconds=seconds)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A database with verified studies, and archives of them."""
+
+    url: str
+    archives: list[str]
+
+    def studies(self, *names: str) -> list[StudySnapshot]:
+        return read_studies(names or BOTH, task="demo", storage=self.url)
+
+    def report(self, *names: str, pick: str = "knee") -> Report:
+        return compare(self.studies(*names), pick=pick)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
+    """Verified: original and rmsnorm (10 seeds). Not verified: batchnorm (under way), simple,
+    studies of few trials."""
+    folder = tmp_path_factory.mktemp("compare")
+    url = f"sqlite:///{folder}/tuner.db"
+    for variant, trials in (("original", 12), ("rmsnorm", 12), ("batchnorm", 2), ("simple", 2)):
+        record_study(url, variant=variant, trials=trials)
+    for trials in range(3):
+        record_study(url, variant="layernorm", trials=trials, name=f"few-{trials}")
+    record_study(
+        url, variant="layernorm", trials=1, name="elsewhere", device="Another CPU, 2 cores"
+    )
+    database = open_database(parse_url(url), create=False)
+    opened = [open_study(database, f"demo-{variant}") for variant in BOTH]
+    plan_verification(opened, top=1, seeds=10, shuffle_seed=1)
+    verify_all(opened, known)
+    plan_verification([open_study(database, "demo-batchnorm")], top=1, seeds=5)
+    archives = [str(folder / f"{each.name}.json.gz") for each in opened]
+    for each, path in zip(opened, archives, strict=True):
+        write_archive(archive_of(each), Path(path))
+    yield Compared(url, archives)
+    database.close()
+
+
+def test_verified_studies_get_a_verdict_in_a_plain_sentence(compared: Compared) -> None:
+    report = compared.report()
+    assert report.missing == ()
+    assert [answer.comparison.question.family for answer in report.answers] == [
+        "between variants",
+        "retuned against default",
+        "retuned against default",
+    ]
+    between = report.answers[0]
+    assert between.sentence.startswith("retuned rmsnorm converges in 0.6")
+    assert "of the time of retuned original; MQL " in between.sentence
+    assert between.sentence.endswith(
+        (", not distinguishable", ", not distinguishable and surely close")
+    )
+    ratio = between.comparison.seconds.estimate
+    assert ratio is not None
+    assert ratio.covers(0.6)
+    assert all(
+        answer.comparison.seconds.claimed and not answer.comparison.mql.claimed
+        for answer in report.answers
+    )
+
+
+def test_the_table_has_the_teams_columns_for_default_and_retuned(compared: Compared) -> None:
+    rows = compared.report().rows
+    assert [(row.variant, row.hyperparameters) for row in rows] == [
+        ("original", "default"),
+        ("original", "retuned (knee)"),
+        ("rmsnorm", "default"),
+        ("rmsnorm", "retuned (knee)"),
+    ]
+    assert all(row.verified and row.runs == 10 and not row.misses for row in rows)
+    assert set(rows[0].figures) == {"epochs", "total_time_s", "s_per_epoch", "val_loss", "test_mql"}
+    assert rows[1].verdict == "the reference"
+    assert "x the time; MQL: not distinguishable" in rows[3].verdict
+    assert rows[0].params["learning_rate"] == 1e-4
+
+
+def test_archives_say_the_same_as_the_database(compared: Compared, tmp_path: Path) -> None:
+    nowhere = f"sqlite:///{tmp_path}/none.db"
+    from_files = compare(read_studies(compared.archives, task="demo", storage=nowhere))
+    assert from_files.as_dict() == compared.report().as_dict()
+
+
+def test_hypervolumes_come_with_intervals_below_one_reference(compared: Compared) -> None:
+    report = compared.report()
+    assert report.reference is not None
+    original, rmsnorm = report.volumes
+    for volume in report.volumes:
+        assert volume.verified
+        assert volume.interval is not None
+        assert volume.interval.low < volume.value < volume.interval.high
+    assert rmsnorm.value > original.value
+
+
+def test_variants_may_be_given_with_commas_as_launch_takes_them(compared: Compared) -> None:
+    assert [study.variant for study in compared.studies("original,rmsnorm")] == BOTH
+
+
+@pytest.mark.parametrize("name", ["rmsnrm", "README.md"])
+def test_a_misspelt_variant_is_not_a_database_that_is_missing(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=f"unknown variant '{name}'"):
+        read_studies([name], task="demo", storage=f"sqlite:///{tmp_path}/none.db")
+
+
+def test_time_at_equal_quality_is_that_of_the_fastest_verified_configuration_at_the_level(
+    compared: Compared,
+) -> None:
+    report = compared.report()
+    verified = [verified_in(study).values() for study in report.studies]
+    assert [level.mql for level in report.levels] == sorted({level.mql for level in report.levels})
+    for level in report.levels:
+        for found, configurations in zip(level.fastest, verified, strict=True):
+            able = [
+                v.seconds.estimate
+                for v in configurations
+                if v.mql and v.seconds and v.mql.estimate <= level.mql
+            ]
+            assert (found.seconds.estimate if found else None) == min(able, default=None)
+    original, rmsnorm = report.levels[-1].fastest  # where all of them are good enough
+    assert original is not None
+    assert rmsnorm is not None
+    assert original.ratio is None
+    assert rmsnorm.ratio is not None
+    assert rmsnorm.ratio.estimate == rmsnorm.seconds.estimate / original.seconds.estimate
+    assert rmsnorm.ratio.covers(0.6)
+    assert rmsnorm.ratio.high < 1
+    assert (
+        report.as_dict()["time_at_equal_quality"][-1]["fastest"][1]["ratio"]["estimate"]
+        == rmsnorm.ratio.estimate
+    )
+
+
+def test_time_at_equal_quality_needs_verified_studies_on_one_device(compared: Compared) -> None:
+    assert compared.report("original", "simple").levels == ()
+    original, rmsnorm = compared.studies()
+    assert (
+        compare(
+            [original, dataclasses.replace(rmsnorm, device_model="Another CPU, 2 cores")]
+        ).levels
+        == ()
+    )
+
+
+def test_time_at_equal_quality_does_without_disturbed_timings_one_configuration_at_a_time(
+    compared: Compared,
+) -> None:
+    """Of each configuration other seeds are disturbed; only four are clean for all of them."""
+    studies = []
+    for nth, study in enumerate(compared.studies()):
+        trials = sorted(verified_in(study))
+        disturbed = {
+            n: {(3 * nth + 2 * i) % 10, (3 * nth + 2 * i + 1) % 10} for i, n in enumerate(trials)
+        }
+        runs = tuple(
+            dataclasses.replace(
+                run,
+                result=dataclasses.replace(
+                    run.result,
+                    recorded=dataclasses.replace(run.result.recorded, contaminated=True),
+                ),
+            )
+            if run.result and run.block in disturbed[run.trial_number]
+            else run
+            for run in study.runs
+        )
+        studies.append(with_runs(study, runs))
+    samples = [each.sample() for study in studies for each in verified_in(study).values()]
+    assert len(set.intersection(*(set(sample.seconds) for sample in samples))) < 5
+    assert all(len(sample.seconds) == 8 for sample in samples)
+    report = compare(studies)
+    _, rmsnorm = report.levels[-1].fastest
+    assert rmsnorm is not None
+    assert rmsnorm.ratio is not None
+    assert rmsnorm.ratio.covers(0.6)
+    assert rmsnorm.ratio.runs == 8
+
+
+def with_runs(study: StudySnapshot, runs: Iterable[VerificationRun]) -> StudySnapshot:
+    found = tuple(runs)
+    return dataclasses.replace(study, read_runs=lambda: found)
+
+
+def with_mql(studies: list[StudySnapshot], mql: Callable[[float], float]) -> list[StudySnapshot]:
+    """The same verification with other test MQLs."""
+
+    def changed(run: VerificationRun) -> VerificationRun:
+        assert run.result is not None
+        was = run.result.recorded
+        assert was.test_mql is not None
+        recorded = dataclasses.replace(was, test_mql=mql(was.test_mql))
+        return dataclasses.replace(run, result=dataclasses.replace(run.result, recorded=recorded))
+
+    return [with_runs(each, (changed(run) for run in each.runs)) for each in studies]
+
+
+def test_levels_that_lie_close_together_are_told_apart(compared: Compared) -> None:
+    report = compare(with_mql(compared.studies(), lambda mql: 1e6 + mql))
+    shown = re.findall(r"<tr><td class='number'>([^<]+)</td>", page(report).partition(LEVELS)[2])
+    assert len(set(shown)) == len(report.levels) > 3
+    assert [float(level) for level in shown] == [level.mql for level in report.levels]
+
+
+def test_runs_that_all_forecast_alike_reach_their_level_and_have_a_resolution(
+    compared: Compared,
+) -> None:
+    report = compare(with_mql(compared.studies(), lambda _: 0.1 + 0.2))
+    assert [level.mql for level in report.levels] == [0.3]
+    assert all(report.levels[0].fastest)
+    assert report.resolution.endswith("or of 0.000 in MQL; smaller ones are missed more often")
+
+
+def test_pairs_too_few_for_any_claim_are_not_said_to_find_a_difference(compared: Compared) -> None:
+    fewer = [
+        with_runs(study, (run for run in study.runs if run.block < 5))
+        for study in compared.studies()
+    ]
+    report = compare(fewer)
+    assert "5 pairs of runs are too few for so many questions at once" in report.answers[0].sentence
+    assert report.resolution == ""
+    assert report.answers[0].comparison.seconds.detectable is None
+
+
+def test_an_unverified_study_is_shown_marked_and_gets_no_verdict(compared: Compared) -> None:
+    report = compared.report("original", "simple")
+    assert {row.verified for row in report.rows if row.variant == "simple"} == {False}
+    assert [answer.comparison.question.family for answer in report.answers] == [
+        "retuned against default"
+    ]
+    assert any(
+        "demo-simple: its knee configuration" in line and "is not verified" in line
+        for line in report.missing
+    )
+    assert next(row.verdict for row in report.rows[::-1]) == "none: not verified"
+    assert not any(volume.verified for volume in report.volumes)
+    assert "Search budgets are unequal" in report.fairness[0]
+
+
+def test_a_verification_under_way_gives_no_verdict_yet(compared: Compared) -> None:
+    report = compared.report("original", "batchnorm")
+    assert any("has 0 of 5 planned verification runs" in line for line in report.missing)
+    assert all("batchnorm" not in answer.sentence for answer in report.answers)
+
+
+@pytest.mark.parametrize("trials", [0, 1, 2])
+def test_few_trials_say_what_is_missing(compared: Compared, trials: int) -> None:
+    report = compared.report("original", f"study:few-{trials}")
+    assert any(line.startswith(f"few-{trials}: ") for line in report.missing)
+    assert len([row for row in report.rows if row.study == f"few-{trials}"]) == (2 if trials else 0)
+    (study,) = compared.studies(f"study:few-{trials}")
+    assert len(understand(study).missing) == 2
+    alone = compared.report(f"study:few-{trials}")
+    assert alone.answers == ()
+    assert any("name a second one" in line for line in alone.missing)
+    assert "<h1>" in page(alone)
+
+
+def test_different_devices_share_no_time_and_say_so(compared: Compared) -> None:
+    original, rmsnorm = compared.studies()
+    report = compare([original, dataclasses.replace(rmsnorm, device_model=None)])
+    between = report.answers[0]
+    assert between.comparison.seconds.estimate is None
+    assert "no verdict on time (measured on None and on Example CPU, 2 cores)" in between.sentence
+    assert between.comparison.mql.estimate is not None
+    mixed = compared.report("original", "study:elsewhere")
+    assert any(
+        line.startswith("Devices differ, so times do not compare") for line in mixed.fairness
+    )
+
+
+def test_runs_that_missed_are_counted_in_the_table(compared: Compared) -> None:
+    original, rmsnorm = compared.studies()
+    spoiled = tuple(
+        dataclasses.replace(
+            run, result=dataclasses.replace(run.result, recorded=Recorded(stopped_by="diverged"))
+        )
+        if run.result and run.block < 2
+        else run
+        for run in rmsnorm.runs
+    )
+    report = compare([original, with_runs(rmsnorm, spoiled)])
+    assert report.rows[3].misses == {"diverged": 2}
+    assert not report.answers[0].comparison.seconds.claimed
+    assert "missed 2 of 10 runs" in report.answers[0].sentence
+
+
+def test_a_configuration_that_always_missed_shows_no_number(compared: Compared) -> None:
+    original, rmsnorm = compared.studies()
+    number = picks_of(original)["default"]
+    spoiled = tuple(
+        dataclasses.replace(
+            run,
+            result=dataclasses.replace(
+                run.result, recorded=dataclasses.replace(run.result.recorded, converged=False)
+            ),
+        )
+        if run.result and run.trial_number == number
+        else run
+        for run in original.runs
+    )
+    report = compare([with_runs(original, spoiled), rmsnorm])
+    row = report.rows[0]
+    assert (row.verified, row.misses, set(row.figures.values())) == (
+        True,
+        {"converged": 10},
+        {None},
+    )
+    assert "no verdict on time (0 pairs of runs on the same seeds" in report.answers[1].sentence
+
+
+def test_other_picks_and_mistakes(compared: Compared) -> None:
+    assert compared.report(pick="mql").rows[1].hyperparameters == "retuned (mql)"
+    assert any("its mql configuration" in line for line in compared.report(pick="mql").missing)
+    with pytest.raises(UsageError, match="named twice"):
+        compared.studies("original", "study:demo-original")
+    with pytest.raises(UsageError, match="did you mean 'demo-original'"):
+        compared.studies("study:demo-orignal")
+    with pytest.raises(UsageError, match="there is no file"):
+        compared.studies("nothing.json")
+    one, two = compared.studies()
+    other = dataclasses.replace(
+        two, definition=dataclasses.replace(two.definition, data_hash="0" * 64)
+    )
+    with pytest.raises(UsageError, match="on different data"):
+        compare([one, other])
+
+
+def test_the_command_writes_table_page_and_document(compared: Compared, tmp_path: Path) -> None:
+    table, shown = tmp_path / "results.csv", tmp_path / "report.html"
+    arguments = ["compare", *BOTH, "--task", "demo", "--storage", compared.url]
+    done = CliRunner().invoke(
+        app, [*arguments, "--csv", str(table), "--html", str(shown), "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["comparisons"][0]["wall_clock_s"]["distinguishable"] is True
+    assert document["comparisons"][0]["test_mql"]["difference"]["low"] < 0.01
+    rows = list(csv.DictReader(table.open(encoding="utf-8")))
+    assert [row["variant"] for row in rows] == ["original", "original", "rmsnorm", "rmsnorm"]
+    assert (
+        float(rows[0]["total_time_s_low"])
+        < float(rows[0]["total_time_s"])
+        < float(rows[0]["total_time_s_high"])
+    )
+    text = shown.read_text(encoding="utf-8")
+    assert "retuned rmsnorm converges in" in text
+    assert "src=" not in text.partition("Plotly.newPlot")[0].rpartition("<script")[2]
+    done = CliRunner().invoke(app, arguments)
+    assert "converges in" in done.stdout
+
+
+def test_understanding_a_study(compared: Compared) -> None:
+    (study,) = compared.studies("original")
+    found = understand(study)
+    assert set(found.importances) == {"wall_clock_s", "test_mql"}
+    for shares in found.importances.values():
+        assert set(shares) == set(study.definition.space.ranges)
+        assert sum(shares.values()) == pytest.approx(1.0)
+    assert found.importances == understand(study).importances
+    assert found.ranking is not None
+    assert found.ranking.spearman is not None
+    assert found.ranking.spearman.estimate == pytest.approx(
+        1.0
+    )  # recorded trials have the same MQL on both
+    assert found.ranking.price == 0.0
+    assert found.ranking.verified == 2  # knee and default, which is on the front too
+    assert sum(rate.trials for rate in found.learning_rates) == 12
+    assert sum(rate.converged for rate in found.learning_rates) == 10
+    done = CliRunner().invoke(
+        app, ["explain", "original", "--task", "demo", "--storage", compared.url]
+    )
+    assert done.exit_code == 0, done.output
+    assert "what test_mql depends on" in done.stdout

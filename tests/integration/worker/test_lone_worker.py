@@ -1,0 +1,96 @@
+"""A worker without a supervisor that loses its device's context: it becomes a fresh process, but
+not for ever."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli_processes import Bench, finished
+from tests.support.forked_cli import Done
+from tests.support.paths import SCRIPTS
+from tests.support.small_study import definition
+from tuner.errors import TERMINATED
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
+from tuner.study.open import create_or_resume
+
+STUB = SCRIPTS / "lone_worker.py"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
+    database = open_database(parse_url(bench.url))
+    create_or_resume(database, "tiny-small", definition(), trials=10).set_policy(
+        SearchPolicy(sampler="random")
+    )
+    database.close()
+    interpreter = tmp_path / "python-of-tests"
+    interpreter.write_text(
+        f'#!/bin/sh\nshift 2\nexec {sys.executable} {STUB} "$@"\n'
+    )  # without `-m tuner`
+    interpreter.chmod(0o755)
+    return bench
+
+
+def worked(bench: Bench, plan: str, gpu: str = "0") -> Done:
+    (bench.folder / "plan").write_text(plan)
+    return finished(
+        subprocess.Popen(
+            [sys.executable, STUB, "worker", "--study", "tiny-small", "--gpu", gpu],
+            cwd=bench.folder,
+            env=bench.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    )
+
+
+def processes(bench: Bench) -> list[tuple[int, list[str]]]:
+    """Of each process how many descriptors it found open, and its words."""
+    lines = (bench.folder / "processes").read_text().splitlines()
+    return [(descriptors, words) for descriptors, words in map(json.loads, lines)]
+
+
+def test_a_device_that_fails_every_trial_is_left_alone_with_a_line(bench: Bench) -> None:
+    ended = worked(bench, "x" * 10)
+    assert ended.code == 1, ended.err
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("tuner: error: Example #0 is left alone: 5 processes in a row")
+    assert "CUDA error: an illegal memory access" in last
+    assert len(processes(bench)) == 5
+    assert bench.trials() == [
+        (number, "FAIL") for number in range(5)
+    ]  # each was tried once, and has its reason
+    assert worked(bench, "xxxxx" + 5 * "o").code == 0  # another command begins anew
+
+
+def test_a_device_that_works_in_between_goes_on_and_keeps_open_what_it_needs(bench: Bench) -> None:
+    """With a success in each process it may fail as often as there are trials."""
+    ended = worked(bench, "xo" * 5, gpu="free")
+    assert ended.code == 0, ended.err
+    assert [state for _, state in bench.trials()] == ["FAIL", "COMPLETE"] * 5
+    first, *later = processes(bench)
+    assert [descriptors for descriptors, _ in later] == [first[0] + 1] * 5  # the seat at its GPU
+    assert len({tuple(words) for _, words in later}) == 1
+
+
+def test_a_worker_that_was_told_to_stop_ends_when_its_device_is_lost(bench: Bench) -> None:
+    assert worked(bench, "t" * 10).code == TERMINATED
+    assert (len(processes(bench)), bench.trials()) == (1, [(0, "FAIL")])
+
+
+def test_a_device_that_takes_not_even_the_data_is_one_line(bench: Bench) -> None:
+    (bench.folder / "gone").touch()
+    ended = worked(bench, "")
+    assert ended.code == 1
+    said = "tuner: error: Example #0 cannot be used: CUDA error: no CUDA-capable device is detected"
+    assert ended.err.splitlines() == [f"{said}; see 'tuner doctor'"]

@@ -1,0 +1,140 @@
+"""The process behind `forked_cli.py`: it imports everything, then forks for each command that it is
+to run."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.support import forks
+from tests.support.forks import OwnNursery
+
+PATIENCE_S = 240.0
+IMPORTED = (
+    "optuna.storages",
+    "pandas",
+    "plotly.graph_objects",
+    "psycopg",
+    "rich.live",
+    "torch",
+    "torch._dynamo",  # which the first optimiser asks for
+    "tuner.cli.app",
+    "tuner.export",
+    "tuner.launch",
+    "tuner.trial.run",
+    "tuner.report.terminal",
+    "tuner.worker",
+)
+SUPERVISED = "--supervised-by"
+_PR_SET_NAME = 15
+
+
+def _serve(requests: socket.socket) -> None:
+    """Fork for each line on standard input, answering with the exit code, and for each request of a
+    child."""
+    for module in IMPORTED:
+        importlib.import_module(module)
+    while True:
+        ready, _, _ = select.select([0, requests], [], [])
+        if requests in ready:
+            forks.serve(requests, _end_as)
+        if 0 in ready:
+            line = _line()
+            if not line:
+                return
+            command = json.loads(line)
+            pid = os.fork()
+            if pid == 0:
+                _become(command)
+            print(_exit_code(pid), flush=True)
+
+
+def _line() -> bytes:
+    """The next one, and nothing of what comes after it."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(0, 1)):
+        line += byte
+    return line
+
+
+def _exit_code(pid: int) -> int:
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def _become(command: Mapping[str, Any]) -> None:
+    """Turn this fork into the command; never returns."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+    for target, source in enumerate(
+        [nothing, os.open(command["out"], flags), os.open(command["err"], flags)]
+    ):
+        os.dup2(source, target)
+    os.sched_setaffinity(0, command["cores"])
+    _end_as(command["arguments"], command["folder"], command["environment"])
+
+
+def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:
+    """Run `tuner WORDS` in this process, and end it with the exit code."""
+    has_children = words[:1] in (["launch"], ["verify"]) and forks.available()
+    children = OwnNursery(_end_as) if has_children else None
+    if SUPERVISED in words:
+        _call_itself(f"of-{words[words.index(SUPERVISED) + 1]}")
+    code = 70
+    try:
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        time.tzset()
+        tempfile.tempdir = None  # it remembers the TMPDIR of before
+        sys.argv = ["tuner", *words]
+        _open_streams()
+        if children is not None:
+            children.adopt()
+        from tuner.cli import main
+
+        main()
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0
+    except BaseException:  # noqa: BLE001 - as Python ends with an uncaught exception
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if children is not None:
+            children.close()
+        os._exit(code)
+
+
+def _open_streams() -> None:
+    """The standard ones anew: those of before remember whether what they wrote to was a file."""
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", closefd=False, buffering=1)  # noqa: SIM115
+
+
+def _call_itself(name: str) -> None:
+    """What a list of processes shows, for its command line is still that of the process it was
+    forked from."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,38 @@
+"""Commands that must fail, or change nothing: `refused`, and what a folder holds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.forked_cli import run
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Every file and folder beneath `folder`, with a digest of what it holds."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.is_file()
+        else "folder"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def refused(
+    *arguments: str,
+    folder: Path,
+    code: int,
+    says: tuple[str, ...],
+    environment: Mapping[str, str] | None = None,
+) -> str:
+    """Run a command that must fail: in one line that holds all of `says`, without writing anything
+    into `folder`."""
+    before = contents(folder)
+    done = run(*arguments, folder=folder, environment=environment)
+    assert done.code == code, f"exit code {done.code}\n{done.out}{done.err}"
+    assert done.out == ""
+    for words in says:
+        assert words in done.error, done.error
+    assert contents(folder) == before
+    return done.error

@@ -1,0 +1,272 @@
+"""Which backend trains a network, and that no other runs without a word."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.support.paths import BENCHMARKS
+from tuner.config import (
+    Architecture,
+    Backend,
+    Hyperparameters,
+    ModelShapes,
+    Precision,
+    RunConfig,
+    TrainingSettings,
+)
+from tuner.data.windows import DeviceData
+from tuner.devices import CpuCores, Observation
+from tuner.errors import UsageError
+from tuner.models.names import builtin_names
+from tuner.models.tsmixer import DESIGNS, TSMixer
+from tuner.report.terminal.trial_sections import _training
+from tuner.training import fit
+from tuner.training.engines import choose as backends
+from tuner.training.engines.choose import (
+    LONGEST_FUSED,
+    MEASURED_ON,
+    choose_backend,
+    identifying_backend,
+    resolve_backend,
+    step_kernels_serve,
+)
+from tuner.training.engines.eager import EagerEngine
+from tuner.trial.run import _recorded
+
+SIZES_MEASURED = BENCHMARKS / "against_darts" / "h200" / "sizes.csv"
+CUDA, CPU = torch.device("cuda"), torch.device("cpu")
+SHAPES = ModelShapes(
+    input_size=24, horizon=6, n_targets=2, n_past=0, n_future=2, n_static=1, n_quantiles=5
+)
+
+
+def network(name: str, hidden_size: int = 32) -> nn.Module:
+    return TSMixer(SHAPES, DESIGNS[name], hidden_size=hidden_size, dropout=0.1)
+
+
+def config_of(
+    backend: Backend,
+    precision: Precision = Precision.FP32,
+    hidden_size: int = 32,
+    batch_size: int = 256,
+) -> RunConfig:
+    return RunConfig(
+        architecture=Architecture(model="original"),
+        hyperparameters=Hyperparameters(
+            learning_rate=1e-4,
+            weight_decay=0.0,
+            dropout=0.1,
+            hidden_size=hidden_size,
+            batch_size=batch_size,
+        ),
+        training=TrainingSettings(backend=backend, precision=precision),
+    )
+
+
+def triton(precision: Precision = Precision.FP32) -> RunConfig:
+    return config_of(Backend.TRITON, precision)
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU of the kind that `auto` was measured on, and a table of two steps."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: MEASURED_ON)
+    monkeypatch.setattr(backends, "FASTER_FUSED", ((64, 1024), (128, 256)))
+
+
+SIZES = [
+    (16, 64, Backend.TRITON),
+    (64, 1024, Backend.TRITON),
+    (64, 2048, Backend.GRAPH),
+    (128, 256, Backend.TRITON),
+    (128, 512, Backend.GRAPH),
+    (256, 64, Backend.GRAPH),
+]
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.TF32])
+@pytest.mark.parametrize(("hidden_size", "batch_size", "expected"), SIZES)
+def test_auto_means_the_fused_kernels_up_to_the_sizes_of_the_table(
+    hidden_size: int, batch_size: int, expected: Backend, precision: Precision
+) -> None:
+    pytest.importorskip("triton")
+    config = config_of(Backend.AUTO, precision, hidden_size, batch_size)
+    assert resolve_backend(config, SHAPES, CUDA) is expected
+    assert choose_backend(config, SHAPES, network("original", hidden_size), CUDA) == (expected, "")
+    assert resolve_backend(config, SHAPES, CPU) is Backend.EAGER
+
+
+def test_auto_takes_what_was_the_faster_of_the_two_at_every_size_that_was_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: MEASURED_ON)
+    seconds: dict[tuple[int, int], dict[str, float]] = {}
+    with SIZES_MEASURED.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            at = int(row["hidden_size"]), int(row["batch_size"])
+            seconds.setdefault(at, {})[row["contender"].split()[-1]] = float(row["s_per_epoch"])
+    assert (64, 256) in seconds
+    for (hidden, batch), of in seconds.items():
+        faster = Backend.TRITON if of["triton"] < of["graph"] else Backend.GRAPH
+        config = config_of(Backend.AUTO, hidden_size=hidden, batch_size=batch)
+        assert resolve_backend(config, SHAPES, CUDA) is faster, (hidden, batch)
+
+
+def test_auto_means_captured_graphs_on_a_gpu_that_nobody_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
+    assert choose_backend(config_of(Backend.AUTO), SHAPES, network("original"), CUDA) == (
+        Backend.GRAPH,
+        "",
+    )
+
+
+@pytest.mark.usefixtures("measured")
+def test_auto_means_captured_graphs_for_horizons_that_nobody_measured() -> None:
+    pytest.importorskip("triton")
+    for horizon, expected in ((LONGEST_FUSED, Backend.TRITON), (LONGEST_FUSED + 1, Backend.GRAPH)):
+        shapes = replace(SHAPES, horizon=horizon)
+        model = TSMixer(shapes, DESIGNS["original"], hidden_size=32, dropout=0.1)
+        config = config_of(Backend.AUTO)
+        assert choose_backend(config, shapes, model, CUDA) == (expected, "")
+        assert identifying_backend(config, shapes, CUDA) is expected
+        assert choose_backend(triton(), shapes, model, CUDA) == (Backend.TRITON, "")
+
+
+@pytest.mark.usefixtures("measured")
+def test_auto_in_bf16_means_captured_graphs() -> None:
+    assert choose_backend(
+        config_of(Backend.AUTO, Precision.BF16), SHAPES, network("original"), CUDA
+    ) == (
+        Backend.GRAPH,
+        "",
+    )
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_choice_stands_whatever_the_sizes() -> None:
+    for backend in (Backend.EAGER, Backend.GRAPH, Backend.COMPILE, Backend.TRITON):
+        for hidden_size in (8, 4096):
+            assert (
+                resolve_backend(config_of(backend, hidden_size=hidden_size), SHAPES, CUDA)
+                is backend
+            )
+
+
+@pytest.fixture(autouse=True)
+def _a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "gcc")
+
+
+@pytest.mark.parametrize("name", [name for name in builtin_names() if name != "batchnorm"])
+@pytest.mark.parametrize("precision", [Precision.FP32, Precision.TF32])
+def test_the_fused_kernels_serve_a_built_in_network(name: str, precision: Precision) -> None:
+    pytest.importorskip("triton")
+    assert choose_backend(triton(precision), SHAPES, network(name), CUDA) == (Backend.TRITON, "")
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("asked", [Backend.TRITON, Backend.AUTO])
+@pytest.mark.parametrize(
+    ("model", "precision", "says"),
+    [
+        (network("batchnorm"), Precision.FP32, "BatchNorm1d"),
+        (network("original", 4096), Precision.FP32, "4096"),
+        (network("original").double(), Precision.FP32, "float64"),
+        (nn.Linear(2, 2), Precision.FP32, "Linear"),
+    ],
+)
+def test_what_they_do_not_serve_runs_as_captured_graphs_with_the_reason(
+    asked: Backend, model: nn.Module, precision: Precision, says: str
+) -> None:
+    backend, reason = choose_backend(config_of(asked, precision), SHAPES, model, CUDA)
+    assert backend is Backend.GRAPH
+    assert says in reason
+    assert "\n" not in reason
+
+
+def test_bf16_that_was_asked_of_them_runs_as_captured_graphs_too() -> None:
+    backend, reason = choose_backend(triton(Precision.BF16), SHAPES, network("original"), CUDA)
+    assert backend is Backend.GRAPH
+    assert "bf16" in reason
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("asked", [Backend.TRITON, Backend.AUTO])
+def test_without_a_compiler_captured_graphs_run_with_the_reason(
+    asked: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", "")
+    backend, reason = choose_backend(config_of(asked), SHAPES, network("original"), CUDA)
+    assert backend is Backend.GRAPH
+    assert "neither gcc nor clang" in reason
+
+
+def test_only_the_fused_kernels_are_asked_about() -> None:
+    for backend in (Backend.EAGER, Backend.GRAPH, Backend.COMPILE):
+        assert choose_backend(config_of(backend), SHAPES, network("batchnorm"), CUDA) == (
+            backend,
+            "",
+        )
+
+
+def test_the_kernels_around_a_network_serve_any_of_single_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("triton")
+    frozen = network("original")
+    frozen.head.double().requires_grad_(False)
+    assert all(step_kernels_serve(each) for each in (network("batchnorm"), nn.Linear(2, 2), frozen))
+    assert not step_kernels_serve(network("original").double())
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", "")
+    assert not step_kernels_serve(network("original"))
+
+
+def test_on_a_cpu_there_are_none() -> None:
+    with pytest.raises(
+        UsageError, match="'triton' needs a CUDA device, this one is cpu; use eager or auto"
+    ):
+        choose_backend(triton(), SHAPES, network("original"), CPU)
+
+
+class _FellBack(EagerEngine):
+    fallback = "the fused kernels know no such norm"
+
+
+def test_a_result_and_the_trials_record_say_why_another_backend_ran(
+    data: DeviceData, run_config: Callable[..., RunConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = run_config(max_epochs=1)
+    assert fit(config, data).backend_fallback == ""
+    monkeypatch.setattr(sys.modules["tuner.training.fit"], "make_engine", _FellBack)
+    result = fit(config, data)
+    assert (result.backend, result.backend_fallback) == (
+        Backend.EAGER,
+        "the fused kernels know no such norm",
+    )
+    seen = Observation(contaminated=False, why="")
+    recorded = _recorded(result, seen, CpuCores((0,)), seed=0)
+    assert (recorded.backend, recorded.backend_fallback) == (
+        "eager",
+        "the fused kernels know no such norm",
+    )
+    detail: Any = SimpleNamespace(record=SimpleNamespace(recorded=recorded), curve=(), best=None)
+    shown = dict(_training(detail, plain=True))
+    assert (shown["backend"], shown["not triton, since"]) == (
+        "eager, fp32",
+        "the fused kernels know no such norm",
+    )
