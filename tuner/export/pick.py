@@ -14,7 +14,6 @@ from tuner.export.choice import (
     refuse_nothing,
     trial_by_number,
 )
-from tuner.export.reason import because_of_answer, because_of_front, instead_of_expected
 from tuner.spec.margin import checked_margin
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
@@ -22,11 +21,13 @@ from tuner.verdict.bounds import UNBOUNDED, Bounds
 from tuner.verdict.expected_front import Front
 from tuner.verdict.front_by_values import Values, expected_front, single_front, verified_front
 from tuner.verdict.picks import picks_expected
+from tuner.verdict.reasons import because_of_answer, because_of_front, nothing_expected
 from tuner.verdict.recommendation import model_of
-from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, RunsModel
+from tuner.verdict.runs_model import RunsModel
 from tuner.verdict.same_quality import (
     Answer,
     NoAnswerError,
+    in_words,
     recommended,
     recommended_against,
 )
@@ -145,9 +146,18 @@ def _same_quality(
     if wanted.against is None:
         answer = recommended(study, model, margin=margin, bounds=wanted.bounds)
     else:
-        reference = read_reference(wanted.against)
-        answer = recommended_against(study, model, reference, margin=margin, bounds=wanted.bounds)
-        own = _if_any(lambda: recommended(study, model, margin=margin, bounds=wanted.bounds))
+        own = _own(study, model, margin, wanted.bounds)
+        try:
+            reference = read_reference(wanted.against)
+            answer = recommended_against(
+                study, model, reference, margin=margin, bounds=wanted.bounds
+            )
+        except NoAnswerError as error:
+            if own is None:
+                raise
+            raise NoAnswerError(
+                f"{error}; for the quality of its own default it is {in_words(own.chosen)}"
+            ) from None
     assert model is not None, "or there was no answer"
     why = because_of_answer(answer, own)
     return Picked(
@@ -162,9 +172,11 @@ def _same_quality(
     )
 
 
-def _if_any(answer: Callable[[], Answer]) -> Answer | None:
+def _own(
+    study: StudySnapshot, model: RunsModel | None, margin: float, bounds: Bounds
+) -> Answer | None:
     try:
-        return answer()
+        return recommended(study, model, margin=margin, bounds=bounds)
     except NoAnswerError:
         return None
 
@@ -174,7 +186,7 @@ def _of_a_front(study: StudySnapshot, wanted: Asked) -> Picked:
     notes: tuple[str, ...] = ()
     model = model_of(study) if chosen_on is Values.EXPECTED else None
     if chosen_on is Values.EXPECTED and model is None:
-        instead = instead_of_expected(study, LEAST_CONFIGURATIONS)
+        instead = nothing_expected(study)
         if wanted.values is not None:
             raise TunerError(f"{instead}; launch more trials, or say --values single")
         chosen_on, notes = Values.SINGLE, (f"{instead}; this is of the front of single runs",)
@@ -183,12 +195,18 @@ def _of_a_front(study: StudySnapshot, wanted: Asked) -> Picked:
     record = noted or choose(
         study.results, study.name, pick=wanted.pick, bounds=wanted.bounds, front=front
     )
+    expected = None if model is None else _expected(model, record.number)
     return Picked(
         record=record,
         pick=wanted.pick,
         chosen_on=chosen_on,
-        why=because_of_front(wanted.pick, chosen_on, noted=noted is not None),
-        expected=None if model is None else _expected(model, record.number),
+        why=because_of_front(
+            wanted.pick,
+            chosen_on,
+            expected=None if expected is None else (expected.seconds, expected.mql),
+            noted=noted is not None,
+        ),
+        expected=expected,
         notes=notes,
     )
 

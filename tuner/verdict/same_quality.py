@@ -110,7 +110,7 @@ def recommended_against(
         candidates=_within(study, model, bounds),
     )
     if found.chosen is None:
-        named = f"the default of {level.study} (MQL {level.mql:.4f})"
+        named = f"the default of {level.study}, whose MQL is {level.mql:.4f}"
         raise NoAnswerError(_nothing(study, model, found, bounds, named))
     return Answer(
         chosen=found.chosen,
@@ -122,17 +122,22 @@ def recommended_against(
     )
 
 
-def recommended_trial(study: StudySnapshot) -> int | None:
-    """The number of the trial that the study recommends by its own margin, for what marks it; None
-    while there is none.
-    """
-    if why_none(study) is not None:
-        return None
+def answer_of(study: StudySnapshot) -> Answer | str:
+    """What the study recommends by its own margin; or why nothing."""
+    if (reason := why_none(study)) is not None:
+        return reason
     try:
-        answer = recommended(study, model_of(study), margin=study.policy.counted_margin)
-    except NoAnswerError:
-        return None
-    return answer.chosen.trial
+        return recommended(study, model_of(study), margin=study.policy.counted_margin)
+    except NoAnswerError as error:
+        return str(error)
+
+
+def recommended_trial(study: StudySnapshot) -> int | None:
+    """The number of the trial that the study recommends, for what marks it; None while there is
+    none.
+    """
+    answer = answer_of(study)
+    return None if isinstance(answer, str) else answer.chosen.trial
 
 
 def why_none(study: StudySnapshot, *, default: bool = True) -> str | None:

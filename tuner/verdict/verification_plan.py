@@ -185,7 +185,7 @@ def _choose_round(study: OpenStudy, top: int, chosen: _Chosen) -> None:
     elif found:
         chosen.trials[study.name] = found
         chosen.picks[study.name] = picks(now.results, front_of_runs(now.results))
-        chosen.known |= known_trials([now])
+        chosen.known.update(known_trials([now]))
 
 
 def configurations(results: StudyResults, top: int, front: Front) -> list[TrialRecord]:
