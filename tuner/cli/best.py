@@ -1,23 +1,28 @@
-"""`tuner best`: a configuration from the front, in the form that training code takes."""
+"""`tuner best`: the configuration that a study recommends, in the form that training code takes."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from tuner.cli.options import Json, Storage, Study, TaskName, storage_url
+from tuner.cli.command import takes
+from tuner.cli.options import Json, Storage, Study, TaskName, note
+from tuner.cli.picking import (
+    Against,
+    Margin,
+    MaxMql,
+    MaxTime,
+    Pick,
+    PickName,
+    TrialNumber,
+    ValuesName,
+    picked,
+)
 from tuner.display.text import shown_lines
 from tuner.errors import UsageError
-
-
-class Pick(StrEnum):
-    """Which point of the front."""
-
-    MQL = "mql"
-    TIME = "time"
-    KNEE = "knee"
 
 
 class Format(StrEnum):
@@ -30,50 +35,48 @@ class Format(StrEnum):
     DARTS = "darts"
 
 
-def best(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestOptions:
+    """The options of `tuner best`."""
+
     variant: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Variant whose searches are picked from (or --study)."),
-    ] = None,
-    pick: Annotated[
-        Pick, typer.Option(help="Lowest MQL, lowest time, or the knee of the front.")
-    ] = Pick.KNEE,
-    max_time: Annotated[
-        float | None, typer.Option(metavar="S", help="At most this many seconds.")
-    ] = None,
-    max_mql: Annotated[
-        float | None, typer.Option(metavar="Q", help="At most this test MQL.")
-    ] = None,
-    trial: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="This trial, on the front or not.")
-    ] = None,
+    ] = None
+    pick: PickName = Pick.SAME_QUALITY
+    margin: Margin = None
+    against: Against = None
+    values: ValuesName = None
+    max_time: MaxTime = None
+    max_mql: MaxMql = None
+    trial: TrialNumber = None
     output_format: Annotated[
         Format | None,
         typer.Option(
             "--format", help="toml (default), json; scripts: python, neuralforecast, darts."
         ),
-    ] = None,
-    task: TaskName = "etth",
-    study: Study = None,
-    storage: Storage = None,
-    json: Json = False,
-) -> int:
-    """Print a configuration of a study, with where it comes from."""
-    from tuner.export import is_archive, load_best, render
+    ] = None
+    task: TaskName = "etth"
+    study: Study = None
+    storage: Storage = None
+    json: Json = False
 
-    if json and output_format not in (None, Format.JSON):
-        raise UsageError(f"--json and --format {output_format} exclude each other; choose one")
 
-    found = load_best(
-        variant,
-        pick=pick.value,
-        task=task,
-        study=study,
-        storage=storage if storage and is_archive(storage) else storage_url(storage),
-        max_time=max_time,
-        max_mql=max_mql,
-        trial=trial,
-    )
-    chosen = output_format or (Format.JSON if json else Format.TOML)
+@takes(BestOptions)
+def best(options: BestOptions) -> int:
+    """Print the configuration that a study recommends, with where it comes from.
+
+    Where nothing faster is surely enough as good as the default, that is the default, and a line on
+    stderr says so.
+    """
+    from tuner.export import render
+
+    form = options.output_format
+    if options.json and form not in (None, Format.JSON):
+        raise UsageError(f"--json and --format {form} exclude each other; choose one")
+    found = picked(options, task=options.task)
+    chosen = form or (Format.JSON if options.json else Format.TOML)
     typer.echo(shown_lines(render(found, chosen.value)))
+    for line in found.notes:
+        note(line)
     return 0

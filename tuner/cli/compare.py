@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tuner.cli.best import Pick
 from tuner.cli.options import Json, Storage, TaskName, note, storage_url
 from tuner.cli.output import print_json
+from tuner.cli.picking import PointOfFront
 from tuner.cli.replace import Force, check_free, is_page, is_table
 
 
@@ -25,8 +25,8 @@ def compare(
     ],
     task: TaskName = "etth",
     pick: Annotated[
-        Pick, typer.Option(help="Which point of each front stands for the retuned variant.")
-    ] = Pick.KNEE,
+        PointOfFront, typer.Option(help="Which point of each front stands for the retuned variant.")
+    ] = PointOfFront.KNEE,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")
     ] = None,

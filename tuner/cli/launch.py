@@ -151,6 +151,13 @@ class LaunchOptions:
         str | None,
         typer.Option(metavar="30s|none", help="Time between two checkpoints of a training (30s)."),
     ] = None
+    margin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="1%",
+            help="As good as the default is an MQL at most so much higher (a new study: 1%).",
+        ),
+    ] = None
     hang_limit: Annotated[
         str | None,
         typer.Option(
@@ -197,6 +204,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         max_memory=options.max_memory,
         reruns=options.reruns,
         checkpoint_every=options.checkpoint_every,
+        margin=options.margin,
     )
     settings = StudySettings(
         max_epochs=options.max_epochs,

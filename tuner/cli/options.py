@@ -69,6 +69,7 @@ _DURATION = re.compile(
     r"^(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?$", re.ASCII
 )
 _SIZE = re.compile(r"^(?P<number>\d+(?:\.\d+)?) ?(?P<unit>[KMGT]I?B)$", re.IGNORECASE | re.ASCII)
+_SHARE = re.compile(r"^(?P<number>\d+(?:\.\d*)?|\.\d+) ?(?P<percent>%)?$", re.ASCII)
 _UNITS = {
     f"{prefix}{i}B": (1024 if i else 1000) ** power
     for power, prefix in enumerate("KMGT", 1)
@@ -172,6 +173,24 @@ def size_bytes(text: str | None, flag: str) -> int | None:
             f"{flag}: {text!r} is no amount of memory; expected e.g. 800MB, 8GB or 8GiB"
         )
     return int(size)
+
+
+def share(text: str, flag: str) -> float:
+    """The margin that `1%`, `1 %` or `0.01` names.
+
+    Raises:
+        UsageError: none of these, or more than a margin may be.
+    """
+    from tuner.spec.margin import checked_margin
+
+    match = _SHARE.match(text.strip())
+    if match is None:
+        raise UsageError(f"{flag}: {shown(text)!r} is no share; expected e.g. 1% or 0.01")
+    number = float(match["number"])
+    try:
+        return checked_margin(number / 100 if match["percent"] else number)
+    except UsageError as error:
+        raise UsageError(f"{flag}: {error}") from None
 
 
 def above_zero(text: str | None, flag: str) -> float | None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tuner.cli.options import above_zero, duration_s, size_bytes
+from tuner.cli.options import above_zero, duration_s, share, size_bytes
 from tuner.config import SAMPLERS
 from tuner.errors import UsageError, unknown_name
 from tuner.spec.policy import LARGEST_SEED, NONE
@@ -24,6 +24,7 @@ def said_policy(
     max_memory: str | None,
     reruns: int | None,
     checkpoint_every: str | None,
+    margin: str | None,
 ) -> dict[str, Any]:
     """The fields of a `SearchPolicy` that these flags name, with their values; a flag that is None
     was not given.
@@ -49,6 +50,8 @@ def said_policy(
         said["checkpoint_s"] = (
             0.0 if nothing else _read(duration_s, checkpoint_every, "--checkpoint-every")
         )
+    if margin is not None:
+        said["margin"] = share(margin, "--margin")
     return said
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.best import Pick
 from tuner.cli.command import takes
 from tuner.cli.device import chosen_device, waiting_for
 from tuner.cli.options import (
@@ -23,9 +22,19 @@ from tuner.cli.options import (
     Trust,
     data_folder,
     note,
-    storage_url,
 )
 from tuner.cli.output import print_json, say
+from tuner.cli.picking import (
+    Against,
+    Margin,
+    MaxMql,
+    MaxTime,
+    Pick,
+    PickName,
+    TrialNumber,
+    ValuesName,
+    picked,
+)
 from tuner.cli.replace import Force, check_model_free
 from tuner.config import Backend
 from tuner.errors import UsageError
@@ -57,18 +66,13 @@ class TrainOptions:
             metavar="FILE.toml", help="A configuration that 'tuner best --format toml' wrote."
         ),
     ] = None
-    pick: Annotated[
-        Pick, typer.Option(help="Lowest MQL, lowest time, or the knee of the front.")
-    ] = Pick.KNEE
-    max_time: Annotated[
-        float | None, typer.Option(metavar="S", help="At most this many seconds.")
-    ] = None
-    max_mql: Annotated[float | None, typer.Option(metavar="Q", help="At most this test MQL.")] = (
-        None
-    )
-    trial: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="This trial, on the front or not.")
-    ] = None
+    pick: PickName = Pick.SAME_QUALITY
+    margin: Margin = None
+    against: Against = None
+    values: ValuesName = None
+    max_time: MaxTime = None
+    max_mql: MaxMql = None
+    trial: TrialNumber = None
     seed: Annotated[
         int | None, typer.Option(min=0, max=2**63 - 1, metavar="S", help="Seed (0).")
     ] = None
@@ -126,31 +130,21 @@ def _check(options: TrainOptions) -> None:
             "--seed and --seeds exclude each other; --seeds K trains the seeds 0 to K-1"
         )
     limits = (options.max_time, options.max_mql)
-    picked = (options.variant, options.study, options.trial, *limits)
-    if (options.config is None) == all(each is None for each in picked):
+    named = (options.variant, options.study, options.trial, *limits)
+    if (options.config is None) == all(each is None for each in named):
         raise UsageError(
             "say what to train: either --config FILE.toml, or --variant NAME with --pick or --trial"
         )
 
 
 def _recipe(options: TrainOptions) -> Recipe:
-    from tuner.export import is_archive, load_best
     from tuner.export.recipe import Recipe, read_recipe
 
     if options.config is not None:
         return read_recipe(options.config)
-    storage = options.storage
-    best = load_best(
-        options.variant,
-        pick=options.pick.value,
-        task=options.task or "etth",
-        study=options.study,
-        storage=storage if storage and is_archive(storage) else storage_url(storage),
-        max_time=options.max_time,
-        max_mql=options.max_mql,
-        trial=options.trial,
-        trust=options.trust,
-    )
+    best = picked(options, task=options.task or "etth", trust=options.trust)
+    for line in best.notes:
+        note(line)
     return Recipe.of(best)
 
 

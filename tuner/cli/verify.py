@@ -22,10 +22,12 @@ from tuner.cli.options import (
     data_folder,
     duration_s,
     opened_database,
+    share,
     storage_url,
 )
 from tuner.cli.output import print_json
 from tuner.config import MANY
+from tuner.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +43,7 @@ class FrontChosen(StrEnum):
 
     FRONT = "front"
     EXPECTED = "expected"
+    RECOMMENDED = "recommended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,23 +54,54 @@ class VerifyOptions:
         str, typer.Option(metavar="NAME[,NAME]", help="Variants whose studies to verify, together.")
     ]
     task: TaskName = "etth"
-    top: Annotated[
-        int,
+    confirm: Annotated[
+        bool,
         typer.Option(
-            min=1, max=MANY, metavar="N", help="Configurations along each front, its knee included."
+            "--confirm",
+            help="Test what each study recommends against its default, on untouched seeds.",
         ),
-    ] = 5
+    ] = False
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MANY,
+            metavar="N",
+            help="Configurations along each front, its knee included (5); of each round (6).",
+        ),
+    ] = None
     choose: Annotated[
         FrontChosen,
         typer.Option(
             "--choose",
-            help="From the front as the search saw it, or from what all trials together expect of "
-            "each.",
+            help="From the front as the search saw it; from what all trials together expect of "
+            "each; or what may be recommended, in rounds.",
         ),
     ] = FrontChosen.FRONT
     seeds: Annotated[
-        int, typer.Option(min=1, max=MANY, metavar="N", help="Fresh seeds for each configuration.")
-    ] = 10
+        int | None,
+        typer.Option(
+            min=1,
+            max=MANY,
+            metavar="N",
+            help="Fresh seeds for each configuration (10; of each round 4; with --confirm 30).",
+        ),
+    ] = None
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --confirm: also what has the quality of this variant's default, or "
+            "group:NAME's (the first variant's, where several are named).",
+        ),
+    ] = None
+    margin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="1%",
+            help="With --confirm: as good is an MQL at most so much above the default's.",
+        ),
+    ] = None
     gpus: Gpus = None
     cpu: Cpu = False
     workers: Workers = None
@@ -96,9 +130,12 @@ class VerifyOptions:
 def verify(options: VerifyOptions) -> int:
     """Run the front's configurations and the default one again on seeds that the search never used.
 
+    With --confirm it tests the one that each study recommends: what it is, and the margin, are
+    recorded before the first run.
     Runs are interleaved in random order, each alone on its device. Running the same command again
     resumes; when there is nothing left to do it says so.
     """
+    _refuse_apart(options)
     request = _request(options)
     from tuner.cli.foreground import EXIT_CODES, Foreground
     from tuner.launch import verification
@@ -107,6 +144,23 @@ def verify(options: VerifyOptions) -> int:
     outcome = verification.run(request, progress=foreground, stop=foreground.stop)
     _report(outcome, request.storage, json=options.json)
     return EXIT_CODES.get(outcome.ended, 0)
+
+
+def _refuse_apart(options: VerifyOptions) -> None:
+    """Raises UsageError for options that do not go together."""
+    alone = {
+        "--top": options.top is not None,
+        "--choose": options.choose is not FrontChosen.FRONT,
+        "--stop-early": options.stop_early,
+    }
+    confirming = {"--against": options.against is not None, "--margin": options.margin is not None}
+    for flag, said in (alone if options.confirm else confirming).items():
+        if said and options.confirm:
+            raise UsageError(f"{flag} and --confirm exclude each other; choose one")
+        if said:
+            raise UsageError(f"{flag} goes with --confirm")
+    if options.stop_early and options.choose is FrontChosen.RECOMMENDED:
+        raise UsageError("--stop-early and --choose recommended exclude each other; choose one")
 
 
 def _request(options: VerifyOptions) -> VerificationRequest:
@@ -122,6 +176,9 @@ def _request(options: VerifyOptions) -> VerificationRequest:
         choice=Choice(options.choose.value),
         seeds=options.seeds,
         stop_early=options.stop_early,
+        confirm=options.confirm,
+        against=options.against,
+        margin=None if options.margin is None else share(options.margin, "--margin"),
         devices=DeviceChoice(gpus=options.gpus, cpu=options.cpu, workers=options.workers),
         data_dir=data_folder(options.data_dir),
         timeout_s=duration_s(options.timeout, "--timeout"),
@@ -132,7 +189,7 @@ def _request(options: VerifyOptions) -> VerificationRequest:
 
 def _view(studies: Sequence[OpenStudy]) -> AbstractContextManager[Live]:
     from tuner.report.terminal.verification import progress_view
-    from tuner.verdict.verification_plan import verifications_of
+    from tuner.verdict.queue import verifications_of
 
     return progress_view(verifications_of(studies))
 

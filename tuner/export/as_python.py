@@ -12,8 +12,9 @@ import ast
 from typing import Any
 
 from tuner.errors import UsageError
-from tuner.export.best_config import BestConfig, cores_of, headline, one_line, protocol
+from tuner.export.best_config import BestConfig, cores_of, protocol
 from tuner.export.bundle import Name, bundle, entry_text, names_in
+from tuner.export.headline import headline, one_line
 from tuner.files.plain import excerpt
 from tuner.models.registry import check_name
 

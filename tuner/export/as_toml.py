@@ -9,7 +9,8 @@ import re
 from typing import Any
 
 from tuner.errors import UsageError
-from tuner.export.best_config import BestConfig, headline
+from tuner.export.best_config import BestConfig
+from tuner.export.headline import headline
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 

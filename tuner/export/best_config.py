@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tuner.config import OBJECTIVES, Architecture, Hyperparameters, ModelShapes, TrainingSettings
+from tuner.config import Architecture, Hyperparameters, ModelShapes, TrainingSettings
 from tuner.data.task import shapes, task_of
 from tuner.errors import UsageError
 from tuner.record import In
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
-from tuner.spec.objectives import axis_title
 from tuner.spec.seeds import seeds_of
 from tuner.spec.space import hyperparameters
 from tuner.study.results import TrialRecord
@@ -41,9 +40,13 @@ class BestConfig:
     """One configuration from a study, with where it comes from.
 
     `values` are those of its one trial: seconds to convergence, and test MQL in original units.
-    `verified` holds fresh-seed figures, None until the configuration was verified: a single trial
-    may have had a lucky seed. `source` is where a task file says the data is and in what dialect it
-    is written; empty where no file was named.
+    `expected` is what all runs of the study make of it, None where that was not asked for or they
+    are too few. `verified` holds fresh-seed figures, None until the configuration was verified: a
+    single trial may have had a lucky seed. `chosen_on` says which of the three it was chosen on
+    (`single`, `expected` or `verified`), and is None for a trial by its number. `recommendation`
+    says what a configuration of the pick `same-quality` was held against, and how surely it is as
+    good. `why` is a sentence of all this, and `notes` is what else to know. `source` is where a
+    task file says the data is and in what dialect it is written; empty where no file was named.
     """
 
     variant: str
@@ -56,6 +59,11 @@ class BestConfig:
     verified: dict[str, Any] | None
     provenance: dict[str, Any]
     definition: StudyDefinition
+    chosen_on: str | None = None
+    why: str = ""
+    expected: dict[str, float] | None = None
+    recommendation: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
     source: dict[str, Any] = field(default_factory=dict)
     untrusted: str = ""
     """The file of an exported study that names a network of its own, whose code must not run
@@ -136,9 +144,13 @@ class BestConfig:
             "study": self.study,
             "trial": self.trial,
             "pick": self.pick,
+            "chosen_on": self.chosen_on,
+            "why": self.why,
             "params": self.params,
             "values": self.values,
+            "expected": self.expected,
             "verified": self.verified,
+            "recommendation": self.recommendation,
             "architecture": {
                 "model": self.architecture.model,
                 "settings": dict(self.architecture.settings),
@@ -146,6 +158,20 @@ class BestConfig:
             "training": protocol(self.training),
             "provenance": self.provenance,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """How a configuration was chosen, as plain data: the fields of a `BestConfig`."""
+
+    on: str | None = None
+    why: str = ""
+    expected: dict[str, float] | None = None
+    recommendation: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+
+
+NOTHING_SAID = Chosen()
 
 
 def to_config(
@@ -156,12 +182,13 @@ def to_config(
     pick: str,
     membership: Membership | None = None,
     searches: int = 1,
+    chosen: Chosen = NOTHING_SAID,
     verified: dict[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
     untrusted: str = "",
 ) -> BestConfig:
-    """The configuration of a complete trial, of a study that is one of so many `searches` of a
-    group.
+    """The configuration of a complete trial, and how it was `chosen`, of a study that is one of so
+    many `searches` of a group.
     """
     place = membership or Membership(group=study)
     assert record.values is not None, "a configuration is that of a complete trial"
@@ -188,6 +215,11 @@ def to_config(
         study=study,
         trial=record.number,
         pick=pick,
+        chosen_on=chosen.on,
+        why=chosen.why,
+        expected=chosen.expected,
+        recommendation=chosen.recommendation,
+        notes=chosen.notes,
         params=record.params,
         values=record.named_values or {},
         verified=verified,
@@ -214,61 +246,3 @@ def cores_of(device: str | None) -> int | None:
     """The number of cores in a CPU's recorded name (`Some CPU, 2 cores`); None for a GPU."""
     found = re.search(r", (\d+) cores?$", device or "")
     return int(found[1]) if found else None
-
-
-def headline(config: BestConfig) -> list[str]:
-    """What every written form says first, one line each, in the words of a comment."""
-    (clock, seconds), (error, mql) = config.values.items()
-    p = config.provenance
-    until = "to convergence" if p["converged"] else "until a limit cut it, not converged"
-    if clock != OBJECTIVES[0]:
-        until = f"of {axis_title(clock).removesuffix(' (s)')}"
-    if p["contaminated"]:
-        until += " (timing disturbed by something else on the device)"
-    seeds = ", ".join(map(str, p["seeds"]))
-    where = f"{axis_title(error)} {mql:.4f} on {p['device']}, seed {seeds}."
-    lines = [
-        (
-            f"{config.variant} on {config.task}: study {config.study}{_place(config)}, trial "
-            f"{config.trial}, pick {config.pick}."
-        ),
-        f"{seconds:.3f} s {until}, {where}",
-        f"data {_short(p['data_hash'])}, study definition {_short(p['definition_hash'])}, "
-        f"git {_short(p['git_revision'] or 'unknown')}, "
-        + ", ".join(
-            f"{name} {version}" for name, version in (p["versions"] or {}).items() if version
-        ),
-        _verified(config.verified),
-    ]
-    # A comment ends with its line, whatever names the database holds.
-    return [one_line(line) for line in lines]
-
-
-def one_line(text: str) -> str:
-    """Text as part of a comment, which ends with its line."""
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
-def _place(config: BestConfig) -> str:
-    """Of which searches it is one; nothing where it is the only one."""
-    p = config.provenance
-    if p.get("searches", 1) == 1:
-        return ""
-    return f" (one of {p['searches']} searches, {p['group']})"
-
-
-def _short(digest: str) -> str:
-    """Enough of a hash to recognise it, with the mark of an edited checkout."""
-    name, plus, changes = digest.partition("+")
-    return name[:12] + plus + changes
-
-
-def _verified(verified: Mapping[str, Any] | None) -> str:
-    if verified is None:
-        return "NOT VERIFIED: these are the figures of one trial; a seed alone moves the MQL."
-    time, mql = verified["wall_clock_s"], verified["test_mql"]
-    return (
-        f"Verified on {verified['seeds']} fresh seeds: "
-        f"{time['median']:.3f} s ({time['low']:.3f} to {time['high']:.3f}), "
-        f"test MQL {mql['median']:.4f} ({mql['low']:.4f} to {mql['high']:.4f})."
-    )

@@ -1,25 +1,20 @@
-"""Which trial of a study: the one that a pick names
-on the front within the bounds, or one by its number.
+"""Which trial of a study: the one that a pick names on a front within the bounds, or one by its
+number.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Sequence
 
 from optuna.trial import TrialState
 
 from tuner.errors import TunerError, UsageError
 from tuner.pareto import knee_index
 from tuner.study.results import StudyResults, TrialRecord
+from tuner.verdict.bounds import UNBOUNDED, Bounds, bounds_in_words, excess
+from tuner.verdict.expected_front import Front, front_of_runs
 
-PICKS = ("mql", "time", "knee")
-
-Bounds = tuple[float | None, float | None]
-"""Upper bounds of the objectives, in their order."""
-
-
-def _by_number(record: TrialRecord) -> str:
-    return f"trial {record.number}"
+SAME_QUALITY = "same-quality"
+"""The pick of what is recommended; the others name a point of the front."""
+PICKS = (SAME_QUALITY, "mql", "time", "knee")
 
 
 def choose(
@@ -27,18 +22,34 @@ def choose(
     name: str,
     *,
     pick: str,
-    bounds: Bounds = (None, None),
-    called: Callable[[TrialRecord], str] = _by_number,
+    bounds: Bounds = UNBOUNDED,
+    front: Front | None = None,
 ) -> TrialRecord:
-    """The trial that `pick` names among the front's trials within the bounds; `name` is the
-    study's, for messages, in which a trial is `called` so.
+    """The trial that `pick` names among the trials within the bounds of a front, that of single
+    runs if no other is given; `name` is the study's, for messages.
 
     Raises:
         TunerError: no finished trial yet, none that keeps the study's limits, or none within the
             bounds (the nearest is named).
     """
-    front = results.front
-    if not front:
+    refuse_nothing(results, name)
+    front = front or front_of_runs(results)
+    rows = [row for row, point in enumerate(front.points) if excess(point, bounds) == 0]
+    if not rows:
+        raise TunerError(_nobody_within(results, name, front, bounds))
+    index = {
+        "time": 0,
+        "mql": len(rows) - 1,
+        "knee": knee_index([front.points[row] for row in rows]),
+    }[pick]
+    return front.trials[rows[index]]
+
+
+def refuse_nothing(results: StudyResults, name: str) -> None:
+    """Raises TunerError where there is no trial yet to choose, or none that keeps the study's
+    limits.
+    """
+    if not results.front:
         running = results.of_state(TrialState.RUNNING)
         ended = results.of_state(TrialState.PRUNED, TrialState.FAIL)
         raise TunerError(
@@ -50,12 +61,6 @@ def choose(
             f"no trial of study {name!r} keeps the study's limits, {results.limits}; "
             "launch it again with other limits, or choose a trial with --trial"
         )
-    within = [record for record in front if _excess(record, bounds) == 0]
-    if not within:
-        raise TunerError(_nobody_within(name, front, bounds, called))
-    points = [record.values for record in within if record.values]
-    index = {"time": 0, "mql": len(within) - 1, "knee": knee_index(points)}[pick]
-    return within[index]
 
 
 def trial_by_number(results: StudyResults, name: str, number: int) -> TrialRecord:
@@ -85,33 +90,12 @@ def trial_by_number(results: StudyResults, name: str, number: int) -> TrialRecor
     return record
 
 
-def _excess(record: TrialRecord, bounds: Bounds) -> float:
-    """By how much the record's values lie beyond the bounds,
-    each relative to its bound; 0 where within all.
-    """
-    assert record.values is not None, "the front holds complete trials"
-    pairs = [
-        (value, bound)
-        for value, bound in zip(record.values, bounds, strict=True)
-        if bound is not None
-    ]
-    return sum((value - bound) / (abs(bound) or 1.0) for value, bound in pairs if value > bound)
-
-
-def _nobody_within(
-    name: str,
-    front: Sequence[TrialRecord],
-    bounds: Bounds,
-    called: Callable[[TrialRecord], str],
-) -> str:
-    nearest = min(front, key=lambda record: _excess(record, bounds))
-    assert nearest.values is not None
-    asked = " and ".join(
-        f"{label} <= {bound:g}"
-        for label, bound in zip(nearest.objectives, bounds, strict=True)
-        if bound is not None
-    )
+def _nobody_within(results: StudyResults, name: str, front: Front, bounds: Bounds) -> str:
+    if not front.points:
+        return f"no configuration of study {name!r} may be chosen: each missed on a fresh seed"
+    row = min(range(len(front.points)), key=lambda each: excess(front.points[each], bounds))
+    seconds, mql = front.points[row]
     return (
-        f"no configuration of study {name!r} has {asked}; the nearest is {called(nearest)} "
-        f"with {nearest.values[0]:.3f} s and MQL {nearest.values[1]:.4f}"
+        f"no configuration of study {name!r} has {bounds_in_words(bounds, results.objectives)}; "
+        f"the nearest is trial {front.trials[row].number} with {seconds:.3f} s and MQL {mql:.4f}"
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 from tuner.data.task import Task, load_task
-from tuner.errors import UsageError, unknown_name
+from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig, to_config
-from tuner.export.choice import PICKS
-from tuner.export.of_group import choose_of, trial_of
+from tuner.export.choice import SAME_QUALITY
+from tuner.export.how_chosen import how_chosen
+from tuner.export.of_group import pick_of_group
+from tuner.export.pick import asked
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import open_database
@@ -19,6 +20,7 @@ from tuner.study.archive import is_archive_name, read_archive
 from tuner.study.group import Group, grouped, searches_of, studies_meant
 from tuner.study.open import open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.verified import verified_in
 
 DEFAULT_TASK = "etth"
@@ -27,7 +29,10 @@ DEFAULT_TASK = "etth"
 def load_best(
     variant: str | None = None,
     *,
-    pick: str = "knee",
+    pick: str = SAME_QUALITY,
+    values: str | None = None,
+    margin: float | None = None,
+    against: str | None = None,
     task: str = DEFAULT_TASK,
     study: str | None = None,
     storage: str | None = None,
@@ -36,52 +41,78 @@ def load_best(
     trial: int | None = None,
     trust: bool = False,
 ) -> BestConfig:
-    """The configuration that `pick` names on the front of a variant's study.
+    """The configuration that is recommended of a variant's study, or a point of its front.
 
     Args:
         variant: built-in name, or a study file; not needed where `study` is given.
-        pick: `mql` (lowest test MQL), `time` (fewest seconds) or `knee` (nearest to both). Where
-            `tuner verify --choose expected` chose the study's configurations and there are no
-            bounds, the one that it chose.
+        pick: `same-quality`, the fastest configuration that is surely enough as good as the
+            default, and the default itself where nothing faster is; or a point of the front: `mql`
+            (lowest MQL), `time` (fewest seconds) or `knee` (nearest to both).
+        values: which front such a point is of: `single` (of single runs), `expected` (of what all
+            runs of the study together expect) or `verified` (medians over fresh seeds, of what was
+            verified alone). Without it the expected one, and while too few configurations converged
+            for that, the one of single runs. Where `tuner verify --choose expected` chose the
+            study's configurations and there are no bounds, the expected one is what it chose.
+        margin: how much higher than the default's an MQL may be that is as good, such as 0.01;
+            the study's without it.
+        against: another study whose default's quality is asked for: a variant, `study:NAME`, or
+            the file of an exported study.
         task: the study's task, to find its default name; as a file, also where the data lies. The
             file of an exported study says itself which it is.
         study: the study's name, or `group:NAME`; without it all searches of `<task>-<variant>`, and
             the configuration says of which one it is.
         storage: database URL (`sqlite:///storage/tuner.db`), or a file that `tuner study export`
             wrote.
-        max_time: only configurations of at most this many seconds.
-        max_mql: only configurations of at most this test MQL.
-        trial: this complete trial, on the front or not, whatever `pick` and the bounds say; of one
-            of several searches where `study` names it.
+        max_time: only configurations of at most this many seconds, by the values that are chosen
+            on.
+        max_mql: only configurations of at most this MQL, likewise.
+        trial: this complete trial, on the front or not, whatever else is said; of one of several
+            searches where `study` names it.
         trust: let the code of a class that an exported study names run, where the configuration is
             built or trained. To read, print or write it runs nothing.
 
     Raises:
-        UsageError: unknown variant, pick, study or trial.
-        TunerError: no finished trial yet, none within the bounds, or a trial without a result.
+        UsageError: unknown variant, pick, study or trial, or words that exclude each other.
+        TunerError: no finished trial yet, too few to recommend one, none within the bounds, or a
+            trial without a result.
         StorageError: the database cannot be read.
     """
-    if pick not in PICKS:
-        raise unknown_name("pick", pick, PICKS)
-    if any(bound is not None and math.isnan(bound) for bound in (max_time, max_mql)):
-        raise UsageError("--max-time and --max-mql take a number; nan is none")
+    wanted = asked(
+        pick=pick,
+        values=values,
+        margin=margin,
+        against=against,
+        bounds=(max_time, max_mql),
+        trial=trial,
+    )
     described = load_task(task)
     found = _found(variant, study, storage, described.name, named=task != DEFAULT_TASK)
-    if trial is None:
-        picked, record = choose_of(found, pick=pick, bounds=(max_time, max_mql))
-    else:
-        (picked, record), pick = trial_of(found, trial), "trial"
+    study_of, picked = pick_of_group(found, wanted, lambda name: _reference(name, task, storage))
     return to_config(
-        picked.definition,
-        record,
-        study=picked.name,
-        membership=picked.membership,
+        study_of.definition,
+        picked.record,
+        study=study_of.name,
+        membership=study_of.membership,
         searches=found.size,
-        pick=pick,
-        verified=_fresh_seeds(picked, record.number),
+        pick=picked.pick,
+        chosen=how_chosen(picked, study_of.definition.objectives),
+        verified=_fresh_seeds(study_of, picked.record.number),
         source=_source(described, found.definition),
         untrusted=_untrusted(storage, found.definition) if not trust else "",
     )
+
+
+def _reference(name: str, task: str, storage: str | None) -> StudySnapshot:
+    """The study whose default another one is held against."""
+    if storage is not None and is_archive(storage) and not is_archive(name):
+        raise UsageError(
+            f"--against {name}: where the study is a file, name the file of the other exported "
+            "study"
+        )
+    found = read_studies([name], task=task, storage=storage or DEFAULT_URL)
+    if len(found) > 1:
+        raise UsageError(f"--against {name} names several studies; name one")
+    return found[0]
 
 
 def _found(

@@ -1,74 +1,64 @@
-"""Which trial of which search: the fronts of a group's searches as one."""
+"""Which trial of which search: what each search of a group gives, and the one of these."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from tuner.errors import UsageError
-from tuner.export.choice import Bounds, choose, trial_by_number
+from tuner.errors import TunerError, UsageError
+from tuner.export.choice import SAME_QUALITY
+from tuner.export.pick import Asked, Picked, pick_of
+from tuner.pareto import Point, front_indices, knee_index
 from tuner.study.group import Group
-from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.picks import picks_expected
-
-NO_BOUNDS: Bounds = (None, None)
 
 
-def choose_of(
-    group: Group[StudySnapshot], *, pick: str, bounds: Bounds = NO_BOUNDS
-) -> tuple[StudySnapshot, TrialRecord]:
-    """The trial that `pick` names, and whose it is.
+def pick_of_group(
+    group: Group[StudySnapshot], wanted: Asked, read_reference: Callable[[str], StudySnapshot]
+) -> tuple[StudySnapshot, Picked]:
+    """The trial that is wanted, and whose it is.
 
-    Of one search it is on that one's front, or what its verification chose instead; of several it
-    is picked from all of these together.
+    Of several searches each one's own is found first. What is recommended is the fastest of these;
+    of points of fronts it is the fastest, the best, or the knee.
 
     Raises:
-        TunerError: none of them has a trial to choose, or none within the bounds.
+        UsageError: a trial by its number, of several searches.
+        TunerError: none of them has a trial to choose, for the reason that the first one gives.
     """
     if group.size == 1:
-        return group.members[0], _of_one(group.members[0], pick=pick, bounds=bounds)
-    owners = {id(r): each for each in group.members for r in each.results.records}
-    candidates = [r for each in group.members for r in _candidates(each, bounds)]
-    everything = [r for each in group.members for r in each.results.records]
-    pooled = dataclasses.replace(group.members[0].results, records=tuple(candidates or everything))
-    record = choose(
-        pooled,
-        group.name,
-        pick=pick,
-        bounds=bounds,
-        called=lambda r: f"trial {r.number} of {owners[id(r)].name}",
-    )
-    return owners[id(record)], record
-
-
-def trial_of(group: Group[StudySnapshot], number: int) -> tuple[StudySnapshot, TrialRecord]:
-    """The complete trial of that number, where the group has one search.
-
-    Raises:
-        UsageError: there is no such trial, or several searches have trials of that number.
-        TunerError: it has no result.
-    """
-    if group.size > 1:
+        return group.members[0], pick_of(group.members[0], wanted, read_reference)
+    if wanted.trial is not None:
         names = ", ".join(each.name for each in group.members)
         raise UsageError(
-            f"trial {number} of which search? name it by --study; group {group.name!r} has: {names}"
+            f"trial {wanted.trial} of which search? name it by --study; group {group.name!r} has: "
+            f"{names}"
         )
-    (study,) = group.members
-    return study, trial_by_number(study.results, study.name, number)
+    found: list[tuple[StudySnapshot, Picked]] = []
+    errors: list[TunerError] = []
+    for each in group.members:
+        try:
+            found.append((each, pick_of(each, wanted, read_reference)))
+        except UsageError:
+            raise
+        except TunerError as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    return found[_best([_point(picked) for _, picked in found], wanted.pick)]
 
 
-def _of_one(study: StudySnapshot, *, pick: str, bounds: Bounds) -> TrialRecord:
-    record = choose(study.results, study.name, pick=pick, bounds=bounds)
-    expected = picks_expected(study.results, study.runs, study.name)
-    if pick in expected and bounds == NO_BOUNDS:
-        return trial_by_number(study.results, study.name, expected[pick])
-    return record
+def _best(points: Sequence[Point], pick: str) -> int:
+    rows = range(len(points))
+    if pick in (SAME_QUALITY, "time"):
+        return min(rows, key=lambda row: points[row])
+    if pick == "mql":
+        return min(rows, key=lambda row: points[row][::-1])
+    front = front_indices(points)
+    return front[knee_index([points[row] for row in front])]
 
 
-def _candidates(study: StudySnapshot, bounds: Bounds) -> Sequence[TrialRecord]:
-    expected = picks_expected(study.results, study.runs, study.name)
-    if not expected or bounds != NO_BOUNDS:
-        return study.results.front
-    numbers = {number for pick, number in expected.items() if pick != "default"}
-    return [record for record in study.results.complete if record.number in numbers]
+def _point(picked: Picked) -> Point:
+    if picked.expected is not None:
+        return picked.expected.seconds, picked.expected.mql
+    assert picked.record.values is not None, "what is picked is complete"
+    seconds, mql = picked.record.values
+    return seconds, mql

@@ -85,7 +85,11 @@ class _File(Strict):
     study: Prose = ""
     trial: Count | None = None
     pick: Prose = ""
+    chosen_on: Prose = ""
+    why: Prose = ""
     values: dict[Label, float] = Field(default_factory=dict)
+    expected: dict[Label, float] | None = None
+    recommendation: PlainTable | None = None
     verified: PlainTable | None = None
     provenance: PlainTable = Field(default_factory=dict)
 

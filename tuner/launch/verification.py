@@ -9,23 +9,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tuner.devices.lock import check_folder
+from tuner.errors import UsageError
 from tuner.launch.launcher import Crew
 from tuner.launch.outcome import Outcome
 from tuner.launch.plan import choose_devices
 from tuner.launch.progress import Notes, Progress, Quiet
 from tuner.launch.request import DeviceChoice, Number, Positive, checked, names_of
 from tuner.launch.stopping import StopRequests
-from tuner.storage.database import open_database
+from tuner.storage.database import Database, open_database
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.remedies import in_one_sentence
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
-from tuner.study.group import all_meant
+from tuner.study.group import PREFIX, Group, all_meant, open_group
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.trust import require_trust
+from tuner.verdict.confirmation_plan import SEEDS as CONFIRMATION_SEEDS
+from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.expected_front import Choice
-from tuner.verdict.verification_plan import plan_verification, study_names, verifications_of
+from tuner.verdict.queue import verifications_of
+from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
+from tuner.verdict.verification_plan import Planned, plan_verification, study_names
 from tuner.verdict.verified import Verified, read_verified
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
+
+TOP, SEEDS = 5, 10
+"""Of a front, unless somebody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +45,19 @@ class VerificationRequest:
     studies: str | None = None
     """Names of studies, or `group:NAME`, with commas; where not given all searches of
     `<task>-<variant>`."""
-    top: Number = 5
-    """Configurations along each front, its knee included."""
+    top: Number | None = None
+    """Configurations along each front, its knee included (5), or of each round (6)."""
     choice: Choice = Choice.FRONT
-    seeds: Number = 10
+    seeds: Number | None = None
+    """Of each configuration: 10, of each round 4, of a confirmation 30."""
     stop_early: bool = False
+    confirm: bool = False
+    """Test what each study recommends, on untouched seeds, in place of a verification."""
+    against: str | None = None
+    """Of a confirmation: a variant, or `group:NAME`, whose default's quality is asked for; the
+    first of several variants where none is named."""
+    margin: float | None = None
+    """Of a confirmation; the studies' own where none is said."""
     devices: DeviceChoice = field(default_factory=DeviceChoice)
     data_dir: Path | None = None
     storage: str = DEFAULT_URL
@@ -90,15 +106,9 @@ def run(
         check_folder()
         for each in opened:
             each.refuse_other_device(devices[0].model)
-        planned = plan_verification(
-            opened,
-            top=request.top,
-            seeds=request.seeds,
-            choice=request.choice,
-            stop_early=request.stop_early,
-        )
-        for line in (*planned.missing, *planned.notes, notice):
-            notes.note(line)
+        reference = _reference(database, request, opened)
+        working_on = _once([*opened, *(reference.members if reference else ())])
+        notes.note(notice)
         crew = Crew(
             devices=devices,
             task=request.task,
@@ -106,13 +116,84 @@ def run(
             timeout_s=request.timeout_s,
             options=["--verify"],
         )
-        ended = _work_off(opened, crew, notes, stop or StopRequests())
+        stop, missing = stop or StopRequests(), []
+        for nth in range(ROUNDS if request.choice is Choice.RECOMMENDED else 1):
+            found = _planned(opened, reference, request)
+            if nth and not found.new_runs:
+                break
+            new = [line for line in found.missing if line not in missing]
+            missing += new
+            for line in (*new, *found.notes):
+                notes.note(line)
+            ended = _work_off(working_on, crew, notes, stop)
+            if ended is not Outcome.FILLED:
+                break
         return VerificationOutcome(
             ended=ended,
             verified={each.name: tuple(read_verified(each)) for each in opened},
-            missing=planned.missing,
+            missing=tuple(missing),
             notes=tuple(notes.lines),
         )
+
+
+def _reference(
+    database: Database, request: VerificationRequest, opened: Sequence[OpenStudy]
+) -> Group[OpenStudy] | None:
+    """The group that `against` names."""
+    if request.against is None:
+        return None
+    name = request.against.removeprefix(PREFIX)
+    if name == request.against:
+        (name,) = study_names(name, task=request.task)
+    found = open_group(database, name)
+    if {each.name for each in opened} <= {each.name for each in found.members}:
+        raise UsageError(f"--against {request.against} is what is confirmed itself; name another")
+    return found
+
+
+def _once(studies: Sequence[OpenStudy]) -> list[OpenStudy]:
+    return list({each.name: each for each in studies}.values())
+
+
+def _planned(
+    opened: Sequence[OpenStudy],
+    reference: Group[OpenStudy] | None,
+    request: VerificationRequest,
+) -> Planned:
+    """What there is to run, or the next round of it."""
+    if request.confirm:
+        return plan_confirmation(
+            opened,
+            reference=reference,
+            seeds=request.seeds or CONFIRMATION_SEEDS,
+            margin=request.margin,
+        )
+    if request.choice is not Choice.RECOMMENDED:
+        return plan_verification(
+            opened,
+            top=request.top or TOP,
+            seeds=request.seeds or SEEDS,
+            choice=request.choice,
+            stop_early=request.stop_early,
+        )
+    # Searches of one variant share no luck: those of each number have seeds of their own.
+    by_number: dict[int, list[OpenStudy]] = {}
+    for each in opened:
+        by_number.setdefault(each.membership.search, []).append(each)
+    rounds = [
+        plan_verification(
+            mine,
+            top=request.top or VERIFIED,
+            seeds=request.seeds or VERIFIED_SEEDS,
+            choice=request.choice,
+        )
+        for mine in by_number.values()
+    ]
+    return Planned(
+        sum(each.new_runs for each in rounds),
+        tuple(line for each in rounds for line in each.missing),
+        tuple(line for each in rounds for line in each.notes),
+    )
 
 
 def _work_off(opened: Sequence[OpenStudy], crew: Crew, notes: Notes, stop: StopRequests) -> Outcome:

@@ -23,8 +23,11 @@ def standing(
     results: StudyResults,
     verified: Sequence[Verified],
     workers: Sequence[WorkerRow],
+    recommended: int | None = None,
 ) -> str:
-    """Where the study stands at this moment. Markdown."""
+    """Where the study stands at this moment; `recommended` is the trial that it recommends.
+    Markdown.
+    """
     counts = opened.ledger.counts()
     failed = [record for record in results.records if record.state == TrialState.FAIL]
     tally = [f"{counts.finished} of {counts.budget} trials finished"]
@@ -42,9 +45,16 @@ def standing(
     front = [record for record in results.front if record.values]
     if front:
         knee = knee_index([record.values for record in front if record.values])
-        words = {0: "fastest", len(front) - 1: "lowest error", knee: "knee"}
+        words = {
+            front[index].number: word
+            for index, word in ((0, "fastest"), (len(front) - 1, "lowest error"), (knee, "knee"))
+        }
+        if recommended is not None:
+            words[recommended] = "**recommended**"
+        shown = [r for r in results.complete if r in front or r.number == recommended]
+        shown.sort(key=lambda record: record.values or (0.0, 0.0))
         lines += ["", "| | trial | seconds | MQL | epochs |", "|---|--:|--:|--:|--:|"]
-        lines += [_row(words.get(index, ""), record) for index, record in enumerate(front)]
+        lines += [_row(words.get(record.number, ""), record) for record in shown]
         lines += ["", *_verified(verified)]
     if workers:
         lines += ["", "| worker | device | trial | epoch |", "|---|---|--:|--:|"]

@@ -11,7 +11,9 @@ from optuna.trial import TrialState
 from tuner.study.group import names_by_group
 from tuner.study.open import OpenStudy
 from tuner.study.results import read_results
-from tuner.verdict.verification_plan import verifications_of
+from tuner.study.snapshot import snapshot
+from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.queue import verifications_of
 from tuner.verdict.verified import progress, read_verified
 
 
@@ -20,6 +22,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
     results = read_results(opened)
     counts = opened.ledger.counts()
     verified = {each.trial_number: each.as_dict() for each in read_verified(opened)}
+    confirmation = confirmation_of(snapshot(opened))
     return {
         "name": opened.name,
         "group": opened.membership.group,
@@ -39,6 +42,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
             record.as_dict() | {"verified": verified.get(record.number)} for record in results.front
         ],
         "verification": progress(verifications_of([opened]).runs()),
+        "confirmation": confirmation.as_dict() if confirmation else None,
         "objectives": list(results.objectives),
         "policy": dataclasses.asdict(opened.policy()),
         "limits": results.limits or None,

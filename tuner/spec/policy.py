@@ -19,6 +19,7 @@ from pydantic import Field
 from tuner.config import SamplerName
 from tuner.errors import StorageError, UsageError
 from tuner.files.plain import LARGEST, Strict, excerpt, explained, read_json
+from tuner.spec.margin import MARGIN, TOO_MUCH, in_percent
 
 NONE = "none"
 """What a flag says that lifts a limit."""
@@ -48,6 +49,14 @@ class SearchPolicy:
     """How often a contaminated timing is run again."""
     checkpoint_s: float = 30.0
     """Seconds between two checkpoints of a training; 0: none."""
+    margin: float | None = None
+    """How much higher than the default's an MQL may be that is as good, relative; None where nobody
+    has said it yet and no confirmation has begun."""
+
+    @property
+    def counted_margin(self) -> float:
+        """The margin that counts."""
+        return MARGIN if self.margin is None else self.margin
 
     def flags(self) -> dict[str, str]:
         """Each setting as `tuner launch` takes it, by its field: `{"prune": "--no-prune", ...}`."""
@@ -64,10 +73,15 @@ class SearchPolicy:
             "reruns": f"--reruns {self.reruns}",
             "checkpoint_s": "--checkpoint-every "
             f"{f'{exact(self.checkpoint_s)}s' if self.checkpoint_s else NONE}",
+            "margin": f"--margin {in_percent(self.counted_margin)}",
         }
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+        """The stored form. A margin that nobody has said is left out."""
+        plain = dataclasses.asdict(self)
+        if self.margin is None:
+            del plain["margin"]
+        return json.dumps(plain, sort_keys=True)
 
     @staticmethod
     def from_json(text: str | None) -> SearchPolicy:
@@ -117,6 +131,7 @@ class PolicyChanges:
     max_memory_bytes: int | Unsaid | None = UNSAID
     reruns: int | Unsaid = UNSAID
     checkpoint_s: float | Unsaid = UNSAID
+    margin: float | Unsaid | None = UNSAID
 
     def said(self) -> Mapping[str, Any]:
         """The fields that were named, with their values.
@@ -144,6 +159,7 @@ class _Stored(Strict):
     max_memory_bytes: Annotated[int, Field(gt=0, le=LARGEST)] | None = None
     reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 1
     checkpoint_s: Annotated[float, Field(ge=0)] = 30.0
+    margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)] | None = None
 
 
 def exact(value: float) -> str:

@@ -21,6 +21,7 @@ from tuner.spec.policy import NONE, SearchPolicy, exact
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
 from tuner.study.group import asked_searches, memberships
+from tuner.study.margin import refuse_other_margin
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
 from tuner.study.warm_start import fronts_of, warm_start_with
 
@@ -75,6 +76,8 @@ def open_studies(
         check_resumable(
             database, plan.name, plan.definition, trials=plan.trials, device_model=device_model
         )
+        if plan.budget is not None and "margin" in said.policy:
+            refuse_other_margin(open_study(database, plan.name), said.policy["margin"])
     fronts = fronts_of(database, warm_start) if warm_start is not None else ()
     studies = [
         create_or_resume(

@@ -29,6 +29,8 @@ class Choice(StrEnum):
 
     FRONT = "front"
     EXPECTED = "expected"
+    RECOMMENDED = "recommended"
+    """No front: what may be what is recommended, in rounds."""
 
 
 class Front(NamedTuple):

@@ -14,6 +14,8 @@ import numpy as np
 
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.reasons import because_of_answer
+from tuner.verdict.same_quality import answer_of
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.stats.ranks import LEAST_RANKED, spearman
 from tuner.verdict.verified import verified_in
@@ -72,6 +74,10 @@ class Explanation:
     ranking: Ranking | None
     learning_rates: tuple[LearningRates, ...]
     missing: tuple[str, ...]
+    recommended: int | None
+    """The trial that the study recommends; None while there is none."""
+    why: str
+    """What is recommended and how sure that is, or why nothing is; a sentence."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,6 +94,7 @@ def explain_study(study: StudySnapshot, *, epochs: int = 50) -> Explanation:
     ranked = [r for r in complete if r.converged and r.recorded.val_mql is not None]
     if len(ranked) < LEAST_RANKED:
         missing.append(f"a ranking needs {LEAST_RANKED} converged trials, there are {len(ranked)}")
+    answer = answer_of(study)
     return Explanation(
         study=study.name,
         variant=study.variant,
@@ -96,6 +103,8 @@ def explain_study(study: StudySnapshot, *, epochs: int = 50) -> Explanation:
         ranking=_ranking(study, ranked) if len(ranked) >= LEAST_RANKED else None,
         learning_rates=tuple(learning_rates(study, epochs)),
         missing=tuple(missing),
+        recommended=None if isinstance(answer, str) else answer.chosen.trial,
+        why=answer if isinstance(answer, str) else because_of_answer(answer),
     )
 
 
@@ -213,6 +222,8 @@ def print_explanations(found: Sequence[Explanation]) -> None:
     console = make_console()
     for each in found:
         console.print(each.study, style="bold")
+        if each.recommended is not None:
+            console.print(f"  trial {each.recommended}. {each.why}", soft_wrap=True)
         for objective, shares in each.importances.items():
             words = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
             console.print(f"  what {objective} depends on: {words}", soft_wrap=True)

@@ -4,10 +4,10 @@ or what a verification chose instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.pareto import knee_index
-from tuner.storage.queue.plans import CHOSEN_LATER
+from tuner.storage.queue.plans import CHOSEN_LATER, is_confirmation
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import Verifications
 from tuner.study.results import StudyResults
@@ -64,12 +64,18 @@ def note_picks(queue: Verifications, study_id: int, study: str, picked: Mapping[
     """Note with the study's last run what the latest plan chose,
     where that had no new run of it to say so.
     """
-    mine = [run for run in queue.runs() if run.study_id == study_id]
+    mine = [run for run in choosing(queue.runs()) if run.study_id == study_id]
     if mine and _noted(mine, study) != picked:
         queue.note(mine[-1], {**mine[-1].plan, CHOSEN_LATER: {study: dict(picked)}})
 
 
+def choosing(runs: Iterable[VerificationRun]) -> list[VerificationRun]:
+    """Those whose plan chose something to verify: a confirmation does not."""
+    return [run for run in runs if not is_confirmation(run.plan)]
+
+
 def _noted(runs: Sequence[VerificationRun], study: str) -> dict[str, int]:
+    runs = choosing(runs)
     plan = runs[-1].plan if runs else {}
     if CHOSEN_LATER in plan:
         return dict(plan[CHOSEN_LATER].get(study, {}))

@@ -14,14 +14,24 @@ from tuner.data.task import load_task
 from tuner.errors import UsageError
 from tuner.pareto import knee_index
 from tuner.spec.study_file import builtin_variants, load_study_file
-from tuner.storage.database import initialisation_lock
-from tuner.storage.queue.runs import PlannedRun
-from tuner.storage.queue.verifications import Verifications
+from tuner.storage.database import Database, initialisation_lock
+from tuner.storage.queue.runs import PlannedRun, VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results
-from tuner.verdict.expected_front import LEAST_TRIALS, Choice, Front, front_of, says_enough
-from tuner.verdict.fresh_seeds import seeds_to_verify_on
-from tuner.verdict.picks import note_picks, picks
+from tuner.study.snapshot import snapshot
+from tuner.verdict.expected_front import (
+    LEAST_TRIALS,
+    Choice,
+    Front,
+    front_of,
+    front_of_runs,
+    says_enough,
+)
+from tuner.verdict.fresh_seeds import fresh_seeds, seeds_to_verify_on, seen_seeds
+from tuner.verdict.picks import choosing, note_picks, picks
+from tuner.verdict.queue import verifications_of
+from tuner.verdict.rounds import KNOWN, known_trials, worth_verifying
+from tuner.verdict.same_quality import why_none
 from tuner.verdict.stats.sequential import looks_for
 
 
@@ -59,12 +69,6 @@ def study_names(variants: str, *, task: str, studies: str | None = None) -> list
     return given
 
 
-def verifications_of(opened: Sequence[OpenStudy], *, lease_s: float | None = None) -> Verifications:
-    """The verification runs of these studies, which must be in one database."""
-    engine, ids = opened[0].database.engine, [each.study_id for each in opened]
-    return Verifications(engine, ids, names=[each.name for each in opened], lease_s=lease_s)
-
-
 def plan_verification(
     opened: Sequence[OpenStudy],
     *,
@@ -89,15 +93,16 @@ def plan_verification(
         UsageError: the studies' times were measured on different device models, or their data
             differs.
     """
-    _refuse_apart(opened)
+    refuse_apart(opened)
     chosen = _choose(opened, top, choice)
     queue = verifications_of(opened)
     with initialisation_lock(opened[0].database.address):
-        there = queue.runs()
-        planned = {(run.study_id, run.trial_number, run.seed) for run in there}
+        everything = queue.runs()
+        there = choosing(everything)
+        planned = {(run.study_id, run.trial_number, run.seed) for run in everything}
         ids = {each.name: each.study_id for each in opened}
         asked = {ids[name] for name in chosen.trials}
-        fresh = seeds_to_verify_on(opened[0].database, there, asked, seeds)
+        fresh = _seeds(opened[0].database, there, asked, seeds, choice)
         members = [(ids[name], r) for name, records in chosen.trials.items() for r in records]
         blocks = [
             [(study, r) for study, r in members if (study, r.number, seed) not in planned]
@@ -113,8 +118,9 @@ def plan_verification(
             "looks": list(looks_for(seeds)) if stop_early and whole else [],
             "picks": chosen.picks,
             "choice": choice.value,
+            **({KNOWN: chosen.known} if chosen.known else {}),
         }
-        first = max((run.place for run in there), default=-1) + 1
+        first = max((run.place for run in everything), default=-1) + 1
         added = queue.add(_interleaved(blocks, fresh, first=first, plan=plan))
         for name, mine in chosen.picks.items():
             note_picks(queue, ids[name], name, mine if name in chosen.expected else {})
@@ -129,8 +135,23 @@ class _Chosen:
     picks: dict[str, dict[str, int]] = field(default_factory=dict)
     expected: set[str] = field(default_factory=set)
     """The studies whose expected front was chosen from."""
+    known: dict[str, int] = field(default_factory=dict)
+    """Of a round: how many trials of each study had ended."""
     missing: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+
+def _seeds(
+    database: Database,
+    there: Sequence[VerificationRun],
+    asked: set[int],
+    count: int,
+    choice: Choice,
+) -> list[int]:
+    """Each round has seeds of its own; other plans go on with those that they have."""
+    if choice is Choice.RECOMMENDED:
+        return fresh_seeds(count, seen_seeds(database))
+    return seeds_to_verify_on(database, there, asked, count)
 
 
 def _choose(opened: Sequence[OpenStudy], top: int, choice: Choice) -> _Chosen:
@@ -141,6 +162,9 @@ def _choose(opened: Sequence[OpenStudy], top: int, choice: Choice) -> _Chosen:
         if not any(record.converged for record in results.complete):
             chosen.missing.append(f"{each.name}: {_no_front(results)}; nothing to verify yet")
             continue
+        if choice is Choice.RECOMMENDED:
+            _choose_round(each, top, chosen)
+            continue
         if choice is Choice.EXPECTED:
             if says_enough(results.eligible):
                 chosen.expected.add(each.name)
@@ -150,6 +174,18 @@ def _choose(opened: Sequence[OpenStudy], top: int, choice: Choice) -> _Chosen:
         chosen.trials[each.name] = configurations(results, top, front)
         chosen.picks[each.name] = picks(results, front)
     return chosen
+
+
+def _choose_round(study: OpenStudy, top: int, chosen: _Chosen) -> None:
+    """What the next round of a study runs, if there is one."""
+    now = snapshot(study).with_runs_read()
+    found = worth_verifying(now, top)
+    if found is None:
+        chosen.missing.append(f"{study.name}: {why_none(now)}")
+    elif found:
+        chosen.trials[study.name] = found
+        chosen.picks[study.name] = picks(now.results, front_of_runs(now.results))
+        chosen.known.update(known_trials([now]))
 
 
 def configurations(results: StudyResults, top: int, front: Front) -> list[TrialRecord]:
@@ -229,7 +265,7 @@ def _says_too_little(study: str, results: StudyResults) -> str:
     return f"{study}: {why}; the front of single runs stands"
 
 
-def _refuse_apart(opened: Sequence[OpenStudy]) -> None:
+def refuse_apart(opened: Sequence[OpenStudy]) -> None:
     first = opened[0]
     for each in opened[1:]:
         if each.definition.data_hash != first.definition.data_hash:

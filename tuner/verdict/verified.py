@@ -12,14 +12,15 @@ from typing import Any
 from optuna.trial import TrialState
 
 from tuner.record import Recorded
+from tuner.storage.queue.plans import is_confirmation
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.questions import questions, sample_name
+from tuner.verdict.queue import verifications_of
 from tuner.verdict.stats.effects import Comparison, Sample
 from tuner.verdict.stats.intervals import Interval, median_interval
 from tuner.verdict.stats.pairs import judge, judge_at_look
-from tuner.verdict.verification_plan import verifications_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +127,17 @@ def verified_in(study: StudySnapshot) -> dict[int, Verified]:
 def group_runs(
     study: str, runs: Iterable[VerificationRun], *, device_model: str | None
 ) -> tuple[Verified, ...]:
-    """The runs of one study as configurations.
-    Runs on another device model than the study's are left out.
+    """The runs of one study as configurations, but for those of confirmations: what is told by
+    these stands apart. Runs on another device model than the study's are left out.
     """
+    kept = (run for run in runs if not is_confirmation(run.plan))
+    return as_configurations(study, kept, device_model=device_model)
+
+
+def as_configurations(
+    study: str, runs: Iterable[VerificationRun], *, device_model: str | None
+) -> tuple[Verified, ...]:
+    """All of these runs of one study as configurations, by trial number."""
     by_trial: dict[int, list[VerificationRun]] = {}
     for run in runs:
         if run.state != "skipped":

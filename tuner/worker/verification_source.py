@@ -12,7 +12,7 @@ from tuner.spec.space import hyperparameters
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import Verifications
 from tuner.trial.job import TrialJob
-from tuner.verdict.verification_plan import verifications_of
+from tuner.verdict.queue import verifications_of
 from tuner.verdict.verified import stop_if_clear
 from tuner.worker.running import RunningTrial
 from tuner.worker.work_source import Piece, Source, Turn, WorkerContext

@@ -21,7 +21,7 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import TrialResult
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
-from tuner.verdict.verification_plan import verifications_of
+from tuner.verdict.queue import verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths
 from tuner.worker.restart import ContextLostError

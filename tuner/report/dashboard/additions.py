@@ -16,6 +16,7 @@ from optuna.storages import BaseStorage
 from tuner.display.text import in_code
 from tuner.errors import TunerError
 from tuner.report.dashboard.downloads import StudyFiles
+from tuner.report.dashboard.recommended import Recommended
 from tuner.report.figures.curves import curves_figure
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.hypervolume import hypervolume_figure
@@ -96,6 +97,7 @@ class Additions:
     files: StudyFiles
     studies: OwnStudies = field(init=False)
     _made: dict[int, _Made] = field(default_factory=dict)
+    _recommended: Recommended = field(default_factory=Recommended)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -122,13 +124,13 @@ class Additions:
             return {}
         study = snapshot(opened)
         results, verified = study.results, tuple(verified_in(study).values())
-        workers = opened.roster.working()
+        workers, recommended = opened.roster.working(), self._recommended(study_id, study)
         return {
-            **_figures(study, opened.definition.variant, verified, workers),
+            **_figures(study, verified, workers, recommended),
             **_note(
                 self._stored_note(study_id),
                 _why(opened.definition.variant),
-                standing(opened, results, verified, workers),
+                standing(opened, results, verified, workers, recommended),
             ),
             **self.files.attributes(opened, results),
             "study:metric_names": [
@@ -167,10 +169,14 @@ def with_unit(objective: str) -> str:
 
 
 def _figures(
-    study: StudySnapshot, variant: str, verified: Sequence[Verified], workers: Sequence[WorkerRow]
+    study: StudySnapshot,
+    verified: Sequence[Verified],
+    workers: Sequence[WorkerRow],
+    recommended: int | None,
 ) -> dict[str, str]:
-    results = study.results
-    front, trade = front_series(results, variant, verified=verified), trade_series(results, variant)
+    results, variant = study.results, study.variant
+    front = front_series(results, variant, verified=verified, recommended=recommended)
+    trade = trade_series(results, variant)
     if len(results.records) >= BRIEF:
         front = replace(front, labels=[label.partition("<br>")[0] for label in front.labels])
         trade = replace(trade, labels=[label.partition("<br>")[0] for label in trade.labels])
@@ -178,7 +184,10 @@ def _figures(
     history = study.attempts()
     figures = {
         "front": pareto_figure([front], title="Front and default", censored=results.censored),
-        "curves": curves_figure(learning_curves(results, study.curves), title="Learning curves"),
+        "curves": curves_figure(
+            learning_curves(results, study.curves, recommended=recommended),
+            title="Learning curves",
+        ),
         "workers": table_figure(_worker_rows(workers), title="At work now")
         if workers
         else table_figure(

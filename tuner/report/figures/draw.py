@@ -21,6 +21,7 @@ from tuner.report.figures.timeline import timeline_figure
 from tuner.report.figures.trade import trade_figure
 from tuner.spec.objectives import axis_title
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verified import verified_in
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ def _front(studies: Studies, title: str) -> go.Figure:
     )
     return pareto_figure(
         [
-            front_series(study.results, study.name, verified=list(verified_in(study).values()))
+            front_series(
+                study.results,
+                study.name,
+                verified=list(verified_in(study).values()),
+                recommended=recommended_trial(study),
+            )
             for study in studies
         ],
         title=title,
@@ -80,12 +86,17 @@ def _curves_over_time(studies: Studies, title: str) -> go.Figure:
 
 def _all_curves(studies: Studies) -> list[Curve]:
     if len(studies) == 1:
-        return learning_curves(studies[0].results, studies[0].curves)
+        (study,) = studies
+        return learning_curves(study.results, study.curves, recommended=recommended_trial(study))
     return [
         curve
         for study in studies
         for curve in learning_curves(
-            study.results, study.curves, prefix=f"{study.name}: ", emphasised=2
+            study.results,
+            study.curves,
+            prefix=f"{study.name}: ",
+            emphasised=2,
+            recommended=recommended_trial(study),
         )
     ]
 

@@ -55,6 +55,8 @@ class FrontSeries:
     points: Sequence[Point]
     labels: Sequence[str]
     default: int | None = None
+    recommended: int | None = None
+    """Which one the study recommends."""
     cut_default: Point | None = None
     """Where a limit cut the default configuration,
     when it did not converge and so is none of the points."""
@@ -74,8 +76,9 @@ def pareto_figure(
     """Time to convergence against MQL: all trials faint, each study's front as steps, the default
     as a star.
 
-    Verified points are drawn in the middle of their intervals, with bars to both ends. Times that
-    span a decade have a logarithmic axis. The figure looks at fronts, defaults and verified points:
+    What a study recommends has a ring. Verified points are drawn in the middle of their intervals,
+    with bars to both ends. Times that span a decade have a logarithmic axis. The figure looks at
+    fronts, defaults, what is recommended and verified points:
     it says how many trials are above it.
     """
     figure = new_figure()
@@ -89,6 +92,8 @@ def pareto_figure(
             _cut_default(figure, each, style)
         if each.verified:
             _verified(figure, each, style)
+        if each.recommended is not None:
+            _recommended(figure, each, style)
     if not any(each.points or each.verified for each in series):
         say_nothing_yet(figure, "no trial has finished yet")
     figure = finish(
@@ -104,6 +109,7 @@ def pareto_figure(
             [
                 (": trials", "faint: trials", {"opacity": 0.4, "size": 6}),
                 (": default", "star: default hyperparameters", {"symbol": "star", "size": 13}),
+                (": recommended", "ring: recommended", {"symbol": "circle-open", "size": 17}),
                 (
                     ": verified",
                     f"hollow: verified, {intervals}",
@@ -147,6 +153,7 @@ def _looked_at(series: FrontSeries) -> list[Point]:
     """Front, default and verified points, with the ends of their intervals."""
     found = [series.points[i] for i in front_indices(series.points)]
     found += [series.points[series.default]] if series.default is not None else []
+    found += [series.points[series.recommended]] if series.recommended is not None else []
     found += [series.cut_default] if series.cut_default is not None else []
     for point in series.verified:
         found += [(point.time.low, point.mql.low), (point.time.high, point.mql.high)]
@@ -210,6 +217,21 @@ def _cut_default(figure: go.Figure, series: FrontSeries, style: Style) -> None:
         name=f"{label(series.name)}: default hyperparameters, cut by a limit",
         legendgroup=series.name,
         hovertemplate="default, not converged<br>%{x:.3f} s<br>MQL %{y:.4f}",
+    )
+
+
+def _recommended(figure: go.Figure, series: FrontSeries, style: Style) -> None:
+    assert series.recommended is not None, "the caller looked"
+    x, y = series.points[series.recommended]
+    figure.add_scatter(
+        x=[x],
+        y=[y],
+        text=[series.labels[series.recommended]],
+        mode="markers",
+        marker={"color": style.colour, "size": 21, "symbol": "circle-open", "line": {"width": 2.5}},
+        name=f"{label(series.name)}: recommended",
+        legendgroup=series.name,
+        hovertemplate=f"recommended<br>{HOVER}",
     )
 
 

@@ -33,14 +33,19 @@ COMPANY = 60
 
 
 def front_series(
-    results: StudyResults, name: str, *, verified: Sequence[Verified] = ()
+    results: StudyResults,
+    name: str,
+    *,
+    verified: Sequence[Verified] = (),
+    recommended: int | None = None,
 ) -> FrontSeries:
     """A study's trials ready for `tuner.report.figures.front.pareto_figure`,
     called `name` in the legend.
 
     The points are the trials that may stand on the front: converged ones, or all complete ones
     where none converged. Configurations with enough verification runs are added, with their
-    intervals.
+    intervals. `recommended` is the number of the trial that is to be marked as such
+    (`tuner.verdict.same_quality.recommended_trial`).
     """
     points = (
         verified_points(verified) if results.objectives[1] == "test_mql" else []
@@ -54,6 +59,7 @@ def front_series(
         points=results.points,
         labels=[label(record) for record in shown],
         default=default,
+        recommended=next((i for i, r in enumerate(shown) if r.number == recommended), None),
         cut_default=cut if default is None else None,
         verified=points,
         interval=f"95 % intervals of {' to '.join(str(n) for n in sorted({seeds[0], seeds[-1]}))} "
@@ -131,12 +137,17 @@ def trade_series(results: StudyResults, name: str) -> TradeSeries:
 
 
 def learning_curves(
-    results: StudyResults, curves: Curves, *, prefix: str = "", emphasised: int = EMPHASISED
+    results: StudyResults,
+    curves: Curves,
+    *,
+    prefix: str = "",
+    emphasised: int = EMPHASISED,
+    recommended: int | None = None,
 ) -> list[Curve]:
-    """The learning curves of the default,
-    of the front and of the latest trials, those at work among them.
+    """The learning curves of the default, of the trial that is recommended, of the front and of the
+    latest trials, those at work among them.
     """
-    chosen = _emphasised(results, emphasised)
+    chosen = _emphasised(results, emphasised, recommended)
     others = [
         r.number
         for r in results.records
@@ -159,11 +170,13 @@ def learning_curves(
     return drawn
 
 
-def _emphasised(results: StudyResults, at_most: int) -> dict[int, str]:
-    """Trials to show in colour, and what to call them: the default, and of the front the knee, the
-    ends, the rest.
+def _emphasised(results: StudyResults, at_most: int, recommended: int | None) -> dict[int, str]:
+    """Trials to show in colour, and what to call them: the default, what is recommended, and of the
+    front the knee, the ends, the rest.
     """
     chosen = {r.number: "default hyperparameters" for r in results.records if r.is_default}
+    if recommended is not None:
+        chosen.setdefault(recommended, f"trial {recommended}: recommended")
     front = results.front
     if not front:
         return chosen

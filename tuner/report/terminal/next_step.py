@@ -11,6 +11,8 @@ from tuner.spec.study_file import builtin_variants
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, read_results
+from tuner.study.snapshot import snapshot
+from tuner.verdict.same_quality import why_none
 
 
 def next_steps(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: str) -> list[str]:
@@ -31,7 +33,9 @@ def _on_results(opened: Sequence[OpenStudy], results: Sequence[StudyResults]) ->
     """
     for study, found in zip(opened, results, strict=True):
         if found.front and not found.infeasible:
-            return ["tuner", "best", *_study(study), "--pick", "knee", *_storage(study)]
+            # What is recommended takes some trials; a point of the front is there at once.
+            pick = [] if why_none(snapshot(study)) is None else ["--pick", "knee"]
+            return ["tuner", "best", *_study(study), *pick, *_storage(study)]
     for study, found in zip(opened, results, strict=True):
         failed = [record.number for record in found.records if record.state == TrialState.FAIL]
         if failed:

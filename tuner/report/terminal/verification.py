@@ -26,9 +26,12 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, read_results
+from tuner.study.snapshot import snapshot
+from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.confirmed_words import CHOSEN_ON_TEST, confirmed_lines, confirmed_sentence
 from tuner.verdict.picks import picks_judged
+from tuner.verdict.queue import verifications_of
 from tuner.verdict.stats.intervals import Interval
-from tuner.verdict.verification_plan import verifications_of
 from tuner.verdict.verified import Verified, progress, read_verified
 
 
@@ -93,6 +96,7 @@ def _study_document(opened: OpenStudy) -> dict[str, Any]:
         "task": opened.definition.task_name,
         "runs": progress(queued),
         "device_model": opened.device_model(),
+        "confirmation": confirmed_as_dict(opened),
         "configurations": [
             {
                 "trial": each.trial_number,
@@ -112,16 +116,29 @@ def _study_document(opened: OpenStudy) -> dict[str, Any]:
     }
 
 
+def confirmed_as_dict(opened: OpenStudy) -> dict[str, Any] | None:
+    """The study's last confirmation for JSON, with its sentence; None where there is none."""
+    there = confirmation_of(snapshot(opened))
+    if there is None:
+        return None
+    return there.as_dict() | {"sentence": confirmed_sentence(there, name=opened.name)}
+
+
 def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
     """Fresh-seed figures of every verified configuration, beside what the search had seen."""
     console = make_console()
     for each in opened:
         verified = read_verified(each)
-        if not verified:
+        confirmed = confirmed_lines(snapshot(each))
+        if verified:
+            console.print(_table(each, verified))
+            _notes(console, verified)
+        elif not confirmed:
             console.print(f"{each.name}: nothing verified yet")
-            continue
-        console.print(_table(each, verified))
-        _notes(console, verified)
+        for line in confirmed:
+            console.print(f"{line}.", soft_wrap=True)
+    if any(confirmed_lines(snapshot(e)) and e.definition.mql_split == "test" for e in opened):
+        console.print(f"{CHOSEN_ON_TEST}.", soft_wrap=True)
     if ended != "filled":
         console.print(
             f"Stopped early ({ended.replace('_', ' ')}): the same command continues where this one "

@@ -19,14 +19,47 @@ Picks = dict[StudyName, dict[Literal["default", "time", "knee", "mql"], Count]]
 """Trials by what they were picked for, by study."""
 
 
+CONFIRMATION = "confirmation"
+"""The kind of a plan that tests what was recommended before; others have no kind."""
+
+
+class StoredFrozen(Loose):
+    """What a confirmation tests of one study, as it was frozen before its first run."""
+
+    default: Count
+    recommended: Count | None = None
+    """None where the default stands, or where the study's default is run for others alone."""
+    at_level: Count | None = None
+    """What is recommended for the quality of the reference's default; None where nothing is, or
+    there is no reference."""
+    margin: Annotated[float, Field(ge=0)]
+    chance: Annotated[float, Field(ge=0, le=1)] | None = None
+    """How surely what is recommended is as good, by what was known then."""
+    known: Count
+    """How many trials and verification runs were known then."""
+    attempt: Annotated[int, Field(ge=1)] = 1
+    why_none: str | None = None
+    """Why nothing is recommended."""
+
+    def trials(self) -> list[int]:
+        """Each once, the default first."""
+        found = [self.default, self.recommended, self.at_level]
+        return list(dict.fromkeys(number for number in found if number is not None))
+
+
 class StoredPlan(Loose):
     """A session's design: how many seeds, when it may stop, and which trials it asks about."""
+
+    kind: Literal["confirmation"] | None = None
+    confirms: dict[StudyName, StoredFrozen] = Field(default_factory=dict)
+    reference: StudyName | None = None
+    """The group whose default's quality `at_level` asks for."""
 
     looks: tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...] = Field(
         default=(), max_length=MOST_LOOKS
     )
     picks: Picks = Field(default_factory=dict)
-    choice: Literal["front", "expected"] = "front"
+    choice: Literal["front", "expected", "recommended"] = "front"
     chosen_later: Picks = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -37,11 +70,17 @@ class StoredPlan(Loose):
 
     def picked(self, study: str) -> set[int]:
         """The trials of a study that this or a later plan asks about."""
+        frozen = self.confirms.get(study)
         return {
             number
             for picks in (self.picks, self.chosen_later)
             for number in picks.get(study, {}).values()
-        }
+        } | set(frozen.trials() if frozen else ())
+
+
+def is_confirmation(plan: Mapping[str, Any]) -> bool:
+    """Whether a run of this plan tests what was recommended before, and chooses nothing."""
+    return plan.get("kind") == CONFIRMATION
 
 
 _PARAMS: TypeAdapter[dict[str, float | int]] = TypeAdapter(dict[Label, int | float])
@@ -77,7 +116,7 @@ def plan_renamed(plan: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
     what was chosen stays known under its name.
     """
     changed = dict(plan)
-    for key in ("picks", CHOSEN_LATER):
+    for key in ("picks", CHOSEN_LATER, "confirms"):
         if old in changed.get(key, {}):
             mine = changed[key][old]
             changed[key] = {

@@ -11,7 +11,7 @@ from typing import Any
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.picks import picks_expected
+from tuner.verdict.picks import choosing, picks_expected
 from tuner.verdict.verified import verified_in
 
 _SETTINGS = (
@@ -91,7 +91,7 @@ def _used(study: StudySnapshot, what: Callable[[Recorded], str | None]) -> str:
 
 
 def _front(study: StudySnapshot) -> str:
-    if not study.runs:
+    if not choosing(study.runs):
         return ""
     return (
         "the expected one"
@@ -105,7 +105,7 @@ def _torch(study: StudySnapshot) -> str:
 
 
 def _sessions(study: StudySnapshot) -> str:
-    return "+".join(sorted({run.session[:8] for run in study.runs}))
+    return "+".join(sorted({run.session[:8] for run in choosing(study.runs)}))
 
 
 def _disturbed(study: StudySnapshot) -> str:

@@ -6,6 +6,8 @@
 `ranks`      how two scores rank the same things
 `effects`    what is asked of two configurations, and the record of what comes out
 `pairs`      configurations held against each other: effects, tests, what may be claimed
+`noninferiority`  whether one is no worse than another by more than a margin
+`searches`   variants held against each other, with whole searches as the unit
 """
 
 from tuner.verdict.stats.effects import Comparison, Effect, Question, Sample

@@ -26,9 +26,9 @@ from tuner.storage.url import parse_url
 from tuner.study.open import open_study
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
+from tuner.verdict.queue import verifications_of
 from tuner.verdict.stats.effects import Effect
 from tuner.verdict.stats.intervals import Interval
-from tuner.verdict.verification_plan import verifications_of
 
 CAMPAIGN = BENCHMARKS / "campaign"
 REPOSITORY = CAMPAIGN.parents[1]

@@ -1,0 +1,117 @@
+"""Simulated searches, kept in a file: each once, with the sampler that a user gets.
+
+    python benchmarks/verdict/searches.py --searches 40 --jobs 2
+
+200 trials of `auto`, the default configuration first, on each truth (benchmarks/verdict/truths.py).
+A finished search is one line of the file; the same command goes on where it stopped. Trials are not
+pruned: a pruned one would have cost less, and says little to the model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")  # before numpy: one search a core
+
+import numpy as np
+import optuna
+from optuna.trial import TrialState
+
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.verdict.truths import TRUTHS, truth
+from tuner.search.sampler import EncodedSampler
+from tuner.verdict.runs import Run
+
+CACHE = Path(__file__).parent / "searches.jsonl"
+TRIALS = 200
+SAMPLER = "auto"
+
+
+def search(name: str, seed: int, trials: int) -> dict[str, Any]:
+    """One search of a truth: where it went, and what its trainings gave."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    job = truth(name)
+    began = time.process_time()
+    sampler = EncodedSampler(job.space, SAMPLER, seed=seed, default=job.default)
+    study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
+    study.enqueue_trial(job.default)
+    random = np.random.default_rng([seed, job.made.seed, 77])
+    rows: list[list[float]] = []
+    for _ in range(trials):
+        trial = study.ask(job.space.stored())
+        where = job.where(trial.params)
+        (training,) = job.runs(where, random)
+        rows.append([*where[0].tolist(), training.seconds, training.mql, training.epochs])
+        if training.converged:
+            study.tell(trial, (training.seconds, training.mql))
+        else:
+            trial.set_user_attr("stopped_by", "epoch_limit")
+            study.tell(trial, (training.seconds, training.mql))
+    assert all(t.state == TrialState.COMPLETE for t in study.get_trials(deepcopy=False))
+    return {"truth": name, "seed": seed, "cpu_s": time.process_time() - began, "trials": rows}
+
+
+def runs_of_search(found: dict[str, Any], most_epochs: int) -> tuple[list[Run], float]:
+    """The converged trials of a search, and the seconds that all of it trained for."""
+    runs = [
+        Run(trial=number, where=tuple(row[:-3]), seconds=row[-3], mql=row[-2], epochs=row[-1])
+        for number, row in enumerate(found["trials"])
+        if row[-1] < most_epochs
+    ]
+    return runs, sum(row[-3] for row in found["trials"])
+
+
+def read(cache: Path, trials: int = TRIALS) -> list[dict[str, Any]]:
+    """The finished searches of so many trials; a line that an interruption cut is left out."""
+    if not cache.exists():
+        return []
+    found = []
+    for line in cache.read_text().splitlines():
+        try:
+            one = json.loads(line)
+        except ValueError:
+            continue
+        if len(one["trials"]) == trials:
+            found.append(one)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--searches", type=int, default=40, help="of each truth")
+    parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--cache", type=Path, default=CACHE)
+    options = parser.parse_args()
+    done = {(one["truth"], one["seed"]) for one in read(options.cache, options.trials)}
+    todo = [
+        (made.name, seed)
+        for seed in range(options.searches)
+        for made in TRUTHS
+        if (made.name, seed) not in done
+    ]
+    with options.cache.open("a") as file, ProcessPoolExecutor(options.jobs) as pool:
+        file.write("\n")  # ends a line that an interruption cut
+        running = [pool.submit(search, name, seed, options.trials) for name, seed in todo]
+        for count, future in enumerate(as_completed(running), 1):
+            found = future.result()
+            file.write(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
+            file.flush()
+            print(
+                f"{count}/{len(todo)} {found['truth']} {found['seed']}: {found['cpu_s']:.1f} s",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

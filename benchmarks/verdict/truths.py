@@ -1,0 +1,160 @@
+"""Jobs whose truth is known: surfaces through what was recorded of real trainings, with the noise
+that was measured between seeds.
+
+Of eight truths four are for tuning a method and four for reporting what it does. None is a relative
+of the model that searches and recommends; each differs from the others in its surface, in the
+recordings that it goes through, or in both. The default configuration is where the record has it:
+it sits in a dip of its own of the surface, as deep as the record says.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.verdict.recordings import Recordings, recordings
+from benchmarks.verdict.surfaces import Surface, draw, forest
+from tuner.spec.space import SearchSpace
+
+Array = np.ndarray[Any, Any]
+
+NOISE_EPOCHS, NOISE_MQL = (14.0, 20.0, 30.0), (0.014, 0.011, 0.006)
+"""The standard deviation of MQL over seeds, by the epochs of a training; between them by the
+logarithm, beyond them as at the ends (benchmarks/campaign: ten seeds of 31 configurations)."""
+SKEW = 1.0
+"""Of the noise of trainings below 14 epochs; none above 30."""
+NOISE_LOG_EPOCHS = 0.12
+LEAST_EPOCHS, MOST_EPOCHS = 11, 200
+"""Patience and one more; the limit of the reference job."""
+FENCE = 1.25
+"""Times the default's MQL: surfaces go through points no farther up than that."""
+DIP = 0.1
+"""How wide the default's own dip is, in edges of the unit cube."""
+SOFT = 0.004
+"""How softly a surface ends at the lowest MQL that is credible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a truth is made."""
+
+    name: str
+    variant: str
+    surface: str
+    seed: int
+    report: bool
+    """Whether it is for reporting; the others are for tuning."""
+    shrink: float = 1.0
+
+
+TRUTHS = (
+    Made("forest, original", "original", "forest", 1, report=False),
+    Made("exponential draw, original", "original", "exponential", 2, report=False),
+    Made("Gaussian draw, rmsnorm", "rmsnorm", "gaussian", 3, report=False),
+    Made("forest, simple", "simple", "forest", 4, report=False),
+    Made("forest, rmsnorm", "rmsnorm", "forest", 5, report=True),
+    Made("Matérn 3/2 draw, short, original", "original", "matern32", 6, report=True, shrink=0.5),
+    Made("exponential draw, batchnorm", "batchnorm", "exponential", 7, report=True),
+    Made("Gaussian draw, simple", "simple", "gaussian", 8, report=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What a simulated training gave; `epochs` are at their limit where it did not converge."""
+
+    seconds: float
+    mql: float
+    epochs: int
+
+    @property
+    def converged(self) -> bool:
+        return self.epochs < MOST_EPOCHS
+
+
+class Truth:
+    """A job without noise, and with it."""
+
+    def __init__(self, made: Made) -> None:
+        self.made, self.name = made, made.name
+        recorded = recordings(made.variant)
+        self.space: SearchSpace = recorded.space
+        self.default = recorded.default_params
+        self._recorded = recorded
+        self._log_epochs = _surface(made, recorded, recorded.log_epochs, 0)
+        # Seconds an epoch hang on the sizes alone and vary by 1 %.
+        self._log_epoch_s = forest(recorded.where, recorded.log_epoch_s, seed=made.seed)
+        fenced = np.minimum(recorded.mql, FENCE * recorded.default_mql)
+        self._mql = _surface(made, recorded, fenced, 1)
+        smooth = forest(recorded.where, fenced, seed=0)(recorded.where)
+        self._floor = min(float(smooth.min()), recorded.default_mql) - SOFT
+        here = recorded.default_where[None]
+        self._epochs_off = recorded.default_log_epochs - float(self._log_epochs(here)[0])
+        self._mql_off = recorded.default_mql - float(self._softened(here)[0])
+
+    def mql(self, where: Array) -> Array:
+        """The mean over seeds at places, (rows, coordinates): (rows,)."""
+        found: Array = self._softened(where) + self._mql_off * self._near_default(where)
+        return found
+
+    def log_epochs(self, where: Array) -> Array:
+        found = self._log_epochs(where) + self._epochs_off * self._near_default(where)
+        return np.clip(found, np.log(LEAST_EPOCHS), np.log(1.5 * MOST_EPOCHS))
+
+    def seconds(self, where: Array) -> Array:
+        """The typical time."""
+        found: Array = np.exp(self.log_epochs(where) + self._log_epoch_s(where))
+        return found
+
+    def where(self, params: dict[str, Any]) -> Array:
+        return np.array([self.space.shares({name: params[name] for name in self.space.ranges})])
+
+    def runs(self, where: Array, random: np.random.Generator) -> list[Training]:
+        """One training at each place, with the noise of a seed of its own."""
+        log_epochs = self.log_epochs(where)
+        drawn = np.exp(log_epochs + NOISE_LOG_EPOCHS * random.standard_normal(len(where)))
+        epochs = np.clip(drawn.round(), LEAST_EPOCHS, MOST_EPOCHS).astype(int)
+        seconds = epochs * np.exp(
+            self._log_epoch_s(where) + 0.01 * random.standard_normal(len(where))
+        )
+        mql = self.mql(where) + noise_of_mql(np.exp(log_epochs), random)
+        return [
+            Training(float(s), float(q), int(e))
+            for s, q, e in zip(seconds, mql, epochs, strict=True)
+        ]
+
+    def _softened(self, where: Array) -> Array:
+        found: Array = self._floor + SOFT * np.logaddexp(0, (self._mql(where) - self._floor) / SOFT)
+        return found
+
+    def _near_default(self, where: Array) -> Array:
+        apart = ((where - self._recorded.default_where) ** 2).sum(axis=1)
+        found: Array = np.exp(-0.5 * apart / DIP**2)
+        return found
+
+
+def noise_of_mql(epochs: Array, random: np.random.Generator) -> Array:
+    """What a seed adds to the mean MQL of trainings of so many epochs."""
+    length = np.log(epochs)
+    sd = np.interp(length, np.log(NOISE_EPOCHS), NOISE_MQL)
+    skew = np.interp(length, np.log((NOISE_EPOCHS[0], NOISE_EPOCHS[-1])), (SKEW, 1e-3))
+    shape = 4 / skew**2
+    found: Array = sd * (random.gamma(shape) - shape) / np.sqrt(shape)
+    return found
+
+
+def _surface(made: Made, recorded: Recordings, values: Array, part: int) -> Surface:
+    if made.surface == "forest":
+        return forest(recorded.where, values, seed=made.seed)
+    return draw(
+        recorded.where, values, kernel=made.surface, shrink=made.shrink, seed=10 * made.seed + part
+    )
+
+
+@functools.cache
+def truth(name: str) -> Truth:
+    """The truth of this name, made once a process."""
+    return Truth(next(made for made in TRUTHS if made.name == name))

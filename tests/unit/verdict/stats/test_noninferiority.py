@@ -1,0 +1,97 @@
+"""Whether one configuration is no worse than another by more than a margin."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from tuner.verdict.stats.noninferiority import LEVEL, NoWorse, no_worse, ratio_of_times
+
+MQLS = st.lists(st.floats(0.5, 1.5), min_size=5, max_size=12)
+
+
+def by_seed(values: list[float]) -> dict[int, float]:
+    return dict(enumerate(values))
+
+
+def test_a_known_answer() -> None:
+    a = [0.80, 0.82, 0.79, 0.81, 0.80, 0.83]
+    b = [0.81, 0.80, 0.80, 0.82, 0.79, 0.82]
+    found = no_worse(by_seed(a), by_seed(b), margin=0.01)
+    assert found is not None
+    expected = stats.ttest_1samp(np.array(a) - 1.01 * np.array(b), 0.0, alternative="less").pvalue
+    assert found.p == pytest.approx(float(expected))
+    assert found.ratio == pytest.approx(np.mean(a) / np.mean(b))
+    assert found.pairs == 6
+
+
+@given(MQLS, MQLS, st.floats(0.0, 0.2), st.sampled_from([0.05, 0.2]))
+def test_it_claims_where_the_bound_is_within_the_margin_and_p_is_small(
+    a: list[float], b: list[float], margin: float, level: float
+) -> None:
+    found = no_worse(by_seed(a), by_seed(b), margin=margin, level=level)
+    assume(found is not None)
+    assert isinstance(found, NoWorse)
+    assume(abs(found.p - level) > 1e-9)
+    assume(abs(found.bound - 1 - margin) > 1e-12)
+    assert found.claimed == (found.p < level)
+    assert found.bound >= found.ratio * (1 - 1e-12)
+
+
+def test_the_bound_is_where_the_test_turns() -> None:
+    random = np.random.default_rng(3)
+    a, b = (0.8 + 0.01 * random.standard_normal(30) for _ in range(2))
+    found = no_worse(by_seed(a.tolist()), by_seed(b.tolist()), margin=0.01)
+    assert found is not None
+    at_bound = stats.ttest_1samp(a - found.bound * b, 0.0, alternative="less").pvalue
+    assert float(at_bound) == pytest.approx(LEVEL, abs=1e-9)
+
+
+def test_the_error_is_as_said_at_the_margin() -> None:
+    random = np.random.default_rng(5)
+    wrong = 0
+    for _ in range(1000):
+        b = 0.8 + 0.006 * random.standard_normal(30)
+        a = 0.8 * 1.01 + 0.012 * random.standard_normal(30)
+        found = no_worse(by_seed(a.tolist()), by_seed(b.tolist()), margin=0.01)
+        assert found is not None
+        wrong += found.claimed
+    assert 30 <= wrong <= 70
+
+
+def test_pairs_are_those_on_shared_seeds() -> None:
+    a = {1: 0.8, 2: 0.81, 3: 0.79, 4: 0.8, 5: 0.82, 6: 0.8}
+    b = {seed: value for seed, value in a.items() if seed > 1} | {9: 5.0}
+    found = no_worse(a, b, margin=0.01)
+    assert found is not None
+    assert (found.pairs, found.ratio) == (5, 1.0)
+    assert no_worse(a, {1: 0.8, 2: 0.8}, margin=0.01) is None
+
+
+def test_figures_without_noise() -> None:
+    same = by_seed([0.8] * 6)
+    found = no_worse(same, same, margin=0.01)
+    assert found is not None
+    assert found.claimed
+    assert (found.bound, found.p) == (pytest.approx(1.0), 0.0)
+    worse = no_worse(by_seed([0.9] * 6), same, margin=0.01)
+    assert worse is not None
+    assert not worse.claimed
+    assert worse.p == 1.0
+
+
+def test_the_ratio_of_times_is_the_geometric_mean_of_pairs() -> None:
+    b = by_seed([1.0, 1.2, 0.9, 1.1, 1.05])
+    a = {seed: 0.5 * value for seed, value in b.items()}
+    found = ratio_of_times(a, b)
+    assert found is not None
+    assert (found.estimate, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
+    noisy = ratio_of_times(by_seed([0.5, 0.7, 0.4, 0.6, 0.5]), b)
+    assert noisy is not None
+    logs = np.log([0.5, 0.7 / 1.2, 0.4 / 0.9, 0.6 / 1.1, 0.5 / 1.05])
+    low, high = stats.t.interval(0.95, 4, logs.mean(), logs.std(ddof=1) / math.sqrt(5))
+    assert (noisy.low, noisy.high) == pytest.approx((math.exp(low), math.exp(high)))
+    assert ratio_of_times(a, {1: 1.0}) is None

@@ -1,0 +1,74 @@
+"""What every written form of a configuration says first: what it is, why it is the one, its
+figures, and where it comes from.
+"""
+
+from __future__ import annotations
+
+from tuner.config import OBJECTIVES
+from tuner.export.best_config import BestConfig
+from tuner.spec.objectives import axis_title
+
+
+def headline(config: BestConfig) -> list[str]:
+    """What every written form says first, one line each, in the words of a comment."""
+    (clock, seconds), (error, mql) = config.values.items()
+    p = config.provenance
+    until = "to convergence" if p["converged"] else "until a limit cut it, not converged"
+    if clock != OBJECTIVES[0]:
+        until = f"of {axis_title(clock).removesuffix(' (s)')}"
+    if p["contaminated"]:
+        until += " (timing disturbed by something else on the device)"
+    seeds = ", ".join(map(str, p["seeds"]))
+    where = f"{axis_title(error)} {mql:.4f} on {p['device']}, seed {seeds}."
+    lines = [
+        (
+            f"{config.variant} on {config.task}: study {config.study}{_place(config)}, trial "
+            f"{config.trial}, pick {config.pick}."
+        ),
+        *([config.why] if config.why else []),
+        f"{seconds:.3f} s {until}, {where}",
+        f"data {_short(p['data_hash'])}, study definition {_short(p['definition_hash'])}, "
+        f"git {_short(p['git_revision'] or 'unknown')}, "
+        + ", ".join(
+            f"{name} {version}" for name, version in (p["versions"] or {}).items() if version
+        ),
+        _verified(config),
+    ]
+    # A comment ends with its line, whatever names the database holds.
+    return [one_line(line) for line in lines]
+
+
+def one_line(text: str) -> str:
+    """Text as part of a comment, which ends with its line."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _place(config: BestConfig) -> str:
+    """Of which searches it is one; nothing where it is the only one."""
+    p = config.provenance
+    if p.get("searches", 1) == 1:
+        return ""
+    return f" (one of {p['searches']} searches, {p['group']})"
+
+
+def _short(digest: str) -> str:
+    """Enough of a hash to recognise it, with the mark of an edited checkout."""
+    name, plus, changes = digest.partition("+")
+    return name[:12] + plus + changes
+
+
+def _verified(config: BestConfig) -> str:
+    verified = config.verified
+    if verified is None and config.expected is not None:
+        return (
+            "NOT VERIFIED: it did not run on fresh seeds; what is expected follows from all runs "
+            "of the study."
+        )
+    if verified is None:
+        return "NOT VERIFIED: these are the figures of one trial; a seed alone moves the MQL."
+    time, mql = verified["wall_clock_s"], verified["test_mql"]
+    return (
+        f"Verified on {verified['seeds']} fresh seeds: "
+        f"{time['median']:.3f} s ({time['low']:.3f} to {time['high']:.3f}), "
+        f"test MQL {mql['median']:.4f} ({mql['low']:.4f} to {mql['high']:.4f})."
+    )

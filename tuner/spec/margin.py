@@ -1,0 +1,34 @@
+"""How much higher than the default's the MQL of a configuration may be that still counts as good.
+
+Relative, and a policy: no part of what a study is, but said before its confirmation begins.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tuner.errors import UsageError
+
+MARGIN = 0.01
+"""As good as the default: MQL at most 1 % higher, unless somebody says otherwise."""
+TOO_MUCH = 0.10
+"""Of what is so much worse than the default, runs near it say nothing."""
+
+
+def checked_margin(value: float) -> float:
+    """The margin, where it is one.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not (math.isfinite(value) and 0 <= value < TOO_MUCH):
+        raise UsageError(
+            f"a margin is a share of the default's MQL, 0 or more and below "
+            f"{in_percent(TOO_MUCH)}, such as {in_percent(MARGIN)}; {value:g} is none"
+        )
+    return float(value)
+
+
+def in_percent(share: float) -> str:
+    """`1%`, as a flag takes it."""
+    return f"{100 * share:.12g}%"

@@ -1,0 +1,198 @@
+"""What a confirmation says: whether what was recommended is as good as the default, on seeds that
+nothing had seen.
+
+What it tests was frozen in its plan before its first run, with the margin. So its runs choose
+nothing, and stand apart from those of other verifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.storage.queue.plans import StoredFrozen, StoredPlan, is_confirmation
+from tuner.storage.queue.runs import VerificationRun
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.stats.intervals import Interval
+from tuner.verdict.stats.noninferiority import NoWorse, no_worse, ratio_of_times
+from tuner.verdict.verified import Verified, as_configurations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test:
+    """A configuration against a default, on the same untouched seeds."""
+
+    no_worse: NoWorse | None
+    """None while they share too few seeds."""
+    ratio: Interval | None
+    """Of their times."""
+    missed: tuple[int, int]
+    """Runs of either that did not converge."""
+
+    @property
+    def claimed(self) -> bool:
+        """It is no worse by more than the margin; not where it missed more often."""
+        return (
+            self.no_worse is not None and self.no_worse.claimed and self.missed[0] <= self.missed[1]
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        found = self.no_worse
+        return {
+            "no_worse": self.claimed,
+            "mql_ratio": found and found.ratio,
+            "mql_ratio_below": found and _finite(found.bound),
+            "p": found and found.p,
+            "level": found and found.level,
+            "margin": found and found.margin,
+            "pairs": found and found.pairs,
+            "missed": list(self.missed),
+            "time_ratio": self.ratio.as_estimate() if self.ratio else None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """The last confirmation of a study."""
+
+    study: str
+    session: str
+    seeds: int
+    """Of each configuration, as planned."""
+    frozen: StoredFrozen
+    reference: str | None
+    """The group whose default's quality `at_level` was asked for."""
+    default: Verified | None
+    recommended: Verified | None
+    """None where the default stands, or nothing is recommended."""
+    at_level: Verified | None
+
+    @property
+    def complete(self) -> bool:
+        """Every planned run is finished."""
+        known = {each.trial_number: each for each in self.configurations}
+        asked = self.frozen.trials()
+        return all(n in known and len(known[n].runs) >= self.seeds for n in asked)
+
+    @property
+    def default_stands(self) -> bool:
+        return self.frozen.recommended is None and self.frozen.why_none is None
+
+    @property
+    def configurations(self) -> tuple[Verified, ...]:
+        """Each once, the default first."""
+        found = [each for each in (self.default, self.recommended, self.at_level) if each]
+        return tuple({each.trial_number: each for each in found}.values())
+
+    @property
+    def test(self) -> Test | None:
+        """What is recommended against the study's own default; None where there is nothing to
+        test, or not yet.
+        """
+        if self.recommended is None or self.default is None or not self.complete:
+            return None
+        return tested(self.recommended, self.default, margin=self.frozen.margin)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        test = self.test
+        return {
+            "study": self.study,
+            "seeds": self.seeds,
+            "attempt": self.frozen.attempt,
+            "complete": self.complete,
+            "margin": self.frozen.margin,
+            "default": _figures(self.default, self.frozen.default),
+            "default_stands": self.default_stands,
+            "recommended": _figures(self.recommended, self.frozen.recommended),
+            "chance": self.frozen.chance,
+            "reference": self.reference,
+            "at_level": _figures(self.at_level, self.frozen.at_level),
+            "test": test.as_dict() if test else None,
+            "nothing_because": self.frozen.why_none,
+        }
+
+
+def confirmation_of(study: StudySnapshot) -> Confirmation | None:
+    """The last confirmation of a study; None where there is none."""
+    return last_confirmation(study.name, study.runs, device_model=study.device_model)
+
+
+def last_confirmation(
+    study: str, runs: Sequence[VerificationRun], *, device_model: str | None
+) -> Confirmation | None:
+    """The same of the verification runs of a study, in the order of their plans."""
+    of_it = [run for run in runs if study in confirmed_studies(run)]
+    if not of_it:
+        return None
+    session = of_it[-1].session
+    return _confirmation(study, [r for r in of_it if r.session == session], device_model)
+
+
+def confirmed_studies(run: VerificationRun) -> frozenset[str]:
+    """The studies whose recommendations the plan of a run confirms; none of other plans."""
+    return frozenset(run.plan.get("confirms", ())) if is_confirmation(run.plan) else frozenset()
+
+
+def runs_to_learn_from(study: StudySnapshot) -> tuple[VerificationRun, ...]:
+    """The verification runs by which something may be chosen: all but those of confirmations.
+
+    Once a confirmation has failed, its runs say what was not known when it was planned, and count,
+    too. While it stands, what it confirmed has to stay what it is.
+    """
+    sessions: dict[str, list[VerificationRun]] = {}
+    for run in study.runs:
+        if study.name in confirmed_studies(run):
+            sessions.setdefault(run.session, []).append(run)
+    failed = set()
+    for session, mine in sessions.items():
+        test = _confirmation(study.name, mine, study.device_model).test
+        if test is not None and not test.claimed:
+            failed.add(session)
+    return tuple(r for r in study.runs if not is_confirmation(r.plan) or r.session in failed)
+
+
+def tested(a: Verified, b: Verified, *, margin: float) -> Test:
+    """One configuration of a confirmation against a default of it, of whichever study."""
+    one, other = a.sample(), b.sample()
+    return Test(
+        no_worse=no_worse(one.mql, other.mql, margin=margin),
+        ratio=ratio_of_times(one.seconds, other.seconds),
+        missed=(one.misses, other.misses),
+    )
+
+
+def _confirmation(
+    study: str, runs: Sequence[VerificationRun], device_model: str | None
+) -> Confirmation:
+    plan = StoredPlan.model_validate(runs[0].plan)
+    frozen = plan.confirms[study]
+    there = as_configurations(study, runs, device_model=device_model)
+    found = {each.trial_number: each for each in there}
+
+    def of(number: int | None) -> Verified | None:
+        return None if number is None else found.get(number)
+
+    return Confirmation(
+        study=study,
+        session=runs[0].session,
+        seeds=int(runs[0].plan["seeds"]),
+        frozen=frozen,
+        reference=plan.reference,
+        default=of(frozen.default),
+        recommended=of(frozen.recommended),
+        at_level=of(frozen.at_level),
+    )
+
+
+def _figures(found: Verified | None, trial: int | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
+    figures = found.as_dict() if found else None
+    return {"trial": trial, "verified": figures}
+
+
+def _finite(value: float) -> float | None:
+    """JSON knows no infinite number."""
+    return None if value == float("inf") else value

@@ -1,0 +1,236 @@
+"""Planning a confirmation: what each search recommends is frozen, with its margin, before the first
+run; then it and the default run on seeds that nothing in the database has seen.
+
+Searches of one variant have the same default. So that it tells something each time, each search of
+a group has seeds of its own; searches with the same number in theirs share them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tuner.storage.database import initialisation_lock
+from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen, is_confirmation
+from tuner.storage.queue.runs import PlannedRun
+from tuner.study.group import Group, grouped
+from tuner.study.margin import record_margin
+from tuner.study.open import OpenStudy
+from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
+from tuner.verdict.queue import verifications_of
+from tuner.verdict.recommendation import model_of
+from tuner.verdict.same_quality import Answer, NoAnswerError, recommended, recommended_against
+from tuner.verdict.verification_plan import Planned, refuse_apart
+
+SEEDS = 30
+"""Of each configuration, unless somebody says otherwise: how many it takes is in
+benchmarks/verdict."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What new confirmations are planned of; and what not, and why."""
+
+    frozen: list[_Frozen] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frozen:
+    """What a new confirmation tests of one study, and why not more."""
+
+    study: OpenStudy
+    plan: StoredFrozen
+    params: Mapping[int, dict[str, float | int]]
+    notes: tuple[str, ...] = ()
+
+
+def plan_confirmation(
+    opened: Sequence[OpenStudy],
+    *,
+    reference: Group[OpenStudy] | None = None,
+    seeds: int = SEEDS,
+    margin: float | None = None,
+    shuffle_seed: int | None = None,
+) -> Planned:
+    """Plan runs of what each search recommends and of its default, on `seeds` untouched seeds each;
+    and of what it recommends for the quality of the reference's default.
+
+    What was frozen stays: the same call again plans nothing new, until the search or another
+    verification has gone on since. The reference is that of a comparison: the first variant where
+    none is named. Runs are in blocks, in which every configuration has its turn in random order.
+
+    Raises:
+        UsageError: the studies are of different data or devices, or another margin is recorded.
+    """
+    groups = grouped(opened)
+    if reference is None and len(groups) > 1:
+        reference = groups[0]
+    whole = _once([*opened, *(reference.members if reference else ())])
+    refuse_apart(whole)
+    for each in opened:
+        record_margin(each, margin)
+    queue = verifications_of(whole)
+    with initialisation_lock(opened[0].database.address):
+        found = _freeze_all(opened, reference, seeds)
+        if not found.frozen:
+            return Planned(0, tuple(found.missing), tuple(found.notes))
+        members = [*found.frozen, *_only_default(reference, found.frozen)]
+        searches = sorted({each.study.membership.search for each in members})
+        drawn = fresh_seeds(seeds * len(searches), seen_seeds(opened[0].database))
+        plan: dict[str, Any] = {
+            "kind": CONFIRMATION,
+            "confirms": {each.study.name: each.plan.model_dump() for each in found.frozen},
+            "reference": reference.name if reference else None,
+            "seeds": seeds,
+            "top": max(len(each.plan.trials()) for each in found.frozen),
+            "looks": [],
+            "shuffle_seed": secrets.randbits(31) if shuffle_seed is None else shuffle_seed,
+        }
+        of_search = {
+            number: drawn[index * seeds : (index + 1) * seeds]
+            for index, number in enumerate(searches)
+        }
+        first = max((run.place for run in queue.runs()), default=-1) + 1
+        added = queue.add(_interleaved(members, of_search, first=first, plan=plan))
+    return Planned(added, tuple(found.missing), tuple(found.notes))
+
+
+def _once(studies: Sequence[OpenStudy]) -> list[OpenStudy]:
+    return list({each.name: each for each in studies}.values())
+
+
+# -- what is frozen --------------------------------------------------------------------------------
+
+
+def _freeze_all(
+    opened: Sequence[OpenStudy], reference: Group[OpenStudy] | None, seeds: int
+) -> _Found:
+    found = _Found()
+    level = snapshot(reference.members[0]) if reference else None
+    for each in opened:
+        now = snapshot(each).with_runs_read()
+        there = confirmation_of(now)
+        if there is not None and _goes_on(now, there, reference.name if reference else None):
+            if there.seeds != seeds:
+                found.notes.append(
+                    f"{each.name}: its confirmation was planned with {there.seeds} seeds and keeps "
+                    "them"
+                )
+            continue
+        try:
+            mine = _freeze(each, now, level)
+        except NoAnswerError as error:
+            found.missing.append(f"{each.name}: {error}")
+            continue
+        found.frozen.append(mine)
+        found.notes.extend(mine.notes)
+    return found
+
+
+def _goes_on(study: StudySnapshot, there: Confirmation, reference: str | None) -> bool:
+    """Whether the study's last confirmation is the one that is asked for."""
+    if not there.complete:
+        return True
+    same = reference in (None, there.reference, study.membership.group)
+    return same and there.frozen.known == _known(study)
+
+
+def _known(study: StudySnapshot) -> int:
+    """How much there is to choose by: trials that ended, and runs of other verifications."""
+    runs = [run for run in study.runs if not is_confirmation(run.plan)]
+    return study.finished + sum(run.state == "finished" for run in runs)
+
+
+def _freeze(study: OpenStudy, now: StudySnapshot, reference: StudySnapshot | None) -> _Frozen:
+    """What is to be tested of a study.
+
+    Raises:
+        NoAnswerError: nothing can be recommended of it.
+    """
+    model, margin = model_of(now), now.policy.counted_margin
+    own = recommended(now, model, margin=margin)
+    assert own.default is not None, "its own default was asked for"
+    notes, at_level = [], None
+    if reference is not None and reference.membership.group != now.membership.group:
+        try:
+            found = recommended_against(now, model, reference, margin=margin)
+            at_level = found.chosen.trial
+        except NoAnswerError as error:
+            notes.append(f"{study.name}: {error}")
+    if own.default_stands:
+        notes.append(f"{study.name}: the default stands, so there is nothing to hold against it")
+    last = confirmation_of(now)
+    plan = StoredFrozen(
+        default=own.default.trial,
+        recommended=None if own.default_stands else own.chosen.trial,
+        at_level=at_level,
+        margin=margin,
+        chance=_chance(own),
+        known=_known(now),
+        attempt=1 if last is None else last.frozen.attempt + 1,
+    )
+    params = {number: now.record(number).params for number in plan.trials()}
+    return _Frozen(study, plan, params, tuple(notes))
+
+
+def _chance(own: Answer) -> float | None:
+    return None if own.default_stands else own.chosen.chance
+
+
+def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen]) -> list[_Frozen]:
+    """The reference's default, where the reference is confirmed by another plan or not at all."""
+    if reference is None or any(each.study.name == reference.members[0].name for each in frozen):
+        return []
+    if not any(each.plan.at_level is not None for each in frozen):
+        return []
+    first = reference.members[0]
+    now = snapshot(first)
+    record = next((r for r in now.results.complete if r.is_default and r.converged), None)
+    if record is None:
+        return []
+    plan = StoredFrozen(default=record.number, margin=now.policy.counted_margin, known=_known(now))
+    return [_Frozen(first, plan, {record.number: record.params})]
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+def _interleaved(
+    members: Sequence[_Frozen],
+    seeds: Mapping[int, Sequence[int]],
+    *,
+    first: int,
+    plan: dict[str, Any],
+) -> list[PlannedRun]:
+    """Blocks in which every configuration has one turn, in an order of their own; `seeds` are those
+    of each number of a search.
+    """
+    shuffler = np.random.default_rng(plan["shuffle_seed"])
+    session = uuid.uuid4().hex
+    turns = [(each, number) for each in members for number in each.plan.trials()]
+    runs: list[PlannedRun] = []
+    for block in range(plan["seeds"]):
+        for index in shuffler.permutation(len(turns)):
+            each, number = turns[index]
+            runs.append(
+                PlannedRun(
+                    study_id=each.study.study_id,
+                    trial_number=number,
+                    params=dict(each.params[number]),
+                    seed=seeds[each.study.membership.search][block],
+                    block=block,
+                    place=first + len(runs),
+                    session=session,
+                    plan=plan,
+                )
+            )
+    return runs

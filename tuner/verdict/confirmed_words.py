@@ -1,0 +1,79 @@
+"""What a confirmation says, in plain sentences that everything that shows it carries."""
+
+from __future__ import annotations
+
+from tuner.spec.margin import in_percent
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.confirmation import Confirmation, Test, confirmation_of
+
+CHOSEN_ON_TEST = (
+    "The search chose by the MQL of the test split, which is the one reported here: fresh seeds "
+    "take away the luck of a seed, not a fit to this split"
+)
+"""Of a study that was searched on test MQL, which is the default."""
+
+
+def confirmed_lines(study: StudySnapshot, *, name: str = "") -> list[str]:
+    """What is to be said of a study's confirmation, a sentence each; empty where there is none."""
+    there = confirmation_of(study)
+    if there is None:
+        return []
+    return [confirmed_sentence(there, name=name or study.name)]
+
+
+def confirmed_sentence(there: Confirmation, *, name: str) -> str:
+    """Whether what is recommended is confirmed, without a full stop."""
+    trial = there.frozen.recommended
+    if not there.complete:
+        known = {each.trial_number: len(each.runs) for each in there.configurations}
+        done = sum(min(there.seeds, known.get(each, 0)) for each in there.frozen.trials())
+        planned = there.seeds * len(there.frozen.trials())
+        return (
+            f"{name}: its confirmation is under way, {done} of {planned} runs are finished; tuner "
+            "verify --confirm goes on"
+        )
+    if there.default_stands:
+        return f"{name}: the default stands; nothing faster was surely enough as good"
+    test = there.test
+    assert test is not None, "it is complete, and something is recommended"
+    margin = in_percent(there.frozen.margin).replace("%", " %")
+    asked = (
+        f"no worse than the default by more than {margin}"
+        if there.frozen.margin
+        else ("no worse than the default")
+    )
+    if test.claimed:
+        said = f"{name}: trial {trial} is {asked}{_mql(test)}{_time(test)}"
+    else:
+        said = (
+            f"{name}: that trial {trial} is {asked} is not shown{_mql(test)}{_missed(test)}; so "
+            "nothing is said of its time"
+        )
+    said += f", on {there.seeds} untouched seeds"
+    if there.frozen.attempt > 1:
+        said += (
+            f". This is confirmation {there.frozen.attempt} of this study: each has a chance of "
+            "5 % to be wrong"
+        )
+    return said
+
+
+def _mql(test: Test) -> str:
+    found = test.no_worse
+    if found is None:
+        return ": too few runs converged"
+    sure = f"{100 * (1 - found.level):g} % confidence"
+    return f" (MQL {found.ratio:.4f} of the default's, below {found.bound:.4f} with {sure})"
+
+
+def _time(test: Test) -> str:
+    found = test.ratio
+    if found is None:
+        return ", and too few timings were undisturbed"
+    return f" and takes {found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}] of its time"
+
+
+def _missed(test: Test) -> str:
+    if test.missed[0] <= test.missed[1]:
+        return ""
+    return f"; {test.missed[0]} of its runs did not converge, and {test.missed[1]} of the default's"

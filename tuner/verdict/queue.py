@@ -1,0 +1,14 @@
+"""The verification runs of several studies as one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.storage.queue.verifications import Verifications
+from tuner.study.open import OpenStudy
+
+
+def verifications_of(opened: Sequence[OpenStudy], *, lease_s: float | None = None) -> Verifications:
+    """The verification runs of these studies, which must be in one database."""
+    engine, ids = opened[0].database.engine, [each.study_id for each in opened]
+    return Verifications(engine, ids, names=[each.name for each in opened], lease_s=lease_s)

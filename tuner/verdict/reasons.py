@@ -1,0 +1,92 @@
+"""Why a configuration is the one, in plain sentences that everything that shows it carries."""
+
+from __future__ import annotations
+
+from tuner.pareto import Point
+from tuner.spec.margin import in_percent
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.front_by_values import Values
+from tuner.verdict.runs import runs_of
+from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate
+from tuner.verdict.same_quality import Answer, in_words, percent
+
+_POINTS = {"mql": "the lowest MQL", "time": "the least time", "knee": "the knee"}
+_FRONTS = {
+    Values.SINGLE: "the front of single runs, each with the luck of its seed",
+    Values.EXPECTED: "the front of what all runs of the study together expect",
+    Values.VERIFIED: "the front of medians over fresh seeds, of what was verified alone",
+}
+
+
+def because_of_front(
+    pick: str, values: Values, *, expected: Point | None = None, noted: bool = False
+) -> str:
+    """Of a point of a front; `expected` of it are so many seconds and such an MQL. `noted`: a
+    verification chose it.
+    """
+    front = "the front that the last verification expected" if noted else _FRONTS[values]
+    said = f"Chosen: {_POINTS[pick]} of {front}."
+    if expected is not None:
+        said += f" Expected of it: {expected[0]:.3f} s, MQL {expected[1]:.4f}."
+    return said
+
+
+def nothing_expected(study: StudySnapshot) -> str:
+    """Why nothing can be expected of a study, without a full stop."""
+    there = len({run.trial for run in runs_of(study)})
+    return (
+        f"expected values take {LEAST_CONFIGURATIONS} configurations that converged, and study "
+        f"{study.name!r} has {there}"
+    )
+
+
+def because_of_answer(answer: Answer, own: Answer | None = None) -> str:
+    """Of what is recommended, how sure that is, and beside what.
+
+    `own` is the answer for the study's own default, where another's was asked for.
+    """
+    said = _stands(answer) if answer.default_stands and answer.against is None else _found(answer)
+    return said if own is None else f"{said} For the quality of its own default: {_briefly(own)}."
+
+
+def _found(answer: Answer) -> str:
+    what = "the default, which is the fastest" if answer.default_stands else "the fastest"
+    said = (
+        f"Recommended: {what} whose MQL is {_asked(answer)}, as far as all runs of the study can "
+        f"say: the chance is {percent(answer.chosen.chance)}. Expected of it: "
+        f"{_figures(answer.chosen)}"
+    )
+    if answer.default is not None and not answer.default_stands:
+        said += f"; of its default, trial {answer.default.trial}: {_figures(answer.default)}"
+    return f"{said}."
+
+
+def _stands(answer: Answer) -> str:
+    said = (
+        f"The default stands: of nothing faster is it sure enough (a chance of "
+        f"{percent(answer.sure_enough)}) that its MQL is {_asked(answer)}. Expected of the "
+        f"default: {_figures(answer.chosen)}"
+    )
+    if answer.nearest is None:
+        return f"{said}; nothing that may be chosen is expected to be faster."
+    near = answer.nearest
+    return f"{said}; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}."
+
+
+def _briefly(own: Answer) -> str:
+    if own.default_stands:
+        return "that default itself"
+    return f"{in_words(own.chosen)}, with a chance of {percent(own.chosen.chance)}"
+
+
+def _asked(answer: Answer) -> str:
+    """`at most 1 % above the default's`."""
+    margin = in_percent(answer.margin).replace("%", " %")
+    least = f"at most {margin} above" if answer.margin else "no higher than"
+    if answer.against is None:
+        return f"{least} the default's"
+    return f"{least} that of the default of {answer.against.study}, {answer.against.mql:.4f}"
+
+
+def _figures(estimate: Estimate) -> str:
+    return f"{estimate.seconds:.3f} s, MQL {estimate.mql:.4f}"

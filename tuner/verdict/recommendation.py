@@ -1,0 +1,157 @@
+"""What a study recommends: the fastest configuration that is, as far as all its runs can say, as
+good as the default one.
+
+A search tries each configuration once, so the best it has seen is the luckiest. All runs of a
+study, of its search and of its verification, make one model (`tuner.verdict.runs_model`), which
+says how surely each configuration is as good. "As good" means: MQL at most (1 + margin) times the
+default's. How often what is recommended is truly as good, and how the constants were found:
+benchmarks/verdict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.search.history import configuration
+from tuner.spec.margin import MARGIN
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.runs import runs_of
+from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
+
+Array = np.ndarray[Any, Any]
+
+CHANCE = 0.9
+"""How surely a configuration must be within the margin to be recommended."""
+AT_LEVEL_CHANCE = 0.9
+"""The same of an answer at a level that was registered for a comparison."""
+VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 4, 3
+"""Before a recommendation: in so many rounds so many configurations, and the default, run again on
+so many fresh seeds each."""
+
+_SURE = 0.99
+_DRAWS = 1000
+_SEED = 20261122
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The fastest configuration that is as good as it was asked to be; `chosen` is None where none
+    is, surely enough.
+
+    `nearest` is the one with the best chance then, None where one was chosen or there is none to
+    name.
+    """
+
+    chosen: Estimate | None
+    nearest: Estimate | None
+    default: Estimate | None
+    margin: float | None
+    """Of the default's MQL; None where a level was asked for."""
+    level: float | None
+    """The MQL that was asked for; None where it was the default's with its margin."""
+    chance: float
+    """How surely it had to be."""
+
+
+def model_of(study: StudySnapshot) -> RunsModel | None:
+    """The model of all runs of a study; None where they are too few."""
+    converged = [record for record in study.results.complete if record.converged]
+    params = next((configuration(r.params) for r in converged if r.is_default), None)
+    default = next((r.number for r in converged if configuration(r.params) == params), None)
+    runs = runs_of(study)
+    enough = len({run.trial for run in runs}) >= LEAST_CONFIGURATIONS
+    return RunsModel(runs, default) if enough else None
+
+
+def recommend(
+    model: RunsModel,
+    *,
+    margin: float = MARGIN,
+    chance: float = CHANCE,
+    candidates: Collection[int] | None = None,
+) -> Recommendation:
+    """The fastest configuration that is as good as the default, and faster.
+
+    Args:
+        model: of the study's runs.
+        margin: how much higher its MQL may be, relative.
+        chance: how surely.
+        candidates: trials that may be recommended, such as those within the study's limits; all
+            where None.
+    """
+    chances = model.chance_of_default(margin)
+    assert model.default is not None, "or there were no chances"
+    chosen, nearest = _chosen(model, chances, model.faster(candidates), chance)
+    return Recommendation(
+        chosen=chosen,
+        nearest=nearest,
+        default=model.estimate(model.default, chances),
+        margin=margin,
+        level=None,
+        chance=chance,
+    )
+
+
+def recommend_at(
+    model: RunsModel,
+    level: float,
+    *,
+    error: float = 0.0,
+    chance: float = CHANCE,
+    candidates: Collection[int] | None = None,
+) -> Recommendation:
+    """The fastest configuration whose MQL is at most `level`, be it the default or another.
+
+    `error` is the level's own relative standard error, where it was measured.
+    """
+    chances = model.chance_of_level(level, error=error)
+    may = model.among(candidates)
+    chosen, nearest = _chosen(model, chances, may, chance)
+    default = None if model.default is None else model.estimate(model.default, chances)
+    return Recommendation(
+        chosen=chosen, nearest=nearest, default=default, margin=None, level=level, chance=chance
+    )
+
+
+def to_verify(
+    model: RunsModel,
+    count: int,
+    *,
+    margin: float = MARGIN,
+    candidates: Collection[int] | None = None,
+) -> tuple[int, ...]:
+    """The `count` configurations that are most worth running again, the most worthwhile first; the
+    default is not among them and should run with them.
+
+    Those that may be the answer: of many draws of what may be true, each one's fastest
+    configuration that is as good as the default. What is surely as good need not run again, and
+    what is surely worse is in no draw.
+    """
+    chances = model.chance_of_default(margin)
+    row = model.trials.index(model.default) if model.default is not None else 0
+    may = np.flatnonzero(model.faster(candidates) & (chances < _SURE))
+    seconds, mql = model.draws(_DRAWS, _SEED)
+    good = mql[:, may] <= mql[:, [row]] + math.log1p(margin)
+    times = np.where(good, seconds[:, may], np.inf)
+    answers = np.bincount(times.argmin(axis=1)[good.any(axis=1)], minlength=len(may))
+    # Equal counts, such as none: those whose chance is the best.
+    order = np.lexsort((-chances[may], -answers))
+    return tuple(model.trials[may[i]] for i in order[:count])
+
+
+def _chosen(
+    model: RunsModel, chances: Array, may: Array, chance: float
+) -> tuple[Estimate | None, Estimate | None]:
+    rows = np.flatnonzero(may)
+    sure = [row for row in rows if chances[row] >= chance]
+    if sure:
+        fastest = min(sure, key=lambda row: float(model.seconds[row]))
+        return model.estimate(model.trials[fastest], chances), None
+    if not len(rows):
+        return None, None
+    return None, model.estimate(model.trials[rows[int(np.argmax(chances[rows]))]], chances)

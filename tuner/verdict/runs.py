@@ -1,0 +1,100 @@
+"""All trainings of a study as one kind of record, whichever run they were: of its search, or of its
+verification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.pareto import Point
+from tuner.record import Recorded
+from tuner.search.history import configuration
+from tuner.spec.objectives import values_of
+from tuner.study.results import TrialRecord
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.confirmation import runs_to_learn_from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One training that converged, whichever run of a study it was."""
+
+    trial: int
+    """The number of the trial whose configuration it has."""
+    where: tuple[float, ...]
+    """Of the configuration in the unit cube (`SearchSpace.shares`)."""
+    seconds: float | None
+    """None where something disturbed the timing; one run of each configuration has it."""
+    mql: float
+    epochs: float | None = None
+
+
+def candidates_of(study: StudySnapshot) -> frozenset[int]:
+    """The trials that may be recommended: those within the study's limits, of which no run on a
+    fresh seed missed.
+    """
+    missed = {
+        run.trial_number
+        for run in runs_to_learn_from(study)
+        if run.result is not None and not run.result.recorded.converged
+    }
+    return frozenset(r.number for r in study.results.eligible if r.number not in missed)
+
+
+def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
+    """All trainings of a study that converged, of its search and of its verification, each with
+    the number of the first trial of its configuration.
+
+    The figures are the study's own objectives, so that what was searched on validation is chosen
+    by validation.
+    """
+    names, space = study.definition.objectives, study.definition.space
+    first: dict[tuple[float, ...], int] = {}
+    found: dict[int, list[_Training]] = {}
+    where: dict[int, tuple[float, ...]] = {}
+    for record in study.results.complete:
+        if record.converged:
+            number = first.setdefault(configuration(record.params), record.number)
+            where[number] = tuple(space.shares(record.params))
+            found.setdefault(number, []).extend(_trainings(record, names))
+    for run in runs_to_learn_from(study):
+        known = first.get(configuration(run.params))
+        here = run.result and study.device_model in (None, run.result.recorded.device)
+        if known is not None and here and run.result and run.result.recorded.converged:
+            recorded = run.result.recorded
+            found[known].append((recorded, values_of(recorded, names)))
+    runs: list[Run] = []
+    for number, trainings in found.items():
+        runs += _of_one(number, where[number], trainings)
+    return tuple(runs)
+
+
+_Training = tuple[Recorded, Point | None]
+"""A training's record, and its objectives."""
+
+
+def _trainings(record: TrialRecord, objectives: Sequence[str]) -> list[_Training]:
+    """Those of each of a trial's seeds; of a trial with one its own, whose values are the trial's
+    where an old record does not name them.
+    """
+    if record.recorded.runs:
+        each_seed = [Recorded.from_flat(each) for each in record.recorded.runs]
+        return [(each, values_of(each, objectives)) for each in each_seed]
+    return [(record.recorded, values_of(record.recorded, objectives) or record.values)]
+
+
+def _of_one(number: int, where: tuple[float, ...], trainings: Sequence[_Training]) -> list[Run]:
+    """The runs of one configuration; a disturbed timing counts where there is no other."""
+    known = [(each, values) for each, values in trainings if values and min(values) > 0]
+    disturbed = all(each.contaminated for each, _ in known)
+    return [
+        Run(
+            trial=number,
+            where=where,
+            seconds=values[0] if disturbed or not each.contaminated else None,
+            mql=values[1],
+            epochs=each.epochs,
+        )
+        for each, values in known
+    ]

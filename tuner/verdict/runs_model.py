@@ -1,0 +1,206 @@
+"""What all runs of a study say of each configuration that ran: its time, its MQL, and how surely
+the MQL is within a margin of the default's.
+
+Time and MQL are modelled as logarithms (`tuner.verdict.repeated_runs`), so what is said of them is
+said of geometric means over seeds, which lie within a thousandth of the means.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from tuner.spec.margin import TOO_MUCH
+from tuner.verdict.repeated_runs import Belief, Repeated, believed
+from tuner.verdict.runs import Run
+
+Array = np.ndarray[Any, Any]
+
+FENCE = 1 + TOO_MUCH
+"""Times the default's MQL: how far a run is beyond that says nothing of what is near the
+default."""
+LEAST_CONFIGURATIONS = 12
+"""Of fewer, neighbours say nothing of each other."""
+
+_SHORTEST = -2.0
+"""Beyond e to this power of the default's length, a shorter training is as noisy as that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What all runs together say of a configuration."""
+
+    trial: int
+    seconds: float
+    mql: float
+    chance: float
+    """That its MQL is within what was asked for."""
+    runs: int
+    """How often it ran itself."""
+
+
+class RunsModel:
+    """What all runs of a study say of each configuration that ran.
+
+    Arrays are in the order of `trials`: the number of the first trial of each configuration.
+    """
+
+    def __init__(self, runs: Iterable[Run], default: int | None) -> None:
+        """`default` is the number of the trial with the default configuration.
+
+        Raises:
+            ValueError: fewer configurations than `LEAST_CONFIGURATIONS`, or a figure without a
+                logarithm.
+        """
+        by_trial: dict[int, list[Run]] = {}
+        for run in runs:
+            by_trial.setdefault(run.trial, []).append(run)
+        if len(by_trial) < LEAST_CONFIGURATIONS:
+            raise ValueError(
+                f"{len(by_trial)} configurations converged, {LEAST_CONFIGURATIONS} are the least"
+            )
+        self.trials = tuple(sorted(by_trial))
+        self.default = default if default in by_trial else None
+        mine = [by_trial[trial] for trial in self.trials]
+        self.runs = np.array([len(of_one) for of_one in mine])
+        where = np.array([of_one[0].where for of_one in mine])
+        row = self._row()
+        times = [np.log([run.seconds for run in of_one if run.seconds]) for of_one in mine]
+        mqls = [np.log([run.mql for run in of_one]) for of_one in mine]
+        self._time = believed(_repeated(where, times, np.zeros(len(mine))))
+        fenced = _fenced(mqls, row)
+        self._beyond = np.array(
+            [own.mean() > inner.mean() for own, inner in zip(mqls, fenced, strict=True)]
+        )
+        self._own_mql = np.array([own.mean() for own in mqls])
+        self._mql = believed(_repeated(where, fenced, _lengths(mine, times, row)))
+
+    @property
+    def seconds(self) -> Array:
+        """Expected of each configuration."""
+        found: Array = np.exp(self._time.mean)
+        return found
+
+    @property
+    def mql(self) -> Array:
+        """Expected of each configuration; where a run is beyond `FENCE` times the default's, what
+        its own runs say.
+        """
+        found: Array = np.exp(np.where(self._beyond, self._own_mql, self._mql.mean))
+        return found
+
+    @property
+    def mql_error(self) -> Array:
+        """The relative standard error of each one's MQL."""
+        found: Array = np.sqrt(np.diag(self._mql.covariance))
+        return found
+
+    def chance_of_default(self, margin: float) -> Array:
+        """How surely each one's MQL is at most (1 + margin) times the default's.
+
+        Raises:
+            ValueError: the default configuration is not among the runs.
+        """
+        row = self._default_row()
+        mean, c = self._mql.mean, self._mql.covariance
+        variance = np.diag(c) + c[row, row] - 2 * c[row]
+        room = mean[row] + math.log1p(margin) - mean
+        chance: Array = ndtr(room / np.sqrt(np.maximum(variance, 1e-18)))
+        chance[row] = 1.0 if margin >= 0 else 0.0
+        return chance
+
+    def chance_of_level(self, level: float, *, error: float = 0.0) -> Array:
+        """How surely each one's MQL is at most `level`, which is known to a relative standard error
+        of `error`.
+        """
+        variance = np.diag(self._mql.covariance) + error**2
+        chance: Array = ndtr((math.log(level) - self._mql.mean) / np.sqrt(variance))
+        return chance
+
+    def estimate(self, trial: int, chances: Array) -> Estimate:
+        """What is said of the configuration of a trial, with its chance out of `chances`."""
+        row = self.trials.index(trial)
+        return Estimate(
+            trial=trial,
+            seconds=float(self.seconds[row]),
+            mql=float(self.mql[row]),
+            chance=float(chances[row]),
+            runs=int(self.runs[row]),
+        )
+
+    def draws(self, count: int, seed: int) -> tuple[Array, Array]:
+        """Logarithms of seconds and MQL that may be true, (count, configurations) each."""
+        random = np.random.default_rng(seed)
+        return _drawn(self._time, random, count), _drawn(self._mql, random, count)
+
+    def _row(self) -> int | None:
+        return None if self.default is None else self.trials.index(self.default)
+
+    def _default_row(self) -> int:
+        row = self._row()
+        if row is None:
+            raise ValueError("the default configuration is not among the runs")
+        return row
+
+    def faster(self, candidates: Collection[int] | None) -> Array:
+        """Which configurations may be recommended in the default's place: candidates that are
+        expected to be faster.
+        """
+        row = self._default_row()
+        may: Array = self.among(candidates) & (self._time.mean < self._time.mean[row])
+        may[row] = False
+        return may
+
+    def among(self, candidates: Collection[int] | None) -> Array:
+        """Which configurations are candidates; all where None."""
+        return np.array([candidates is None or trial in candidates for trial in self.trials])
+
+
+def _repeated(where: Array, figures: Sequence[Array], length: Array) -> Repeated:
+    means = np.array([float(of_one.mean()) for of_one in figures])
+    squares = [((of_one - mean) ** 2).sum() for of_one, mean in zip(figures, means, strict=True)]
+    return Repeated(
+        where=where,
+        mean=means,
+        runs=np.array([len(of_one) for of_one in figures], dtype=float),
+        squares=np.array(squares),
+        length=length,
+    )
+
+
+def _fenced(mqls: Sequence[Array], default: int | None) -> list[Array]:
+    """Logarithms of MQL, none farther beyond the default's than `FENCE`: a model that fits what is
+    useless fits nothing else.
+    """
+    if default is None:
+        usual = float(np.quantile(np.concatenate(mqls), 0.25))
+    else:
+        usual = float(mqls[default].mean())
+    return [np.minimum(of_one, usual + math.log(FENCE)) for of_one in mqls]
+
+
+def _lengths(runs: Sequence[Sequence[Run]], times: Sequence[Array], default: int | None) -> Array:
+    """The logarithm of how long each configuration trains, relative to the default, at most 0: of
+    its epochs where all runs have them, else of its seconds.
+    """
+    if all(run.epochs for of_one in runs for run in of_one):
+        lengths = [np.log([run.epochs or 0.0 for run in of_one]).mean() for of_one in runs]
+    else:
+        lengths = [of_one.mean() for of_one in times]
+    found = np.array(lengths, dtype=float)
+    usual = float(np.median(found)) if default is None else float(found[default])
+    return np.clip(found - usual, _SHORTEST, 0.0)
+
+
+def _drawn(belief: Belief, random: np.random.Generator, count: int) -> Array:
+    """(count, configurations) of what is believed."""
+    n = len(belief.mean)
+    covariance = belief.covariance + 1e-12 * np.eye(n)
+    lower = np.linalg.cholesky(covariance)
+    drawn: Array = belief.mean + random.standard_normal((count, n)) @ lower.T
+    return drawn

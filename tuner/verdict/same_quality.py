@@ -1,0 +1,233 @@
+"""What a study recommends, as one answer: the fastest configuration that is surely enough as good
+as the default, or as another study's default; the default itself where nothing faster is.
+
+Whatever shows a configuration as recommended asks here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tuner.errors import TunerError, UsageError
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.bounds import UNBOUNDED, Bounds, bounds_in_words, excess
+from tuner.verdict.recommendation import Recommendation, model_of, recommend, recommend_at
+from tuner.verdict.runs import candidates_of, runs_of
+from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
+
+_MOST_SAID = 0.99
+
+
+class NoAnswerError(TunerError):
+    """Nothing can be recommended, for the reason that it says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """Another study's default configuration, whose quality is asked for."""
+
+    study: str
+    trial: int
+    mql: float
+    """Expected of it."""
+    error: float
+    """Its relative standard error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a study recommends."""
+
+    chosen: Estimate
+    """The default where nothing faster is surely enough as good."""
+    default: Estimate | None
+    """The study's own; None where it did not converge and another's was asked for."""
+    nearest: Estimate | None
+    """Where the default stands: the one of the best chance that is faster, if there is any."""
+    margin: float
+    sure_enough: float
+    """How surely something had to be as good."""
+    against: Reference | None = None
+
+    @property
+    def default_stands(self) -> bool:
+        return self.default is not None and self.chosen.trial == self.default.trial
+
+
+def recommended(
+    study: StudySnapshot, model: RunsModel | None, *, margin: float, bounds: Bounds = UNBOUNDED
+) -> Answer:
+    """The fastest configuration that is as good as the study's default.
+
+    Args:
+        study: as it is now.
+        model: of its runs (`model_of`).
+        margin: how much higher an MQL may be, relative.
+        bounds: what is expected of a configuration must be within them.
+
+    Raises:
+        NoAnswerError: too few trials, a default that did not converge, or limits or bounds that
+            neither the default keeps nor anything as good.
+    """
+    if model is None or model.default is None or study.results.infeasible:
+        raise NoAnswerError(f"nothing to recommend: {why_none(study)}")
+    may = _within(study, model, bounds)
+    found = recommend(model, margin=margin, candidates=may)
+    chosen = found.chosen or (found.default if model.default in may else None)
+    if chosen is None:
+        raise NoAnswerError(_nothing(study, model, found, bounds, "its default"))
+    return Answer(
+        chosen=chosen,
+        default=found.default,
+        nearest=found.nearest,
+        margin=margin,
+        sure_enough=found.chance,
+    )
+
+
+def recommended_against(
+    study: StudySnapshot,
+    model: RunsModel | None,
+    reference: StudySnapshot,
+    *,
+    margin: float,
+    bounds: Bounds = UNBOUNDED,
+) -> Answer:
+    """The fastest configuration that is as good as the default of another study, the `reference`.
+
+    Raises:
+        UsageError: the reference is the same study, or its MQL is of other data or another split.
+        NoAnswerError: too few trials of either, a default of the reference that did not converge,
+            or nothing that is surely enough as good.
+    """
+    level = _reference(study, reference)
+    if model is None or study.results.infeasible:
+        raise NoAnswerError(f"nothing to recommend: {why_none(study, default=False)}")
+    found = recommend_at(
+        model,
+        level.mql * (1 + margin),
+        error=level.error,
+        candidates=_within(study, model, bounds),
+    )
+    if found.chosen is None:
+        named = f"the default of {level.study}, whose MQL is {level.mql:.4f}"
+        raise NoAnswerError(_nothing(study, model, found, bounds, named))
+    return Answer(
+        chosen=found.chosen,
+        default=found.default,
+        nearest=None,
+        margin=margin,
+        sure_enough=found.chance,
+        against=level,
+    )
+
+
+def answer_of(study: StudySnapshot) -> Answer | str:
+    """What the study recommends by its own margin; or why nothing."""
+    if (reason := why_none(study)) is not None:
+        return reason
+    try:
+        return recommended(study, model_of(study), margin=study.policy.counted_margin)
+    except NoAnswerError as error:
+        return str(error)
+
+
+def recommended_trial(study: StudySnapshot) -> int | None:
+    """The number of the trial that the study recommends, for what marks it; None while there is
+    none.
+    """
+    answer = answer_of(study)
+    return None if isinstance(answer, str) else answer.chosen.trial
+
+
+def why_none(study: StudySnapshot, *, default: bool = True) -> str | None:
+    """Why nothing can be recommended whatever the model says, in words; None where something can.
+    Quick.
+
+    `default`: the study's own default has to be there.
+    """
+    if study.results.infeasible:
+        return (
+            f"no trial of study {study.name!r} keeps the study's limits, {study.results.limits}; "
+            "launch it again with other limits, or choose a trial with --trial"
+        )
+    there = len({run.trial for run in runs_of(study)})
+    if there < LEAST_CONFIGURATIONS:
+        return (
+            f"of study {study.name!r} {there} configuration{'s' * (there != 1)} converged, and it "
+            f"takes {LEAST_CONFIGURATIONS} to tell from luck what is as good as the default; "
+            "launch more trials, or take a point of the front: --pick knee"
+        )
+    if default and not any(each.is_default and each.converged for each in study.results.complete):
+        return (
+            f"the default configuration of study {study.name!r} has no run that converged, so it "
+            "is not known what is as good; take a point of the front: --pick knee, or name another "
+            "study's default: --against"
+        )
+    return None
+
+
+def _within(study: StudySnapshot, model: RunsModel, bounds: Bounds) -> frozenset[int]:
+    """The trials that may be recommended, within the bounds by what is expected of them."""
+    points = zip(model.trials, model.seconds, model.mql, strict=True)
+    inside = {number for number, *point in points if excess((point[0], point[1]), bounds) == 0}
+    return candidates_of(study) & inside
+
+
+def _reference(study: StudySnapshot, reference: StudySnapshot) -> Reference:
+    for what, one, other in (
+        ("data", study.definition.data_hash, reference.definition.data_hash),
+        ("split", study.definition.mql_split, reference.definition.mql_split),
+    ):
+        if one != other:
+            raise UsageError(
+                f"--against: the MQL of study {reference.name!r} is of another {what} than that of "
+                f"{study.name!r}; name a study of the same"
+            )
+    if reference.name == study.name:
+        raise UsageError(f"--against: {study.name!r} is the study itself; name another one")
+    model = model_of(reference)
+    if model is None or model.default is None or reference.results.infeasible:
+        raise NoAnswerError(f"--against {reference.name} is no reference: {why_none(reference)}")
+    row = model.trials.index(model.default)
+    return Reference(
+        study=reference.name,
+        trial=model.default,
+        mql=float(model.mql[row]),
+        error=float(model.mql_error[row]),
+    )
+
+
+def _nothing(
+    study: StudySnapshot, model: RunsModel, found: Recommendation, bounds: Bounds, what: str
+) -> str:
+    """Why there is no answer although there is a model, and which configuration is the nearest."""
+    within = bounds_in_words(bounds, study.results.objectives)
+    said = f"no configuration of study {study.name!r} is surely enough as good as {what}"
+    said += f" with {within}" if within else ""
+    if found.nearest is not None:
+        near = found.nearest
+        return f"{said}; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}"
+    candidates = candidates_of(study)
+    rows = [row for row, number in enumerate(model.trials) if number in candidates]
+    points = {row: (float(model.seconds[row]), float(model.mql[row])) for row in rows}
+    if not points:
+        return f"{said}: none that may be chosen is left"
+    row = min(rows, key=lambda each: excess(points[each], bounds))
+    seconds, mql = points[row]
+    return (
+        f"{said}; the nearest to that is trial {model.trials[row]}, of which {seconds:.3f} s and "
+        f"MQL {mql:.4f} are expected"
+    )
+
+
+def in_words(estimate: Estimate) -> str:
+    """A configuration and what is expected of it."""
+    return f"trial {estimate.trial} (expected {estimate.seconds:.3f} s, MQL {estimate.mql:.4f})"
+
+
+def percent(chance: float) -> str:
+    """A chance for a reader, who is never told that something is certain."""
+    if chance > _MOST_SAID:
+        return "more than 99 %"
+    return "less than 1 %" if chance < 1 - _MOST_SAID else f"{100 * chance:.0f} %"
