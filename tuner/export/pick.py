@@ -17,7 +17,6 @@ from tuner.export.choice import (
 from tuner.spec.margin import checked_margin
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.bounds import UNBOUNDED, Bounds
 from tuner.verdict.expected_front import Front
 from tuner.verdict.front_by_values import Values, expected_front, single_front, verified_front
 from tuner.verdict.picks import picks_expected
@@ -31,6 +30,7 @@ from tuner.verdict.same_quality import (
     recommended,
     recommended_against,
 )
+from tuner.verdict.upper_bounds import UNBOUNDED, Bounds
 
 BY_NUMBER = "trial"
 """Stands for the pick of a trial that was named."""
