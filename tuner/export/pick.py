@@ -185,15 +185,18 @@ def _of_a_front(study: StudySnapshot, wanted: Asked) -> Picked:
     chosen_on = wanted.values or Values.EXPECTED
     notes: tuple[str, ...] = ()
     model = model_of(study) if chosen_on is Values.EXPECTED else None
-    if chosen_on is Values.EXPECTED and model is None:
+    noted = _noted(study, wanted) if chosen_on is Values.EXPECTED else None
+    if chosen_on is Values.EXPECTED and model is None and noted is None:
         instead = nothing_expected(study)
         if wanted.values is not None:
             raise TunerError(f"{instead}; launch more trials, or say --values single")
         chosen_on, notes = Values.SINGLE, (f"{instead}; this is of the front of single runs",)
-    noted = _noted(study, wanted) if chosen_on is Values.EXPECTED else None
-    front = _front(study, chosen_on, model)
     record = noted or choose(
-        study.results, study.name, pick=wanted.pick, bounds=wanted.bounds, front=front
+        study.results,
+        study.name,
+        pick=wanted.pick,
+        bounds=wanted.bounds,
+        front=_front(study, chosen_on, model),
     )
     expected = None if model is None else _expected(model, record.number)
     return Picked(
