@@ -155,7 +155,8 @@ class LaunchOptions:
         str | None,
         typer.Option(
             metavar="1%",
-            help="As good as the default is an MQL at most so much higher (a new study: 1%).",
+            help="As good as the default is an MQL at most so much above its own "
+            "(a new study: 1%).",
         ),
     ] = None
     hang_limit: Annotated[

@@ -21,8 +21,8 @@ from tuner.spec.policy import NONE, SearchPolicy, exact
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
 from tuner.study.group import asked_searches, memberships
-from tuner.study.margin import refuse_other_margin
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
+from tuner.study.recorded_margin import refuse_other_margin
 from tuner.study.warm_start import fronts_of, warm_start_with
 
 

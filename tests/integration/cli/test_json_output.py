@@ -46,7 +46,11 @@ BEST = record(
     task=TEXT,
     study=TEXT,
     trial=COUNT,
-    pick={"enum": ["mql", "time", "knee"]},
+    pick={"enum": ["same-quality", "mql", "time", "knee"]},
+    chosen_on={"enum": ["single", "expected", "verified"]},
+    why=TEXT,
+    expected={},
+    recommendation={},
     params=PARAMS,
     values=VALUES,
     verified={
@@ -198,7 +202,8 @@ def test_status_of_finished_studies(copied: Path, recorded_database: RecordedDat
 
 
 def test_best_of_a_finished_study(copied: Path, recorded_database: RecordedDatabase) -> None:
-    arguments = ("best", "--variant", "rmsnorm", "--task", "demo", "--pick", "mql")
+    of = ("--variant", "rmsnorm", "--task", "demo")
+    arguments = ("best", *of, "--pick", "mql", "--values", "single")
     done = run(*arguments, "--json", folder=copied)
     assert (done.code, done.err) == (0, "")
     best = document(done, BEST)
@@ -256,7 +261,9 @@ def test_best_of_a_study_without_finished_trials_is_an_error(begun: Path) -> Non
 
 def test_best_beyond_its_bounds_is_an_error(copied: Path) -> None:
     done = run(
-        "best", "--variant", "rmsnorm", "--task", "demo", "--max-time", "0", "--json", folder=copied
+        *("best", "--variant", "rmsnorm", "--task", "demo", "--pick", "knee", "--max-time", "0"),
+        "--json",
+        folder=copied,
     )
     assert "the nearest is trial" in failed(done, 1)
 

@@ -41,7 +41,7 @@ def _quietly_on_one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def best(recorded_database: RecordedDatabase) -> BestConfig:
-    return load_best("rmsnorm", task="demo", storage=recorded_database.url)
+    return load_best("rmsnorm", pick="knee", task="demo", storage=recorded_database.url)
 
 
 def of_network(best: BestConfig, model: str, settings: dict[str, Any]) -> BestConfig:

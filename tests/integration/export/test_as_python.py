@@ -55,7 +55,7 @@ def demo() -> DeviceData:
 def best(tmp_path_factory: pytest.TempPathFactory) -> BestConfig:
     url = f"sqlite:///{tmp_path_factory.mktemp('python-export')}/tuner.db"
     record_study(url, variant="rmsnorm", trials=1, max_epochs=EPOCHS)
-    found = load_best("rmsnorm", task="demo", storage=url)
+    found = load_best("rmsnorm", pick="knee", task="demo", storage=url)
     return dataclasses.replace(
         found, provenance=found.provenance | {"device": "Example CPU, 1 core"}
     )

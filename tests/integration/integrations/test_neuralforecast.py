@@ -184,7 +184,7 @@ def test_outputs_go_to_the_series_and_the_parameter_they_are_meant_for(loss: Any
 
 @pytest.fixture(scope="module")
 def best(recorded_database: RecordedDatabase) -> BestConfig:
-    config = load_best("rmsnorm", task="demo", storage=recorded_database.url)
+    config = load_best("rmsnorm", pick="knee", task="demo", storage=recorded_database.url)
     # What a real trial also records: 422 windows in 0.5 s, best after 3 epochs.
     return dataclasses.replace(
         config, provenance=config.provenance | {"training_windows": 422, "best_epoch": 3}

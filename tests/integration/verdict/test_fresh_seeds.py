@@ -12,7 +12,8 @@ from tuner.study.group import searches_of
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import read_results
 from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
-from tuner.verdict.verification_plan import plan_verification, verifications_of
+from tuner.verdict.queue import verifications_of
+from tuner.verdict.verification_plan import plan_verification
 
 
 def record(database: Database) -> tuple[OpenStudy, OpenStudy]:
