@@ -104,17 +104,11 @@ def recommended(retunes: Mapping[str, Sequence[Retune]], chance: float) -> dict[
 def _at_level(retunes: Mapping[str, Sequence[Retune]], chance: float) -> dict[str, Any]:
     answers = {name: [(r, r.at_level[chance]) for r in mine] for name, mine in retunes.items()}
     within = {
-        name: [a.mql <= (1 + MARGIN) * r.default.mql for r, a in mine if a is not None]
+        name: [a.mql <= (1 + MARGIN) * r.default.mql for r, a in mine]
         for name, mine in answers.items()
     }
-    times = {
-        name: [a.seconds if a else math.inf for _, a in mine] for name, mine in answers.items()
-    }
-    return {
-        "within": deals.shared(within).as_dict(),
-        "reached": float(np.mean([a is not None for mine in answers.values() for _, a in mine])),
-        "spread": deals.spread(times),
-    }
+    times = {name: [a.seconds for _, a in mine] for name, mine in answers.items()}
+    return {"within": deals.shared(within).as_dict(), "spread": deals.spread(times)}
 
 
 def confirmations(retunes: Mapping[str, Sequence[Retune]], pool: Pool) -> dict[str, Any]:
@@ -159,15 +153,9 @@ def between(
 ) -> dict[str, Any]:
     """Sets of searches against each other: nothing planted, a ratio planted, another retune."""
     answers = [(r, r.at_level[chance]) for r in _flat(retunes)]
-    known = [(r, a) for r, a in answers if a is not None]
-    timed = iter(pool(_confirmed, known))
     times: dict[str, list[float]] = {name: [] for name in retunes}
     spent = []
-    for r, answer in answers:
-        if answer is None:
-            times[r.truth].append(math.inf)
-            continue
-        found = next(timed)
+    for (r, _), found in zip(answers, pool(_confirmed, answers), strict=True):
         times[r.truth].append(found.seconds)
         spent.append(found.spent_s / 2)
     cost = float(np.mean([r.search_s + r.verification_s for r in _flat(retunes)]))

@@ -69,8 +69,8 @@ class Retune:
     default: Answer
     answers: dict[float, Answer]
     """As good as the default, by the chance that was asked for."""
-    at_level: dict[float, Answer | None]
-    """At the registered level; None: not reached."""
+    at_level: dict[float, Answer]
+    """At the registered level, which is the default's own: the default reaches it by definition."""
     search_s: float
     verification_s: float
     trainings: int
@@ -98,7 +98,7 @@ def retune(found: dict[str, Any], how: Verification, chances: Sequence[float]) -
         own = recommend(model, chance=chance).chosen
         answers[chance] = _answer(job, where, own) or default
         at = recommend_at(model, level, error=error, chance=chance).chosen
-        at_level[chance] = _answer(job, where, at)
+        at_level[chance] = _answer(job, where, at) or default
     return Retune(
         found["truth"],
         found["seed"],
