@@ -36,7 +36,6 @@ from benchmarks.verdict.retunes import Retune, Verification, retune
 from benchmarks.verdict.searches import CACHE, SAMPLER, read
 from benchmarks.verdict.truths import TRUTHS
 from tuner.verdict.recommendation import (
-    AT_LEVEL_CHANCE,
     CHANCE,
     MARGIN,
     ROUNDS,
@@ -104,8 +103,7 @@ def recommended(retunes: Mapping[str, Sequence[Retune]], chance: float) -> dict[
 def _at_level(retunes: Mapping[str, Sequence[Retune]], chance: float) -> dict[str, Any]:
     answers = {name: [(r, r.at_level[chance]) for r in mine] for name, mine in retunes.items()}
     within = {
-        name: [a.mql <= (1 + MARGIN) * r.default.mql for r, a in mine]
-        for name, mine in answers.items()
+        name: [a.mql <= r.level or a.default for r, a in mine] for name, mine in answers.items()
     }
     times = {name: [a.seconds for _, a in mine] for name, mine in answers.items()}
     return {"within": deals.shared(within).as_dict(), "spread": deals.spread(times)}
@@ -264,7 +262,7 @@ def main() -> None:
             "tuning": tuned,
             "recommended": recommended(retunes, CHANCE),
             "confirmed": confirmations(retunes, pool),
-            "between": between(retunes, AT_LEVEL_CHANCE, options, pool),
+            "between": between(retunes, options, pool),
             "before": before(by_truth(report, pool(knees.knee, report)), options),
         }
     where = circumstances("simulated")

@@ -25,13 +25,13 @@ Array = np.ndarray[Any, Any]
 
 MARGIN = 0.01
 """As good as the default: MQL at most 1 % higher, unless somebody says otherwise."""
-CHANCE = 0.9
+CHANCE = 0.95
 """How surely a configuration must be within the margin to be recommended."""
-AT_LEVEL_CHANCE = 0.9
-"""The same of an answer at a level that was registered for a comparison."""
 VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 4, 3
 """Before a recommendation: in so many rounds so many configurations, and the default, run again on
 so many fresh seeds each."""
+LEAST_RUNS = 1 + VERIFIED_SEEDS
+"""Of its own, without which nothing is recommended where a verification has run."""
 
 _SURE = 0.99
 _DRAWS = 1000
@@ -71,6 +71,7 @@ def recommend(
     *,
     margin: float = MARGIN,
     chance: float = CHANCE,
+    least_runs: int = 1,
     candidates: Collection[int] | None = None,
 ) -> Recommendation:
     """The fastest configuration that is as good as the default, and faster.
@@ -79,12 +80,14 @@ def recommend(
         model: of the study's runs.
         margin: how much higher its MQL may be, relative.
         chance: how surely.
+        least_runs: how often it must have run itself: `LEAST_RUNS` once a verification has run,
+            for a surface may be rougher than the model believes.
         candidates: trials that may be recommended, such as those within the study's limits; all
             where None.
     """
     chances = model.chance_of_default(margin)
     assert model.default is not None, "or there were no chances"
-    chosen, nearest = _chosen(model, chances, model.faster(candidates), chance)
+    chosen, nearest = _chosen(model, chances, model.faster(candidates), chance, least_runs)
     return Recommendation(
         chosen=chosen,
         nearest=nearest,
@@ -101,6 +104,7 @@ def recommend_at(
     *,
     error: float = 0.0,
     chance: float = CHANCE,
+    least_runs: int = 1,
     candidates: Collection[int] | None = None,
 ) -> Recommendation:
     """The fastest configuration whose MQL is at most `level`, be it the default or another.
@@ -109,7 +113,7 @@ def recommend_at(
     """
     chances = model.chance_of_level(level, error=error)
     may = model.among(candidates)
-    chosen, nearest = _chosen(model, chances, may, chance)
+    chosen, nearest = _chosen(model, chances, may, chance, least_runs)
     default = None if model.default is None else model.estimate(model.default, chances)
     return Recommendation(
         chosen=chosen, nearest=nearest, default=default, margin=None, level=level, chance=chance
@@ -127,12 +131,13 @@ def to_verify(
     default is not among them and should run with them.
 
     Those that may be the answer: of many draws of what may be true, each one's fastest
-    configuration that is as good as the default. What is surely as good need not run again, and
-    what is surely worse is in no draw.
+    configuration that is as good as the default. What is surely worse is in no draw, and what is
+    surely as good need not run again once it has run `LEAST_RUNS` times.
     """
     chances = model.chance_of_default(margin)
     row = model.trials.index(model.default) if model.default is not None else 0
-    may = np.flatnonzero(model.faster(candidates) & (chances < _SURE))
+    known = (chances >= _SURE) & (model.runs >= LEAST_RUNS)
+    may = np.flatnonzero(model.faster(candidates) & ~known)
     seconds, mql = model.draws(_DRAWS, _SEED)
     good = mql[:, may] <= mql[:, [row]] + math.log1p(margin)
     times = np.where(good, seconds[:, may], np.inf)
@@ -143,10 +148,10 @@ def to_verify(
 
 
 def _chosen(
-    model: RunsModel, chances: Array, may: Array, chance: float
+    model: RunsModel, chances: Array, may: Array, chance: float, least_runs: int
 ) -> tuple[Estimate | None, Estimate | None]:
     rows = np.flatnonzero(may)
-    sure = [row for row in rows if chances[row] >= chance]
+    sure = [row for row in rows if chances[row] >= chance and model.runs[row] >= least_runs]
     if sure:
         fastest = min(sure, key=lambda row: float(model.seconds[row]))
         return model.estimate(model.trials[fastest], chances), None
