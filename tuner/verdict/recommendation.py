@@ -27,10 +27,10 @@ MARGIN = 0.01
 """As good as the default: MQL at most 1 % higher, unless somebody says otherwise."""
 CHANCE = 0.95
 """How surely a configuration must be within the margin to be recommended."""
-VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 4, 3
+VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 6, 3
 """Before a recommendation: in so many rounds so many configurations, and the default, run again on
 so many fresh seeds each."""
-LEAST_RUNS = 1 + VERIFIED_SEEDS
+LEAST_RUNS = 5
 """Of its own, without which nothing is recommended where a verification has run."""
 
 _SURE = 0.99
@@ -130,21 +130,29 @@ def to_verify(
     """The `count` configurations that are most worth running again, the most worthwhile first; the
     default is not among them and should run with them.
 
-    Those that may be the answer: of many draws of what may be true, each one's fastest
-    configuration that is as good as the default. What is surely worse is in no draw, and what is
-    surely as good need not run again once it has run `LEAST_RUNS` times.
+    Of many draws of what may be true, the expected gain is the logarithm of how much faster than
+    the default the fastest of the chosen is that is as good. The first is the one that gains most
+    by itself, each further one what gains most beside those: neither the luckiest end, which is
+    hardly ever as good, nor what is surely as good and slow. What is known has run `LEAST_RUNS`
+    times and is surely as good: it need not run again, and others have to be faster.
     """
     chances = model.chance_of_default(margin)
-    row = model.trials.index(model.default) if model.default is not None else 0
-    known = (chances >= _SURE) & (model.runs >= LEAST_RUNS)
-    may = np.flatnonzero(model.faster(candidates) & ~known)
+    row = model.row_of_default()
+    faster = model.faster(candidates)
+    known = faster & (model.runs >= LEAST_RUNS) & (chances >= _SURE)
+    may = np.flatnonzero(faster & ~known)
     seconds, mql = model.draws(_DRAWS, _SEED)
-    good = mql[:, may] <= mql[:, [row]] + math.log1p(margin)
-    times = np.where(good, seconds[:, may], np.inf)
-    answers = np.bincount(times.argmin(axis=1)[good.any(axis=1)], minlength=len(may))
-    # Equal counts, such as none: those whose chance is the best.
-    order = np.lexsort((-chances[may], -answers))
-    return tuple(model.trials[may[i]] for i in order[:count])
+    good = mql <= mql[:, [row]] + math.log1p(margin)
+    gains = np.where(good, np.maximum(seconds[:, [row]] - seconds, 0.0), 0.0)
+    so_far = gains[:, known].max(axis=1, initial=0.0)
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(may)):
+        with_each = np.maximum(gains[:, may], so_far[:, None]).mean(axis=0)
+        with_each[np.isin(may, chosen)] = -1.0
+        best = int(may[int(np.argmax(with_each))])
+        chosen.append(best)
+        so_far = np.maximum(so_far, gains[:, best])
+    return tuple(model.trials[i] for i in chosen)
 
 
 def _chosen(
