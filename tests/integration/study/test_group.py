@@ -468,3 +468,19 @@ def test_a_search_that_was_deleted_is_made_again_where_it_is_asked_for(here: Dat
     assert [
         trial.state for trial in open_study(here, "small-2").optuna.get_trials(deepcopy=False)
     ] == [TrialState.WAITING]
+
+
+def test_a_study_that_somebody_makes_meanwhile_is_not_taken_for_a_search(
+    here: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at what is there and the making of what is not."""
+
+    def meanwhile(*given: Any, **more: Any) -> OpenStudy:
+        if given[1] == "small-2":
+            create_or_resume(here, "small-2", definition(), trials=3)
+        return create_or_resume(*given, **more)
+
+    monkeypatch.setattr("tuner.study.relaunch.create_or_resume", meanwhile)
+    with pytest.raises(UsageError, match="'small-2' was made meanwhile, and is no search of group"):
+        launch(here, searches=2)
+    assert open_study(here, "small-2").membership.group == "small-2"
