@@ -80,6 +80,7 @@ def test_many_runs_of_one_configuration_are_believed_against_its_neighbours() ->
     assert found.chosen is not None
     assert found.chosen.trial == 99
     assert found.chosen.runs == 30
+    assert 99 not in to_verify(RunsModel(runs, 0), 60)
     assert found.chosen.mql == pytest.approx(0.79, abs=0.005)
 
 
