@@ -122,6 +122,27 @@ def recommend_at(
     )
 
 
+def answer_at(
+    model: RunsModel,
+    level: float,
+    *,
+    default_mql: float | None,
+    error: float = 0.0,
+    chance: float = CHANCE,
+    least_runs: int = 1,
+    candidates: Collection[int] | None = None,
+) -> Estimate | None:
+    """What one search answers at a registered level: what it recommends there; else its default,
+    where `default_mql`, which was measured on many seeds, is within it; None: not reached.
+    """
+    found = recommend_at(
+        model, level, error=error, chance=chance, least_runs=least_runs, candidates=candidates
+    )
+    if found.chosen is None and default_mql is not None and default_mql <= level:
+        return found.default
+    return found.chosen
+
+
 def to_verify(
     model: RunsModel,
     count: int,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from tuner.verdict.recommendation import recommend, recommend_at, to_verify
+from tuner.verdict.recommendation import answer_at, recommend, recommend_at, to_verify
 from tuner.verdict.repeated_runs import Repeated, _Likelihood, believed
 from tuner.verdict.runs import Run
 from tuner.verdict.runs_model import RunsModel
@@ -80,6 +80,7 @@ def test_many_runs_of_one_configuration_are_believed_against_its_neighbours() ->
     assert found.chosen is not None
     assert found.chosen.trial == 99
     assert found.chosen.runs == 30
+    assert 99 not in to_verify(RunsModel(runs, 0), 60)
     assert found.chosen.mql == pytest.approx(0.79, abs=0.005)
 
 
@@ -128,6 +129,16 @@ def test_a_level_may_be_reached_by_the_default_and_by_nothing() -> None:
     # What is known less surely is reached less surely.
     sure, unsure = (model.chance_of_level(0.83, error=error) for error in (0.0, 0.05))
     assert sure.max() > unsure.max()
+
+
+def test_a_search_answers_at_a_level_with_its_default_or_not_at_all() -> None:
+    model = RunsModel(study(np.random.default_rng(6)), 0)
+    assert answer_at(model, 0.9, default_mql=None) == recommend_at(model, 0.9).chosen
+    own = answer_at(model, 0.75, default_mql=0.74)
+    assert own is not None
+    assert own.trial == 0
+    assert answer_at(model, 0.75, default_mql=0.76) is None
+    assert answer_at(model, 0.75, default_mql=None) is None
 
 
 def test_the_wider_the_margin_the_surer() -> None:
