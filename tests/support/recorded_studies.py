@@ -19,6 +19,7 @@ from tuner.data.task import load_task
 from tuner.record import Recorded
 from tuner.search.sampler import EncodedSampler
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership
 from tuner.spec.seeds import seed_of_trial
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import open_database
@@ -68,6 +69,7 @@ def record_study(
     device: str = DEVICE,
     worker: str = "recorder",
     said: Mapping[str, Any] | None = None,
+    membership: Membership | None = None,
 ) -> str:
     """Create the study `name` (`<task>-<variant>`) at `storage` and record `trials` results in it;
     returns its name.
@@ -85,7 +87,7 @@ def record_study(
     )
     database = open_database(parse_url(storage))
     try:
-        opened = create_or_resume(database, name, definition, trials=trials)
+        opened = create_or_resume(database, name, definition, trials=trials, membership=membership)
         opened.bind_device_model(device)
         opened.optuna.sampler = EncodedSampler(definition.space, "random", seed=len(variant))
         for number in range(trials):
