@@ -45,7 +45,9 @@ class BestConfig:
     single trial may have had a lucky seed. `chosen_on` says which of the three it was chosen on
     (`single`, `expected` or `verified`), and is None for a trial by its number. `recommendation`
     says what a configuration of the pick `same-quality` was held against, and how surely it is as
-    good. `why` is a sentence of all this, and `notes` is what else to know. `source` is where a
+    good. `confirmed` is what its
+    study's last confirmation found of this trial, None where that was of another one or there was
+    none. `why` is a sentence of all this, and `notes` is what else to know. `source` is where a
     task file says the data is and in what dialect it is written; empty where no file was named.
     """
 
@@ -63,6 +65,7 @@ class BestConfig:
     why: str = ""
     expected: dict[str, float] | None = None
     recommendation: dict[str, Any] | None = None
+    confirmed: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     source: dict[str, Any] = field(default_factory=dict)
     untrusted: str = ""
@@ -150,6 +153,7 @@ class BestConfig:
             "values": self.values,
             "expected": self.expected,
             "verified": self.verified,
+            "confirmed": self.confirmed,
             "recommendation": self.recommendation,
             "architecture": {
                 "model": self.architecture.model,
@@ -184,6 +188,7 @@ def to_config(
     searches: int = 1,
     chosen: Chosen = NOTHING_SAID,
     verified: dict[str, Any] | None = None,
+    confirmed: dict[str, Any] | None = None,
     source: Mapping[str, Any] | None = None,
     untrusted: str = "",
 ) -> BestConfig:
@@ -223,6 +228,7 @@ def to_config(
         params=record.params,
         values=record.named_values or {},
         verified=verified,
+        confirmed=confirmed,
         provenance=provenance,
         definition=definition,
         source=dict(source or {}),

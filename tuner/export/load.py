@@ -21,6 +21,8 @@ from tuner.study.group import Group, grouped, searches_of, studies_meant
 from tuner.study.open import open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.compare.studies import read_studies
+from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.confirmed_words import confirmed_sentence
 from tuner.verdict.verified import verified_in
 
 DEFAULT_TASK = "etth"
@@ -87,6 +89,7 @@ def load_best(
         pick=picked.pick,
         chosen=how_chosen(picked, study_of.definition.objectives),
         verified=_fresh_seeds(study_of, picked.record.number),
+        confirmed=_confirmed(study_of, picked.record.number),
         source=_source(described, found.definition),
         untrusted=_untrusted(storage, found.definition) if not trust else "",
     )
@@ -168,6 +171,14 @@ def _fresh_seeds(found: StudySnapshot, trial: int) -> dict[str, Any] | None:
     """What fresh seeds say of a trial's configuration; None while too few do."""
     verified = verified_in(found).get(trial)
     return verified.as_dict() if verified is not None else None
+
+
+def _confirmed(found: StudySnapshot, trial: int) -> dict[str, Any] | None:
+    """What the study's last confirmation found, where it was of this trial."""
+    there = confirmation_of(found)
+    if there is None or trial not in there.frozen.trials():
+        return None
+    return there.as_dict() | {"sentence": confirmed_sentence(there, name=found.name)}
 
 
 def _source(described: Task, definition: StudyDefinition) -> dict[str, Any]:

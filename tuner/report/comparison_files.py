@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,12 @@ from tuner.display.text import in_html
 from tuner.errors import TunerError
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
-from tuner.verdict.compare.equal_quality import Fastest
+from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
+from tuner.verdict.compare.registered import RegisteredLevel
 from tuner.verdict.compare.rows import FIGURES, Row
 from tuner.verdict.compare.sentences import in_brackets
-from tuner.verdict.compare.studies import labels
+from tuner.verdict.compare.studies import labels, names_of_groups
 from tuner.verdict.stats.intervals import CONFIDENCE, Interval
 from tuner.verdict.verified import verified_in
 
@@ -34,10 +36,16 @@ HEADINGS = {
     "test_mql": "test MQL",
 }
 HOW = (
-    "A difference is claimed where a paired permutation test finds one after Holm's correction "
-    "over all questions of "
-    "its kind and both objectives. docs/reading-a-verdict.md says what each figure means."
+    "Between variants a difference is claimed by an exact test over whole searches, by their times "
+    "at one registered quality; of two configurations, by a paired permutation test after "
+    "Holm's correction. docs/reading-a-verdict.md says what each figure means."
 )
+CONFIRMED, BETWEEN_VARIANTS, SECONDARY_POINTS = (
+    "Confirmed on untouched seeds",
+    "Between variants, by whole searches",
+    "Secondary: points of the fronts",
+)
+AT_LEVELS = "Times of the searches at registered levels"
 LEVELS = "Time at equal quality (s)"
 LEVELS_ARE = (
     "Of the verified configurations with at most this median test MQL, the fastest; its time as a "
@@ -116,7 +124,7 @@ def page(report: Report) -> str:
     parts = [
         f"<h1>{in_html(title)}</h1>",
         f"<p>{in_html(device)}. Medians over fresh seeds, with {CONFIDENCE:.0%} intervals.</p>",
-        _list("What can be said", [answer.sentence + "." for answer in report.answers]),
+        *(_list(title, lines) for title, lines in said(report)),
         *(f"<p>{in_html(line)}.</p>" for line in (report.intervals, report.resolution) if line),
         _list("What is missing", report.missing, css="missing"),
         "<h2>The table</h2>",
@@ -132,6 +140,32 @@ def page(report: Report) -> str:
     return (
         f"<!doctype html><html lang='en'><head>{head}</head><body>{''.join(parts)}</body></html>\n"
     )
+
+
+def said(report: Report) -> list[tuple[str, list[str]]]:
+    """What a report says, by its titles: what is confirmed, what follows between variants, and the
+    rest.
+    """
+    found = (
+        (CONFIRMED, [each.sentence for each in report.confirmed]),
+        (BETWEEN_VARIANTS, [each.sentence for each in report.between]),
+        (AT_LEVELS, [line for level in report.registered for line in _at_level(report, level)]),
+        (SECONDARY_POINTS, [answer.sentence for answer in report.answers]),
+        ("To read this", list(report.notes)),
+    )
+    return [(title, [f"{line}." for line in lines]) for title, lines in found if lines]
+
+
+def _at_level(report: Report, level: RegisteredLevel) -> list[str]:
+    names = names_of_groups(report.studies)
+    told = []
+    for group, times in level.searches.items():
+        known = [each.seconds for each in times if each.seconds is not None]
+        how = "" if all(each.confirmed for each in times) else " (expected, not confirmed)"
+        took = f", median {statistics.median(known):.3f} s" if known else ""
+        told.append(f"{names[group]} {len(known)} of {len(times)} searches{took}{how}")
+    of = f"{names[level.group]}'s default with its margin"
+    return [f"test MQL {level.mql:.4f}, {of}: {'; '.join(told)}"]
 
 
 def figure_of(report: Report) -> Any:
@@ -197,12 +231,16 @@ def _levels(report: Report) -> str:
         return ""
     heads = "".join(f"<th>{in_html(head)}</th>" for head in level_headings(report))
     rows = "".join(
-        f"<tr><td class='number'>{level.mql:.12g}</td>"
+        f"<tr><td class='number'>{shown}</td>"
         + "".join(f"<td class='number'>{level_cell(each)}</td>" for each in level.fastest)
         + "</tr>"
-        for level in report.levels
+        for level, shown in zip(report.levels, _shown(report), strict=True)
     )
     return f"<h2>{LEVELS}</h2><p>{LEVELS_ARE}</p><table><tr>{heads}</tr>{rows}</table>"
+
+
+def _shown(report: Report) -> list[str]:
+    return shown_levels([level.mql for level in report.levels])
 
 
 def level_headings(report: Report) -> list[str]:

@@ -42,14 +42,14 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
         if there.frozen.margin
         else ("no worse than the default")
     )
+    on = f"on {there.seeds} untouched seeds"
     if test.claimed:
-        said = f"{name}: trial {trial} is {asked}{_mql(test)}{_time(test)}"
+        said = f"{name}: trial {trial} is {asked}{_mql(test)}{_time(test)}, {on}"
     else:
         said = (
-            f"{name}: that trial {trial} is {asked} is not shown{_mql(test)}{_missed(test)}; so "
-            "nothing is said of its time"
+            f"{name}: that trial {trial} is {asked} is not shown {on}{_mql(test)}{_missed(test)}; "
+            "so nothing is said of its time"
         )
-    said += f", on {there.seeds} untouched seeds"
     if there.frozen.attempt > 1:
         said += (
             f". This is confirmation {there.frozen.attempt} of this study: each has a chance of "

@@ -12,6 +12,7 @@ from typing import Any
 from optuna.trial import TrialState
 
 from tuner.record import Recorded
+from tuner.spec.margin import MARGIN
 from tuner.storage.queue.plans import is_confirmation
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
@@ -218,8 +219,9 @@ def _clear_at(runs: Sequence[VerificationRun], opened: Mapping[int, OpenStudy]) 
             device_model=study.device_model(),
         )
     }
+    margin = min(each.policy().counted_margin for each in opened.values())
     for look in current:
-        answers = compare_at(verified, asked, look=look, looks=looks)
+        answers = compare_at(verified, asked, look=look, looks=looks, margin=margin)
         if answers and all(answer.decided for answer in answers):
             return look
     return None
@@ -231,15 +233,15 @@ def compare_at(
     *,
     look: int | None,
     looks: tuple[int, ...],
+    margin: float = MARGIN,
 ) -> tuple[Comparison, ...]:
     """Answer questions by verified configurations: at a look of a design with `looks`, or as
-    planned without looks.
+    planned without looks. MQLs that differ by less than the `margin`, relative, are close.
     """
     if look is None:
-        return judge([each.sample() for each in verified.values()], asked)
-    return judge_at_look(
-        [each.sample(blocks=look) for each in verified.values()], asked, look=look, looks=looks
-    )
+        return judge([each.sample() for each in verified.values()], asked, margin=margin)
+    samples = [each.sample(blocks=look) for each in verified.values()]
+    return judge_at_look(samples, asked, look=look, looks=looks, margin=margin)
 
 
 def _sessions(runs: Iterable[VerificationRun]) -> dict[str, list[VerificationRun]]:

@@ -13,15 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import run
-from postgres_cluster import Cluster
 from sqlalchemy import Enum, String, create_engine, inspect, text
 
+from tests.support.forked_cli import run
+from tests.support.paths import REPOSITORY
+from tests.support.postgres_cluster import Cluster
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
 from tuner.storage.url import parse_url
 
-FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "before_the_road"
+FIXTURES = REPOSITORY / "tests" / "fixtures" / "before_the_road"
 STUDIES = ("tiny-small", "tiny-steep")
 NAMED = [f"study:{name}" for name in STUDIES]
 ONE_WORKER = ["--task", "tiny.toml", "--cpu", "--workers", "1"]

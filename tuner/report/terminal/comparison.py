@@ -15,8 +15,10 @@ from tuner.report.comparison_files import (
     cell,
     level_cell,
     level_headings,
+    said,
     volume_line,
 )
+from tuner.verdict.compare.equal_quality import shown_levels
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.rows import FIGURES
 
@@ -35,26 +37,25 @@ def print_report(report: Report) -> None:
         console.print("?  one run of the search, not verified: no ground for a verdict")
     for line in _misses(report):
         console.print(line)
-    said = [
-        *(answer.sentence for answer in report.answers),
-        *filter(None, (report.intervals, report.resolution)),
-    ]
-    _print_lines(console, "", [f"{sentence}." for sentence in said])
+    for title, found in said(report):
+        _print_lines(console, f"{title}:", found)
+    figures = [f"{line}." for line in (report.intervals, report.resolution) if line]
+    _print_lines(console, "", figures)
     _print_levels(report, console)
-    for title, found in (
+    for title, lines_ in (
         ("Hypervolume:", [volume_line(report, index) for index in range(len(report.volumes))]),
         ("Not equal:", report.fairness),
         ("Missing for a verdict:", report.missing),
     ):
-        _print_lines(console, title, found)
+        _print_lines(console, title, lines_)
 
 
-def _print_lines(console: Console, title: str, said: Sequence[str]) -> None:
-    if said:
+def _print_lines(console: Console, title: str, told: Sequence[str]) -> None:
+    if told:
         console.print()
         if title:
             console.print(title)
-    for line in said:
+    for line in told:
         console.print(("  " if title else "") + line, soft_wrap=True)
 
 
@@ -65,7 +66,11 @@ def _print_levels(report: Report, console: Console) -> None:
     if not report.levels:
         return
     heads = [shown(head) for head in level_headings(report)]
-    cells = [[f"{level.mql:.12g}", *map(level_cell, level.fastest)] for level in report.levels]
+    shown_as = shown_levels([level.mql for level in report.levels])
+    cells = [
+        [text, *map(level_cell, level.fastest)]
+        for text, level in zip(shown_as, report.levels, strict=True)
+    ]
     if _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width:
         cells = [[text.replace(", ", "\n", 1) for text in row] for row in cells]
     narrow = _width([dict(zip(heads, row, strict=True)) for row in cells]) > console.width

@@ -13,9 +13,15 @@ from typing import Any
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.sentences import sentence
 from tuner.verdict.compare.studies import DEFAULT, labels
-from tuner.verdict.questions import questions, sample_name
+from tuner.verdict.questions import BETWEEN, questions, sample_name
 from tuner.verdict.stats.effects import Comparison, Effect, Question
 from tuner.verdict.verified import Verified, compare_at
+
+KNEES = (
+    "two points of single searches, mostly of different quality, say nothing of their variants: "
+    "these are compared by whole searches at one quality"
+)
+"""Why the points of two fronts get no verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +58,45 @@ def answer_all(
     asked = [q for q in questions(chosen, groups, pick=pick) if q.a in ready and q.b in ready]
     named = _names(studies, chosen, pick)
     comparisons, refusals = _judge(studies, ready, asked)
-    answers = (
-        Answer(
-            comparison=each,
-            a=named[each.question.a],
-            b=named[each.question.b],
-            sentence=sentence(each, named[each.question.a], named[each.question.b]),
-        )
-        for each in comparisons
-    )
+    answers = []
+    for each in comparisons:
+        a, b = named[each.question.a], named[each.question.b]
+        if each.question.family == BETWEEN:
+            found = [(name, ready[q]) for name, q in ((a, each.question.a), (b, each.question.b))]
+            answers.append(
+                Answer(
+                    comparison=_not_claimed(each),
+                    a=a,
+                    b=b,
+                    sentence=_figures_of(found, pick, [e.why_not for e in each.effects]),
+                )
+            )
+        else:
+            answers.append(Answer(comparison=each, a=a, b=b, sentence=sentence(each, a, b)))
     return tuple(answers), refusals
+
+
+def _not_claimed(answer: Comparison) -> Comparison:
+    """The figures of two points of single searches, of which nothing follows for the variants."""
+    seconds, mql = (
+        dataclasses.replace(
+            each, claimed=False, within_margin=False, decided=False, why_not=each.why_not or KNEES
+        )
+        for each in answer.effects
+    )
+    return dataclasses.replace(answer, seconds=seconds, mql=mql)
+
+
+def _figures_of(found: Sequence[tuple[str, Verified]], pick: str, reasons: Sequence[str]) -> str:
+    """Each point's own figures: points of different quality are not compared."""
+    figures = [
+        f"{name} has {each.seconds.estimate:.3f} s and MQL {each.mql.estimate:.4f}"
+        if each.seconds is not None and each.mql is not None
+        else f"{name} has too few runs that converged"
+        for name, each in found
+    ]
+    said = f"{', '.join(figures)}: the pick {pick} of one search each, no claim between variants"
+    return "; ".join([said, *dict.fromkeys(filter(None, reasons))])
 
 
 def _judge(
@@ -81,9 +116,11 @@ def _judge(
             "tuner verify them in one go"
         )
         return (), [why]
+    margin = min(study.policy.counted_margin for study in studies)
     look = _look(studies, next(iter(designs))[0], looks) if looks else None
     return tuple(
-        _on_one_clock(each, studies) for each in compare_at(involved, asked, look=look, looks=looks)
+        _on_one_clock(each, studies)
+        for each in compare_at(involved, asked, look=look, looks=looks, margin=margin)
     ), []
 
 

@@ -8,7 +8,6 @@ al., "MLPerf Training Benchmark", 2020).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +21,9 @@ from tuner.verdict.stats.intervals import CONFIDENCE, Interval, percentile_inter
 from tuner.verdict.verified import Verified, verified_in
 
 _RESAMPLES = 999
-_STEPS = (5, 2, 1)
-_FEWEST = 4
-"""The range of what was verified is cut in at least so many levels."""
+_LEAST_DIGITS = 4
 _ALIKE = 1e-12
-"""A median that lies so little above a level, relatively, is at it: few round numbers are the mean
-of two floats."""
+"""A median that lies so little above a level, relatively, is at it: rounding is no difference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +68,8 @@ class Level:
         }
 
 
-def levels_of(studies: Sequence[StudySnapshot]) -> tuple[Level, ...]:
-    """Round levels over the range of the verified medians.
+def levels_of(studies: Sequence[StudySnapshot], registered: Sequence[float]) -> tuple[Level, ...]:
+    """The times at each of the registered levels, from the best to the worst.
 
     Empty unless all studies have verified configurations, by one clock on one device model. A
     configuration of which a run missed is left out: it does not reach a level whatever the seed.
@@ -87,10 +83,7 @@ def levels_of(studies: Sequence[StudySnapshot]) -> tuple[Level, ...]:
     seeds = sorted(set().union(*(sample.seconds.keys() | sample.mql.keys() for sample in samples)))
     least = min(len(figures) for sample in samples for figures in (sample.seconds, sample.mql))
     drawn = [table.resampled(seeds) for table in tables]
-    medians = [mql for table in tables for mql in table.mql]
-    return tuple(
-        _level(level, tables, drawn, least) for level in round_levels(min(medians), max(medians))
-    )
+    return tuple(_level(level, tables, drawn, least) for level in sorted(set(registered)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +120,6 @@ class _Table:
             study,
             tuple(each for each in there if each.seconds is not None and each.mql is not None),
         )
-
-    @property
-    def mql(self) -> list[float]:
-        return [each.mql.estimate for each in self.verified if each.mql is not None]
 
     @property
     def samples(self) -> list[Sample]:
@@ -213,13 +202,9 @@ def _reaching(level: float) -> float:
     return level + 2 * abs(level) * _ALIKE
 
 
-def round_levels(lowest: float, highest: float) -> list[float]:
-    """Multiples of a round step from just above the lowest median to just above the highest."""
-    span = (highest - lowest) or abs(highest) * 1e-2 or 1.0
-    power = 10.0 ** math.floor(math.log10(span / _FEWEST))
-    step = next(power * digit for digit in _STEPS if power * digit <= span / _FEWEST * (1 + 1e-9))
-    first, last = (
-        math.ceil(count - abs(count) * _ALIKE) for count in (lowest / step, highest / step)
-    )
-    decimals = max(0, -math.floor(math.log10(step)))
-    return [round(number * step, decimals) for number in range(first, last + 1)]
+def shown_levels(levels: Sequence[float]) -> list[str]:
+    """Levels with as many digits as it takes to tell them apart, four significant ones at least."""
+    digits = _LEAST_DIGITS
+    while len({f"{level:.{digits}g}" for level in levels}) < len(set(levels)):
+        digits += 1
+    return [f"{level:.{digits}g}" for level in levels]

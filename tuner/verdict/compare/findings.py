@@ -11,18 +11,27 @@ from typing import Any
 from tuner.pareto import Point
 from tuner.study.group import names_by_group
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.compare.answers import Answer, answer_all
+from tuner.verdict.compare.answers import KNEES, Answer, answer_all
+from tuner.verdict.compare.between import Standing, standings
+from tuner.verdict.compare.confirmed import Confirmed, confirmed_of
 from tuner.verdict.compare.equal_quality import Level, levels_of
 from tuner.verdict.compare.fairness import differences, refuse_different_data
+from tuner.verdict.compare.registered import RegisteredLevel, groups_of, registered_levels
 from tuner.verdict.compare.rows import Row, rows_of
 from tuner.verdict.compare.sentences import levels as levels_of_intervals
 from tuner.verdict.compare.sentences import resolution
-from tuner.verdict.compare.studies import DEFAULT
+from tuner.verdict.compare.studies import DEFAULT, names_of_groups
 from tuner.verdict.compare.volumes import Volume, volumes_of
+from tuner.verdict.confirmed_words import CHOSEN_ON_TEST
 from tuner.verdict.picks import picks_of
-from tuner.verdict.questions import BETWEEN, sample_name
+from tuner.verdict.questions import BETWEEN, WITHIN, sample_name
 from tuner.verdict.stats.intervals import LEAST_RUNS
 from tuner.verdict.verified import Verified, verified_in
+
+SECONDARY = (
+    "A point of a front against its default is secondary: it is not what is recommended, and "
+    "mostly of another quality"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +46,11 @@ class Report:
     volumes: tuple[Volume, ...]
     reference: Point | None
     levels: tuple[Level, ...]
+    registered: tuple[RegisteredLevel, ...]
+    between: tuple[Standing, ...]
+    confirmed: tuple[Confirmed, ...]
+    notes: tuple[str, ...]
+    """What to know to read the rest."""
     resolution: str
     intervals: str
     fairness: tuple[str, ...]
@@ -56,6 +70,10 @@ class Report:
             "hypervolume": [volume.as_dict() for volume in self.volumes],
             "reference": self.reference,
             "time_at_equal_quality": [level.as_dict() for level in self.levels],
+            "registered_levels": [level.as_dict() for level in self.registered],
+            "between_variants": [each.as_dict() for each in self.between],
+            "confirmed": [each.as_dict() for each in self.confirmed],
+            "notes": list(self.notes),
             "resolution": self.resolution,
             "intervals": self.intervals,
             "fairness": list(self.fairness),
@@ -79,22 +97,44 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str = "knee") -> Report:
     ready, missing = _ready(studies, chosen, pick)
     answers, refusals = answer_all(studies, chosen, ready, pick)
     volumes, reference = volumes_of(studies)
+    groups = groups_of(studies)
+    registered = registered_levels(groups)
+    between = standings(groups, registered, names_of_groups(studies))
+    confirmed = confirmed_of(studies)
     return Report(
         task=studies[0].definition.task_name,
         pick=pick,
         studies=tuple(studies),
-        rows=tuple(rows_of(studies, chosen, pick, answers)),
+        rows=tuple(rows_of(studies, chosen, pick, between)),
         answers=answers,
         volumes=tuple(volumes),
         reference=reference,
-        levels=levels_of(studies),
+        levels=levels_of(studies, [level.mql for level in registered]),
+        registered=registered,
+        between=between,
+        confirmed=confirmed,
+        notes=tuple(_notes(studies, answers, confirmed)),
         resolution=resolution(
-            a.comparison for a in answers if a.comparison.question.family == BETWEEN
+            a.comparison for a in answers if a.comparison.question.family == WITHIN
         ),
         intervals=levels_of_intervals(answer.comparison for answer in answers),
         fairness=tuple(differences(studies)),
         missing=(*missing, *refusals),
     )
+
+
+def _notes(
+    studies: Sequence[StudySnapshot], answers: Sequence[Answer], confirmed: Sequence[Confirmed]
+) -> list[str]:
+    lines = []
+    families = {answer.comparison.question.family for answer in answers}
+    if BETWEEN in families:
+        lines.append(f"{KNEES[:1].upper()}{KNEES[1:]}")
+    if WITHIN in families:
+        lines.append(SECONDARY)
+    if (confirmed or answers) and any(s.definition.mql_split == "test" for s in studies):
+        lines.append(CHOSEN_ON_TEST)
+    return lines
 
 
 # -- what is ready, and what is missing ------------------------------------------------------------

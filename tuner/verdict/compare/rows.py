@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.compare.answers import Answer
-from tuner.verdict.compare.sentences import short
-from tuner.verdict.compare.studies import DEFAULT
-from tuner.verdict.questions import BETWEEN, sample_name
+from tuner.verdict.compare.between import Standing, in_short
+from tuner.verdict.compare.studies import DEFAULT, names_of_groups
 from tuner.verdict.stats.intervals import LEAST_RUNS, Interval
 from tuner.verdict.verified import verified_in
 
@@ -54,10 +52,10 @@ def rows_of(
     studies: Sequence[StudySnapshot],
     chosen: Mapping[str, Mapping[str, int]],
     pick: str,
-    answers: Sequence[Answer],
+    between: Sequence[Standing],
 ) -> list[Row]:
-    """Default and retuned configuration of every study. A verdict stands with the retuned one,
-    against the first's.
+    """Default and retuned configuration of every study. A verdict stands with the retuned one: what
+    its variant needs against the first one's.
     """
     rows = []
     for study in studies:
@@ -73,9 +71,7 @@ def rows_of(
             )
             row = _row(study, picked[role], word)
             if role == pick:
-                row = dataclasses.replace(
-                    row, verdict=_verdict(study, studies[0], picked[pick], answers)
-                )
+                row = dataclasses.replace(row, verdict=_verdict(study, studies, between))
             rows.append(row)
     return rows
 
@@ -119,20 +115,13 @@ def _row(study: StudySnapshot, number: int, word: str) -> Row:
 
 
 def _verdict(
-    study: StudySnapshot, first: StudySnapshot, number: int, answers: Sequence[Answer]
+    study: StudySnapshot, studies: Sequence[StudySnapshot], between: Sequence[Standing]
 ) -> str:
-    if study is first:
+    """In a few words, of the study's variant."""
+    if study.membership.group == studies[0].membership.group:
         return "the reference"
-    mine = sample_name(study.name, number)
-    for answer in answers:
-        asked = answer.comparison.question
-        if (
-            asked.family == BETWEEN
-            and asked.a == mine
-            and asked.b.rpartition(" trial ")[0] == first.name
-        ):
-            return short(answer.comparison)
-    return "none: not verified"
+    name = names_of_groups(studies)[study.membership.group]
+    return next((in_short(each) for each in between if each.a == name), "none: not verified")
 
 
 def _plain(value: Interval | float | None) -> Any:

@@ -12,9 +12,15 @@ MOST_DIGITS = 9
 
 
 def sentence(answer: Comparison, a: str, b: str) -> str:
-    """E.g. `retuned rmsnorm converges in 0.61 [0.55,
-    0.68] of the time of retuned original; MQL +0.002 …`.
+    """E.g. `retuned rmsnorm converges in 0.61 [0.55, 0.68] of the time of default rmsnorm; MQL
+    +0.002 …`. What differs in quality is said to, before its time is.
     """
+    if answer.mql.claimed and not answer.mql.within_margin and answer.mql.estimate is not None:
+        better = "better" if answer.mql.estimate.estimate < 0 else "worse"
+        time = time_phrase(answer.seconds, "it")
+        return (
+            f"{a} forecasts {better} than {b}: {mql_phrase(answer.mql)}; at that quality it {time}"
+        )
     return f"{a} {time_phrase(answer.seconds, b)}; {mql_phrase(answer.mql)}"
 
 
@@ -28,25 +34,6 @@ def mql_phrase(effect: Effect) -> str:
     if effect.estimate is None:
         return f"no verdict on MQL ({effect.why_not})"
     return f"MQL {_size(effect, 3, '+')}{_qualified(effect)}"
-
-
-def short(answer: Comparison) -> str:
-    """The same for a table's cell: what it takes of the other's time,
-    and what it gains or loses in MQL.
-    """
-    time, mql = answer.effects
-    parts = []
-    if time.estimate is not None:
-        parts.append(
-            f"{time.estimate.estimate:.2f} x the time"
-            if time.claimed
-            else f"time: {_undecided(time)}"
-        )
-    if mql.estimate is not None:
-        parts.append(
-            f"MQL {mql.estimate.estimate:+.3f}" if mql.claimed else f"MQL: {_undecided(mql)}"
-        )
-    return "; ".join(parts) or "no verdict"
 
 
 def resolution(answers: Iterable[Comparison]) -> str:

@@ -30,6 +30,16 @@ def labels(studies: Sequence[StudySnapshot]) -> list[str]:
     ]
 
 
+def names_of_groups(studies: Sequence[StudySnapshot]) -> dict[str, str]:
+    """What each group is called: its variant; its own name where variants repeat."""
+    variants = {study.membership.group: study.variant for study in studies}
+    named = list(variants.values())
+    return {
+        group: variant if named.count(variant) == 1 else group
+        for group, variant in variants.items()
+    }
+
+
 def read_studies(named: Sequence[str], *, task: str, storage: str) -> list[StudySnapshot]:
     """The studies that `named` means: variants on `task` (several with commas), studies as
     `study:NAME`, or archives.

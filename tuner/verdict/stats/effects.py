@@ -9,7 +9,6 @@ from tuner.verdict.stats.intervals import Interval
 
 TIME_MARGIN = 1.10
 """Ratios between 1 / 1.10 and 1.10 are too small to care about."""
-MQL_MARGIN = 0.02
 
 SECONDS, MQL = "wall_clock_s", "test_mql"
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tuner.spec.margin import MARGIN
 from tuner.verdict.stats.effects import (
     MQL,
-    MQL_MARGIN,
     SECONDS,
     TIME_MARGIN,
     Comparison,
@@ -68,10 +68,16 @@ class _Design:
     shift: Callable[[int, float], float]
     """The mean difference, in standard deviations,
     that so many pairs find at a level with `POWER`."""
+    margin: float
+    """How much of an MQL is too little to care about, relative."""
 
 
 def judge(
-    samples: Iterable[Sample], questions: Sequence[Question], *, alpha: float = ALPHA
+    samples: Iterable[Sample],
+    questions: Sequence[Question],
+    *,
+    alpha: float = ALPHA,
+    margin: float = MARGIN,
 ) -> tuple[Comparison, ...]:
     """Answer `questions` about `samples` that were verified with as many seeds as planned: the
     exact permutation test.
@@ -80,9 +86,15 @@ def judge(
         samples: all configurations that the questions name.
         questions: which to hold against which; each family is corrected by itself.
         alpha: chance of any false claim in a family.
+        margin: how much of the other's MQL is too little to care about, relative.
     """
     design = _Design(
-        sign_flip_p, sign_flip_interval, lambda share: alpha * share, least_p, sign_flip_shift
+        sign_flip_p,
+        sign_flip_interval,
+        lambda share: alpha * share,
+        least_p,
+        sign_flip_shift,
+        margin,
     )
     return _judge(samples, questions, design)
 
@@ -94,6 +106,7 @@ def judge_at_look(
     look: int,
     looks: tuple[int, ...],
     alpha: float = ALPHA,
+    margin: float = MARGIN,
 ) -> tuple[Comparison, ...]:
     """Answer `questions` at a look of a design that may stop early, after `look` seeds of
     `looks[-1]` planned ones.
@@ -108,7 +121,7 @@ def judge_at_look(
     def level_of(share: float) -> float:
         return nominal_levels(alpha * share, looks)[index]
 
-    design = _Design(paired_t_p, paired_t_interval, level_of, lambda _: 0.0, t_shift)
+    design = _Design(paired_t_p, paired_t_interval, level_of, lambda _: 0.0, t_shift, margin)
     return _judge(samples, questions, design)
 
 
@@ -209,7 +222,7 @@ def _concluded(found: _Test, design: _Design, *, rejected: bool) -> Effect:
             "verify with more seeds"
         )
     claimed = rejected and not why
-    close = _within(estimate.low, estimate.high, effect.objective)
+    close = _within(estimate, effect.objective, found.b, design.margin)
     return replace(
         effect,
         claimed=claimed,
@@ -234,7 +247,11 @@ def _ratio(difference: float) -> float:
         return float(np.exp(difference))
 
 
-def _within(low: float, high: float, objective: str) -> bool:
+def _within(found: Interval, objective: str, b: Sample, margin: float) -> bool:
+    """Whether the whole interval is too close to "no difference" to care about: for MQLs, within
+    the margin within which one counts as as good as the other.
+    """
     if objective == SECONDS:
-        return low > 1 / TIME_MARGIN and high < TIME_MARGIN
-    return low > -MQL_MARGIN and high < MQL_MARGIN
+        return found.low > 1 / TIME_MARGIN and found.high < TIME_MARGIN
+    size = margin * abs(float(np.mean(list(b.mql.values()))))
+    return found.low > -size and found.high < size

@@ -31,6 +31,7 @@ from tuner.study.archive import archive_of, write_archive
 from tuner.study.open import open_study
 from tuner.study.snapshot import StudySnapshot
 from tuner.trial.job import TrialJob
+from tuner.verdict.compare.answers import KNEES
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.explain import explain_study
@@ -95,18 +96,27 @@ def test_verified_studies_get_a_verdict_in_a_plain_sentence(compared: Compared) 
         "retuned against default",
         "retuned against default",
     ]
-    between = report.answers[0]
-    assert between.sentence.startswith("retuned rmsnorm converges in 0.6")
-    assert "of the time of retuned original; MQL " in between.sentence
-    assert between.sentence.endswith(
-        (", not distinguishable", ", not distinguishable and surely close")
-    )
+    between, *own = report.answers
     ratio = between.comparison.seconds.estimate
     assert ratio is not None
     assert ratio.covers(0.6)
-    assert all(
-        answer.comparison.seconds.claimed and not answer.comparison.mql.claimed
-        for answer in report.answers
+    # The points of two single searches: figures, and no claim about their variants.
+    assert not between.comparison.seconds.claimed
+    assert not between.comparison.mql.claimed
+    assert between.sentence.startswith("retuned rmsnorm has 6.")
+    assert between.sentence.endswith("of one search each, no claim between variants")
+    assert between.as_dict()["wall_clock_s"]["no_verdict_because"] == KNEES
+    for answer in own:
+        assert answer.sentence.startswith(f"{answer.a} converges in 0.6")
+        assert f"of the time of {answer.b}; MQL " in answer.sentence
+        assert answer.sentence.endswith(
+            (", not distinguishable", ", not distinguishable and surely close")
+        )
+        assert answer.comparison.seconds.claimed
+        assert not answer.comparison.mql.claimed
+    assert any(
+        note.startswith("A point of a front against its default is secondary")
+        for note in report.notes
     )
 
 
@@ -121,7 +131,7 @@ def test_the_table_has_the_teams_columns_for_default_and_retuned(compared: Compa
     assert all(row.verified and row.runs == 10 and not row.misses for row in rows)
     assert set(rows[0].figures) == {"epochs", "total_time_s", "s_per_epoch", "val_loss", "test_mql"}
     assert rows[1].verdict == "the reference"
-    assert "x the time; MQL: not distinguishable" in rows[3].verdict
+    assert rows[3].verdict == "none: not confirmed"
     assert rows[0].params["learning_rate"] == 1e-4
 
 
@@ -246,15 +256,17 @@ def with_mql(studies: list[StudySnapshot], mql: Callable[[float], float]) -> lis
 def test_levels_that_lie_close_together_are_told_apart(compared: Compared) -> None:
     report = compare(with_mql(compared.studies(), lambda mql: 1e6 + mql))
     shown = re.findall(r"<tr><td class='number'>([^<]+)</td>", page(report).partition(LEVELS)[2])
-    assert len(set(shown)) == len(report.levels) > 3
-    assert [float(level) for level in shown] == [level.mql for level in report.levels]
+    assert len(set(shown)) == len(report.levels) == 2
+    assert [float(level) for level in shown] == pytest.approx(
+        [level.mql for level in report.levels], rel=1e-6
+    )
 
 
 def test_runs_that_all_forecast_alike_reach_their_level_and_have_a_resolution(
     compared: Compared,
 ) -> None:
     report = compare(with_mql(compared.studies(), lambda _: 0.1 + 0.2))
-    assert [level.mql for level in report.levels] == [0.3]
+    assert [level.mql for level in report.levels] == [pytest.approx(0.303)]
     assert all(report.levels[0].fastest)
     assert report.resolution.endswith("or of 0.000 in MQL; smaller ones are missed more often")
 
@@ -267,6 +279,7 @@ def test_pairs_too_few_for_any_claim_are_not_said_to_find_a_difference(compared:
     report = compare(fewer)
     assert "5 pairs of runs are too few for so many questions at once" in report.answers[0].sentence
     assert report.resolution == ""
+    assert report.answers[1].comparison.seconds.detectable is None
     assert report.answers[0].comparison.seconds.detectable is None
 
 
@@ -280,7 +293,7 @@ def test_an_unverified_study_is_shown_marked_and_gets_no_verdict(compared: Compa
         "demo-simple: its knee configuration" in line and "is not verified" in line
         for line in report.missing
     )
-    assert next(row.verdict for row in report.rows[::-1]) == "none: not verified"
+    assert next(row.verdict for row in report.rows[::-1]) == "none: not confirmed"
     assert not any(volume.verified for volume in report.volumes)
     assert "Search budgets are unequal" in report.fairness[0]
 
@@ -309,7 +322,8 @@ def test_different_devices_share_no_time_and_say_so(compared: Compared) -> None:
     report = compare([original, dataclasses.replace(rmsnorm, device_model=None)])
     between = report.answers[0]
     assert between.comparison.seconds.estimate is None
-    assert "no verdict on time (measured on None and on Example CPU, 2 cores)" in between.sentence
+    assert between.sentence.endswith("; measured on None and on Example CPU, 2 cores")
+    assert "measured on Example CPU, 2 cores and on None" in report.between[0].sentence
     assert between.comparison.mql.estimate is not None
     mixed = compared.report("original", "study:elsewhere")
     assert any(
@@ -382,7 +396,9 @@ def test_the_command_writes_table_page_and_document(compared: Compared, tmp_path
     )
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
-    assert document["comparisons"][0]["wall_clock_s"]["distinguishable"] is True
+    assert document["comparisons"][0]["wall_clock_s"]["distinguishable"] is False
+    assert document["comparisons"][1]["wall_clock_s"]["distinguishable"] is True
+    assert document["between_variants"][0]["claimed"] is False
     assert document["comparisons"][0]["test_mql"]["difference"]["low"] < 0.01
     rows = list(csv.DictReader(table.open(encoding="utf-8")))
     assert [row["variant"] for row in rows] == ["original", "original", "rmsnorm", "rmsnorm"]
@@ -393,6 +409,7 @@ def test_the_command_writes_table_page_and_document(compared: Compared, tmp_path
     )
     text = shown.read_text(encoding="utf-8")
     assert "retuned rmsnorm converges in" in text
+    assert "Between variants, by whole searches" in text
     assert "src=" not in text.partition("Plotly.newPlot")[0].rpartition("<script")[2]
     done = CliRunner().invoke(app, arguments)
     assert "converges in" in done.stdout

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 import pytest
 
+from tuner.spec.margin import MARGIN
 from tuner.verdict.compare.sentences import levels, mql_phrase, sentence, time_phrase
 from tuner.verdict.stats.effects import (
-    MQL_MARGIN,
     TIME_MARGIN,
     Comparison,
     Effect,
@@ -165,7 +165,8 @@ def holds_together(effect: Effect, named: Mapping[str, Sample], question: Questi
     if out:
         assert effect.p <= effect.level
         assert (found.high < effect.nothing) == lower_is
-    limits = (1 / TIME_MARGIN, TIME_MARGIN) if effect.nothing else (-MQL_MARGIN, MQL_MARGIN)
+    size = MARGIN * float(np.mean(list(named[question.b].mql.values())))
+    limits = (1 / TIME_MARGIN, TIME_MARGIN) if effect.nothing else (-size, size)
     assert effect.within_margin == (limits[0] < found.low and found.high < limits[1])
     assert effect.decided == (effect.claimed or effect.within_margin)
     said = time_phrase(effect, "b") if effect.nothing else mql_phrase(effect)

@@ -1,0 +1,308 @@
+"""A confirmation from its plan to its sentence, on every database: frozen before its first run, on
+seeds that nothing has seen, with answers that are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete
+from typer.testing import CliRunner
+
+from tests.support.drawn_verifications import drawn_result, missed, verify_all
+from tests.support.recorded_studies import record_study
+from tuner.cli.app import app
+from tuner.errors import UsageError
+from tuner.export import load_best
+from tuner.report.study_status import status_of
+from tuner.report.terminal.verification import print_verified, verification_document
+from tuner.spec.membership import Membership
+from tuner.storage import schema
+from tuner.storage.database import Database, open_database
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.group import open_group
+from tuner.study.open import OpenStudy, open_study
+from tuner.study.snapshot import snapshot
+from tuner.study.transfer import restore
+from tuner.trial.job import TrialJob
+from tuner.verdict.compare.findings import compare
+from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.confirmation_plan import plan_confirmation
+from tuner.verdict.expected_front import Choice
+from tuner.verdict.fresh_seeds import seen_seeds
+from tuner.verdict.queue import verifications_of
+from tuner.verdict.recommendation import ROUNDS
+from tuner.verdict.same_quality import recommended_trial
+from tuner.verdict.verification_plan import plan_verification
+from tuner.verdict.verified import verified_in
+
+SEEDS = 12
+NAMES = ("demo-original", "demo-original-2", "demo-rmsnorm", "demo-rmsnorm-2")
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def recorded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Database]:
+    """Two searches of each of two variants, and a study too small to recommend anything."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('confirmation')}/tuner.db"
+    else:
+        cluster = request.getfixturevalue("postgres")
+        url = cluster.url(cluster.create_database())
+    for name in NAMES:
+        group, _, number = name.partition("-2")[0], None, 2 if name.endswith("-2") else 1
+        place = Membership.of_new(name, group=group, search=number)
+        variant = group.removeprefix("demo-")
+        record_study(url, variant=variant, name=name, trials=24, membership=place)
+    record_study(url, variant="simple", trials=6)
+    database = open_database(parse_url(url), create=False)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def database(recorded: Database) -> Database:
+    with recorded.engine.begin() as connection:
+        connection.execute(delete(schema.verifications))
+    return recorded
+
+
+def opened(database: Database, *names: str) -> list[OpenStudy]:
+    return [open_study(database, name) for name in names or NAMES]
+
+
+def known(
+    *, seconds: float = 6.0, mql: float = 0.8, default: float = 0.8
+) -> Callable[[TrialJob], TrialResult]:
+    """Whatever is not the default, trial 0, takes so long and forecasts so."""
+
+    def run(job: TrialJob) -> TrialResult:
+        pace = 0.5 if "rmsnorm" in job.study else 1.0
+        if job.number == 0:
+            return drawn_result(job, seconds=10.0 * pace, mql=default)
+        return drawn_result(job, seconds=seconds * pace, mql=mql)
+
+    return run
+
+
+def last(study: OpenStudy) -> Confirmation:
+    found = confirmation_of(snapshot(study))
+    assert found is not None
+    return found
+
+
+def test_what_is_recommended_and_the_default_run_on_seeds_that_nothing_has_seen(
+    database: Database,
+) -> None:
+    studies = opened(database)
+    plan_verification(studies, top=1, seeds=2)
+    before = seen_seeds(database)
+    planned = plan_confirmation(studies, seeds=SEEDS, shuffle_seed=1)
+    runs = [run for run in verifications_of(studies).runs() if "confirms" in run.plan]
+    assert planned.new_runs == len(runs)
+    assert planned.missing == ()
+    assert not {run.seed for run in runs} & before
+    by_study = {
+        each.name: {run.seed for run in runs if run.study_id == each.study_id} for each in studies
+    }
+    assert all(len(seeds) == SEEDS for seeds in by_study.values())
+    # Searches of one number share their seeds; those of one variant do not.
+    assert by_study["demo-original"] == by_study["demo-rmsnorm"]
+    assert not by_study["demo-original"] & by_study["demo-original-2"]
+    blocks: dict[int, list[tuple[int, int]]] = {}
+    for run in runs:
+        blocks.setdefault(run.block, []).append((run.study_id, run.trial_number))
+    assert len(blocks) == SEEDS
+    assert len({frozenset(block) for block in blocks.values()}) == 1
+    assert len({tuple(block) for block in blocks.values()}) > 1
+    for each in studies:
+        frozen = last(each).frozen
+        assert frozen.recommended == recommended_trial(snapshot(each))
+        assert each.policy().margin == frozen.margin == 0.01
+    assert (last(studies[2]).reference, last(studies[0]).frozen.at_level) == ("demo-original", None)
+
+
+def test_a_recommendation_that_is_as_good_is_confirmed_and_stays_what_it_is(
+    database: Database, tmp_path: Path
+) -> None:
+    studies = opened(database, "demo-original", "demo-rmsnorm")
+    plan_confirmation(studies, seeds=SEEDS)
+    assert plan_confirmation(studies, seeds=SEEDS).new_runs == 0
+    assert "under way, 0 of 24 runs" in compare([snapshot(studies[0])]).confirmed[0].sentence
+    verify_all(studies, known())
+    again = plan_confirmation(studies, seeds=30)
+    assert again.new_runs == 0
+    assert "planned with 12 seeds and keeps them" in again.notes[0]
+    found = last(studies[0])
+    assert found.complete
+    assert found.test is not None
+    assert found.test.claimed
+    assert found.test.no_worse is not None
+    assert found.test.no_worse.bound < 1.01
+    assert found.test.ratio is not None
+    assert found.test.ratio.covers(0.6)
+    assert recommended_trial(snapshot(studies[0])) == found.frozen.recommended
+    assert verified_in(snapshot(studies[0])) == {}, "a confirmation stands apart"
+    document = verification_document(studies)["studies"][0]["confirmation"]
+    assert document["test"]["no_worse"] is True
+    assert "is no worse than the default by more than 1 %" in document["sentence"]
+    assert json.loads(json.dumps(status_of(studies[0])))["confirmation"]["complete"] is True
+    best = load_best(study="demo-original", storage=studies[0].database.address.full())
+    assert best.confirmed is not None
+    assert best.as_dict()["confirmed"]["test"]["no_worse"] is True
+    # Exported, and imported under another name, it says the same.
+    path = tmp_path / "study.json.gz"
+    write_archive(archive_of(studies[0]), path)
+    elsewhere = open_database(parse_url(f"sqlite:///{tmp_path}/elsewhere.db"))
+    imported = restore(elsewhere, read_archive(path), "renamed")
+    assert last(imported).test == found.test
+    elsewhere.close()
+
+
+def test_one_that_is_worse_is_not_confirmed_and_its_runs_count_from_then_on(
+    database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (study,) = opened(database, "demo-original")
+    plan_confirmation([study], seeds=SEEDS)
+    first = last(study).frozen.recommended
+    verify_all([study], known(mql=0.83))
+    found = last(study)
+    assert found.test is not None
+    assert not found.test.claimed
+    print_verified([study], ended="filled")
+    said = capsys.readouterr().out
+    assert (
+        f"that trial {first} is no worse than the default by more than 1 % is not shown on" in said
+    )
+    assert "so nothing is said of its time" in said
+    assert "and takes" not in said
+    assert "The search chose by the MQL of the test split" in said
+    assert recommended_trial(snapshot(study)) != first
+    # It takes something new to try another: a second chance is said to be one.
+    assert plan_confirmation([study], seeds=SEEDS).new_runs == 0
+    plan_verification([study], top=1, seeds=1)
+    verify_all([study], known(mql=0.83))
+    assert plan_confirmation([study], seeds=SEEDS).new_runs == 2 * SEEDS
+    assert last(study).frozen.attempt == 2
+
+
+def test_one_that_misses_more_often_is_not_confirmed(database: Database) -> None:
+    (study,) = opened(database, "demo-original")
+    plan_confirmation([study], seeds=SEEDS)
+    lost = sorted({run.seed for run in verifications_of([study]).runs()})[:2]
+
+    def run(job: TrialJob) -> TrialResult:
+        return missed(job) if job.number and job.seed in lost else known()(job)
+
+    verify_all([study], run)
+    test = last(study).test
+    assert test is not None
+    assert (test.missed, test.claimed) == ((2, 0), False)
+
+
+def test_the_margin_is_recorded_first_and_no_other_is_taken_later(database: Database) -> None:
+    (study,) = opened(database, "demo-rmsnorm-2")
+    study.set_policy(dataclasses.replace(study.policy(), margin=None))
+    plan_confirmation([study], seeds=SEEDS, margin=0.02)
+    assert study.policy().margin == last(study).frozen.margin == 0.02
+    with pytest.raises(UsageError, match="has had a margin of 2% since before"):
+        plan_confirmation([study], seeds=SEEDS, margin=0.01)
+    study.set_policy(dataclasses.replace(study.policy(), margin=None))
+
+
+def test_a_study_that_recommends_nothing_is_named(database: Database) -> None:
+    planned = plan_confirmation(opened(database, "demo-simple"), seeds=SEEDS)
+    assert planned.new_runs == 0
+    assert "configurations converged, and it takes 12" in planned.missing[0]
+
+
+def test_another_reference_runs_its_default_beside_and_is_asked_for(database: Database) -> None:
+    reference = open_group(database, "demo-original")
+    (study,) = opened(database, "demo-rmsnorm")
+    plan_confirmation([study], reference=reference, seeds=SEEDS)
+    assert last(study).reference == "demo-original"
+    both = [study, *reference.members]
+    ran = {(run.study_id, run.trial_number) for run in verifications_of(both).runs()}
+    assert (reference.members[0].study_id, 0) in ran
+    verify_all(both, known())
+    report = compare([snapshot(each) for each in (*reference.members, study)])
+    (level, *_) = report.registered
+    assert (level.group, level.confirmed, level.runs) == ("demo-original", True, SEEDS)
+    assert report.confirmed[0].confirmation.study == "demo-rmsnorm"
+
+
+def test_whole_searches_are_compared_and_two_of_each_are_too_few_for_a_claim(
+    database: Database,
+) -> None:
+    studies = opened(database)
+    plan_confirmation(studies, seeds=SEEDS)
+    verify_all(studies, known())
+    report = compare([snapshot(each) for each in studies])
+    (level, other) = report.registered
+    assert level.confirmed
+    assert level.runs == 2 * SEEDS
+    assert level.mql == pytest.approx(1.01 * level.default_mql)
+    assert other.group == "demo-rmsnorm"
+    times = level.searches["demo-rmsnorm"]
+    assert [each.how for each in times] == ["recommended", "recommended"]
+    assert all(each.confirmed for each in times)
+    (standing,) = report.between
+    assert standing.found is not None
+    assert standing.found.searches == (2, 2)
+    assert standing.found.ratio == pytest.approx(0.5, rel=0.05)
+    assert not standing.claimed
+    assert "2 and 2 searches are too few: searches of one variant differ" in standing.sentence
+    assert report.as_dict()["between_variants"][0]["claimed"] is False
+
+
+def test_what_does_not_reach_the_level_is_its_default_or_nothing(database: Database) -> None:
+    studies = opened(database)
+    plan_confirmation(studies, seeds=SEEDS)
+
+    def run(job: TrialJob) -> TrialResult:
+        worse = 0.83 if "rmsnorm-2" in job.study else 0.8
+        return known(mql=0.83, default=worse)(job)
+
+    verify_all(studies, run)
+    (level, _) = compare([snapshot(each) for each in studies]).registered
+    assert [each.how for each in level.searches["demo-original"]] == ["default", "default"]
+    assert [each.how for each in level.searches["demo-rmsnorm"]] == ["default", "not reached"]
+
+
+def test_rounds_verify_what_may_be_recommended_and_end(database: Database) -> None:
+    (study,) = opened(database, "demo-original")
+    told = [0]
+    for _ in range(ROUNDS):
+        planned = plan_verification([study], top=3, seeds=2, choice=Choice.RECOMMENDED)
+        assert planned.new_runs in (2, 4, 6, 8)
+        same = plan_verification([study], top=3, seeds=2, choice=Choice.RECOMMENDED)
+        assert same.new_runs == 0, "a round that is under way goes on"
+        verify_all([study], known())
+        told.append(len(verifications_of([study]).runs()))
+    assert told == sorted(set(told))
+    assert plan_verification([study], top=3, seeds=2, choice=Choice.RECOMMENDED).new_runs == 0
+    (small,) = opened(database, "demo-simple")
+    said = plan_verification([small], top=3, seeds=2, choice=Choice.RECOMMENDED).missing
+    assert "it takes 12" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--confirm", "--top", "3"], "--top and --confirm exclude each other"),
+        (["--confirm", "--choose", "expected"], "--choose and --confirm exclude each other"),
+        (["--against", "rmsnorm"], "--against goes with --confirm"),
+        (["--margin", "2%"], "--margin goes with --confirm"),
+        (["--choose", "recommended", "--stop-early"], "exclude each other"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["verify", "--variant", "rmsnorm", *words])
+    assert done.exit_code == 2 or isinstance(done.exception, UsageError)
+    assert said in str(done.exception) + done.output

@@ -1,0 +1,220 @@
+"""Variants against each other: the search is the unit.
+
+What a search finds is luck, too, which no number of seeds averages away. So a claim is about the
+searches' times at one registered level, the reference's; what is not confirmed, or rests on too few
+searches, is a figure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.spec.margin import in_percent
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare.registered import Groups, RegisteredLevel, SearchTime
+from tuner.verdict.stats.searches import (
+    NOT_REACHED,
+    Between,
+    compare_with_reference,
+    least_searches,
+)
+
+KNOWN_SPREAD = (0.19, 0.23)
+"""Standard deviation of the logarithm of the time at one quality over searches of one variant, on
+the reference job: docs/decisions/0020-what-may-be-claimed.md."""
+
+
+AGAIN = (
+    "were both retuned again, the ratio would lie within these limits in about nine cases of ten"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One variant against the reference at the reference's level."""
+
+    a: str
+    b: str
+    """What the two are called."""
+    level: RegisteredLevel
+    found: Between | None
+    """None where the time of a search is not known."""
+    claimed: bool
+    sentence: str
+    why_not: str
+    """Why no claim can follow; empty where one could."""
+    why_briefly: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        found = self.found
+        return {
+            "a": self.a,
+            "b": self.b,
+            "test_mql_at_most": self.level.mql,
+            "sentence": self.sentence,
+            "claimed": self.claimed,
+            "no_claim_because": self.why_not or None,
+            "searches": list(found.searches) if found else None,
+            "reached": list(found.reached) if found else None,
+            "ratio": found and _finite(found.ratio),
+            "low": found and _finite(found.low),
+            "high": found and _finite(found.high),
+            "p": found and found.p,
+            "level": found and found.level,
+        }
+
+
+def standings(
+    groups: Groups, levels: Sequence[RegisteredLevel], names: Mapping[str, str]
+) -> tuple[Standing, ...]:
+    """Each other group against the first one, which is the reference: the registered comparisons.
+
+    Empty where the reference has no level yet, or there is no other group. `names` are what the
+    groups are called.
+    """
+    reference, *others = groups
+    level = next((each for each in levels if each.group == reference), None)
+    if level is None or not others:
+        return ()
+    times = {name: _times(level.searches[name]) for name in groups}
+    known = {name: found for name, found in times.items() if found is not None}
+    compared: dict[str, Between] = {}
+    if reference in known:
+        compared = {each.a: each for each in compare_with_reference(reference, known)}
+    spread = spread_of(level)
+    return tuple(
+        _standing(name, reference, level, compared.get(name), groups, names, spread)
+        for name in others
+    )
+
+
+def spread_of(level: RegisteredLevel) -> float | None:
+    """The standard deviation of log time within variants, over searches that reach the level; None
+    where no variant has two.
+    """
+    squares, free = 0.0, 0
+    for times in level.searches.values():
+        logs = np.log([each.seconds for each in times if each.seconds is not None])
+        if len(logs) > 1:
+            squares += float(((logs - logs.mean()) ** 2).sum())
+            free += len(logs) - 1
+    return math.sqrt(squares / free) if free else None
+
+
+def in_short(standing: Standing) -> str:
+    """The same for a table's cell."""
+    found = standing.found
+    if found is None or standing.why_not:
+        return f"none: {standing.why_briefly}"
+    if not standing.claimed:
+        return "undecided"
+    if found.ratio in (None, 0.0, math.inf):
+        return "fewer searches reach it" if found.low > 1 else "more searches reach it"
+    return f"{found.ratio:.2f} x the time"
+
+
+def _times(searches: Sequence[SearchTime]) -> list[float] | None:
+    if any(each.how == "unknown" for each in searches):
+        return None
+    return [NOT_REACHED if each.seconds is None else each.seconds for each in searches]
+
+
+def _standing(
+    name: str,
+    reference: str,
+    level: RegisteredLevel,
+    found: Between | None,
+    groups: Groups,
+    names: Mapping[str, str],
+    spread: float | None,
+) -> Standing:
+    a, b = names[name], names[reference]
+    both = [*groups[reference], *groups[name]]
+    why, briefly = _why_not(level, [*level.searches[name], *level.searches[reference]], both)
+    if not why and found is not None and not found.possible:
+        why, briefly = _too_few(found, len(groups) - 1, spread), "too few searches"
+    claimed = found is not None and found.claimed and not why
+    return Standing(
+        a=a,
+        b=b,
+        level=level,
+        found=found,
+        claimed=claimed,
+        sentence=_sentence(a, b, level, found, why),
+        why_not=why,
+        why_briefly=briefly,
+    )
+
+
+def _why_not(
+    level: RegisteredLevel, times: Sequence[SearchTime], studies: Sequence[StudySnapshot]
+) -> tuple[str, str]:
+    """Why no claim can follow, whatever the times are, in a sentence and in a few words; nothing
+    where one can.
+    """
+    devices = {study.device_model for study in studies}
+    clocks = {study.definition.objectives[0] for study in studies}
+    if len(devices) > 1:
+        on = " and on ".join(sorted(map(str, devices)))
+        return f"times were measured on {on}", "other devices"
+    if len(clocks) > 1:
+        return f"times are {' and '.join(sorted(clocks))}", "other clocks"
+    open_ = [each.study for each in times if not each.confirmed]
+    if open_ or not level.confirmed:
+        what = ", ".join(open_) or "the level"
+        return f"not confirmed: {what}; tuner verify --confirm does it", "not confirmed"
+    return "", ""
+
+
+def _too_few(found: Between, comparisons: int, spread: float | None) -> str:
+    low, high = KNOWN_SPREAD
+    differ = (
+        f"a standard deviation of {low:g} to {high:g} on the reference job"
+        if spread is None
+        else f"a standard deviation of {spread:.2f} here"
+    )
+    return (
+        f"{_searches(found)} are too few: searches of one variant differ in log time by {differ}, "
+        f"and a claim takes {least_searches(comparisons)} of each"
+    )
+
+
+def _sentence(a: str, b: str, level: RegisteredLevel, found: Between | None, why: str) -> str:
+    """What may be said, without a full stop."""
+    margin = in_percent(level.margin).replace("%", " %")
+    at = f"At a test MQL of {level.mql:.4f} (the default of {b} with its margin of {margin})"
+    if found is None:
+        return f"{at} the time of {a} is not known: no claim follows ({why or 'too few trials'})"
+    limits = "" if why else _limits(found)
+    if found.reached != found.searches:
+        (one, other), (all_one, all_other) = found.reached, found.searches
+        at += f", which {one} of {all_one} searches of {a} reach and {other} of {all_other} of {b},"
+    if found.ratio in (None, 0.0, math.inf):
+        said = f"{at} no ratio of times can be given{limits and f', but for its limits{limits}'}"
+    else:
+        said = f"{at} {a} takes {found.ratio:.2f}{limits} of the time of {b}"
+    if why:
+        return f"{said}: no claim follows ({why})"
+    said += f", by {_searches(found)}"
+    return f"{said}; {AGAIN}" if found.claimed else f"{said}: undecided"
+
+
+def _limits(found: Between) -> str:
+    low = f"{found.low:.2f}"
+    high = "no limit" if math.isinf(found.high) else f"{found.high:.2f}"
+    return f" [{low}, {high}]"
+
+
+def _searches(found: Between) -> str:
+    one, other = found.searches
+    return f"{one} and {other} searches" if one + other > 2 else "1 search of each"  # noqa: PLR2004
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON knows no infinite number."""
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,203 @@
+"""Registered levels, and how fast each search reaches them.
+
+A level is a quality that was said before: the MQL of a variant's default hyperparameters with the
+margin. At a level each search has one time: of what it recommends for it, as confirmed; else of its
+default, where that is within the level; else none, which ranks last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.storage.queue.plans import is_confirmation
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.recommendation import model_of, recommend_at
+from tuner.verdict.runs import candidates_of
+from tuner.verdict.stats.intervals import LEAST_RUNS
+from tuner.verdict.verified import Verified, as_configurations, verified_in
+
+TEST = "test"
+"""The split whose MQL a verdict is about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchTime:
+    """What one search takes to a level."""
+
+    study: str
+    seconds: float | None
+    """None where it does not reach the level, or nothing is known."""
+    trial: int | None = None
+    how: str
+    """`recommended`, `default`, `not reached`, or `unknown`."""
+    confirmed: bool
+    """By its confirmation; else it is what the model of its runs expects."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "study": self.study,
+            "wall_clock_s": self.seconds,
+            "trial": self.trial,
+            "how": self.how,
+            "confirmed": self.confirmed,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredLevel:
+    """The MQL of a group's default with its margin, and the times of all groups' searches."""
+
+    group: str
+    mql: float
+    default_mql: float
+    """The median over fresh seeds."""
+    margin: float
+    runs: int
+    confirmed: bool
+    """The default's runs are those of a confirmation."""
+    searches: Mapping[str, tuple[SearchTime, ...]]
+    """By group."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "of": self.group,
+            "test_mql_at_most": self.mql,
+            "default_test_mql": self.default_mql,
+            "margin": self.margin,
+            "runs": self.runs,
+            "confirmed": self.confirmed,
+            "searches": {
+                group: [each.as_dict() for each in times] for group, times in self.searches.items()
+            },
+        }
+
+
+Groups = Mapping[str, Sequence[StudySnapshot]]
+
+
+def groups_of(studies: Sequence[StudySnapshot]) -> dict[str, list[StudySnapshot]]:
+    """The studies by their groups, in the order in which they were named."""
+    found: dict[str, list[StudySnapshot]] = {}
+    for study in studies:
+        found.setdefault(study.membership.group, []).append(study)
+    return found
+
+
+def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
+    """One level a group whose default ran on fresh seeds, in their order; a level whose default was
+    confirmed is the same whatever else was verified.
+    """
+    models = _Models()
+    levels = []
+    for name, members in groups.items():
+        runs, confirmed = _default_runs(members)
+        if len(runs) < LEAST_RUNS:
+            continue
+        default, margin = float(np.median(runs)), members[0].policy.counted_margin
+        level = (1 + margin) * default
+        error = float(np.std(runs, ddof=1)) / len(runs) ** 0.5 / default
+        times = {
+            other: tuple(_time(each, name, level, error, models) for each in theirs)
+            for other, theirs in groups.items()
+        }
+        levels.append(
+            RegisteredLevel(
+                group=name,
+                mql=level,
+                default_mql=default,
+                margin=margin,
+                runs=len(runs),
+                confirmed=confirmed,
+                searches=times,
+            )
+        )
+    return tuple(levels)
+
+
+def _default_runs(members: Sequence[StudySnapshot]) -> tuple[list[float], bool]:
+    """Test MQLs of the default over all searches of a group: of confirmations, else of other
+    verifications; and whether it was the former.
+    """
+    confirmed: list[float] = []
+    others: list[float] = []
+    for each in members:
+        number = next((r.number for r in each.results.complete if r.is_default), None)
+        if number is None:
+            continue
+        of_confirmations = [run for run in each.runs if is_confirmation(run.plan)]
+        found = as_configurations(each.name, of_confirmations, device_model=each.device_model)
+        confirmed += [mql for v in found if v.trial_number == number for mql in _mqls(v)]
+        if (verified := verified_in(each).get(number)) is not None:
+            others += _mqls(verified)
+    return (confirmed, True) if len(confirmed) >= LEAST_RUNS else (others, False)
+
+
+def _mqls(found: Verified) -> list[float]:
+    return list(found.sample().mql.values())
+
+
+class _Models:
+    """What all runs of each study say, asked once of each."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Any] = {}
+
+    def of(self, study: StudySnapshot) -> Any:
+        if study.name not in self._found:
+            self._found[study.name] = model_of(study)
+        return self._found[study.name]
+
+
+def _time(
+    study: StudySnapshot, group: str, level: float, error: float, models: _Models
+) -> SearchTime:
+    """What a search takes to the level of a group."""
+    there = confirmation_of(study)
+    if there is not None and there.complete:
+        return _confirmed_time(study, there, group, level)
+    unknown = SearchTime(study=study.name, seconds=None, how="unknown", confirmed=False)
+    if study.definition.mql_split != TEST:
+        return unknown
+    model = models.of(study)
+    if model is None:
+        return unknown
+    found = recommend_at(model, level, error=error, candidates=candidates_of(study))
+    if found.chosen is None:
+        return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=False)
+    own = found.default is not None and found.default.trial == found.chosen.trial
+    return SearchTime(
+        study=study.name,
+        seconds=found.chosen.seconds,
+        trial=found.chosen.trial,
+        how="default" if own else "recommended",
+        confirmed=False,
+    )
+
+
+def _confirmed_time(
+    study: StudySnapshot, there: Confirmation, group: str, level: float
+) -> SearchTime:
+    registered = there.at_level if there.reference == group else None
+    asked = (("recommended", registered or there.recommended), ("default", there.default))
+    for how, found in asked:
+        if found is None or found.mql is None or found.seconds is None:
+            continue
+        missed = there.default is not None and _misses(found) > _misses(there.default)
+        if found.mql.estimate <= level and not missed:
+            return SearchTime(
+                study=study.name,
+                seconds=found.seconds.estimate,
+                trial=found.trial_number,
+                how="default" if found is there.default else how,
+                confirmed=True,
+            )
+    return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=True)
+
+
+def _misses(found: Verified) -> int:
+    return sum(found.misses.values())
