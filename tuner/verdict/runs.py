@@ -7,11 +7,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.history import configuration
 from tuner.spec.objectives import values_of
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
+
+Training = tuple[Recorded, Point | None]
+"""What was recorded of one, and the study's objectives; None where one is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,38 +53,40 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     """
     names, space = study.definition.objectives, study.definition.space
     first: dict[tuple[float, ...], int] = {}
-    found: dict[int, list[Recorded]] = {}
+    found: dict[int, list[Training]] = {}
     where: dict[int, tuple[float, ...]] = {}
     for record in study.results.complete:
         if record.converged:
             number = first.setdefault(configuration(record.params), record.number)
             where[number] = tuple(space.shares(record.params))
-            found.setdefault(number, []).extend(_trainings(record))
+            found.setdefault(number, []).extend(_trainings(record, names))
     for run in study.runs:
         known = first.get(configuration(run.params))
         here = run.result and study.device_model in (None, run.result.recorded.device)
         if known is not None and here and run.result and run.result.recorded.converged:
-            found[known].append(run.result.recorded)
+            recorded = run.result.recorded
+            found[known].append((recorded, values_of(recorded, names)))
     runs: list[Run] = []
     for number, trainings in found.items():
-        runs += _of_one(number, where[number], trainings, names)
+        runs += _of_one(number, where[number], trainings)
     return tuple(runs)
 
 
-def _trainings(record: TrialRecord) -> list[Recorded]:
-    """Those of each of a trial's seeds; of a trial with one, its own record."""
-    return [Recorded.from_flat(each) for each in record.recorded.runs or ()] or [record.recorded]
+def _trainings(record: TrialRecord, objectives: Sequence[str]) -> list[Training]:
+    """Those of each of a trial's seeds; of a trial with one, its own record and values."""
+    seeds = [Recorded.from_flat(each) for each in record.recorded.runs or ()]
+    return [(each, values_of(each, objectives)) for each in seeds] or [
+        (record.recorded, record.values)
+    ]
 
 
 def _of_one(
     number: int,
     where: tuple[float, ...],
-    trainings: Sequence[Recorded],
-    objectives: Sequence[str],
+    trainings: Sequence[Training],
 ) -> list[Run]:
     """The runs of one configuration; a disturbed timing counts where there is no other."""
-    figures = [(each, values_of(each, objectives)) for each in trainings]
-    known = [(each, values) for each, values in figures if values and min(values) > 0]
+    known = [(each, values) for each, values in trainings if values and min(values) > 0]
     disturbed = all(each.contaminated for each, _ in known)
     return [
         Run(

@@ -1,0 +1,1 @@
+"""What a verdict says, held against truths that are known."""

@@ -1,0 +1,66 @@
+"""What a retune's recommendation is confirmed to be: with the default on 30 seeds that nobody has
+seen, and what is said of it then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.verdict.retunes import BESIDE_S, Answer, Retune
+from benchmarks.verdict.truths import noise_of_mql, truth
+from tuner.spec.margin import MARGIN
+from tuner.verdict.stats.noninferiority import no_worse
+
+Array = np.ndarray[Any, Any]
+
+SEEDS = 30
+TIMES_OF_A_TRUTH = 5
+"""How often each recommendation is confirmed with a truth planted exactly at the margin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """`seconds` is the geometric mean of the runs; `claimed` that it is as good as the default."""
+
+    seconds: float
+    claimed: bool
+    spent_s: float
+
+
+def confirmed(retune: Retune, answer: Answer) -> Confirmed:
+    """An answer and the default on fresh seeds each; the same every time."""
+    job = truth(retune.truth)
+    random = np.random.default_rng([retune.seed, job.made.seed, 30])
+    runs = job.runs(np.repeat([answer.where], SEEDS, axis=0), random)
+    of_default = job.runs(np.repeat([retune.default.where], SEEDS, axis=0), random)
+    found = no_worse(
+        dict(enumerate(run.mql for run in runs)),
+        dict(enumerate(run.mql for run in of_default)),
+        margin=MARGIN,
+    )
+    assert found is not None, "there are runs enough"
+    spent = sum(run.seconds for run in (*runs, *of_default)) + 2 * SEEDS * BESIDE_S
+    return Confirmed(
+        float(np.exp(np.mean(np.log([run.seconds for run in runs])))), found.claimed, spent
+    )
+
+
+def wrong_at_the_margin(retune: Retune, answer: Answer, seeds: int = SEEDS) -> list[bool]:
+    """Whether it is called as good as the default, with its truth moved exactly to the margin: new
+    seeds each time.
+    """
+    job = truth(retune.truth)
+    random = np.random.default_rng([retune.seed, job.made.seed, 31])
+    return [_claims(retune, answer, random, seeds) for _ in range(TIMES_OF_A_TRUTH)]
+
+
+def _claims(retune: Retune, answer: Answer, random: np.random.Generator, seeds: int) -> bool:
+    default = retune.default.mql
+    own = noise_of_mql(np.full(seeds, answer.epochs), random) + (1 + MARGIN) * default
+    others = noise_of_mql(np.full(seeds, retune.default.epochs), random) + default
+    found = no_worse(dict(enumerate(own)), dict(enumerate(others)), margin=MARGIN)
+    assert found is not None, "there are runs enough"
+    return found.claimed
