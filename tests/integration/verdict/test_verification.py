@@ -40,11 +40,11 @@ from tuner.verdict.expected_front import LEAST_TRIALS, Choice, front_of, front_o
 from tuner.verdict.explain import explain_study
 from tuner.verdict.fresh_seeds import fresh_seeds
 from tuner.verdict.picks import picks, picks_expected, picks_judged, picks_of
+from tuner.verdict.queue import verifications_of
 from tuner.verdict.verification_plan import (
     configurations,
     plan_verification,
     spread,
-    verifications_of,
 )
 from tuner.verdict.verified import read_verified, verified_of
 from tuner.worker.loop import Worker
