@@ -110,7 +110,7 @@ front[
 # %% [markdown]
 # ## The knee, and its network
 #
-# `pick` may also be `"mql"` or `"time"`, within `max_time=` seconds or `max_mql=`.
+# `pick` may also be `"mql"`, `"time"` or `"same-quality"`, within `max_time=` seconds or `max_mql=`.
 # [use_best_config](use_best_config.ipynb) takes it further.
 
 # %%

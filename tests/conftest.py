@@ -26,7 +26,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 if (
     sys.__stdin__ is None
 ):  # closed, as some schedulers start a job: IPython asks it for its encoding
-    sys.__stdin__ = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 - for as long as the tests run
+    sys.__stdin__ = Path(os.devnull).open(encoding="utf-8")  # type: ignore[misc]  # noqa: SIM115 - for as long as the tests run
 
 # What would steer tuner, a database driver or the look of what is printed, in the shell of whoever
 # runs the suite; some of it is read when rich and typer are imported.
@@ -42,9 +42,11 @@ for _name in list(os.environ):
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says what else the machine does, nothing of the code.
-_UNHURRIED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("explore", **_UNHURRIED)
-hypothesis.settings.register_profile("repeat", **_UNHURRIED, derandomize=True, database=None)
+_UNHURRIED = hypothesis.settings(
+    deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile("explore", _UNHURRIED)
+hypothesis.settings.register_profile("repeat", _UNHURRIED, derandomize=True, database=None)
 hypothesis.settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
 

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, get_args
 
 OBJECTIVES = ("wall_clock_s", "test_mql")
 """The two objectives of every study, both minimised, in this order."""
@@ -57,13 +57,10 @@ class Precision(StrEnum):
     BF16 = "bf16"
 
 
-class TimeObjective(StrEnum):
-    """What counts as a configuration's time: the first objective of a study."""
+SamplerName = Literal["auto", "gp", "tpe", "nsga2", "random", "qmc"]
+"""Who chooses the next configuration; `search/sampler.py` says how each is made."""
 
-    WALL_CLOCK = "wall_clock_s"
-    TOTAL = "total_s"
-    TO_BEST = "time_to_best_s"
-    TO_TARGET = "time_to_target_s"
+SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
 
 
 class MqlSplit(StrEnum):

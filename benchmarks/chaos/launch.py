@@ -14,7 +14,7 @@ from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
 from tuner.launch import Outcome, StopRequests, Supervisor
 from tuner.launch.verification import VerificationWork
-from tuner.storage import database as engine
+from tuner.storage import dialects
 from tuner.storage.database import open_database
 from tuner.storage.queue import leases
 from tuner.storage.url import parse_url
@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument("--verify", action="store_true")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    leases.LEASE_S, engine.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
+    leases.LEASE_S, dialects.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
     logging.getLogger(__name__).info("started")
     database = open_database(parse_url(os.environ["TUNER_STORAGE"]), create=False)
     opened = open_study(database, options.study)

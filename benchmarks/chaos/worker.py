@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 
 from tuner.cli.device import own_device
 from tuner.record import Recorded
-from tuner.storage import database as engine
+from tuner.storage import dialects
 from tuner.storage.queue import leases
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("--trial-s", type=float, required=True)
     parser.add_argument("--journal", type=Path, required=True)
     options = parser.parse_args()
-    leases.LEASE_S, engine.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
+    leases.LEASE_S, dialects.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
     orphan = Orphan(options.supervised_by) if options.supervised_by is not None else None
     device = own_device(gpu=None, cpu=True, cores=options.cores)
     trainer = SleepingTrainer(options.trial_s, options.journal)

@@ -67,14 +67,14 @@ def _tuning(rows: list[dict[str, Any]]) -> list[str]:
     table = [
         "Settings, on the truths for tuning:",
         "",
-        "| verification | its seconds | chance | recommended, truly within | time over the default's | at the level: truly within | reached | sd of log time |",
-        "|---|---|---|---|---|---|---|---|",
+        "| verification | its seconds | chance | recommended, truly within | time over the default's | at the level: truly within | sd of log time |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         at = row["at_level"]
         table.append(
             f"| {row['verification']} | {row['verification_s']:.0f} | {row['chance']:g} | {share(row['within'])} | {row['times']:.2f} "
-            f"| {at['within']['share']:.0%} | {at['reached']:.0%} | {at['spread']:.2f} |"
+            f"| {at['within']['share']:.0%} | {at['spread']:.2f} |"
         )
     return [*table, ""]
 

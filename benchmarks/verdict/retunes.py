@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.verdict.searches import runs_of_search
 from benchmarks.verdict.truths import MOST_EPOCHS, Truth, truth
-from tuner.verdict.recommendation import MARGIN, recommend, recommend_at, to_verify
+from tuner.verdict.recommendation import LEAST_RUNS, MARGIN, recommend, recommend_at, to_verify
 from tuner.verdict.runs import Run
 from tuner.verdict.runs_model import Estimate, RunsModel
 
@@ -69,8 +69,10 @@ class Retune:
     default: Answer
     answers: dict[float, Answer]
     """As good as the default, by the chance that was asked for."""
-    at_level: dict[float, Answer | None]
-    """At the registered level; None: not reached."""
+    level: float
+    """The registered one, as it was measured."""
+    at_level: dict[float, Answer]
+    """At the registered level, which is the default's own: the default reaches it by definition."""
     search_s: float
     verification_s: float
     trainings: int
@@ -92,18 +94,20 @@ def retune(found: dict[str, Any], how: Verification, chances: Sequence[float]) -
         model = RunsModel(runs, 0)
     where = {run.trial: run.where for run in runs}
     level, error = registered_level(job)
+    least = LEAST_RUNS if how.rounds else 1
     answers, at_level = {}, {}
     default = _truly(job, where[0], 1.0, default=True)
     for chance in chances:
-        own = recommend(model, chance=chance).chosen
+        own = recommend(model, chance=chance, least_runs=least).chosen
         answers[chance] = _answer(job, where, own) or default
-        at = recommend_at(model, level, error=error, chance=chance).chosen
-        at_level[chance] = _answer(job, where, at)
+        at = recommend_at(model, level, error=error, chance=chance, least_runs=least).chosen
+        at_level[chance] = _answer(job, where, at) or default
     return Retune(
         found["truth"],
         found["seed"],
         default,
         answers,
+        level,
         at_level,
         search_s,
         verification_s,

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 NOISE_EPOCHS, NOISE_MQL = (14.0, 20.0, 30.0), (0.014, 0.011, 0.006)
 """The standard deviation of MQL over seeds, by the epochs of a training; between them by the
-logarithm, beyond them as at the ends (benchmarks/campaign: ten seeds of 31 configurations)."""
+logarithm, beyond them as at the ends (benchmarks/campaign: ten seeds of 29 configurations)."""
 SKEW = 1.0
 """Of the noise of trainings below 14 epochs; none above 30."""
 NOISE_LOG_EPOCHS = 0.12

@@ -76,7 +76,7 @@ def bare_data() -> DeviceData:
 @pytest.fixture(scope="session")
 def run_config() -> Callable[..., RunConfig]:
     def build(model: str = "original", **changes: Any) -> RunConfig:
-        values = {
+        values: dict[str, Any] = {
             "learning_rate": 1e-3,
             "weight_decay": 0.0,
             "dropout": 0.0,

@@ -107,9 +107,8 @@ class Own(nn.Module):
 
     def forward(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Tensor:
         s = self.shapes
-        return (self.layer(past.flatten(1)) + self.fixed).view(
-            -1, s.horizon, s.n_targets, s.n_quantiles
-        )
+        rows: Tensor = self.layer(past.flatten(1)) + self.fixed
+        return rows.view(-1, s.horizon, s.n_targets, s.n_quantiles)
 
 
 def own(data: DeviceData) -> Own:

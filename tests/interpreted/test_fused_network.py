@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import pytest
@@ -227,7 +227,7 @@ def test_injected_masks_are_used() -> None:
     ("changed", "says"),
     [({"future": None}, "future must be"), ({"past": torch.zeros(2, 20, 5)}, "past must be")],
 )
-def test_inputs_that_do_not_fit_are_refused(changed: dict[str, Tensor | None], says: str) -> None:
+def test_inputs_that_do_not_fit_are_refused(changed: dict[str, Any], says: str) -> None:
     inputs = inputs_of(SHAPES, 2)._replace(**changed)
     with pytest.raises(ValueError, match=says):
         FusedTSMixer(network())(*inputs)

@@ -120,8 +120,8 @@ def by_kernel(weight_decay: float, limit: float) -> list[Tensor]:
 
 
 def distance(these: Sequence[Tensor], those: Sequence[Tensor]) -> float:
-    pairs = zip(these, those, strict=True)
-    return float(torch.sqrt(sum(((a.double() - b.double()) ** 2).sum() for a, b in pairs)))
+    squares = [((a.double() - b.double()) ** 2).sum() for a, b in zip(these, those, strict=True)]
+    return float(torch.stack(squares).sum().sqrt())
 
 
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
@@ -13,15 +15,15 @@ from tuner.training import fit
 
 
 def config_of(model: str, backend: Backend, *, dropout: float = 0.0, **hyper: float) -> RunConfig:
-    values = {
+    values: dict[str, Any] = {
         "learning_rate": 1e-3,
         "weight_decay": 0.0,
         "hidden_size": 64,
         "batch_size": 256,
-    } | hyper
+    }
     return RunConfig(
         architecture=Architecture(model=model),
-        hyperparameters=Hyperparameters(dropout=dropout, **values),
+        hyperparameters=Hyperparameters(dropout=dropout, **values | hyper),
         training=TrainingSettings(max_epochs=6, backend=backend),
         seed=3,
     )

@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.present import present
 from tuner.api import load_data, load_study
 from tuner.spec.seeds import seed_of_trial
 from tuner.spec.space import hyperparameters
@@ -194,7 +195,8 @@ def check_all(launched: dict[str, Launched]) -> None:
         assert each.broken.recorded.failure
         assert "\n" not in each.broken.recorded.failure
         assert each.sound.state.name == "COMPLETE"
-        found = each.sound.recorded.val_loss, each.sound.recorded.test_mql_mean
+        sound = each.sound.recorded
+        found = present(sound.val_loss), present(sound.test_mql_mean)
         assert all(abs(a / b - 1) < 1e-6 for a, b in zip(found, each.clean, strict=True)), (
             found,
             each.clean,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
-import torch
-
+from tests.support.fitted_results import same_weights
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.training import FitResult, fit
 from tuner.training.checkpoint import CheckpointFiles
 
-IDENTITY = {"study": "tiny", "trial": 3, "seed": 7}
+IDENTITY: dict[str, str | int] = {"study": "tiny", "trial": 3, "seed": 7}
 
 
-def files(folder: Path, **changes: object) -> CheckpointFiles:
-    given = {"folder": folder, "stem": "trial-3", "identity": IDENTITY, "every_s": 0.0, **changes}
-    return CheckpointFiles(**given)
+def files(folder: Path, **changes: Any) -> CheckpointFiles:
+    given: dict[str, Any] = {"stem": "trial-3", "identity": IDENTITY, "every_s": 0.0}
+    return CheckpointFiles(folder=folder, **given | changes)
 
 
 def interrupted(
@@ -48,5 +48,4 @@ def assert_same(one: FitResult, other: FitResult) -> None:
         other.best_epoch,
         other.best_val_loss,
     )
-    pairs = zip(one.model.state_dict().values(), other.model.state_dict().values(), strict=True)
-    assert all(torch.equal(p, q) for p, q in pairs)
+    assert same_weights(one, other)

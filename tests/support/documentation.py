@@ -78,10 +78,10 @@ def documented_commands() -> list[DocumentedCommand]:
     found = []
     for block in blocks(*SHELLS, among=every_document()):
         for line in block.text.replace("\\\n", " ").splitlines():
-            words = line.strip().removeprefix("$ ")
-            if words.startswith("tuner "):
+            typed = line.strip().removeprefix("$ ")
+            if typed.startswith("tuner "):
                 found.append(
-                    DocumentedCommand(block.document, tuple(shlex.split(words, comments=True)[1:]))
+                    DocumentedCommand(block.document, tuple(shlex.split(typed, comments=True)[1:]))
                 )
     for path in every_document():
         if path == DOCSTRINGS:

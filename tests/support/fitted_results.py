@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from tests.support.present import present
 from tuner.data.windows import DeviceData
 from tuner.training import FitResult
 from tuner.training.quantile_loss import quantile_loss
@@ -14,17 +15,13 @@ def losses_of(result: FitResult) -> list[tuple[float, float]]:
 
 
 def same_weights(a: FitResult, b: FitResult) -> bool:
-    assert a.model is not None
-    assert b.model is not None
-    return all(
-        torch.equal(p, q)
-        for p, q in zip(a.model.state_dict().values(), b.model.state_dict().values(), strict=True)
-    )
+    ours, theirs = present(a.model).state_dict(), present(b.model).state_dict()
+    return all(torch.equal(p, q) for p, q in zip(ours.values(), theirs.values(), strict=True))
 
 
 def validation_loss(result: FitResult, data: DeviceData) -> float:
-    assert result.model is not None
+    model = present(result.model)
     batch = data.val.gather(torch.arange(len(data.val)))
     with torch.no_grad():
-        forecast = result.model(batch.past, batch.future, batch.static)
+        forecast = model(batch.past, batch.future, batch.static)
         return quantile_loss(forecast, batch.target, torch.tensor(data.task.quantiles)).item()

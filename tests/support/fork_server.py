@@ -45,8 +45,8 @@ def _serve(requests: socket.socket) -> None:
     for module in IMPORTED:
         importlib.import_module(module)
     while True:
-        ready, _, _ = select.select([0, requests], [], [])
-        if requests in ready:
+        ready, _, _ = select.select([0, requests.fileno()], [], [])
+        if requests.fileno() in ready:
             forks.serve(requests, _end_as)
         if 0 in ready:
             line = _line()

@@ -68,7 +68,7 @@ class OwnNursery(Nursery):
 
     def adopt(self) -> None:
         """From now on this process starts `python -m tuner` as a fork."""
-        subprocess.Popen = popen_of(self)  # type: ignore[misc]
+        subprocess.Popen = popen_of(self)  # type: ignore[misc, assignment]
 
 
 def ends() -> tuple[socket.socket, socket.socket]:

@@ -11,7 +11,7 @@ from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
 from tuner.training.engines.eager import EagerEngine
-from tuner.training.engines.fused.fused_engine import TritonEngine
+from tuner.training.engines.fused.fused_engine import FusedEngine
 
 
 def network(config: RunConfig, data: DeviceData) -> TSMixer:
@@ -25,7 +25,7 @@ def order_of(data: DeviceData, seed: int) -> Tensor:
     return torch.randperm(len(data.train), generator=torch.Generator().manual_seed(seed))
 
 
-def fused_epoch(engine: TritonEngine, order: Tensor, learning_rate: float) -> tuple[float, float]:
+def fused_epoch(engine: FusedEngine, order: Tensor, learning_rate: float) -> tuple[float, float]:
     """What a captured epoch does, launched kernel by kernel: training and validation losses."""
     engine._state.set_learning_rate(learning_rate)
     engine._order.copy_(order)

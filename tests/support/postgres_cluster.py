@@ -179,7 +179,7 @@ class Cluster:
         password_file = self._folder / "password"
         password_file.write_text(PASSWORD + "\n", encoding="utf-8")
         password_file.chmod(0o644)  # the folder itself is its owner's alone
-        command = [
+        command: list[str | Path] = [
             self._binaries / "initdb",
             "-D",
             self._data,

@@ -19,7 +19,7 @@ from tuner.data.task import load_task
 from tuner.record import Recorded
 from tuner.search.sampler import EncodedSampler
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.membership import Membership
+from tuner.spec.membership import Membership, name_of_search
 from tuner.spec.seeds import seed_of_trial
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import open_database
@@ -89,7 +89,8 @@ def record_study(
     try:
         opened = create_or_resume(database, name, definition, trials=trials, membership=membership)
         opened.bind_device_model(device)
-        opened.optuna.sampler = EncodedSampler(definition.space, "random", seed=len(variant))
+        seed = len(variant) + opened.membership.search - 1
+        opened.optuna.sampler = EncodedSampler(definition.space, "random", seed=seed)
         for number in range(trials):
             _record(opened, worker, said or {}, tail=number - trials if trials >= 5 else -9)
     finally:
@@ -174,3 +175,14 @@ def _plausible(
     return TrialResult(
         TrialState.COMPLETE, (round(epochs * s_per_epoch, 4), mql), Recorded.from_flat(attributes)
     )
+
+
+def record_group(storage: str, *, variant: str, searches: int, trials: int = 12) -> list[str]:
+    """The same for independent searches of a variant, a group called `demo-<variant>`; their
+    names."""
+    group = f"demo-{variant}"
+    names = [name_of_search(group, number) for number in range(1, searches + 1)]
+    for number, name in enumerate(names, 1):
+        place = Membership.of_new(name, group=group, search=number)
+        record_study(storage, variant=variant, name=name, trials=trials, membership=place)
+    return names

@@ -16,8 +16,8 @@ from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.models.registry import build_model
 from tuner.training.determinism import arithmetic, seeded
-from tuner.training.engine import Engine, Poll
 from tuner.training.engines.choose import make_engine
+from tuner.training.engines.interface import Engine, Poll
 from tuner.training.model_state import Snapshot
 
 

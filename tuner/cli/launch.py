@@ -27,8 +27,9 @@ from tuner.cli.options import (
     storage_url,
 )
 from tuner.cli.output import print_json
-from tuner.config import MANY, MOST_SEARCHES, Backend, MqlSplit, Precision, TimeObjective
+from tuner.config import MANY, MOST_SEARCHES, SAMPLERS, Backend, MqlSplit, Precision
 from tuner.errors import TunerError
+from tuner.spec.time_objectives import TimeObjective
 
 if TYPE_CHECKING:
     from tuner.launch import LaunchOutcome, LaunchRequest
@@ -101,7 +102,8 @@ class LaunchOptions:
     sampler: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="auto, gp, tpe, nsga2, random or qmc (a new study: auto)."
+            metavar="NAME",
+            help=f"{', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]} (a new study: auto).",
         ),
     ] = None
     sampler_seed: Annotated[
@@ -153,7 +155,8 @@ class LaunchOptions:
         str | None,
         typer.Option(
             metavar="1%",
-            help="As good as the default is an MQL at most so much higher (a new study: 1%).",
+            help="As good as the default is an MQL at most so much above its own "
+            "(a new study: 1%).",
         ),
     ] = None
     hang_limit: Annotated[

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tuner.cli.options import above_zero, duration_s, share, size_bytes
+from tuner.config import SAMPLERS
 from tuner.errors import UsageError, unknown_name
-from tuner.search.sampler import SAMPLERS
 from tuner.spec.policy import LARGEST_SEED, NONE
 
 

@@ -79,7 +79,8 @@ def render(config: BestConfig) -> str:
         model = CLASSES[name]
         imports = f"from tuner.integrations.neuralforecast import {model}"
     else:
-        model = f"model_class(Architecture(model={literal(name)}, settings={literal(settings)}))"
+        own = settings if ":" in name else {}
+        model = f"model_class(Architecture(model={literal(name)}, settings={literal(own)}))"
         imports = (
             "from tuner import Architecture\n"
             "from tuner.integrations.neuralforecast import model_class"

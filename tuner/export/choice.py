@@ -9,8 +9,8 @@ from optuna.trial import TrialState
 from tuner.errors import TunerError, UsageError
 from tuner.pareto import knee_index
 from tuner.study.results import StudyResults, TrialRecord
-from tuner.verdict.bounds import UNBOUNDED, Bounds, bounds_in_words, excess
 from tuner.verdict.expected_front import Front, front_of_runs
+from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, bounds_in_words, excess
 
 SAME_QUALITY = "same-quality"
 """The pick of what is recommended; the others name a point of the front."""

@@ -48,44 +48,34 @@ def load_best(
     Args:
         variant: built-in name, or a study file; not needed where `study` is given.
         pick: `same-quality`, the fastest configuration that is surely enough as good as the
-            default, and the default itself where nothing faster is; or a point of the front: `mql`
-            (lowest MQL), `time` (fewest seconds) or `knee` (nearest to both).
-        values: which front such a point is of: `single` (of single runs), `expected` (of what all
-            runs of the study together expect) or `verified` (medians over fresh seeds, of what was
-            verified alone). Without it the expected one, and while too few configurations converged
-            for that, the one of single runs. Where `tuner verify --choose expected` chose the
-            study's configurations and there are no bounds, the expected one is what it chose.
-        margin: how much higher than the default's an MQL may be that is as good, such as 0.01;
-            the study's without it.
-        against: another study whose default's quality is asked for: a variant, `study:NAME`, or
-            the file of an exported study.
+            default, the default itself where nothing faster is; or of the front `mql` (lowest MQL),
+            `time` (fewest seconds) or `knee` (nearest to both).
+        values: which front: `single` (of single runs), `expected` (of what all runs together
+            expect; what `tuner verify --choose expected` chose, where it did and there are no
+            bounds) or `verified` (medians over fresh seeds). Without it the expected one, while
+            trials are too few for that the one of single runs.
+        margin: how much above the default's an MQL is as good, such as 0.01; the study's if None.
+        against: another study whose default is to be matched: a variant, `study:NAME`, or a file.
         task: the study's task, to find its default name; as a file, also where the data lies. The
             file of an exported study says itself which it is.
         study: the study's name, or `group:NAME`; without it all searches of `<task>-<variant>`, and
             the configuration says of which one it is.
-        storage: database URL (`sqlite:///storage/tuner.db`), or a file that `tuner study export`
-            wrote.
-        max_time: only configurations of at most this many seconds, by the values that are chosen
-            on.
-        max_mql: only configurations of at most this MQL, likewise.
+        storage: database URL (`sqlite:///storage/tuner.db`), or the file of an exported study.
+        max_time: at most this many seconds, by the values that are chosen on.
+        max_mql: at most this MQL, likewise.
         trial: this complete trial, on the front or not, whatever else is said; of one of several
             searches where `study` names it.
         trust: let the code of a class that an exported study names run, where the configuration is
             built or trained. To read, print or write it runs nothing.
 
     Raises:
-        UsageError: unknown variant, pick, study or trial, or words that exclude each other.
-        TunerError: no finished trial yet, too few to recommend one, none within the bounds, or a
-            trial without a result.
+        UsageError: an unknown name, or words that exclude each other.
+        TunerError: too few trials yet, nothing within the bounds, or a trial without a result.
         StorageError: the database cannot be read.
     """
+    bounds = (max_time, max_mql)
     wanted = asked(
-        pick=pick,
-        values=values,
-        margin=margin,
-        against=against,
-        bounds=(max_time, max_mql),
-        trial=trial,
+        pick=pick, values=values, margin=margin, against=against, bounds=bounds, trial=trial
     )
     described = load_task(task)
     found = _found(variant, study, storage, described.name, named=task != DEFAULT_TASK)

@@ -17,7 +17,6 @@ from tuner.export.choice import (
 from tuner.spec.margin import checked_margin
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.bounds import UNBOUNDED, Bounds
 from tuner.verdict.expected_front import Front
 from tuner.verdict.front_by_values import Values, expected_front, single_front, verified_front
 from tuner.verdict.picks import picks_expected
@@ -31,6 +30,7 @@ from tuner.verdict.same_quality import (
     recommended,
     recommended_against,
 )
+from tuner.verdict.upper_bounds import UNBOUNDED, Bounds
 
 BY_NUMBER = "trial"
 """Stands for the pick of a trial that was named."""
@@ -185,15 +185,18 @@ def _of_a_front(study: StudySnapshot, wanted: Asked) -> Picked:
     chosen_on = wanted.values or Values.EXPECTED
     notes: tuple[str, ...] = ()
     model = model_of(study) if chosen_on is Values.EXPECTED else None
-    if chosen_on is Values.EXPECTED and model is None:
+    noted = _noted(study, wanted) if chosen_on is Values.EXPECTED else None
+    if chosen_on is Values.EXPECTED and model is None and noted is None:
         instead = nothing_expected(study)
         if wanted.values is not None:
             raise TunerError(f"{instead}; launch more trials, or say --values single")
         chosen_on, notes = Values.SINGLE, (f"{instead}; this is of the front of single runs",)
-    noted = _noted(study, wanted) if chosen_on is Values.EXPECTED else None
-    front = _front(study, chosen_on, model)
     record = noted or choose(
-        study.results, study.name, pick=wanted.pick, bounds=wanted.bounds, front=front
+        study.results,
+        study.name,
+        pick=wanted.pick,
+        bounds=wanted.bounds,
+        front=_front(study, chosen_on, model),
     )
     expected = None if model is None else _expected(model, record.number)
     return Picked(

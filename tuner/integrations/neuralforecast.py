@@ -211,19 +211,19 @@ MODELS: dict[str, type[TunerModel]] = {
     each.architecture.model: each
     for each in (TSMixerOriginal, TSMixerRMSNorm, TSMixerLayerNorm, TSMixerSimple, TSMixerBatchNorm)
 }
-"""The class of each built-in variant."""
+"""The classes that have a name to import them by, of built-in variants."""
 
 # neuralforecast finds the class of a saved model in this table of its own, and nowhere else.
 MODEL_FILENAME_DICT.update({each.__name__.lower(): each for each in MODELS.values()})
 
 
 def model_class(architecture: Architecture) -> type[TunerModel]:
-    """The class for a network: of a built-in variant, or made for a class of the user's own.
+    """The class for a network: of `MODELS`, or made for another one, as for a user's own class.
 
-    One made for a user's class is known to `NeuralForecast.load` only in processes that called
-    this: a saved model never says which file to import.
+    One that is made is known to `NeuralForecast.load` only in processes that called this: a saved
+    model never says which file to import.
     """
-    if ":" not in architecture.model:
+    if architecture.model in MODELS:
         return MODELS[architecture.model]
     name = f"Tuner{architecture.model.rpartition(':')[2]}"
     made = type(name, (TunerModel,), {"architecture": architecture, "__module__": __name__})

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.config import OBJECTIVES, Backend, MqlSplit, Precision, TimeObjective
+from tuner.config import OBJECTIVES, Backend, MqlSplit, Precision
 from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
 from tuner.devices import CpuCores, Gpu, list_gpus, pick_gpus, share_out_cores
@@ -20,6 +20,7 @@ from tuner.launch.request import DeviceChoice, LaunchRequest, StudySettings, nam
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import name_of_search
 from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
+from tuner.spec.time_objectives import TimeObjective
 
 STUDY_NAME_LIMIT = 200
 

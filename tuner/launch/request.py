@@ -10,10 +10,11 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter
 
-from tuner.config import MANY, MOST_SEARCHES, Backend, MqlSplit, Precision, TimeObjective
+from tuner.config import MANY, MOST_SEARCHES, Backend, MqlSplit, Precision
 from tuner.errors import UsageError
 from tuner.files.plain import explained
 from tuner.spec.policy import PolicyChanges
+from tuner.spec.time_objectives import TimeObjective
 from tuner.storage.url import DEFAULT_URL
 
 Asked = TypeVar("Asked")

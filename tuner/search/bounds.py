@@ -12,6 +12,7 @@ import numpy as np
 
 from tuner.pareto import Point
 from tuner.search.loss_link import Floats, Link
+from tuner.spec.time_objectives import TIMES, Running, TimeObjective
 
 STANDSTILL = 1e-3
 """Added to every recent gain (relative):
@@ -80,7 +81,7 @@ class Bounds:
         self._stopping = stopping
         self._deepest = deepest
         self._gain_quantile = gain_quantile
-        self._time = time_objective
+        self._time = TIMES[TimeObjective(time_objective)]
         self._target = -math.inf if target_val_loss is None else target_val_loss
         self._lengths = np.array([len(curve) for curve in curves])
         self._best = _running_best(curves, width=max(stopping.max_epochs, int(self._lengths.max())))
@@ -151,32 +152,20 @@ class Bounds:
         """The least the time objective can be when the last improvement is so many epochs away (0:
         there is none).
         """
-        epoch, now, stopping = len(losses), elapsed_s[-1], self._stopping
+        epoch, stopping = len(losses), self._stopping
         s_per_epoch = min(later - sooner for sooner, later in itertools.pairwise((0.0, *elapsed_s)))
-        match self._time:
-            case "time_to_target_s":
-                reached = next(
-                    (t for loss, t in zip(losses, elapsed_s, strict=True) if loss <= self._target),
-                    None,
-                )
-                return (
-                    reached
-                    if reached is not None or not improving_in
-                    else now + improving_in * s_per_epoch
-                )
-            case "time_to_best_s":
-                return (
-                    now + improving_in * s_per_epoch
-                    if improving_in
-                    else elapsed_s[losses.index(min(losses))]
-                )
-            case _:  # to convergence, with or without set-up
-                waited = epochs_waited(losses, stopping.min_delta) if not improving_in else 0
-                last = max(
-                    epoch,
-                    min(epoch + improving_in + stopping.patience - waited, stopping.max_epochs),
-                )
-                return now + (last - epoch) * s_per_epoch
+        waited = 0 if improving_in else epochs_waited(losses, stopping.min_delta)
+        last = min(epoch + improving_in + stopping.patience - waited, stopping.max_epochs)
+        return self._time.least(
+            Running(
+                losses=losses,
+                elapsed_s=elapsed_s,
+                s_per_epoch=s_per_epoch,
+                improving_in=improving_in,
+                epochs_left=max(epoch, last) - epoch,
+                target_val_loss=self._target,
+            )
+        )
 
     def _ratios(self, epoch: int) -> list[float]:
         """What finished curves gained in each step after `epoch`, optimistically, by what they

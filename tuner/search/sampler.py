@@ -33,8 +33,6 @@ from tuner.spec.policy import SearchPolicy
 from tuner.spec.space import SearchSpace, SizeRange, Value
 from tuner.storage.optuna.private import storage_of, trial_id_of
 
-SAMPLERS = ("auto", "gp", "tpe", "nsga2", "random", "qmc")
-
 STARTUP = 12
 """Sobol points before a model is asked: twice the number of hyperparameters, and two more."""
 
@@ -107,7 +105,7 @@ def _improvement(asked: _Asked) -> BaseSampler:
 
 # One parameter at a time, as Optuna does for several objectives: drawn together it searched worse.
 _TPE = _Method(_tpe, jointly=False)
-_METHODS = {
+_METHODS: Mapping[str, _Method] = {
     "auto": replace(
         _TPE,
         shown=within,

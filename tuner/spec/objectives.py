@@ -10,12 +10,12 @@ show it agree.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tuner.config import TimeObjective
 from tuner.pareto import Point
 from tuner.record import Recorded
+from tuner.spec.time_objectives import TIMES
 
 if TYPE_CHECKING:
     from tuner.spec.policy import SearchPolicy
@@ -24,16 +24,13 @@ CONSTRAINTS = "constraints"
 """Optuna keeps the value of `trial.set_constraint(key,
 value)` as the trial's system attribute `constraints:<key>`."""
 
-TIMES = tuple(time.value for time in TimeObjective)
-"""What a study's first objective can be."""
-
-_AXES = {
-    "wall_clock_s": "time to convergence (s)",
-    "total_s": "total time with set-up (s)",
-    "time_to_best_s": "time to the best epoch (s)",
-    "time_to_target_s": "time to the target loss (s)",
+_AXES = {time.value: meaning.axis for time, meaning in TIMES.items()} | {
     "test_mql": "test MQL",
     "val_mql": "validation MQL",
+}
+_HEADINGS = {time.value: meaning.heading for time, meaning in TIMES.items()} | {
+    "test_mql": "test MQL",
+    "val_mql": "val MQL",
 }
 
 
@@ -51,28 +48,7 @@ def axis_title(objective: str) -> str:
 
 def heading(objective: str) -> str:
     """An objective as the head of a narrow column."""
-    return {
-        "wall_clock_s": "time s",
-        "total_s": "total s",
-        "time_to_best_s": "to best s",
-        "time_to_target_s": "to target s",
-        "test_mql": "test MQL",
-        "val_mql": "val MQL",
-    }.get(objective, objective)
-
-
-def time_to_target(curve: Iterable[tuple[float | None, float]], target: float) -> float | None:
-    """The clock at the first validation loss at or under `target`;
-    None where the curve never gets there.
-
-    Args:
-        curve: (validation loss, elapsed seconds) of each epoch, in order.
-        target: the registered validation loss.
-    """
-    return next(
-        (elapsed_s for val_loss, elapsed_s in curve if val_loss is not None and val_loss <= target),
-        None,
-    )
+    return _HEADINGS.get(objective, objective)
 
 
 def values_of(recorded: Recorded, objectives: Sequence[str]) -> Point | None:

@@ -12,10 +12,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
+from tuner.config import SamplerName
 from tuner.errors import StorageError, UsageError
 from tuner.files.plain import LARGEST, Strict, excerpt, explained, read_json
 from tuner.spec.margin import MARGIN, TOO_MUCH, in_percent
@@ -150,7 +151,7 @@ class PolicyChanges:
 class _Stored(Strict):
     """A policy as others stored it; what is absent has its default."""
 
-    sampler: Literal["auto", "gp", "tpe", "nsga2", "random", "qmc"] = "auto"
+    sampler: SamplerName = "auto"
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None
     prune: bool = True
     max_time_s: Annotated[float, Field(gt=0)] | None = None

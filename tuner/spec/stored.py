@@ -15,9 +15,10 @@ from tuner.config import Backend, Precision
 from tuner.data.task import task_of
 from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless_data
 from tuner.models.names import NetworkName, NetworkSettings
-from tuner.spec.objectives import TIMES, objective_names
+from tuner.spec.objectives import objective_names
 from tuner.spec.space import SearchSpace
 from tuner.spec.study_file import Defaults, FixedTraining
+from tuner.spec.time_objectives import TimeObjective
 
 FORMAT = 1
 MOST_SEEDS = 1_000_000
@@ -58,7 +59,7 @@ class StoredDefinition(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        if self.objectives not in [objective_names(time, self.mql_split) for time in TIMES]:
+        if self.objectives not in [objective_names(time, self.mql_split) for time in TimeObjective]:
             raise ValueError(
                 f"objectives {list(self.objectives)!r} are none of a study on the {self.mql_split} "
                 "split"

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Engine, Select, func, select, text
 
 from tuner.storage import schema
 from tuner.storage.database import reachable
+from tuner.storage.dialects import of
 from tuner.storage.integrity import Level, faults
 from tuner.storage.optuna.private import SCRIPTS, TRIALS
 from tuner.storage.schema import claims
@@ -91,10 +92,7 @@ def check_database(address: DatabaseUrl) -> DatabaseReport:
 
 def _server(connection: Connection) -> str:
     version = connection.dialect.server_version_info or ()
-    name = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "mysql": "MySQL", "mariadb": "MariaDB"}
-    is_mariadb = bool(getattr(connection.dialect, "is_mariadb", False))
-    dialect = "mariadb" if is_mariadb else connection.dialect.name
-    return f"{name.get(dialect, dialect)} {'.'.join(map(str, version))}".strip()
+    return f"{of(connection.dialect).title} {'.'.join(map(str, version))}".strip()
 
 
 def _of_versions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from sqlalchemy.pool import NullPool
 from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
 from tuner.storage.connection_errors import in_one_line
+from tuner.storage.dialects import CONNECT_TIMEOUT_S
 from tuner.storage.optuna.schema_version import versions_in_plain_sql
 from tuner.storage.optuna.trials import TrialStorage
 from tuner.storage.retry import persistently
@@ -25,17 +27,6 @@ from tuner.storage.sqlite import SQLITE_TIMEOUT_S, begin_on_sqlite, sqlite_conne
 from tuner.storage.sqlite_file import prepare_sqlite_file
 from tuner.storage.url import DatabaseUrl, require_name
 
-CONNECT_TIMEOUT_S = 10
-SILENCE_TIMEOUT_S = 30
-"""A PostgreSQL server that answers nothing at all
-for this long is taken for gone, its connection for broken."""
-IDLE_TRANSACTION_TIMEOUT_S = 30.0
-"""The server ends a transaction whose client does nothing for this long:
-it may be frozen, and holds locks."""
-LOCK_TIMEOUT_S = 60.0
-"""A statement that waits longer for a lock fails, to be tried again."""
-_LIBPQ_DRIVERS = ("psycopg", "psycopg2")
-_INIT_LOCK_KEY = 0x74756E6572  # "tuner": the advisory lock that serialises initialisation
 _log = logging.getLogger(__name__)
 
 
@@ -90,8 +81,8 @@ def _open(address: DatabaseUrl, *, create: bool) -> Database:
         )
     if address.is_sqlite:
         event.listen(storage.engine, "begin", begin_on_sqlite)
-    elif address.url.get_driver_name() in _LIBPQ_DRIVERS:
-        event.listen(storage.engine, "connect", _limit_waits)
+    elif at_connect := address.served.at_connect(address.url.get_driver_name()):
+        event.listen(storage.engine, "connect", functools.partial(_begin_with, at_connect))
         storage.engine.dispose()  # the connections that Optuna has opened meanwhile
     with storage.engine.begin() as connection:
         if create:
@@ -151,33 +142,16 @@ def _engine_options(address: DatabaseUrl) -> dict[str, Any]:
     arguments |= address.parameters
     if address.password is not None:
         arguments["password"] = address.password
-    if address.dialect in ("mysql", "mariadb"):
-        # As PostgreSQL's: the usual one here locks the gaps between rows, and two that settle at
-        # once deadlock.
-        options["isolation_level"] = "READ COMMITTED"
-    if address.dialect == "postgresql":
-        arguments["application_name"] = "tuner"
-        if address.url.get_driver_name() in _LIBPQ_DRIVERS:
-            # A server that vanishes without a word (a cut cable, a lost host) must not be waited
-            # for without end.
-            arguments |= {
-                "keepalives_idle": SILENCE_TIMEOUT_S // 2,
-                "keepalives_interval": 5,
-                "keepalives_count": 3,
-            }
-            arguments["tcp_user_timeout"] = SILENCE_TIMEOUT_S * 1000
-    return options | {"connect_args": arguments}
+    arguments |= address.served.arguments(address.url.get_driver_name())
+    return {**options, **address.served.engine_options, "connect_args": arguments}
 
 
-def _limit_waits(connection: Any, _record: object) -> None:
-    """On each new PostgreSQL connection. Not by the URL's `options`, which poolers refuse."""
+def _begin_with(statements: str, connection: Any, _record: object) -> None:
+    """On each new connection."""
     was = connection.autocommit
     connection.autocommit = True
     with connection.cursor() as cursor:
-        cursor.execute(
-            f"SET idle_in_transaction_session_timeout = {round(IDLE_TRANSACTION_TIMEOUT_S * 1000)};"
-            f"SET lock_timeout = {round(LOCK_TIMEOUT_S * 1000)}"
-        )
+        cursor.execute(statements)
     connection.autocommit = was
 
 
@@ -202,17 +176,9 @@ def initialisation_lock(address: DatabaseUrl) -> Iterator[None]:
                 "name a writable place by --storage sqlite:///FILE"
             ) from None
         return
-    lock, unlock = (
-        (
-            f"SELECT pg_advisory_lock({_INIT_LOCK_KEY})",
-            f"SELECT pg_advisory_unlock({_INIT_LOCK_KEY})",
-        )
-        if address.dialect == "postgresql"
-        else ("SELECT get_lock('tuner-init', 60)", "SELECT release_lock('tuner-init')")
-    )
     with _engine(address) as engine, engine.connect() as connection:
-        connection.execute(text(lock))
+        connection.execute(text(address.served.lock))
         try:
             yield
         finally:
-            connection.execute(text(unlock))
+            connection.execute(text(address.served.unlock))

@@ -12,6 +12,8 @@ from sqlalchemy import Double
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
+from tuner.storage.dialects import of
+
 
 class database_now(GenericFunction[float]):  # noqa: N801 - it reads as the SQL function that it is
     """Seconds since 1970 on the database server,
@@ -23,20 +25,9 @@ class database_now(GenericFunction[float]):  # noqa: N801 - it reads as the SQL 
     name = "database_now"
 
 
-@compiles(database_now, "postgresql")
-def _postgresql(_element: object, _compiler: object, **_kw: Any) -> str:
-    return "extract(epoch from clock_timestamp())::double precision"
-
-
-@compiles(database_now, "sqlite")
-def _sqlite(_element: object, _compiler: object, **_kw: Any) -> str:
-    return "((julianday('now') - 2440587.5) * 86400.0)"
-
-
-@compiles(database_now, "mysql")
-@compiles(database_now, "mariadb")
-def _mysql(_element: object, _compiler: object, **_kw: Any) -> str:
-    return "unix_timestamp(sysdate(6))"
+@compiles(database_now)
+def _now(_element: object, compiler: Any, **_kw: Any) -> str:
+    return of(compiler.dialect).now
 
 
 class database_started(GenericFunction[float]):  # noqa: N801 - it reads as the SQL function that it is
@@ -49,19 +40,6 @@ class database_started(GenericFunction[float]):  # noqa: N801 - it reads as the 
     name = "database_started"
 
 
-@compiles(database_started, "postgresql")
-def _postgresql_started(_element: object, _compiler: object, **_kw: Any) -> str:
-    return "extract(epoch from pg_postmaster_start_time())::double precision"
-
-
-@compiles(database_started, "sqlite")
-def _sqlite_started(_element: object, _compiler: object, **_kw: Any) -> str:
-    return "0.0"
-
-
-@compiles(database_started, "mysql")
-@compiles(database_started, "mariadb")
-def _mysql_started(_element: object, compiler: Any, **_kw: Any) -> str:
-    schema = "information_schema" if compiler.dialect.is_mariadb else "performance_schema"
-    uptime = f"SELECT variable_value FROM {schema}.global_status WHERE variable_name = 'Uptime'"  # noqa: S608 - ours
-    return f"(unix_timestamp(sysdate(6)) - ({uptime}))"
+@compiles(database_started)
+def _started(_element: object, compiler: Any, **_kw: Any) -> str:
+    return of(compiler.dialect).started

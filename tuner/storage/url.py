@@ -14,6 +14,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from tuner.errors import UsageError
+from tuner.storage.dialects import Dialect, named
 
 DEFAULT_URL = "sqlite:///storage/tuner.db"
 
@@ -21,13 +22,6 @@ _AUTHORITY = re.compile(
     r"^(?P<scheme>[\w.+-]+)://(?P<user>[^:@/]*):(?P<password>.*)@(?P<rest>[^@/]*(?:/.*)?)$",
     re.DOTALL,
 )
-_DRIVERS = {
-    "sqlite": "sqlite",
-    "postgresql": "postgresql+psycopg",
-    "postgres": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mysql+pymysql",
-}
 _SECRET = re.compile(
     r"pass(?!file)|pwd|secret|token|credential|private|scram_\w+_key|api_?key", re.IGNORECASE
 )
@@ -50,6 +44,13 @@ class DatabaseUrl:
     @property
     def dialect(self) -> str:
         return self.url.get_backend_name()
+
+    @property
+    def served(self) -> Dialect:
+        """What is special about databases of this kind."""
+        served = named(self.dialect)
+        assert served is not None, "parse_url refuses others"
+        return served
 
     @property
     def is_sqlite(self) -> bool:
@@ -105,10 +106,10 @@ def parse_url(text: str) -> DatabaseUrl:
     except (ArgumentError, ValueError):
         raise UsageError(f"--storage: {_shown(text)} is not a database URL; {_EXPECTED}") from None
     dialect, _, driver = url.drivername.partition("+")
-    if dialect not in _DRIVERS:
+    if (served := named(dialect)) is None:
         raise UsageError(f"--storage: no support for {dialect!r} databases; {_EXPECTED}")
     if not driver:
-        url = url.set(drivername=_DRIVERS[dialect])
+        url = url.set(drivername=served.driver)
     if dialect == "sqlite" and (not url.database or url.database == ":memory:"):
         raise UsageError(
             "--storage: workers are processes and need an SQLite file, e.g. "

@@ -247,7 +247,7 @@ def _changes(name: str, there: Mapping[int, str], searches: int | None) -> tuple
     if left:
         lines.append(
             f"{name} has {len(there) + len(new)} searches; this launch is about the first "
-            f"{searches} of them"
+            + (f"{searches} of them" if searches > 1 else "one")
         )
     return tuple(lines)
 

@@ -9,6 +9,7 @@ from optuna.study import Study
 from tuner.display.text import in_code, in_markdown
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.space import FloatRange, SearchSpace
+from tuner.spec.time_objectives import TIMES, TimeObjective
 from tuner.storage.optuna.private import storage_of, study_id_of
 
 CHUNK = 2045
@@ -64,35 +65,13 @@ def describe(definition: StudyDefinition) -> str:
 
 def _time_objective(definition: StudyDefinition) -> str:
     """What the seconds hold."""
-    training = definition.training
-    match definition.objectives[0]:
-        case "total_s":
-            return (
-                "- **total_s**: seconds of everything a trial does on its device: set-up, "
-                "training, validation, the final test. The attribute `wall_clock_s` has the "
-                "training alone."
-            )
-        case "time_to_best_s":
-            return (
-                "- **time_to_best_s**: seconds of training and validation until the end of the "
-                "best epoch; the epochs that early stopping waits after it are not in it "
-                "(`wall_clock_s` has them)."
-            )
-        case "time_to_target_s":
-            return (
-                "- **time_to_target_s**: seconds of training and validation until the validation "
-                f"loss was at or under {definition.target_val_loss or 0:g} for the first time. A "
-                "trial that never got there has no time: it is marked `target_missed`, and the "
-                "dashboard shows it as pruned."
-            )
-        case _:
-            return (
-                "- **wall_clock_s**: seconds of training and validation, from the first step until "
-                "early stopping ends the run (no validation loss better by "
-                f"{training.min_delta:g} for {training.patience} epochs). Warm-up, loading and the "
-                "final test are not in it. The trial had its device to itself while the clock "
-                "ran; where something else was seen there, the attribute `contaminated` is true."
-            )
+    objective = TimeObjective(definition.objectives[0])
+    counted = TIMES[objective].note.format(
+        patience=definition.training.patience,
+        min_delta=definition.training.min_delta,
+        target=definition.target_val_loss or 0,
+    )
+    return f"- **{objective}**: {counted}"
 
 
 def _error_objective(definition: StudyDefinition) -> str:

@@ -5,7 +5,7 @@ as it is.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,9 @@ from tuner.spec.policy import NONE, SearchPolicy, exact
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
 from tuner.study.group import asked_searches, memberships
-from tuner.study.margin import refuse_other_margin
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
-from tuner.study.warm_start import fronts_of, warm_start_with
+from tuner.study.recorded_margin import refuse_other_margin
+from tuner.study.warm_start import Front, fronts_of, warm_start_with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,28 +90,35 @@ def open_studies(
         )
         for plan in plans
     ]
-    launched = []
-    for plan, study in zip(plans, studies, strict=True):
-        before, after = change_policy(study, said.policy)
-        other = _differ(before, after) if plan.budget is not None else []
-        notes = list(plan.notes)
-        notes += (
-            _in_words(study, plan.fresh, before, after, said) if plan.budget is not None else []
+    return [
+        _launched(plan, study, said, fronts) for plan, study in zip(plans, studies, strict=True)
+    ]
+
+
+def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]) -> Launched:
+    """The study with what was said of it."""
+    if study.membership != plan.place:
+        raise UsageError(
+            f"study {study.name!r} was made meanwhile, and is no search of group "
+            f"{plan.place.group!r}; choose another name with --study NAME"
         )
-        notes += _lowered(study, plan.budget)
-        if ensure_default(study):
-            notes.append(
-                f"{study.name} tries its default configuration again: another program took the "
-                "trial with it"
-            )
-        if fronts:
-            notes.append(warm_start_with(study, fronts))
-        changed = {
-            name: {"from": getattr(before, name), "to": getattr(after, name)} for name in other
-        }
-        budget = study.ledger.counts().budget
-        launched.append(Launched(study=study, changed=changed, budget=budget, notes=tuple(notes)))
-    return launched
+    before, after = change_policy(study, said.policy)
+    notes = list(plan.notes)
+    other: list[str] = []
+    if plan.budget is not None:
+        other = _differ(before, after)
+        notes += _in_words(study, plan.fresh, before, after, said)
+    notes += _lowered(study, plan.budget)
+    if ensure_default(study):
+        notes.append(
+            f"{study.name} tries its default configuration again: another program took the "
+            "trial with it"
+        )
+    if fronts:
+        notes.append(warm_start_with(study, fronts))
+    changed = {name: {"from": getattr(before, name), "to": getattr(after, name)} for name in other}
+    budget = study.ledger.counts().budget
+    return Launched(study=study, changed=changed, budget=budget, notes=tuple(notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

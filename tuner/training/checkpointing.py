@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tuner.training.checkpoint import Checkpoint, Checkpoints, Progress
-from tuner.training.engine import Engine
+from tuner.training.engines.interface import Engine
 from tuner.training.model_state import Snapshot, copy_all, copy_together
 
 CPU_STATE, CUDA_STATE, SHUFFLES = "random/cpu", "random/cuda", "random/shuffles"

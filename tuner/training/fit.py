@@ -20,8 +20,8 @@ from tuner.training.checkpointing import Checkpointer
 from tuner.training.checks import check_settings
 from tuner.training.clock import Clock, synchronizer
 from tuner.training.determinism import arithmetic, seeded
-from tuner.training.engine import Engine
 from tuner.training.engines.choose import choose_backend, make_engine, resolve_backend
+from tuner.training.engines.interface import Engine
 from tuner.training.model_state import Snapshot
 from tuner.training.out_of_memory import out_of_memory
 from tuner.training.result import EpochRecord, FitResult

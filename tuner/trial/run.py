@@ -20,7 +20,8 @@ from tuner.devices.lock import WAITING_FOR_DEVICE, logs_waiting
 from tuner.models.own import methods_not_used
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.objectives import time_to_target, values_of
+from tuner.spec.objectives import values_of
+from tuner.spec.time_objectives import Ended, TimeObjective, measured_times
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
@@ -165,20 +166,11 @@ def objective_mql(evaluation: Evaluation, definition: StudyDefinition) -> float:
     return evaluation.test_mql[series] if series else evaluation.test_mql_mean
 
 
-def _time_to_target_s(result: FitResult, definition: StudyDefinition) -> float | None:
-    """Infinite where the training never reached the study's registered loss; None without one."""
-    if definition.target_val_loss is None:
-        return None
-    curve = [(epoch.val_loss, epoch.elapsed_s) for epoch in result.history]
-    reached = time_to_target(curve, definition.target_val_loss)
-    return math.inf if reached is None else reached
-
-
 def _missed_target(recorded: Recorded, definition: StudyDefinition) -> bool:
     """A sound training that never reached the registered loss: its time is censored, and no number
     stands for it.
     """
-    if definition.objectives[0] != "time_to_target_s" or recorded.time_to_target_s != math.inf:
+    if definition.objectives[0] != TimeObjective.TO_TARGET or recorded.time_to_target_s != math.inf:
         return False
     figures = recorded.val_loss, recorded.named(definition.objectives[1])
     return all(figure is not None and math.isfinite(figure) for figure in figures)
@@ -190,13 +182,11 @@ def _recorded(
     recorded = Recorded(
         stopped_by=result.stopped_by.value,
         converged=result.stopped_by is StopReason.CONVERGED,
-        wall_clock_s=result.wall_clock_s,
         epochs=result.epochs,
         best_epoch=result.best_epoch,
         val_loss=result.best_val_loss,
         s_per_epoch=result.s_per_epoch,
         setup_s=result.setup_s,
-        time_to_best_s=result.time_to_best_s,
         samples_per_s=result.samples_per_s,
         peak_memory_bytes=result.peak_memory_bytes,
         n_parameters=result.n_parameters,
@@ -220,15 +210,18 @@ def _recorded(
 def _with_totals(
     recorded: Recorded, result: FitResult, definition: StudyDefinition, evaluation_s: float
 ) -> Recorded:
-    """With what is known of the trial as a whole: its seconds, with those of the evaluation, and
+    """With what is known of the trial as a whole: its times, whichever its study minimises, and
     which methods of its class nothing called.
     """
+    ended = Ended(
+        training=result, evaluation_s=evaluation_s, target_val_loss=definition.target_val_loss
+    )
+    times: dict[str, Any] = measured_times(ended)
     return dataclasses.replace(
         recorded,
         evaluation_s=evaluation_s,
-        total_s=result.total_s + evaluation_s,
         unused_methods=list(methods_not_used(definition.architecture)) or None,
-        time_to_target_s=_time_to_target_s(result, definition),
+        **times,
     )
 
 

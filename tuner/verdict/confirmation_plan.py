@@ -19,8 +19,8 @@ from tuner.storage.database import initialisation_lock
 from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen, is_confirmation
 from tuner.storage.queue.runs import PlannedRun
 from tuner.study.group import Group, grouped
-from tuner.study.margin import record_margin
 from tuner.study.open import OpenStudy
+from tuner.study.recorded_margin import record_margin
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds

@@ -25,13 +25,13 @@ from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 
 Array = np.ndarray[Any, Any]
 
-CHANCE = 0.9
+CHANCE = 0.95
 """How surely a configuration must be within the margin to be recommended."""
-AT_LEVEL_CHANCE = 0.9
-"""The same of an answer at a level that was registered for a comparison."""
-VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 4, 3
+VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 6, 3
 """Before a recommendation: in so many rounds so many configurations, and the default, run again on
 so many fresh seeds each."""
+LEAST_RUNS = 5
+"""Of its own, without which nothing is recommended where a verification has run."""
 
 _SURE = 0.99
 _DRAWS = 1000
@@ -73,6 +73,7 @@ def recommend(
     *,
     margin: float = MARGIN,
     chance: float = CHANCE,
+    least_runs: int = 1,
     candidates: Collection[int] | None = None,
 ) -> Recommendation:
     """The fastest configuration that is as good as the default, and faster.
@@ -81,12 +82,14 @@ def recommend(
         model: of the study's runs.
         margin: how much higher its MQL may be, relative.
         chance: how surely.
+        least_runs: how often it must have run itself: `LEAST_RUNS` once a verification has run,
+            for a surface may be rougher than the model believes.
         candidates: trials that may be recommended, such as those within the study's limits; all
             where None.
     """
     chances = model.chance_of_default(margin)
     assert model.default is not None, "or there were no chances"
-    chosen, nearest = _chosen(model, chances, model.faster(candidates), chance)
+    chosen, nearest = _chosen(model, chances, model.faster(candidates), chance, least_runs)
     return Recommendation(
         chosen=chosen,
         nearest=nearest,
@@ -103,6 +106,7 @@ def recommend_at(
     *,
     error: float = 0.0,
     chance: float = CHANCE,
+    least_runs: int = 1,
     candidates: Collection[int] | None = None,
 ) -> Recommendation:
     """The fastest configuration whose MQL is at most `level`, be it the default or another.
@@ -111,11 +115,32 @@ def recommend_at(
     """
     chances = model.chance_of_level(level, error=error)
     may = model.among(candidates)
-    chosen, nearest = _chosen(model, chances, may, chance)
+    chosen, nearest = _chosen(model, chances, may, chance, least_runs)
     default = None if model.default is None else model.estimate(model.default, chances)
     return Recommendation(
         chosen=chosen, nearest=nearest, default=default, margin=None, level=level, chance=chance
     )
+
+
+def answer_at(
+    model: RunsModel,
+    level: float,
+    *,
+    default_mql: float | None,
+    error: float = 0.0,
+    chance: float = CHANCE,
+    least_runs: int = 1,
+    candidates: Collection[int] | None = None,
+) -> Estimate | None:
+    """What one search answers at a registered level: what it recommends there; else its default,
+    where `default_mql`, which was measured on many seeds, is within it; None: not reached.
+    """
+    found = recommend_at(
+        model, level, error=error, chance=chance, least_runs=least_runs, candidates=candidates
+    )
+    if found.chosen is None and default_mql is not None and default_mql <= level:
+        return found.default
+    return found.chosen
 
 
 def to_verify(
@@ -128,27 +153,36 @@ def to_verify(
     """The `count` configurations that are most worth running again, the most worthwhile first; the
     default is not among them and should run with them.
 
-    Those that may be the answer: of many draws of what may be true, each one's fastest
-    configuration that is as good as the default. What is surely as good need not run again, and
-    what is surely worse is in no draw.
+    Of many draws of what may be true, the expected gain is the logarithm of how much faster than
+    the default the fastest of the chosen is that is as good. The first is the one that gains most
+    by itself, each further one what gains most beside those: neither the luckiest end, which is
+    hardly ever as good, nor what is surely as good and slow. What is known has run `LEAST_RUNS`
+    times and is surely as good: it need not run again, and others have to be faster.
     """
     chances = model.chance_of_default(margin)
-    row = model.trials.index(model.default) if model.default is not None else 0
-    may = np.flatnonzero(model.faster(candidates) & (chances < _SURE))
+    row = model.row_of_default()
+    faster = model.faster(candidates)
+    known = faster & (model.runs >= LEAST_RUNS) & (chances >= _SURE)
+    may = np.flatnonzero(faster & ~known)
     seconds, mql = model.draws(_DRAWS, _SEED)
-    good = mql[:, may] <= mql[:, [row]] + math.log1p(margin)
-    times = np.where(good, seconds[:, may], np.inf)
-    answers = np.bincount(times.argmin(axis=1)[good.any(axis=1)], minlength=len(may))
-    # Equal counts, such as none: those whose chance is the best.
-    order = np.lexsort((-chances[may], -answers))
-    return tuple(model.trials[may[i]] for i in order[:count])
+    good = mql <= mql[:, [row]] + math.log1p(margin)
+    gains = np.where(good, np.maximum(seconds[:, [row]] - seconds, 0.0), 0.0)
+    so_far = gains[:, known].max(axis=1, initial=0.0)
+    chosen: list[int] = []
+    while len(chosen) < min(count, len(may)):
+        with_each = np.maximum(gains[:, may], so_far[:, None]).mean(axis=0)
+        with_each[np.isin(may, chosen)] = -1.0
+        best = int(may[int(np.argmax(with_each))])
+        chosen.append(best)
+        so_far = np.maximum(so_far, gains[:, best])
+    return tuple(model.trials[i] for i in chosen)
 
 
 def _chosen(
-    model: RunsModel, chances: Array, may: Array, chance: float
+    model: RunsModel, chances: Array, may: Array, chance: float, least_runs: int
 ) -> tuple[Estimate | None, Estimate | None]:
     rows = np.flatnonzero(may)
-    sure = [row for row in rows if chances[row] >= chance]
+    sure = [row for row in rows if chances[row] >= chance and model.runs[row] >= least_runs]
     if sure:
         fastest = min(sure, key=lambda row: float(model.seconds[row]))
         return model.estimate(model.trials[fastest], chances), None

@@ -106,7 +106,7 @@ class RunsModel:
         Raises:
             ValueError: the default configuration is not among the runs.
         """
-        row = self._default_row()
+        row = self.row_of_default()
         mean, c = self._mql.mean, self._mql.covariance
         variance = np.diag(c) + c[row, row] - 2 * c[row]
         room = mean[row] + math.log1p(margin) - mean
@@ -141,7 +141,12 @@ class RunsModel:
     def _row(self) -> int | None:
         return None if self.default is None else self.trials.index(self.default)
 
-    def _default_row(self) -> int:
+    def row_of_default(self) -> int:
+        """Where the default stands in `trials`.
+
+        Raises:
+            ValueError: the default configuration is not among the runs.
+        """
         row = self._row()
         if row is None:
             raise ValueError("the default configuration is not among the runs")
@@ -151,7 +156,7 @@ class RunsModel:
         """Which configurations may be recommended in the default's place: candidates that are
         expected to be faster.
         """
-        row = self._default_row()
+        row = self.row_of_default()
         may: Array = self.among(candidates) & (self._time.mean < self._time.mean[row])
         may[row] = False
         return may

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from tuner.errors import TunerError, UsageError
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.bounds import UNBOUNDED, Bounds, bounds_in_words, excess
 from tuner.verdict.recommendation import Recommendation, model_of, recommend, recommend_at
 from tuner.verdict.runs import candidates_of, runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
+from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, bounds_in_words, excess
 
 _MOST_SAID = 0.99
 

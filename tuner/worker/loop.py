@@ -26,7 +26,7 @@ from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob, TrialRunner, failed
 from tuner.worker.delivery import delivered
 from tuner.worker.heartbeat import WAITING, Heartbeat
-from tuner.worker.lease import lease_on
+from tuner.worker.lease_renewal import lease_on
 from tuner.worker.outages import Retry
 from tuner.worker.paths import WorkerPaths, deliver, tidy_up
 from tuner.worker.registration import new_name, registered

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.support.present import present
 from tuner.devices.lock import lock_folder
 from tuner.devices.neighbours import signed_in
 from tuner.spec.study_file import studies_folder
@@ -75,8 +76,8 @@ def launch(study: Path, gpus: str, storage: str) -> tuple[TrialRecord, ...]:
 def by_device(records: tuple[TrialRecord, ...]) -> list[list[TrialRecord]]:
     """The trials of each device, in the order in which they were trained."""
     found: dict[str, list[TrialRecord]] = {}
-    for record in sorted(records, key=lambda each: float(each.recorded.timed_from)):
-        found.setdefault(record.recorded.device_uuid, []).append(record)
+    for record in sorted(records, key=lambda each: present(each.recorded.timed_from)):
+        found.setdefault(present(record.recorded.device_uuid), []).append(record)
     return list(found.values())
 
 
@@ -87,7 +88,7 @@ def s_per_trial(records: tuple[TrialRecord, ...]) -> float:
     device's context are loaded in its first set-up), and those of several workers neither end
     together nor become shorter with their number.
     """
-    ends = [[float(each.recorded.timed_until) for each in own] for own in by_device(records)]
+    ends = [[present(each.recorded.timed_until) for each in own] for own in by_device(records)]
     assert all(len(each) > 1 for each in ends), (
         f"a device had one trial only: it began too late, {begins(records)}"
     )

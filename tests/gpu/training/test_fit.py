@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
+from tests.support.present import present
 from tuner.config import (
     Architecture,
     Backend,
@@ -33,7 +35,7 @@ def _config(
     backend: Backend = Backend.GRAPH,
     **changes: float,
 ) -> RunConfig:
-    hyperparameters = {
+    hyperparameters: dict[str, Any] = {
         "learning_rate": 1e-3,
         "weight_decay": 0.01,
         "dropout": 0.1,
@@ -104,7 +106,8 @@ def test_without_dropout_and_shuffling_the_gpu_trains_as_the_cpu_does(
     for gpu, cpu in zip(_losses(on_gpu), _losses(on_cpu), strict=True):
         assert gpu == pytest.approx(cpu, rel=1e-4)
     gpu_mql, cpu_mql = (
-        evaluate(r.model, d).test_mql_mean for r, d in ((on_gpu, cuda_data), (on_cpu, cpu_data))
+        evaluate(present(r.model), d).test_mql_mean
+        for r, d in ((on_gpu, cuda_data), (on_cpu, cpu_data))
     )
     assert gpu_mql == pytest.approx(cpu_mql, rel=1e-3)
 

@@ -168,6 +168,34 @@ FLAGS: dict[str, tuple[Sequence[str], tuple[str, ...]]] = {
         ("best", "--variant", "rmsnorm", "--pick", "best"),
         ("--pick", "'best'", "'knee'"),
     ),
+    "unknown kind of values": (
+        ("best", "--variant", "rmsnorm", "--pick", "knee", "--values", "many"),
+        ("--values", "'many'", "'expected'"),
+    ),
+    "a margin that is no share": (
+        ("best", "--variant", "rmsnorm", "--margin", "much"),
+        ("--margin", "'much'", "1% or 0.01"),
+    ),
+    "a margin of half the MQL": (
+        ("train", "--variant", "rmsnorm", "--margin", "50%", "--output", "m.safetensors"),
+        ("--margin", "below 10%", "0.5"),
+    ),
+    "a launch with a margin of a whole MQL": (
+        (*LAUNCH, "--margin", "1"),
+        ("--margin", "below 10%"),
+    ),
+    "a margin of a point of the front": (
+        ("best", "--variant", "rmsnorm", "--pick", "knee", "--margin", "1%"),
+        ("--margin", "--pick same-quality", "--pick knee"),
+    ),
+    "a point of the front against another study": (
+        ("best", "--variant", "rmsnorm", "--pick", "mql", "--against", "original"),
+        ("--against", "--pick same-quality", "--pick mql"),
+    ),
+    "the same quality by single runs": (
+        ("best", "--variant", "rmsnorm", "--values", "single"),
+        ("--pick same-quality", "model of all runs", "--values single"),
+    ),
     "unknown format": (
         ("best", "--variant", "rmsnorm", "--format", "yaml"),
         ("--format", "'yaml'", "'toml'"),

@@ -45,6 +45,7 @@ PRINTABLE = (
     "-rf",
     "{0} %s %(x)s %{x}",
     "study:x",
+    "group:x",
     "日本語",
 )
 UNPRINTABLE = (
@@ -167,7 +168,9 @@ FORMS = ("toml", "json", "python", "neuralforecast", "darts")
 
 def test_the_best_of_every_study_is_printed_in_every_form(hostile: Hostile) -> None:
     for index, name in enumerate(NAMES):
-        assert hostile.reads("best", f"--study={name}", "--format", FORMS[index % len(FORMS)])
+        assert hostile.reads(
+            *("best", f"--study={name}", "--pick", "knee"), "--format", FORMS[index % len(FORMS)]
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -246,7 +249,7 @@ def test_an_encoding_that_lacks_a_character_gets_its_escape(
     with pytest.raises(SystemExit) as ended:
         main(["trial", "0", "--study=日本語", "--storage", hostile.url])
     assert not ended.value.code
-    assert rb"\u65e5\u672c\u8a9e, trial 0" in stream.buffer.getvalue()  # type: ignore[attr-defined]
+    assert rb"\u65e5\u672c\u8a9e, trial 0" in stream.buffer.getvalue()
 
 
 @pytest.mark.parametrize("arguments", [("status",), ("best",), ("trial", "0")])
@@ -269,7 +272,7 @@ def test_a_study_that_is_called_like_a_file_is_a_study_where_there_is_no_such_fi
         hostile.reads("explain", study)
     hostile.reads("plot", "importances", "--output", "x.html")
     hostile.reads("compare", "x.json", "study:plain")
-    assert hostile.reads("best", "--study", "x.json")
+    assert hostile.reads("best", "--study", "x.json", "--pick", "knee")
     hostile.reads("study", "export", "plain", "--output", "x.json")
     hostile.reads("plot", "front", "--study", "x.json", "--output", "file.html")
     assert "plain: front" in (tmp_path / "file.html").read_text(encoding="utf-8")

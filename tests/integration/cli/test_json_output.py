@@ -46,16 +46,31 @@ BEST = record(
     task=TEXT,
     study=TEXT,
     trial=COUNT,
-    pick={"enum": ["mql", "time", "knee"]},
+    pick={"enum": ["same-quality", "mql", "time", "knee"]},
+    chosen_on={"enum": ["single", "expected", "verified"]},
+    why=TEXT,
+    expected={},
+    recommendation={},
     params=PARAMS,
     values=VALUES,
     verified={
         "oneOf": [{"type": "null"}, record(seeds=COUNT, wall_clock_s=SPREAD, test_mql=SPREAD)]
     },
-    provenance=record(data_hash=TEXT, definition_hash=TEXT, seed=COUNT, device=TEXT),
+    provenance=record(
+        data_hash=TEXT,
+        definition_hash=TEXT,
+        seed=COUNT,
+        device=TEXT,
+        group=TEXT,
+        search=COUNT,
+        searches=COUNT,
+    ),
 )
+GROUPS = listed(record(name=TEXT, studies={**listed(TEXT), "minItems": 1}))
 STUDY = record(
     name=TEXT,
+    group=TEXT,
+    search=COUNT,
     variant=TEXT,
     task=TEXT,
     trials=record(complete=COUNT, running=COUNT, waiting=COUNT, pruned=COUNT, failed=COUNT),
@@ -75,7 +90,7 @@ STUDY = record(
         )
     ),
 )
-STATUS = record(studies=listed(STUDY))
+STATUS = record(studies=listed(STUDY), groups=GROUPS)
 LAUNCHED = {
     "allOf": [
         STUDY,
@@ -87,6 +102,7 @@ LAUNCHED = {
 LAUNCH = record(
     outcome={"enum": ["filled", "timed_out", "interrupted", "terminated"]},
     studies={**listed(LAUNCHED), "minItems": 1},
+    groups={**GROUPS, "minItems": 1},
 )
 DOCTOR = record(
     healthy={"type": "boolean"},
@@ -186,7 +202,8 @@ def test_status_of_finished_studies(copied: Path, recorded_database: RecordedDat
 
 
 def test_best_of_a_finished_study(copied: Path, recorded_database: RecordedDatabase) -> None:
-    arguments = ("best", "--variant", "rmsnorm", "--task", "demo", "--pick", "mql")
+    of = ("--variant", "rmsnorm", "--task", "demo")
+    arguments = ("best", *of, "--pick", "mql", "--values", "single")
     done = run(*arguments, "--json", folder=copied)
     assert (done.code, done.err) == (0, "")
     best = document(done, BEST)
@@ -244,7 +261,9 @@ def test_best_of_a_study_without_finished_trials_is_an_error(begun: Path) -> Non
 
 def test_best_beyond_its_bounds_is_an_error(copied: Path) -> None:
     done = run(
-        "best", "--variant", "rmsnorm", "--task", "demo", "--max-time", "0", "--json", folder=copied
+        *("best", "--variant", "rmsnorm", "--task", "demo", "--pick", "knee", "--max-time", "0"),
+        "--json",
+        folder=copied,
     )
     assert "the nearest is trial" in failed(done, 1)
 
@@ -287,7 +306,7 @@ def test_launch_in_every_state(tmp_path: Path) -> None:
     """Stopped before anything finished, then filled, then nothing left to do; what is not said
     again stays."""
     study, task = write_files(tmp_path)
-    arguments = (
+    arguments: tuple[str, ...] = (
         "launch",
         "--cpu",
         "--variant",
@@ -331,7 +350,7 @@ def test_launch_in_every_state(tmp_path: Path) -> None:
 
 def test_a_launch_whose_every_trial_failed_prints_the_error_alone(tmp_path: Path) -> None:
     study, task = write_files(tmp_path)
-    arguments = (
+    arguments: tuple[str, ...] = (
         "launch",
         "--cpu",
         "--variant",

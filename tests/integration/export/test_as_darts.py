@@ -41,7 +41,7 @@ def _quietly_on_one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def best(recorded_database: RecordedDatabase) -> BestConfig:
-    return load_best("rmsnorm", task="demo", storage=recorded_database.url)
+    return load_best("rmsnorm", pick="knee", task="demo", storage=recorded_database.url)
 
 
 def of_network(best: BestConfig, model: str, settings: dict[str, Any]) -> BestConfig:
@@ -136,14 +136,12 @@ def test_the_variants_network_is_inside_the_class_that_drops_in(best: BestConfig
         def build(shapes: ModelShapes, hidden_size: int, dropout: float) -> TSMixer:
             return TSMixer(shapes, DESIGNS["rmsnorm"], hidden_size=hidden_size, dropout=dropout)
 
-    sizes = {
+    sizes: dict[str, Any] = {
         "input_dim": 2,
         "output_dim": 2,
         "past_cov_dim": 1,
         "future_cov_dim": 3,
         "static_cov_dim": 1,
-    }
-    rest = {
         "nr_params": 5,
         "hidden_size": 8,
         "ff_size": 8,
@@ -153,7 +151,6 @@ def test_the_variants_network_is_inside_the_class_that_drops_in(best: BestConfig
     }
     module = Module(
         **sizes,
-        **rest,
         norm_type="LayerNorm",
         normalize_before=False,
         input_chunk_length=12,

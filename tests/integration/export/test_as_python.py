@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 import torch
 
+from tests.support.present import present
 from tests.support.recorded_studies import record_study
 from tuner.api import load_data
 from tuner.config import Architecture, Precision, RunConfig, TrainingSettings
@@ -54,7 +55,7 @@ def demo() -> DeviceData:
 def best(tmp_path_factory: pytest.TempPathFactory) -> BestConfig:
     url = f"sqlite:///{tmp_path_factory.mktemp('python-export')}/tuner.db"
     record_study(url, variant="rmsnorm", trials=1, max_epochs=EPOCHS)
-    found = load_best("rmsnorm", task="demo", storage=url)
+    found = load_best("rmsnorm", pick="knee", task="demo", storage=url)
     return dataclasses.replace(
         found, provenance=found.provenance | {"device": "Example CPU, 1 core"}
     )
@@ -116,7 +117,7 @@ def test_the_script_repeats_a_training_of_each_variant_bit_for_bit(
     scores = script.score(job, data, data.test, trained.model)
 
     ours = fit(run_config(config), demo)
-    evaluation = evaluate(ours.model, demo)
+    evaluation = evaluate(present(ours.model), demo)
     assert trained.val_loss == ours.best_val_loss
     assert trained.stopped_by == ours.stopped_by == "epoch_limit"
     assert scores.by_series == evaluation.test_mql
@@ -204,15 +205,15 @@ def test_the_script_repeats_an_epoch_of_the_reference_job(
     series = script.read_series(str(etth_dir))
     assert script.data_hash(job.task, series) == prepared.data_hash
     same = script.prepare(job.task, series, torch.device("cpu"))
-    for ours, theirs in (
+    for split, theirs in (
         (prepared.train, same.train),
         (prepared.val, same.val),
         (prepared.test, same.test),
     ):
-        rows = np.hstack([ours.targets, ours.past, ours.future])
+        rows = np.hstack([split.targets, split.past, split.future])
         assert np.array_equal(rows, theirs.rows.numpy())
-        assert np.array_equal(ours.starts, theirs.starts.numpy())
-        assert np.array_equal(ours.series_index, theirs.series.numpy())
+        assert np.array_equal(split.starts, theirs.starts.numpy())
+        assert np.array_equal(split.series_index, theirs.series.numpy())
     same = same._replace(
         train=same.train._replace(starts=same.train.starts[:256], series=same.train.series[:256]),
         val=same.val._replace(starts=same.val.starts[:300], series=same.val.series[:300]),
@@ -220,7 +221,7 @@ def test_the_script_repeats_an_epoch_of_the_reference_job(
     trained = script.train(job, same, script.network, job.seeds[0])
     ours = fit(run_config(config), dataclasses.replace(data, train=few, val=val))
     assert trained.val_loss == ours.best_val_loss
-    mql = evaluate(ours.model, dataclasses.replace(data, val=val)).test_mql["ETTh1"]
+    mql = evaluate(present(ours.model), dataclasses.replace(data, val=val)).test_mql["ETTh1"]
     assert script.score(job, same, same.test, trained.model).by_series["ETTh1"] == mql
 
 
@@ -355,7 +356,7 @@ def test_the_script_runs_alone_in_a_fresh_folder_and_prints_its_scores(
     seed = best.provenance["seed"]
     assert done.stdout.startswith(f"seed {seed}: epoch_limit after {EPOCHS} epochs, ")
     (printed,) = re.findall(r"all forecasts: test MQL ([\d.]+)", done.stdout)
-    expected = evaluate(fit(run_config(best), demo).model, demo).test_mql_mean
+    expected = evaluate(present(fit(run_config(best), demo).model), demo).test_mql_mean
     assert float(printed) == pytest.approx(expected, abs=1e-3)
 
 

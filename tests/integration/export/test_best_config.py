@@ -26,7 +26,7 @@ from tuner.study.open import open_study
 
 @pytest.fixture(scope="module")
 def best(recorded_database: RecordedDatabase) -> BestConfig:
-    return load_best("rmsnorm", task="demo", storage=recorded_database.url)
+    return load_best("rmsnorm", pick="knee", task="demo", storage=recorded_database.url)
 
 
 def test_each_pick_is_its_end_of_the_front(recorded_database: RecordedDatabase) -> None:
@@ -68,7 +68,9 @@ def test_bounds_nobody_meets_name_the_nearest(recorded_database: RecordedDatabas
     with pytest.raises(
         TunerError, match=rf"wall_clock_s <= 0\.001; the nearest is trial {nearest.number} with"
     ):
-        load_best("rmsnorm", task="demo", storage=recorded_database.url, max_time=0.001)
+        load_best(
+            "rmsnorm", pick="knee", task="demo", storage=recorded_database.url, max_time=0.001
+        )
 
 
 def test_a_trial_is_taken_by_its_number_on_the_front_or_not(
@@ -137,7 +139,7 @@ def test_an_exported_file_gives_the_same_answer_as_the_database(
     write_archive(archive_of(open_study(database, "demo-rmsnorm")), file)
     database.close()
     for variant in ("rmsnorm", None):
-        assert load_best(variant, task="demo", storage=str(file)) == best
+        assert load_best(variant, pick="knee", task="demo", storage=str(file)) == best
     with pytest.raises(UsageError, match="holds the variant 'rmsnorm', not 'original'"):
         load_best("original", storage=str(file))
     with pytest.raises(UsageError, match="holds the task 'demo', not 'quick'"):
@@ -153,7 +155,7 @@ def test_a_study_is_read_alike_from_every_kind_of_database(
     database_url: str, best: BestConfig
 ) -> None:
     record_study(database_url, variant="rmsnorm")
-    found = load_best(study="demo-rmsnorm", storage=database_url)
+    found = load_best(study="demo-rmsnorm", pick="knee", storage=database_url)
     assert found.as_dict() | {"provenance": None} == best.as_dict() | {"provenance": None}
     assert found.provenance | {"ended": ""} == best.provenance | {"ended": ""}
 

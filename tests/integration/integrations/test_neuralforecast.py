@@ -28,7 +28,7 @@ from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 
 INPUT_SIZE, HORIZON, SERIES, DAYS = 14, 7, 3, 75
-QUIET = {
+QUIET: dict[str, Any] = {
     "enable_progress_bar": False,
     "enable_model_summary": False,
     "logger": False,
@@ -86,7 +86,9 @@ def small(variant: str, **changes: Any) -> TunerModel:
         "hidden_size": 8,
         "max_steps": 1,
     }
-    return MODELS[variant](**{**given, "windows_batch_size": 8, **QUIET, **changes})
+    return model_class(Architecture(model=variant))(
+        **{**given, "windows_batch_size": 8, **QUIET, **changes}
+    )
 
 
 LOSSES = {
@@ -182,7 +184,7 @@ def test_outputs_go_to_the_series_and_the_parameter_they_are_meant_for(loss: Any
 
 @pytest.fixture(scope="module")
 def best(recorded_database: RecordedDatabase) -> BestConfig:
-    config = load_best("rmsnorm", task="demo", storage=recorded_database.url)
+    config = load_best("rmsnorm", pick="knee", task="demo", storage=recorded_database.url)
     # What a real trial also records: 422 windows in 0.5 s, best after 3 epochs.
     return dataclasses.replace(
         config, provenance=config.provenance | {"training_windows": 422, "best_epoch": 3}

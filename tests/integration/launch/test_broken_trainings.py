@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broken_trainings import check_all, launch_all
+from tests.support.present import present
 
 
 @pytest.mark.usefixtures("one_core")
@@ -19,5 +20,5 @@ def test_a_network_that_raises_ends_its_trial_and_the_next_is_what_it_would_be_w
     launched = launch_all(tmp_path, ("--cpu", "--workers", "1"), "cpu", kinds=("index",))
     check_all(launched)
     index = launched["index"]
-    assert "IndexError" in index.broken.recorded.failure
+    assert "IndexError" in present(index.broken.recorded.failure)
     assert index.workers[0] == index.workers[1]  # nothing was lost here

@@ -79,12 +79,16 @@ def test_a_hung_worker_is_killed_and_a_lost_device_context_gets_a_fresh_process(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(bench.folder)
-    clock, killed = Hurried(), []
+    clock = Hurried()
+    killed: list[int] = []
     kill_it = watchdog.kill
+
+    def kill_and_note(process: subprocess.Popen[bytes]) -> None:
+        killed.append(process.pid)
+        kill_it(process)
+
     monkeypatch.setattr(watchdog, "time", clock)
-    monkeypatch.setattr(
-        watchdog, "kill", lambda process: killed.append(process.pid) or kill_it(process)
-    )
+    monkeypatch.setattr(watchdog, "kill", kill_and_note)
 
     def hurry() -> None:
         if (bench.folder / "attempt-0").exists() and not killed:

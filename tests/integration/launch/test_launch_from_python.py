@@ -79,6 +79,8 @@ def test_a_script_fills_a_study_and_goes_on_with_it(
     assert outcome.notes == ()
     (study,) = outcome.studies
     assert (study.name, study.filled, study.failure) == (STUDY, True, None)
+    assert (study.group, study.search) == (STUDY, 1)
+    assert outcome.groups == {STUDY: (study,)}
     assert (study.counts.budget, study.counts.finished) == (2, 2)
     assert [record.number for record in study.results.records] == [0, 1]
     assert all(record.values is not None for record in study.results.records)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import jupytext
 import nbformat
@@ -50,7 +51,8 @@ def execute(
         return client.execute()
 
 
-def outputs(notebook: NotebookNode, mime: str) -> list[str]:
+def outputs(notebook: NotebookNode, mime: str) -> list[Any]:
+    """Figures as dictionaries, all else as text."""
     found = []
     for cell in notebook.cells:
         for output in cell.get("outputs", []):

@@ -8,6 +8,7 @@ from optuna.trial import TrialState
 
 from tests.support.browser import chromium
 from tests.support.forked_cli import run
+from tests.support.present import present
 from tests.support.recorded_studies import RecordedDatabase
 from tuner.record import Recorded
 from tuner.report.figures.draw import KINDS, draw
@@ -125,7 +126,7 @@ def test_every_attempt_at_a_trial_is_remembered_on_both_databases(
         "attempt_s": 0.0,
     }  # several runs, or seeds
     assert study.ledger.finish(
-        claim, TrialResult(TrialState.COMPLETE, (2.0, 1.0), Recorded.from_flat(ended))
+        present(claim), TrialResult(TrialState.COMPLETE, (2.0, 1.0), Recorded.from_flat(ended))
     )
     (*_, last) = stints(database.engine, study.study_id)
     assert (last.state, last.stopped_by) == ("finished", "converged")

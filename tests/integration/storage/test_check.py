@@ -133,9 +133,17 @@ def verification_at_work(study: OpenStudy) -> Verifications:
     """A finished trial whose configuration is being run again on two seeds, of three planned."""
     assert study.ledger.finish(start(study), RESULT)
     queue = Verifications(study.database.engine, [study.study_id])
-    plan = {"params": {"dropout": 0.1}, "session": "s", "plan": {}, "block": 0}
     runs = [
-        PlannedRun(study_id=study.study_id, trial_number=0, seed=n, place=n, **plan)
+        PlannedRun(
+            study_id=study.study_id,
+            trial_number=0,
+            seed=n,
+            place=n,
+            params={"dropout": 0.1},
+            session="s",
+            plan={},
+            block=0,
+        )
         for n in range(3)
     ]
     assert queue.add(runs) == 3

@@ -27,7 +27,7 @@ IDLE = "idle_in_transaction_session_timeout"
 
 
 def test_a_statement_that_is_wrong_is_raised_at_once(database: Database) -> None:
-    tries = []
+    tries: list[int] = []
 
     def wrong() -> None:
         tries.append(1)
@@ -42,7 +42,7 @@ def test_a_statement_that_is_wrong_is_raised_at_once(database: Database) -> None
 
 
 def test_what_is_no_database_failure_is_raised_at_once() -> None:
-    tries = []
+    tries: list[int] = []
 
     def wrong() -> None:
         tries.append(1)
@@ -61,7 +61,7 @@ def test_patience_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = open_database(parse_url(f"sqlite:///{tmp_path}/locked.db"))
     holder = sqlite3.connect(tmp_path / "locked.db", isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
-    tries = []
+    tries: list[int] = []
 
     def blocked() -> None:
         tries.append(1)
@@ -138,7 +138,7 @@ def test_a_worker_frozen_in_a_transaction_does_not_hold_up_the_others(
     name = postgres.create_database()
     database = open_database(parse_url(postgres.url(name)))
     study = create_or_resume(database, "small", definition(), trials=3)
-    tries = []
+    tries: list[int] = []
 
     def frozen() -> int:
         with database.engine.begin() as connection:
@@ -151,7 +151,7 @@ def test_a_worker_frozen_in_a_transaction_does_not_hold_up_the_others(
                 assert (
                     ThreadPoolExecutor().submit(study.ledger.claim, "bob").result(120) is not None
                 )
-            return len(tries) + connection.execute(text("SELECT 1")).scalar_one()
+            return len(tries) + int(connection.execute(text("SELECT 1")).scalar_one())
 
     assert persistently(frozen, "anything", retry_s=120) == 2
     database.close()

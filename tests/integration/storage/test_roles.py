@@ -214,7 +214,7 @@ def test_status_and_best_work_as_the_reader(
     roles: ThreeRoles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TUNER_STORAGE", roles.url("reader"))
-    best = ["best", "--variant", "rmsnorm", "--task", "demo"]
+    best = ["best", "--variant", "rmsnorm", "--task", "demo", "--pick", "knee"]
     for arguments, shows in ((["status"], "Studies"), (["status", "--json"], STUDY), (best, STUDY)):
         with pytest.raises(SystemExit) as ended:
             main(arguments)

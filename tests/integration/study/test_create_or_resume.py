@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal, TypeAlias
+
 import optuna
 import pytest
 from optuna.trial import TrialState
@@ -75,8 +77,8 @@ def test_resuming_sets_the_budget_and_adds_nothing(study: OpenStudy) -> None:
     ],
 )
 def test_a_stale_definition_is_refused_with_what_differs(
-    study: OpenStudy, changed: dict, difference: str
-) -> None:  # type: ignore[type-arg]
+    study: OpenStudy, changed: dict[str, Any], difference: str
+) -> None:
     with pytest.raises(UsageError) as refused:
         create_or_resume(study.database, "small", definition(**changed), trials=99)
     assert difference in str(refused.value)
@@ -91,8 +93,11 @@ def test_prose_may_change(study: OpenStudy) -> None:
     )
 
 
+Direction: TypeAlias = Literal["minimize", "maximize"]
+
+
 def make_foreign(
-    database: Database, *, directions: list[str], trial: bool, attribute: bool
+    database: Database, *, directions: list[Direction], trial: bool, attribute: bool
 ) -> optuna.Study:
     foreign = optuna.create_study(
         study_name="small", storage=database.optuna, directions=directions
@@ -115,7 +120,7 @@ def make_foreign(
     ],
 )
 def test_a_foreign_study_of_that_name_is_refused_and_left_alone(
-    database: Database, directions: list[str], trial: bool, attribute: bool
+    database: Database, directions: list[Direction], trial: bool, attribute: bool
 ) -> None:
     foreign = make_foreign(database, directions=directions, trial=trial, attribute=attribute)
     with pytest.raises(UsageError, match=r"not made by tuner.*--study"):

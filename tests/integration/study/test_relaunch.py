@@ -24,7 +24,7 @@ def launch(database: Database, asked: StudyDefinition | None = None, **said: Any
     return launched
 
 
-FIRST = {
+FIRST: dict[str, Any] = {
     "sampler": "tpe",
     "seed": 7,
     "prune": False,
@@ -33,6 +33,7 @@ FIRST = {
     "max_memory_bytes": 8 * 10**9,
     "reruns": 3,
     "checkpoint_s": 0.0,
+    "margin": 0.02,
 }
 
 
@@ -45,7 +46,7 @@ def test_what_is_not_said_stays(database: Database) -> None:
     assert line == (
         "small keeps --sampler tpe --sampler-seed 7 --no-prune --max-time 10 --max-mql 0.8 "
         "--max-memory 8GB "
-        "--reruns 3 --checkpoint-every none"
+        "--reruns 3 --checkpoint-every none --margin 2%"
     )
 
 
@@ -71,6 +72,8 @@ def test_what_is_said_changes_it_alone_and_a_line_tells_from_what_to_what(
         ("max_mql", 0.80000001, "--max-mql 0.80000001"),
         ("max_memory_bytes", 8 * 2**30, "--max-memory 8.589934592GB"),
         ("checkpoint_s", 1234567.5, "--checkpoint-every 1234567.5s"),
+        ("margin", 0.012345678, "--margin 1.2345678%"),
+        ("margin", 0.0, "--margin 0%"),
     ],
 )
 def test_what_a_line_tells_can_be_said_again(

@@ -174,14 +174,14 @@ def test_a_small_file_that_inflates_to_gigabytes_is_refused_before_it_does(tmp_p
 
 
 def test_a_configuration_is_printed_in_every_form_without_importing_its_class(folder: Path) -> None:
-    best = load_best(storage="x.json")
+    best = load_best(pick="knee", storage="x.json")
     for form in ("json", "toml", "python", "neuralforecast", "darts"):
         assert "net.py" in render(best, form)
     assert not (folder / "ran").exists()
 
 
 def test_a_class_that_an_export_names_is_built_only_where_somebody_trusts_it(folder: Path) -> None:
-    best = load_best(storage="x.json")
+    best = load_best(pick="knee", storage="x.json")
     for build in (best.build_model, best.to_neuralforecast):
         with pytest.raises(
             UsageError, match=r"x\.json names the network net\.py:Net, whose code would run here"
@@ -189,7 +189,7 @@ def test_a_class_that_an_export_names_is_built_only_where_somebody_trusts_it(fol
             build()
     assert not (folder / "ran").exists()
     with pytest.raises(UsageError, match="is not a subclass"):
-        load_best(storage="x.json", trust=True).build_model()
+        load_best(pick="knee", storage="x.json", trust=True).build_model()
     assert (folder / "ran").exists()
 
 

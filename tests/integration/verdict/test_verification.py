@@ -41,11 +41,7 @@ from tuner.verdict.explain import explain_study
 from tuner.verdict.fresh_seeds import fresh_seeds
 from tuner.verdict.picks import picks, picks_expected, picks_judged, picks_of
 from tuner.verdict.queue import verifications_of
-from tuner.verdict.verification_plan import (
-    configurations,
-    plan_verification,
-    spread,
-)
+from tuner.verdict.verification_plan import configurations, plan_verification, spread
 from tuner.verdict.verified import read_verified, verified_of
 from tuner.worker.loop import Worker
 from tuner.worker.verification_source import VerificationSource
@@ -159,7 +155,12 @@ def test_a_plan_from_the_expected_front_is_what_a_verdict_speaks_of(
     path = tmp_path / "many.json.gz"
     write_archive(archive_of(study), path)
     assert load_best(pick=pick, storage=str(path)).trial == expected[pick]
-    assert load_best(pick=pick, storage=str(path), max_time=1e9).trial == single[pick]
+    of_single = load_best(pick=pick, storage=str(path), values="single", max_time=1e9)
+    assert (of_single.trial, of_single.chosen_on) == (single[pick], "single")
+    assert load_best(pick=pick, storage=str(path), values="single").trial == single[pick]
+    noted = load_best(pick=pick, storage=str(path), values="expected")
+    assert (noted.trial, noted.chosen_on) == (expected[pick], "expected")
+    assert "the last verification expected" in noted.why
     elsewhere = open_database(parse_url(f"sqlite:///{tmp_path}/elsewhere.db"))
     imported = restore(elsewhere, read_archive(path), "many-again")
     assert picks_of(snapshot(imported)) == picks(results, front)
@@ -215,9 +216,12 @@ def test_what_was_expected_gives_way_to_limits_that_were_set_since(database: Dat
     policy, best = study.policy(), load_best(study="many", pick="mql", storage=url)
     try:
         study.set_policy(dataclasses.replace(policy, max_time_s=0.9 * best.values["wall_clock_s"]))
-        within = load_best(study="many", pick="mql", storage=url)
+        within = load_best(study="many", pick="mql", values="single", storage=url)
         assert within.values["wall_clock_s"] <= 0.9 * best.values["wall_clock_s"]
         assert picks_of(snapshot(study))["mql"] == within.trial
+        expected = load_best(study="many", pick="mql", storage=url)
+        assert expected.values["wall_clock_s"] <= 0.9 * best.values["wall_clock_s"]
+        assert "the last verification" not in expected.why
     finally:
         study.set_policy(policy)
     assert load_best(study="many", pick="mql", storage=url).trial == best.trial

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
 from optuna.trial import FrozenTrial, TrialState
@@ -34,20 +35,24 @@ from tuner.worker.live_pruning import StudyPruning, Watched
 from tuner.worker.loop import Worker
 from tuner.worker.running import RunningTrial
 
+if TYPE_CHECKING:
+    from tuner.training import EpochRecord
+
 PRUNED_OF = 48
 TRAINED_OF = 56
 STOPPING = Stopping(patience=10, min_delta=1e-5, max_epochs=60)
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """As `tuner.training.EpochRecord`, which comes with torch."""
+def epoch_record(number: int, loss: float, learning_rate: float, elapsed_s: float) -> EpochRecord:
+    from tuner.training import EpochRecord  # only here: it comes with torch
 
-    epoch: int
-    train_loss: float
-    val_loss: float
-    learning_rate: float
-    elapsed_s: float
+    return EpochRecord(
+        epoch=number,
+        train_loss=loss,
+        val_loss=loss,
+        learning_rate=learning_rate,
+        elapsed_s=elapsed_s,
+    )
 
 
 @dataclass
@@ -68,8 +73,8 @@ class Training:
             losses.append(
                 round(0.2 + 0.1 * h.dropout + 0.5 * math.exp(-speed * (len(losses) + 1)), 4)
             )
-            epoch = Epoch(
-                len(losses), losses[-1], losses[-1], h.learning_rate, s_per_epoch * len(losses)
+            epoch = epoch_record(
+                len(losses), losses[-1], h.learning_rate, s_per_epoch * len(losses)
             )
             with statements(self.engine) as seen:
                 told = job.on_epoch(epoch, 0)
@@ -248,7 +253,7 @@ def test_a_trial_that_goes_on_from_a_checkpoint_is_judged_with_the_epochs_it_had
     rows = next(rows for rows in curves if len(rows) > 1 and pruner.verdict(*_series(rows)))
     last = rows[-1]
     assert last.val_loss is not None
-    epoch = Epoch(last.epoch, last.val_loss, last.val_loss, last.learning_rate, last.elapsed_s)
+    epoch = epoch_record(last.epoch, last.val_loss, last.learning_rate, last.elapsed_s)
     fresh, resumed = Watched(pruner), Watched(pruner)
     resumed.remember(rows[:-1])
     assert fresh.judge(epoch, 0) is None, "without the epochs before it nothing is known"

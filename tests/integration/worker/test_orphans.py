@@ -53,6 +53,6 @@ def test_a_worker_whose_supervisor_is_killed_ends_also_when_it_was_stopped(
 def gone(process: psutil.Process) -> bool:
     """Ended, also where nobody has asked for its exit code."""
     try:
-        return process.status() == psutil.STATUS_ZOMBIE
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True

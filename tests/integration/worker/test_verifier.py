@@ -32,17 +32,20 @@ from tuner.worker.verification_source import VerificationSource
 @pytest.fixture
 def queue(study: OpenStudy) -> Verifications:
     """Two runs of the default configuration, on two seeds."""
-    plan = {
-        "study_id": study.study_id,
-        "trial_number": 0,
-        "block": 0,
-        "session": "s",
-        "plan": {"looks": []},
-    }
-    params = study.definition.defaults.as_dict()
-    verifications_of([study]).add(
-        [PlannedRun(seed=seed, place=seed, params=params, **plan) for seed in range(2)]
-    )
+    runs = [
+        PlannedRun(
+            study_id=study.study_id,
+            trial_number=0,
+            block=0,
+            session="s",
+            plan={"looks": []},
+            seed=seed,
+            place=seed,
+            params=study.definition.defaults.as_dict(),
+        )
+        for seed in range(2)
+    ]
+    verifications_of([study]).add(runs)
     return verifications_of([study])
 
 

@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -41,6 +42,11 @@ def run_job(job: TrialJob, data: object) -> TrialResult:
     return TrialResult(TrialState.COMPLETE, (1.0, 0.5), Recorded(converged=True))
 
 
+def only_gpu(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
+    del environment
+    return (GPU,)
+
+
 def made_up(name: str, what: object) -> ModuleType:
     module = ModuleType(name)
     setattr(module, what.__name__, what)  # type: ignore[attr-defined]
@@ -57,7 +63,7 @@ if __name__ == "__main__":
     inherited = len(list(Path("/proc/self/fd").iterdir()))
     with Path("processes").open("a") as processes:
         processes.write(json.dumps([inherited, sys.argv[1:]]) + "\n")
-    devices.list_gpus = lambda _environment: (GPU,)
+    devices.list_gpus = only_gpu
     sys.modules |= {
         "tuner.trial.seeds_and_reruns": made_up("tuner.trial.seeds_and_reruns", run_job)
     }

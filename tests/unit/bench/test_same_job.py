@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from darts.utils.data.torch_datasets.training_dataset import SequentialTorchTrainingDataset
+from pytorch_lightning import Callback
 
 from tuner.bench.contender import Contender, Job
 from tuner.bench.darts_model import _fit_arguments
@@ -106,7 +107,7 @@ def test_neuralforecast_draws_from_all_windows_of_the_first_series(
         "temporal_cols": dataset.temporal_cols,
     }
     with seeded_lightning(job.precision, job.seed, job.device):
-        model = theirs._model(callback=None, max_steps=1)
+        model = theirs._model(callback=Callback(), max_steps=1)
         model.val_size = model.test_size = 0
         windows, *_, usable, _, _ = model._create_windows(batch, step="train")
     first = (data.train.series_index == 0).nonzero().squeeze(1)
@@ -135,7 +136,6 @@ def test_every_precision_reaches_the_libraries(
 
 
 def test_ctrl_c_within_lightning_stays_an_interruption(job: Job) -> None:
-    from pytorch_lightning import Callback
 
     from tuner.bench.darts_model import Darts
 

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tuner.cli.options import above_zero, as_typed, data_folder, duration_s, size_bytes, storage_url
+from tuner.cli.options import (
+    above_zero,
+    as_typed,
+    data_folder,
+    duration_s,
+    share,
+    size_bytes,
+    storage_url,
+)
 from tuner.cli.policy_options import said_policy
 from tuner.errors import UsageError
 from tuner.storage.url import DEFAULT_URL
@@ -156,6 +164,7 @@ def said(**flags: Any) -> dict[str, Any]:
         "max_memory",
         "reruns",
         "checkpoint_every",
+        "margin",
     ]
     return said_policy(**(dict.fromkeys(names) | flags))
 
@@ -211,3 +220,20 @@ def test_a_command_to_be_typed_again_leaves_out_a_secret(
         monkeypatch.setattr("sys.argv", ["/usr/bin/tuner", "launch", *flag, "--cpu"])
         assert as_typed(url) == ["tuner", "launch", *(flag if kept else []), "--cpu"]
         assert as_typed(None) == ["tuner", "launch", *flag, "--cpu"]
+
+
+@pytest.mark.parametrize(
+    ("text", "margin"),
+    [("1%", 0.01), ("1 %", 0.01), ("0.01", 0.01), (" .5% ", 0.005), ("0", 0.0), ("9.9%", 0.099)],
+)
+def test_a_margin_is_a_share(text: str, margin: float) -> None:
+    assert share(text, "--margin") == pytest.approx(margin, abs=1e-15)
+    assert said(margin=text) == {"margin": share(text, "--margin")}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "%", "1%%", "-1%", "1e-2", "nan", "10%", "1", "1,5%", "\u0661%"]
+)
+def test_what_is_no_margin_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--margin: "):
+        share(text, "--margin")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
-from tuner.devices import Gpu
+from tuner.devices import CpuCores, Gpu
 from tuner.devices.cpu import available_cores
 from tuner.errors import UsageError
 from tuner.launch import DeviceChoice, plan
@@ -22,7 +25,7 @@ def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "list_gpus", lambda environment: ())
 
 
-def choose(**flags: object) -> tuple[object, str]:
+def choose(**flags: Any) -> tuple[Sequence[Gpu | CpuCores], str]:
     return plan.choose_devices(DeviceChoice(**flags), environment={})
 
 
@@ -32,9 +35,10 @@ def test_without_flags_all_gpus_work_and_that_is_said(two_gpus: None) -> None:
 
 def test_without_flags_and_gpus_the_cpu_works_and_that_is_said(no_gpus: None) -> None:
     devices, notice = choose()
-    assert [len(device.cores) for device in devices] == [
-        len(available_cores()) // len(devices)
-    ] * len(devices)
+    each = len(available_cores()) // len(devices)
+    for device in devices:
+        assert isinstance(device, CpuCores)
+        assert len(device.cores) == each
     assert len(devices) == min(plan.DEFAULT_CPU_WORKERS, len(available_cores()))
     assert notice.startswith("no GPU is visible: running on the CPU")
 

@@ -9,10 +9,11 @@ import pytest
 
 import tuner
 from tuner import launch
-from tuner.config import Backend, TimeObjective
+from tuner.config import Backend
 from tuner.errors import UsageError
 from tuner.launch.request import checked
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.time_objectives import TimeObjective
 
 Settings, Policy, Devices = launch.StudySettings, launch.PolicyChanges, launch.DeviceChoice
 
@@ -21,6 +22,9 @@ Settings, Policy, Devices = launch.StudySettings, launch.PolicyChanges, launch.D
     ("fields", "said"),
     [
         ({"trials": 0}, "LaunchRequest: trials: should be greater than or equal to 1, got 0"),
+        ({"searches": 0}, "LaunchRequest: searches: should be greater than or equal to 1, got 0"),
+        ({"searches": 101}, "LaunchRequest: searches: should be less than or equal to 100, got"),
+        ({"study": "n" * 199, "searches": 2}, "cannot name a study"),
         ({"timeout_s": -1.0}, "LaunchRequest: timeout_s: should be greater than 0, got -1.0"),
         ({"devices": Devices(workers=0)}, "devices.workers: should be greater than or equal to 1"),
         ({"settings": Settings(backend="fast")}, "settings.backend: should be 'auto', 'eager'"),  # type: ignore[arg-type]
@@ -42,7 +46,11 @@ def test_what_cannot_be_is_one_sentence_before_anything_is_written(
     fields: dict[str, Any], said: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    request = {"variants": "rmsnorm", "task": "demo", "devices": Devices(cpu=True)} | fields
+    request: dict[str, Any] = {
+        "variants": "rmsnorm",
+        "task": "demo",
+        "devices": Devices(cpu=True),
+    } | fields
     with pytest.raises(UsageError) as refused:
         launch.run(launch.LaunchRequest(**request))
     assert said in str(refused.value)

@@ -18,7 +18,7 @@ HAS_IT = "process 12 on there has it, in another container or on another machine
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(waits.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("tuner.launch.waits.time.monotonic", lambda: now[0])
     monkeypatch.setattr(
         waits, "holder_among", lambda names: HOLDER if names == DEVICE.lock_names else None
     )

@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from types import SimpleNamespace
 
 import pytest
 
+from tests.support.stopped_clock import StoppedClock
 from tuner.launch import watchdog
 from tuner.launch.watchdog import EPOCHS, FIRST_LIMIT_S, FLOOR_S, Watchdog, WatchedProcess
 from tuner.worker.heartbeat import Beat, Heartbeat
@@ -18,11 +18,11 @@ PATIENCE_S = 120
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+def clock(monkeypatch: pytest.MonkeyPatch) -> StoppedClock:
     """The watchdog's time, which stands still."""
-    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr(watchdog, "time", clock)
-    return clock
+    stopped = StoppedClock(1000.0)
+    monkeypatch.setattr(watchdog, "time", stopped)
+    return stopped
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_the_limit_follows_what_the_worker_is_at() -> None:
 
 
 def test_a_silent_worker_is_killed_and_a_beating_one_is_not(
-    process: subprocess.Popen[bytes], clock: SimpleNamespace
+    process: subprocess.Popen[bytes], clock: StoppedClock
 ) -> None:
     dog = Watchdog()
     line = Line(dog, process)
@@ -76,7 +76,7 @@ def test_a_silent_worker_is_killed_and_a_beating_one_is_not(
 
 
 def test_a_stopped_worker_is_killed_too(
-    process: subprocess.Popen[bytes], clock: SimpleNamespace, caplog: pytest.LogCaptureFixture
+    process: subprocess.Popen[bytes], clock: StoppedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     process.send_signal(signal.SIGSTOP)
     dog = Watchdog(limit_s=30.0)

@@ -155,14 +155,13 @@ def test_a_rewritten_file_of_darts_is_a_variant_and_trains(
     result = fit(config, data)
     assert result.epochs == 1
     assert result.model is not None
-    assert (
-        type(result.model.module.conditional_mixer[0].time_mixing.norm_after).__name__
-        == "FeatureNorm"
-    )
+    norm = result.model.get_submodule("module.conditional_mixer.0.time_mixing.norm_after")
+    assert type(norm).__name__ == "FeatureNorm"
 
 
 def test_a_setting_that_such_a_class_does_not_take_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "older.py").write_text(OLDER, encoding="utf-8")
-    assert build(f"{tmp_path}/older.py:NoKeywords", SMALL, depth=3).module.depth == 3
+    inner = build(f"{tmp_path}/older.py:NoKeywords", SMALL, depth=3).get_submodule("module")
+    assert vars(inner)["depth"] == 3
     with pytest.raises(UsageError, match=r"cannot be called as Class\(input_dim, .*'width'"):
         build(f"{tmp_path}/older.py:NoKeywords", SMALL, width=3)

@@ -13,6 +13,7 @@ from darts.utils.data.torch_datasets.utils import PLModuleInput, TorchTrainingSa
 from darts.utils.likelihood_models.torch import QuantileRegression
 from torch import Tensor, nn
 
+from tests.support.present import present
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.models.registry import build_model
 from tuner.models.weight_map import darts_to_original, original_to_simple
@@ -75,9 +76,10 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES.values(), ids=CASES.keys())
+@pytest.fixture(params=list(CASES.values()), ids=list(CASES))
 def case(request: pytest.FixtureRequest) -> Case:
-    return request.param
+    given: Case = request.param
+    return given
 
 
 def darts_network(case: Case) -> nn.Module:
@@ -104,7 +106,7 @@ def darts_network(case: Case) -> nn.Module:
         static_covariates=zeros(1, shapes.n_static),
         future_target=zeros(shapes.horizon, shapes.n_targets),
     )
-    network = model._init_model()
+    network: nn.Module = model._init_model()
     with torch.no_grad():  # no weight is left at a value, such as 0 or 1, that could hide a mistake
         for parameter in network.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
@@ -151,7 +153,8 @@ class Inputs:
 
     def ours(self, model: nn.Module) -> Tensor:
         parts = [part for part in (self.targets, self.past, self.history) if part is not None]
-        return model(torch.cat(parts, dim=-1), self.future, self.static)
+        forecast: Tensor = model(torch.cat(parts, dim=-1), self.future, self.static)
+        return forecast
 
     def theirs(self, model: nn.Module) -> Tensor:
         batch = PLModuleInput(
@@ -161,7 +164,12 @@ class Inputs:
             future_covariates=self.future,
             static_covariates=None if self.static is None else self.static.unsqueeze(1),
         )
-        return model(batch).prediction
+        forecast: Tensor = model(batch).prediction
+        return forecast
+
+
+def gradients_of(model: nn.Module) -> dict[str, Tensor]:
+    return {name: present(parameter.grad) for name, parameter in model.named_parameters()}
 
 
 def assert_close(ours: Tensor, theirs: Tensor, tolerance: float, what: str) -> None:
@@ -187,8 +195,8 @@ def test_original_has_the_outputs_and_gradients_of_darts_network(
     quantile_loss(our_output, inputs.answer, levels).backward()
 
     assert_close(our_output, their_output, tolerance, "output")
-    their_gradients = darts_to_original({name: p.grad for name, p in theirs.named_parameters()})
-    our_gradients = {name: p.grad for name, p in ours.named_parameters()}
+    their_gradients = darts_to_original(gradients_of(theirs))
+    our_gradients = gradients_of(ours)
     assert our_gradients.keys() == their_gradients.keys()
     for name, gradient in our_gradients.items():
         assert_close(gradient, their_gradients[name], tolerance, name)
@@ -214,9 +222,9 @@ def test_simple_has_the_outputs_and_gradients_of_original(
         quantile_loss(output, inputs.answer, torch.tensor(QUANTILES, dtype=dtype)).backward()
 
     assert_close(outputs[1], outputs[0], tolerance, "output")
-    expected = original_to_simple({name: p.grad for name, p in original.named_parameters()})
-    for name, parameter in simple.named_parameters():
-        assert_close(parameter.grad, expected[name], tolerance, name)
+    expected = original_to_simple(gradients_of(original))
+    for name, gradient in gradients_of(simple).items():
+        assert_close(gradient, expected[name], tolerance, name)
 
 
 def test_original_has_116173_parameters_at_the_protocols_settings() -> None:

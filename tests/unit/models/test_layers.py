@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tuner.models.layers import (
@@ -21,6 +24,8 @@ from tuner.models.layers import (
 from tuner.models.revin import ReversibleInstanceNorm
 
 B, H, T = 6, 5, 4
+Array = NDArray[np.float64]
+M = TypeVar("M", bound=nn.Module)
 
 
 @pytest.fixture
@@ -32,7 +37,7 @@ def plane() -> Tensor:
     )
 
 
-def _with_random_affine(norm: nn.Module) -> nn.Module:
+def _with_random_affine(norm: M) -> M:
     generator = torch.Generator().manual_seed(4)
     norm = norm.double()
     with torch.no_grad():
@@ -41,14 +46,21 @@ def _with_random_affine(norm: nn.Module) -> nn.Module:
     return norm
 
 
-def _normalised(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
-    mean = x.mean(axis=axes, keepdims=True)
-    return (x - mean) / np.sqrt(((x - mean) ** 2).mean(axis=axes, keepdims=True) + EPS)
+def _normalised(x: Array, axes: tuple[int, ...]) -> Array:
+    away = x - x.mean(axis=axes, keepdims=True)
+    normalised: Array = away / np.sqrt((away**2).mean(axis=axes, keepdims=True) + EPS)
+    return normalised
+
+
+def _affine(norm: nn.Module) -> tuple[Array, Array]:
+    """Its weight and its bias."""
+    weight, bias = norm.get_parameter("weight"), norm.get_parameter("bias")
+    return weight.detach().numpy(), bias.detach().numpy()
 
 
 def test_rms_norm_divides_by_the_root_mean_square_over_features(plane: Tensor) -> None:
     norm = _with_random_affine(feature_rms_norm(H, T))
-    x, weight = plane.numpy(), norm.weight.detach().numpy()
+    x, weight = plane.numpy(), norm.get_parameter("weight").detach().numpy()
     expected = x / np.sqrt((x**2).mean(axis=1, keepdims=True) + EPS) * weight[:, None]
     np.testing.assert_allclose(norm(plane).detach().numpy(), expected, rtol=1e-12)
     assert [tuple(p.shape) for p in norm.parameters()] == [(H,)]
@@ -62,7 +74,7 @@ def test_rms_norm_in_fp32_is_close_to_the_formula(plane: Tensor) -> None:
 
 def test_feature_layer_norm_normalises_every_hour_over_its_features(plane: Tensor) -> None:
     norm = _with_random_affine(feature_layer_norm(H, T))
-    weight, bias = norm.weight.detach().numpy(), norm.bias.detach().numpy()
+    weight, bias = _affine(norm)
     expected = _normalised(plane.numpy(), (1,)) * weight[:, None] + bias[:, None]
     np.testing.assert_allclose(norm(plane).detach().numpy(), expected, rtol=1e-10)
 
@@ -71,18 +83,16 @@ def test_plane_norms_normalise_features_and_time_together_with_an_affine_for_eac
     plane: Tensor,
 ) -> None:
     norm = _with_random_affine(channel_first_plane_norm(H, T))
-    expected = (
-        _normalised(plane.numpy(), (1, 2)) * norm.weight.detach().numpy()
-        + norm.bias.detach().numpy()
-    )
+    weight, bias = _affine(norm)
+    expected = _normalised(plane.numpy(), (1, 2)) * weight + bias
     np.testing.assert_allclose(norm(plane).detach().numpy(), expected, rtol=1e-10)
     assert norm.weight.shape == (H, T)
 
     time_first = time_first_plane_norm(H, T).double()
-    assert time_first.weight.shape == (T, H)
+    assert time_first.get_parameter("weight").shape == (T, H)
     with torch.no_grad():
-        time_first.weight.copy_(norm.weight.T)
-        time_first.bias.copy_(norm.bias.T)
+        for name in ("weight", "bias"):
+            time_first.get_parameter(name).copy_(norm.get_parameter(name).T)
     np.testing.assert_allclose(
         time_first(plane.transpose(1, 2)).transpose(1, 2).detach().numpy(), expected, rtol=1e-10
     )
@@ -92,7 +102,7 @@ def test_batch_norm_uses_the_batch_in_training_and_its_running_statistics_in_eva
     plane: Tensor,
 ) -> None:
     norm = _with_random_affine(feature_batch_norm(H, T))
-    weight, bias = norm.weight.detach().numpy()[:, None], norm.bias.detach().numpy()[:, None]
+    weight, bias = (each[:, None] for each in _affine(norm))
     x = plane.numpy()
     np.testing.assert_allclose(
         norm(plane).detach().numpy(), _normalised(x, (0, 2)) * weight + bias, rtol=1e-10
@@ -100,20 +110,20 @@ def test_batch_norm_uses_the_batch_in_training_and_its_running_statistics_in_eva
 
     mean, unbiased = x.mean(axis=(0, 2)), x.var(axis=(0, 2), ddof=1)
     running_mean, running_variance = 0.1 * mean, 0.9 + 0.1 * unbiased
-    np.testing.assert_allclose(norm.running_mean.numpy(), running_mean, rtol=1e-12)
-    np.testing.assert_allclose(norm.running_var.numpy(), running_variance, rtol=1e-12)
+    np.testing.assert_allclose(norm.get_buffer("running_mean").numpy(), running_mean, rtol=1e-12)
+    np.testing.assert_allclose(norm.get_buffer("running_var").numpy(), running_variance, rtol=1e-12)
     norm.eval()
     one = plane[:1]
     scaled = (one.numpy() - running_mean[:, None]) / np.sqrt(running_variance[:, None] + EPS)
     np.testing.assert_allclose(norm(one).detach().numpy(), scaled * weight + bias, rtol=1e-10)
-    np.testing.assert_allclose(norm.running_mean.numpy(), running_mean, rtol=1e-12)
+    np.testing.assert_allclose(norm.get_buffer("running_mean").numpy(), running_mean, rtol=1e-12)
 
 
 def test_reversible_norm_follows_its_formula_there_and_back() -> None:
     norm = _with_random_affine(ReversibleInstanceNorm(3))
     targets = torch.randn(B, 20, 3, dtype=torch.float64) * 4 + 7
     x = targets.numpy()
-    weight, bias = norm.weight.detach().numpy(), norm.bias.detach().numpy()
+    weight, bias = _affine(norm)
     mean, deviation = (
         x.mean(axis=1, keepdims=True),
         np.sqrt(x.var(axis=1, ddof=0, keepdims=True) + 1e-5),

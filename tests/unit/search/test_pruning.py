@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -105,7 +106,7 @@ def test_the_time_that_early_stopping_will_still_wait_counts() -> None:
     assert ends[0][0] == pytest.approx(3.0 + 5 * 3.0)
     assert ends[1][0] == pytest.approx(3.0 + 6 * 3.0)
     waiting = pruner().ends([0.5, 0.6, 0.6], [1.0, 2.0, 3.0])
-    assert waiting[0] == (pytest.approx(3.0 + 3 * 1.0), pytest.approx(4 * 0.5))
+    assert waiting[0] == pytest.approx((3.0 + 3 * 1.0, 4 * 0.5))
 
 
 def test_the_first_epochs_of_a_trial_end_nothing_and_slow_ones_are_not_counted_on() -> None:
@@ -272,7 +273,7 @@ def test_a_verdict_takes_less_than_a_millisecond_after_200_epochs_and_300_trials
     judge = Pruner(many, replace(STOPPING, max_epochs=201))
     losses, elapsed = [0.15 + loss for loss in curves[0]], [0.001 * (e + 1) for e in range(200)]
     counts = [
-        instructions(lambda e=epoch: judge.verdict(losses[:e], elapsed[:e]))
+        instructions(functools.partial(judge.verdict, losses[:epoch], elapsed[:epoch]))
         for epoch in range(1, 201)
     ]
     assert sum(counts) / 200 < 50_000

@@ -13,11 +13,12 @@ import pytest
 from optuna.study import Study
 from optuna.trial import TrialState, create_trial
 
+from tuner.config import SAMPLERS
 from tuner.record import Recorded
 from tuner.search.history import TrialHistory, configuration
 from tuner.search.pruning import Verdict
 from tuner.search.reshaped_trials import clipped, most_telling, with_log_time
-from tuner.search.sampler import SAMPLERS, STARTUP, EncodedSampler, neighbours
+from tuner.search.sampler import STARTUP, EncodedSampler, neighbours
 from tuner.search.sobol import SobolPoints
 from tuner.spec.space import SearchSpace
 from tuner.spec.study_file import load_study_file

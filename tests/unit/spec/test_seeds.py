@@ -3,6 +3,8 @@ they always were for studies of before."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,5 +71,5 @@ def test_recorded_seeds_come_before_those_of_the_rule() -> None:
     assert seeds_of(Recorded(), 7, repeats=1, root=root) == rule[:1]
     assert seeds_of(Recorded(seed=5), 7, repeats=1, root=root) == [5]
     assert seeds_of(Recorded(seed=5), 7, repeats=3, root=root) == rule
-    runs = [{"seed": 8}, {"seed": "9"}]
+    runs: list[dict[str, Any]] = [{"seed": 8}, {"seed": "9"}]
     assert seeds_of(Recorded(seed=8, runs=runs), 7, repeats=3, root=root) == [8, *rule[1:]]

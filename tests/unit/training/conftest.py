@@ -42,7 +42,7 @@ def run_config() -> Callable[..., RunConfig]:
     """A configuration for the small task; keywords go where they belong."""
 
     def build(model: str = "original", *, seed: int = 0, **changes: Any) -> RunConfig:
-        hyperparameters = {
+        hyperparameters: dict[str, Any] = {
             "learning_rate": 1e-3,
             "weight_decay": 0.0,
             "dropout": 0.1,

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_keeping_checkpoints_changes_nothing(
 def test_files_are_written_when_due_off_the_clock_and_the_last_two_are_kept(
     data: DeviceData, run_config: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def slowly(self: CheckpointFiles, *given: object) -> None:
+    def slowly(self: CheckpointFiles, *given: Any) -> None:
         time.sleep(0.2)
         save(self, *given)
 

@@ -146,7 +146,8 @@ def test_where_none_can_be_used_the_training_and_its_clock_start_from_zero(
 
 
 def test_another_trainings_file_is_refused_by_name(two_files: tuple[bytes, bytes]) -> None:
-    for key, value in {"study": "other", "trial": 4, "seed": 8, "device": "H200"}.items():
+    others: dict[str, str | int] = {"study": "other", "trial": 4, "seed": 8, "device": "H200"}
+    for key, value in others.items():
         with pytest.raises(ValueError, match=f"another training's: it differs in {key}$"):
             from_bytes(two_files[0], IDENTITY | {key: value})
 

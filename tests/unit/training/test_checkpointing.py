@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tuner.training.checkpoint import Checkpoints, Progress
 from tuner.training.checkpointing import Checkpointer
-from tuner.training.engine import Engine
+from tuner.training.engines.interface import Engine
 from tuner.training.model_state import Snapshot, copy_together
 
 

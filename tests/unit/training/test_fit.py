@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 import torch
 
 from tests.support.fitted_results import losses_of, same_weights, validation_loss
+from tests.support.present import present
 from tuner.config import Architecture, Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
@@ -21,6 +23,7 @@ from tuner.training import fit
 from tuner.training.engines.eager import EagerEngine
 
 Configure = Callable[..., RunConfig]
+T = TypeVar("T")
 
 
 @pytest.mark.parametrize("name", builtin_names())
@@ -57,10 +60,11 @@ def test_the_callers_random_state_and_arithmetic_are_untouched(
 ) -> None:
     torch.manual_seed(5)
     state = torch.get_rng_state()
-    precision = torch.backends.cudnn.conv.fp32_precision
+    convolutions: Any = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    precision = convolutions.fp32_precision
     fit(run_config(max_epochs=1), data)
     assert torch.equal(torch.get_rng_state(), state)
-    assert torch.backends.cudnn.conv.fp32_precision == precision
+    assert convolutions.fp32_precision == precision
 
 
 def test_the_result_does_not_depend_on_the_callers_random_state(
@@ -78,7 +82,7 @@ def test_every_epoch_has_its_own_shuffle(
     orders = []
     train_epoch = EagerEngine.train_epoch
 
-    def remember(self: EagerEngine, order: torch.Tensor, *rest: object) -> object:
+    def remember(self: EagerEngine, order: torch.Tensor, *rest: Any) -> object:
         orders.append(order)
         return train_epoch(self, order, *rest)
 
@@ -115,8 +119,8 @@ def test_the_callback_runs_off_the_clock_and_the_training_on_it(
 ) -> None:
     spent = {"callback": 0.0, "training": 0.0}
 
-    def timed(what: str, action: Callable[..., object]) -> Callable[..., object]:
-        def run(*given: object) -> object:
+    def timed(what: str, action: Callable[..., T]) -> Callable[..., T]:
+        def run(*given: object) -> T:
             began = time.perf_counter()
             try:
                 return action(*given)
@@ -163,7 +167,7 @@ def test_the_records_figures_belong_together(data: DeviceData, run_config: Confi
     elapsed = [record.elapsed_s for record in result.history]
     assert elapsed == sorted(elapsed)
     assert elapsed[-1] <= result.wall_clock_s
-    assert result.n_parameters == sum(p.numel() for p in result.model.parameters())
+    assert result.n_parameters == sum(p.numel() for p in present(result.model).parameters())
     assert result.peak_memory_bytes > 10 * 2**20
     assert (result.backend, result.precision) == (Backend.EAGER, Precision.FP32)
 

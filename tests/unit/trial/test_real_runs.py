@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.present import present
 from tests.support.trial_jobs import job_of
 from tuner.config import Backend, StopReason, TrainingSettings
 from tuner.data.prepare import prepare
@@ -23,7 +24,7 @@ from tuner.data.windows import DeviceData, to_device
 from tuner.devices import CpuCores, Gpu, Observation
 from tuner.record import Recorded
 from tuner.spec.seeds import seed_of_trial
-from tuner.training import Evaluation, FitResult
+from tuner.training import Evaluation, FitResult, evaluate, fit
 from tuner.training.engines import choose as backends
 from tuner.trial import run as objective
 from tuner.trial import seeds_and_reruns as runs
@@ -64,7 +65,7 @@ def test_two_real_seeds_differ_and_each_has_its_own_curve(data: DeviceData) -> N
     done = run_job(job, {"0" * 64: data})
     assert done is not None
     assert heard == [(repeat, epoch) for repeat in (0, 1) for epoch in (1, 2, 3)]
-    first, second = done.recorded.runs
+    first, second = present(done.recorded.runs)
     assert first["test_mql"] != second["test_mql"]
     assert first["timed_until"] <= second["timed_from"]
     assert (done.recorded.converged, done.recorded.stopped_by) == (False, "epoch_limit")
@@ -75,16 +76,15 @@ def test_what_a_trial_took_beside_its_clock_is_recorded_and_its_network_is_gone(
 ) -> None:
     networks: list[weakref.ref[torch.nn.Module]] = []
     trained_s: list[float] = []
-    real_fit, real_evaluate = objective.fit, objective.evaluate
 
     def timed(*given: Any, **more: Any) -> FitResult:
-        result = real_fit(*given, **more)
+        result = fit(*given, **more)
         trained_s.append(result.total_s)
         return result
 
     def seen(model: torch.nn.Module, data: DeviceData) -> Evaluation:
         networks.append(weakref.ref(model))
-        return real_evaluate(model, data)
+        return evaluate(model, data)
 
     def gone(recorded: Recorded) -> Recorded:
         """Asked when the memory that is still held is read, on a GPU: the network must not be part
@@ -104,11 +104,11 @@ def test_what_a_trial_took_beside_its_clock_is_recorded_and_its_network_is_gone(
     assert done is not None
     a = done.recorded
     assert (len(networks), a.allocated_memory_bytes) == (1, 0)
-    assert a.evaluation_s > 0
+    assert present(a.evaluation_s) > 0
     # And none of what is only for the records.
-    assert a.total_s == trained_s[0] + a.evaluation_s
-    assert a.setup_s + a.wall_clock_s <= trained_s[0]
-    assert a.wait_s >= 0
+    assert a.total_s == trained_s[0] + present(a.evaluation_s)
+    assert present(a.setup_s) + present(a.wall_clock_s) <= trained_s[0]
+    assert present(a.wait_s) >= 0
 
 
 def test_trials_that_share_a_core_take_turns_by_their_records(
@@ -121,8 +121,8 @@ def test_trials_that_share_a_core_take_turns_by_their_records(
 
     def work(cores: tuple[int, ...]) -> list[tuple[float, float]]:
         jobs = [job_of(number=number, reruns=0, device=CpuCores(cores)) for number in range(4)]
-        done = [run_job(job, {"0" * 64: data}) for job in jobs]
-        return [(d.recorded.timed_from, d.recorded.timed_until) for d in done if d is not None]
+        done = [present(run_job(job, {"0" * 64: data})).recorded for job in jobs]
+        return [(present(each.timed_from), present(each.timed_until)) for each in done]
 
     with ThreadPoolExecutor() as pool:
         parts = [part for spent in pool.map(work, [(0,), (0, 1)]) for part in spent]
@@ -168,19 +168,19 @@ def test_a_checkpoint_of_captured_graphs_for_want_of_a_compiler_is_not_continued
 def test_a_training_that_leaves_the_device_unusable_says_so_and_the_device_is_asked_no_more(
     data: DeviceData, monkeypatch: pytest.MonkeyPatch, lost: bool
 ) -> None:
-    real_fit = objective.fit
-
     def without_memory(*given: Any, **more: Any) -> FitResult:
-        ended = real_fit(*given, **more)
+        ended = fit(*given, **more)
         return replace(
             ended, stopped_by=StopReason.OUT_OF_MEMORY, message="out of memory", context_lost=lost
         )
 
-    asked: list[dict[str, int]] = []
+    def ask(recorded: Recorded) -> Recorded:
+        asked.append(recorded)
+        return recorded
+
+    asked: list[Recorded] = []
     monkeypatch.setattr(objective, "fit", without_memory)
-    monkeypatch.setattr(
-        objective, "_with_memory_held", lambda recorded: asked.append({}) or recorded
-    )
+    monkeypatch.setattr(objective, "_with_memory_held", ask)
     monkeypatch.setattr(objective, "Watch", Unwatched)
     done = run_job(job_of(reruns=0, device=Gpu(0, "GPU-0", "none", 0)), {"0" * 64: data})
     assert done is not None

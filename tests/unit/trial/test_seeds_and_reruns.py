@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from tests.support.present import present
 from tests.support.trial_jobs import job_of
 from tuner.record import Recorded
 from tuner.spec.seeds import seed_of_trial
@@ -64,7 +65,7 @@ class Trainings:
         self.stems.append(more["checkpoints"].stem if more["checkpoints"] else "")
         made = next(self._script)
         if made is not None and made.recorded.epochs:
-            seconds = made.recorded.wall_clock_s
+            seconds = present(made.recorded.wall_clock_s)
             more["on_epoch"](
                 EpochRecord(
                     epoch=1, train_loss=0.5, val_loss=0.5, learning_rate=1e-3, elapsed_s=seconds
@@ -106,7 +107,7 @@ def test_a_contaminated_run_is_made_again_with_the_same_seed_and_the_clean_time_
     assert done is not None
     assert trainings.seeds == [seed_of_trial(4, root=None)] * 2
     assert (done.values, done.recorded.contaminated) == ((2.0, 0.5), False)
-    assert [(t["wall_clock_s"], t["contaminated"]) for t in done.recorded.timings] == [
+    assert [(t["wall_clock_s"], t["contaminated"]) for t in present(done.recorded.timings)] == [
         (3.0, True),
         (2.0, False),
     ]
@@ -118,7 +119,7 @@ def test_where_every_run_was_contaminated_the_cleanest_counts_and_says_so(run: R
     assert done is not None
     assert len(trainings.seeds) == 3
     assert (done.values, done.recorded.contaminated) == ((3.0, 0.5), True)
-    assert len(done.recorded.timings) == 3
+    assert len(present(done.recorded.timings)) == 3
 
 
 def test_the_curve_that_stays_is_that_of_the_run_that_counts(run: Run) -> None:
@@ -174,7 +175,7 @@ def test_with_several_seeds_the_medians_count_and_every_run_is_recorded(run: Run
         30,
     )
     assert (a.seed, a.converged, a.stopped_by) == (seed_of_trial(4, root=None), True, "converged")
-    assert [(r["seed"], r["wall_clock_s"], r["epochs"]) for r in a.runs] == [
+    assert [(r["seed"], r["wall_clock_s"], r["epochs"]) for r in present(a.runs)] == [
         (seed_of_trial(4, repeat, root=None), seconds, epochs)
         for repeat, (seconds, epochs) in enumerate([(3.0, 7), (9.0, 20), (4.0, 8)])
     ]
@@ -194,7 +195,7 @@ def test_a_seed_that_does_not_complete_is_the_trials_outcome_and_the_rest_are_no
         None,
         "nan in epoch 2",
     )
-    assert [r["stopped_by"] for r in done.recorded.runs] == ["converged", "diverged"]
+    assert [r["stopped_by"] for r in present(done.recorded.runs)] == ["converged", "diverged"]
 
 
 def test_a_seed_that_a_limit_cut_makes_the_trial_one_that_did_not_converge() -> None:
@@ -220,7 +221,7 @@ def test_what_an_earlier_attempt_finished_is_not_run_again(run: Run, tmp_path: P
     assert done is not None
     assert trainings.seeds == [seed_of_trial(4, 1, root=None)]
     assert done.values == (3.5, 0.5)
-    assert len(done.recorded.runs[0]["timings"]) == 2
+    assert len(present(done.recorded.runs)[0]["timings"]) == 2
 
 
 def test_finished_runs_of_another_training_or_damaged_ones_are_not_used(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
-from tuner.verdict.recommendation import recommend, recommend_at, to_verify
+from tuner.verdict.recommendation import answer_at, recommend, recommend_at, to_verify
 from tuner.verdict.repeated_runs import Repeated, _Likelihood, believed
 from tuner.verdict.runs import Run
 from tuner.verdict.runs_model import RunsModel
@@ -51,7 +51,7 @@ def test_it_recommends_what_is_truly_as_good_and_nearly_the_fastest() -> None:
             runs += [run_at(trial, places[trial], random) for _ in range(10)]
         found = recommend(RunsModel(runs, 0), margin=0.01)
         assert found.chosen is not None
-        assert found.chosen.chance >= 0.9
+        assert found.chosen.chance >= 0.95
         x = places[found.chosen.trial][0]
         right += mql_of(x) <= 0.8 * 1.01
         places_chosen.append(x)
@@ -80,6 +80,7 @@ def test_many_runs_of_one_configuration_are_believed_against_its_neighbours() ->
     assert found.chosen is not None
     assert found.chosen.trial == 99
     assert found.chosen.runs == 30
+    assert 99 not in to_verify(RunsModel(runs, 0), 60)
     assert found.chosen.mql == pytest.approx(0.79, abs=0.005)
 
 
@@ -97,7 +98,7 @@ def test_nothing_feasible_names_the_nearest() -> None:
     found = recommend(RunsModel(runs, 0))
     assert found.chosen is None
     assert found.nearest is not None
-    assert found.nearest.chance < 0.9
+    assert found.nearest.chance < 0.95
     assert found.default is not None
     assert found.default.chance == 1.0
 
@@ -113,6 +114,7 @@ def test_only_candidates_are_recommended() -> None:
     assert bound.chosen is None or bound.chosen.trial in others
     assert recommend(model, candidates=()).nearest is None
     assert set(to_verify(model, 5, candidates=others)) <= others
+    assert recommend(model, least_runs=2).chosen is None
 
 
 def test_a_level_may_be_reached_by_the_default_and_by_nothing() -> None:
@@ -127,6 +129,16 @@ def test_a_level_may_be_reached_by_the_default_and_by_nothing() -> None:
     # What is known less surely is reached less surely.
     sure, unsure = (model.chance_of_level(0.83, error=error) for error in (0.0, 0.05))
     assert sure.max() > unsure.max()
+
+
+def test_a_search_answers_at_a_level_with_its_default_or_not_at_all() -> None:
+    model = RunsModel(study(np.random.default_rng(6)), 0)
+    assert answer_at(model, 0.9, default_mql=None) == recommend_at(model, 0.9).chosen
+    own = answer_at(model, 0.75, default_mql=0.74)
+    assert own is not None
+    assert own.trial == 0
+    assert answer_at(model, 0.75, default_mql=0.76) is None
+    assert answer_at(model, 0.75, default_mql=None) is None
 
 
 def test_the_wider_the_margin_the_surer() -> None:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from tuner.config import StopReason
-from tuner.worker.lease import KeptLease
+from tuner.worker.lease_renewal import KeptLease
 from tuner.worker.stop import StopFlag
 
 PATIENCE_S = 60.0

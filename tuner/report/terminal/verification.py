@@ -90,6 +90,8 @@ def _study_document(opened: OpenStudy) -> dict[str, Any]:
     chosen = picks_judged(results, queued, opened.name)
     return {
         "name": opened.name,
+        "group": opened.membership.group,
+        "search": opened.membership.search,
         "variant": opened.definition.variant,
         "task": opened.definition.task_name,
         "runs": progress(queued),

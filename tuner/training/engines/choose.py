@@ -14,8 +14,8 @@ from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.fused import why_not
 from tuner.models.tsmixer import TSMixer
-from tuner.training.engine import Engine
 from tuner.training.engines.eager import EagerEngine
+from tuner.training.engines.interface import Engine
 
 FASTER_FUSED: tuple[tuple[int, int], ...] = ((256, 1024),)
 """Hidden and batch size: up to both of any pair, a fused step is shorter than a captured one.

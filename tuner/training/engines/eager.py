@@ -11,7 +11,7 @@ from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.training.batching import batch_shapes, batches
 from tuner.training.determinism import unchanged_randomness
-from tuner.training.engine import Poll, TrainedEpoch
+from tuner.training.engines.interface import Poll, TrainedEpoch
 from tuner.training.host_memory import give_back_freed_memory, keep_freed_memory
 from tuner.training.model_state import Snapshot
 from tuner.training.step import Step

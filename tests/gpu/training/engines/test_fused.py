@@ -62,7 +62,7 @@ def test_a_weight_that_is_no_number_shows_in_the_forecast(
     assert isinstance(model, TSMixer)
     batch = cuda_data.train.gather(torch.arange(3, device="cuda"))
     with torch.no_grad():
-        model.get_submodule(layer).weight[0, 0] = torch.nan  # type: ignore[index,operator]
+        model.get_parameter(f"{layer}.weight")[0, 0] = torch.nan
         for network in (model, FusedTSMixer(model)):
             assert network(batch.past, batch.future, batch.static).isnan().any()
 

@@ -259,9 +259,12 @@ def test_whoever_reaches_the_storage_itself_cannot_write_through_it(page: Page) 
 
 def test_a_list_of_studies_makes_no_figures(page: Page) -> None:
     asked: list[int] = []
-    shown = ShownStorage(
-        page.study.database.optuna, lambda number: asked.append(number) or {"artifacts:x": "1"}
-    )
+
+    def ask(number: int) -> dict[str, Any]:
+        asked.append(number)
+        return {"artifacts:x": "1"}
+
+    shown = ShownStorage(page.study.database.optuna, ask)
     (study,) = shown.get_all_studies()
     assert study.system_attrs.get("preferential") is None
     assert asked == []

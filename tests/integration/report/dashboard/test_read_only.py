@@ -59,8 +59,8 @@ class Probed:
             return self.application(environ, start_response)
         said: list[tuple[str, list[tuple[str, str]]]] = []
 
-        def keep(status: str, headers: list[tuple[str, str]], _error: object = None) -> object:
-            return said.append((status, headers))
+        def keep(status: str, headers: list[tuple[str, str]], _error: object = None) -> None:
+            said.append((status, headers))
 
         page = b"".join(self.application(environ, keep))  # type: ignore[arg-type]
         page = page.replace(b"</head>", b'<script defer src="/probe/script.js"></script></head>')

@@ -142,9 +142,12 @@ def test_no_enqueued_nonsense_costs_a_worker_its_life(study: OpenStudy) -> None:
     optunas.enqueue_trial({"dropout": "much"})
     optunas.enqueue_trial({"dropout": "0.1"})
     optunas.enqueue_trial({"unheard_of": 1})
-    params, distributions = {"dropout": 5.0}, {"dropout": FloatDistribution(0.0, 10.0)}
     optunas.add_trial(
-        create_trial(state=TrialState.WAITING, params=params, distributions=distributions)
+        create_trial(
+            state=TrialState.WAITING,
+            params={"dropout": 5.0},
+            distributions={"dropout": FloatDistribution(0.0, 10.0)},
+        )
     )
     waiting = optunas.trials[-1]._trial_id
     optunas.enqueue_trial({})

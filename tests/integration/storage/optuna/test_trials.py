@@ -15,8 +15,10 @@ from optuna.trial import TrialState, create_trial
 from sqlalchemy import text
 
 from tests.support.postgres_cluster import Cluster
+from tests.support.present import present
 from tests.support.small_study import definition
-from tuner.storage.database import SQLITE_TIMEOUT_S, open_database
+from tuner.storage.database import open_database
+from tuner.storage.sqlite import SQLITE_TIMEOUT_S
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
 
@@ -108,7 +110,7 @@ def test_no_transaction_is_open_while_rows_are_parsed(
             found = observer.execute(
                 states + "WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-            open_transactions.append(found.fetchone())
+            open_transactions.append(present(found.fetchone()))
             return json.loads(text)
 
         monkeypatch.setattr("tuner.storage.optuna.trials.json", SimpleNamespace(loads=parse))

@@ -4,7 +4,6 @@ back once."""
 from __future__ import annotations
 
 import time
-from types import SimpleNamespace
 
 import pytest
 from optuna.trial import TrialState
@@ -14,6 +13,7 @@ from tests.support.claims import RESULT, claim_states, expire, start, trial_stat
 from tests.support.cli_processes import wait_for
 from tests.support.concurrency import at_once
 from tests.support.small_study import definition
+from tests.support.stopped_clock import StoppedClock
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.database import open_database
@@ -99,10 +99,10 @@ def test_leases_that_ran_out_while_the_server_was_down_are_not_taken_back_before
     assert patient.reap(worker="ann") == 1  # known to be dead: nobody will renew
 
 
-def watched(study: OpenStudy, monkeypatch: pytest.MonkeyPatch) -> tuple[SimpleNamespace, Ledger]:
+def watched(study: OpenStudy, monkeypatch: pytest.MonkeyPatch) -> tuple[StoppedClock, Ledger]:
     """A ledger that looks on for 30 s before it takes a lease back, and the clock by which it does:
     set its `now`."""
-    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    clock = StoppedClock(100.0)
     monkeypatch.setattr("tuner.storage.queue.leases.time", clock)
     return clock, Ledger(study.database, study.study_id, confirm_s=30.0)
 

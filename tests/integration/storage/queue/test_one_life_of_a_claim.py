@@ -30,8 +30,17 @@ def trials(study: OpenStudy) -> tuple[Queue[Any], Table]:
 
 def runs(study: OpenStudy) -> tuple[Queue[Any], Table]:
     params = study.definition.defaults.as_dict()
-    run = {"study_id": study.study_id, "trial_number": 0, "params": params, "seed": 7}
-    study.verifications.add([PlannedRun(**run, block=0, place=0, session="s", plan={})])
+    run = PlannedRun(
+        study_id=study.study_id,
+        trial_number=0,
+        params=params,
+        seed=7,
+        block=0,
+        place=0,
+        session="s",
+        plan={},
+    )
+    study.verifications.add([run])
     return study.verifications, schema.verifications
 
 

@@ -4,7 +4,6 @@ result."""
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
 
 import pytest
 from optuna.trial import TrialState
@@ -12,6 +11,8 @@ from sqlalchemy import update
 
 from tests.support.claims import while_locked
 from tests.support.concurrency import at_once
+from tests.support.present import present
+from tests.support.stopped_clock import StoppedClock
 from tuner.record import Recorded
 from tuner.storage import schema
 from tuner.storage.database import Database, open_database
@@ -180,7 +181,7 @@ def test_leases_that_ran_out_all_at_once_can_be_renewed_before_the_runs_are_take
     database: Database, queue: Verifications, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The machine was asleep: who wakes first must not take the others for dead."""
-    clock = SimpleNamespace(now=100.0, monotonic=lambda: clock.now)
+    clock = StoppedClock(100.0)
     monkeypatch.setattr("tuner.storage.queue.leases.time", clock)
     watching = Verifications(database.engine, [1], confirm_s=30.0)
     queue.add(planned(seeds=1))
@@ -236,7 +237,7 @@ def test_a_run_that_loses_three_workers_is_set_aside_as_failed(queue: Verificati
     assert run.state == "finished"
     assert run.result is not None
     assert run.result.state == TrialState.FAIL
-    assert "lost 3 times" in run.result.recorded.failure
+    assert "lost 3 times" in present(run.result.recorded.failure)
     assert queue.claim("w") is None
 
 

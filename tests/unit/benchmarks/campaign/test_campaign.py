@@ -172,7 +172,8 @@ class Script:
     """A call whose commands only advance a clock, and whose progress is told in advance."""
 
     def __init__(self, modules: Any, minutes: float, done: list[tuple[int, int, int]]) -> None:
-        self.plan, self.commands, self.clock = modules["plan"], [], 0.0
+        self.plan, self.clock = modules["plan"], 0.0
+        self.commands: list[Any] = []
         self._done = iter(done)
         searches = tuple(
             self.plan.Search(variants=(name,), trials=10) for name in ("original", "rmsnorm")

@@ -24,9 +24,12 @@ def test_wide_networks_of_all_variants_come_first(
     script: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met: list[tuple[str, int]] = []
-    monkeypatch.setattr(
-        script, "in_a_process", lambda sizes, _: met.append((sizes.variant, sizes.hidden)) or 0
-    )
+
+    def meet(sizes: Any, options: object) -> int:
+        met.append((sizes.variant, sizes.hidden))
+        return 0
+
+    monkeypatch.setattr(script, "in_a_process", meet)
     script.main(["--variants", "original,rmsnorm", "--hidden", "256,32", "--processes", "1"])
     assert met == [("original", 256), ("rmsnorm", 256), ("original", 32), ("rmsnorm", 32)]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ class Hopper:
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+def compiled(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Instead of being started, kernels are compiled and kept here."""
     kernels: dict[str, Any] = {}
 

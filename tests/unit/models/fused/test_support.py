@@ -76,7 +76,7 @@ def test_it_reads_the_models_own_parameters() -> None:
     keys = list(model.state_dict())
     fused = FusedTSMixer(model)
     with torch.no_grad():
-        model.head.weight.fill_(3)
+        model.get_parameter("head.weight").fill_(3)
     assert bool((fused.weights.head.linear == 3).all())
     assert list(model.state_dict()) == keys
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 from optuna.trial import TrialState
-from rich.console import Console
 
+from tuner.display.terminal import Console
 from tuner.record import Recorded
 from tuner.report.terminal.live_picture import Look, duration, picture
 from tuner.report.terminal.sparkline import sparkline

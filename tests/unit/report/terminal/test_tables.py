@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import io
 
-from rich.console import Console
-
+from tuner.display.terminal import Console
 from tuner.report.terminal.tables import fitting
 
 ROWS = [

@@ -100,7 +100,7 @@ def test_the_interval_holds_the_true_mean_as_often_as_it_says() -> None:
         lambda size: rng.standard_t(3, size),
         lambda size: rng.uniform(-1, 1, size),
     ):
-        found = [sign_flip_interval(row, 0.05) for row in 5.0 + shape((1500, 10))]
+        found = [sign_flip_interval(row, 0.05) for row in 5.0 + np.asarray(shape((1500, 10)))]
         assert (
             0.935 <= np.mean([low <= 5.0 <= high for low, high in found]) <= 0.965
         )  # 974 of 1024 is 95.1 %

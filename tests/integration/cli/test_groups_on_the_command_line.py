@@ -1,0 +1,99 @@
+"""What commands make of a group of searches: listed, picked from, exported, and compared with
+others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.forked_cli import Done, run
+from tests.support.recorded_studies import record_group
+from tuner.export.recipe import read_recipe
+
+NAMES = ["demo-rmsnorm", "demo-rmsnorm-2", "demo-rmsnorm-3"]
+GROUP = {"name": "demo-rmsnorm", "studies": NAMES}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three searches of one variant and one of another, where the default database is."""
+    made = tmp_path_factory.mktemp("groups")
+    (made / "storage").mkdir()
+    url = f"sqlite:///{made}/storage/tuner.db"
+    record_group(url, variant="rmsnorm", searches=3)
+    record_group(url, variant="original", searches=1)
+    return made
+
+
+def works(folder: Path, *arguments: str) -> Done:
+    done = run(*arguments, folder=folder)
+    assert done.code == 0, done.err
+    return done
+
+
+def test_status_shows_groups(folder: Path) -> None:
+    document = works(folder, "status", "--json").json()
+    assert document["groups"] == [GROUP, {"name": "demo-original", "studies": ["demo-original"]}]
+    places = [(each["name"], each["group"], each["search"]) for each in document["studies"]]
+    assert places[:3] == [(name, "demo-rmsnorm", n) for n, name in enumerate(NAMES, 1)]
+    table = works(folder, "status").out
+    assert "2 of demo-rmsnorm" in table
+    assert "1 of demo-original" not in table
+    one = works(folder, "status", "--json", "--study", "group:demo-rmsnorm").json()
+    assert [each["name"] for each in one["studies"]] == NAMES
+    alone = works(folder, "status", "--json", "--study", NAMES[1]).json()
+    assert alone["groups"] == [{"name": "demo-rmsnorm", "studies": NAMES[1:2]}]
+    unknown = run("status", "--study", "group:demo-rmsnrm", folder=folder)
+    assert unknown.code == 2
+    assert "unknown group 'demo-rmsnrm' (did you mean 'demo-rmsnorm'" in unknown.err
+
+
+def test_best_says_of_which_search_it_is(folder: Path) -> None:
+    pick = ("--pick", "mql")
+    found = works(folder, "best", "--variant", "rmsnorm", "--task", "demo", *pick, "--json").json()
+    each = [works(folder, "best", "--study", name, *pick, "--json").json() for name in NAMES]
+    assert [one["study"] for one in each] == NAMES
+    lowest = min(each, key=lambda one: one["values"]["test_mql"])
+    assert (found["study"], found["trial"]) == (lowest["study"], lowest["trial"])
+    assert (found["provenance"]["group"], found["provenance"]["searches"]) == ("demo-rmsnorm", 3)
+    text = works(folder, "best", "--study", "group:demo-rmsnorm", *pick).out
+    assert "(one of 3 searches, demo-rmsnorm)" in text
+    which = run("best", "--study", "group:demo-rmsnorm", "--trial", "1", folder=folder)
+    assert which.code == 2
+    assert "trial 1 of which search? name it by --study; group 'demo-rmsnorm' has: " in which.err
+
+
+def test_what_best_writes_is_read_again(folder: Path) -> None:
+    written = works(folder, "best", "--variant", "rmsnorm", "--task", "demo").out
+    (folder / "best.toml").write_text(written)
+
+    assert read_recipe(folder / "best.toml").origin["provenance"]["searches"] == 3
+
+
+def test_comparisons_and_figures_take_all_searches(folder: Path) -> None:
+    report = works(folder, "compare", "original", "rmsnorm", "--task", "demo", "--json").json()
+    assert report["groups"] == [{"name": "demo-original", "studies": ["demo-original"]}, GROUP]
+    assert [row["study"] for row in report["rows"]][::2] == ["demo-original", *NAMES]
+    explained = works(folder, "explain", "group:demo-rmsnorm", "--json").json()
+    assert len(explained["studies"]) == 3
+    works(folder, "plot", "front", "--study", "group:demo-rmsnorm", "--output", "front.html")
+    page = (folder / "front.html").read_text()
+    assert all(name in page for name in NAMES)
+
+
+def test_export_and_import_keep_the_group_and_copies_leave_it(folder: Path) -> None:
+    exported = works(folder, "study", "export", NAMES[1], "--output", "second.json.gz")
+    assert "; search 2 of group demo-rmsnorm" in exported.out
+    elsewhere = ["--storage", f"sqlite:///{folder}/elsewhere.db"]
+    works(folder, "study", "import", "second.json.gz", *elsewhere)
+    (found,) = works(folder, "status", "--json", *elsewhere).json()["studies"]
+    assert (found["name"], found["group"], found["search"]) == (NAMES[1], "demo-rmsnorm", 2)
+    again = works(
+        folder, "study", "import", "second.json.gz", "--name", "mine", "--json", *elsewhere
+    )
+    assert (again.json()["group"], again.json()["search"]) == ("mine", 1)
+    copied = works(folder, "study", "copy", NAMES[1], "twin", "--json", *elsewhere).json()
+    assert (copied["group"], copied["search"]) == ("twin", 1)
+    extended = works(folder, "study", "extend", NAMES[1], "--trials", "40", "--json", *elsewhere)
+    assert (extended.json()["search"], extended.json()["budget"]) == (2, 40)
