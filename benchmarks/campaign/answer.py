@@ -2,63 +2,75 @@
 
 from __future__ import annotations
 
+import statistics
 import textwrap
 from collections.abc import Sequence
 
+from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.answers import Answer
-from tuner.verdict.compare.equal_quality import Fastest
+from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
+from tuner.verdict.compare.registered import RegisteredLevel, SearchTime, groups_of
 from tuner.verdict.compare.sentences import in_brackets
+from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.explain import optimism
 from tuner.verdict.questions import BETWEEN
+from tuner.verdict.stats.searches import least_searches
 
 
 def conclusion(report: Report) -> str:
-    """The answer in a word or two: by what is claimed of the two retuned variants, and by nothing else."""
-    between, _ = by_family(report.answers)
-    if not between:
+    """The answer in a word or two: by what is claimed of the two variants, and by nothing else."""
+    if not report.between:
         return "**Not everything that it takes is verified yet.**"
-    time, mql = between[0].comparison.effects
-    if not time.claimed or time.estimate is None or mql.estimate is None:
-        return "**No difference in time can be claimed.**"
-    if time.estimate.estimate > 1:
-        return "**No: it is slower.**"
-    if mql.claimed:
-        worse = mql.estimate.estimate > 0
-        return (
-            "**No: it is faster, and forecasts worse.**"
-            if worse
-            else "**Yes: it is faster, and forecasts better.**"
-        )
-    return (
-        "**Yes.**"
-        if mql.within_margin
-        else "**It is faster; whether it forecasts as well cannot be told.**"
-    )
+    standing = report.between[0]
+    if standing.claimed and standing.found is not None:
+        faster = standing.found.high < 1
+        return "**Yes.**" if faster else "**No: it is slower.**"
+    return "**No claim follows yet.**" if standing.why_not else "**Undecided.**"
 
 
 def short_answer(report: Report, why: str) -> list[str]:
     """The answer in three lines; `why` is the link to the reasons for which it is provisional."""
-    between, _ = by_family(report.answers)
-    said = f" {between[0].sentence[:1].upper()}{between[0].sentence[1:]}." if between else ""
-    twice = 'Asked twice, the same network "differs" from itself'
+    held = "; ".join(_of_level(report, level) for level in report.registered)
     return [
-        f"1. {conclusion(report)}{said}",
-        f"2. {_at_equal_quality(report)}",
-        f"3. {twice} ([why this is provisional]({why})). A protocol that survives being asked twice is being built.",
+        f"1. {conclusion(report)} {_searches(report)}",
+        f"2. {held[:1].upper()}{held[1:]}." if held else "2. No default has been verified.",
+        f"3. Searches of one network differ, too ([why this is provisional]({why})); a claim takes {_needed(report)} of each.",
     ]
 
 
-def _at_equal_quality(report: Report) -> str:
-    """Time at the best quality that both variants reach."""
-    for level in report.levels:
-        first, second = level.fastest
-        if first and second and second.ratio:
-            undecided = ": undecided" if second.ratio.low <= 1 <= second.ratio.high else ""
-            ratio = in_brackets(second.ratio, ".2f")
-            return f"At equal quality (MQL {level.mql:.12g}) {second.variant} takes {ratio} times as long{undecided}."
-    return "No quality that both reach has been verified."
+def _searches(report: Report) -> str:
+    groups = groups_of(report.studies).values()
+    least = min(len(each) for each in groups)
+    told = "One search of each" if least == 1 else f"{least} searches of each"
+    return f"{told}, {'confirmed' if _confirmed(report) else 'not confirmed'}."
+
+
+def _confirmed(report: Report) -> bool:
+    times = [
+        each for level in report.registered for found in level.searches.values() for each in found
+    ]
+    return bool(times) and all(each.confirmed for each in times)
+
+
+def _needed(report: Report) -> int:
+    return least_searches(max(1, len(groups_of(report.studies)) - 1))
+
+
+def _of_level(report: Report, level: RegisteredLevel) -> str:
+    """How long each variant takes to a level, in a few words."""
+    names = names_of_groups(report.studies)
+    took = "" if _confirmed(report) else "expected "
+    times = ", ".join(f"{names[group]} {_took(found)}" for group, found in level.searches.items())
+    return f"{took}time to MQL {level.mql:.4f} ({names[level.group]}'s default + {in_percent(level.margin)}): {times}"
+
+
+def _took(times: Sequence[SearchTime]) -> str:
+    known = [each.seconds for each in times if each.seconds is not None]
+    if not known:
+        return "unknown" if any(each.how == "unknown" for each in times) else "not reached"
+    return f"{statistics.median(known):.2f} s"
 
 
 def luck(studies: Sequence[StudySnapshot]) -> str:
@@ -82,17 +94,19 @@ def levels(report: Report) -> list[str]:
         return []
     variant = report.studies[1].variant
     rows = []
-    for level in report.levels:
+    for level, shown in zip(
+        report.levels, shown_levels([level.mql for level in report.levels]), strict=True
+    ):
         first, second = level.fastest
         ratio = in_brackets(second.ratio, ".2f") if second and second.ratio else ""
-        rows.append(f"| {level.mql:.12g} | {_seconds(first)} | {_seconds(second)} | {ratio} |")
+        rows.append(f"| {shown} | {_seconds(first)} | {_seconds(second)} | {ratio} |")
     first = report.studies[0].variant
     return [
         "",
         *prose(
-            "The two picks do not forecast equally well. This table compares them at equal quality: for each level, the fastest "
-            "verified configuration of each variant whose median test MQL is at most that. Intervals resample seeds and choose "
-            "anew in each resample."
+            "This table stays with what was verified: for each level, the fastest verified configuration of each variant whose "
+            "median test MQL is at most that. A level is the median of a variant's default with its margin. Intervals resample "
+            "seeds and choose anew in each resample; they hold no luck of the search."
         ),
         "",
         f"| test MQL at most | {first} (s) | {variant} (s) | {variant} / {first} |",

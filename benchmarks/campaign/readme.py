@@ -69,7 +69,7 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
     )
     if any(row.verified for row in whole.rows):
         answer = [
-            *prose(f"{question} {conclusion(pair)} Asked alone, on runs with fresh seeds:"),
+            *prose(f"{question} {conclusion(pair)} What these searches say:"),
             "",
             *_sentences(pair),
             "",
@@ -133,30 +133,27 @@ def _studies(paths: Sequence[Path]) -> list[StudySnapshot]:
 
 
 def _sentences(report: Report) -> list[str]:
-    between, own = by_family(report.answers)
-    told = [f"- **{answer.sentence}.**" for answer in between] + [
-        f"- {answer.sentence}." for answer in own
-    ]
+    _, own = by_family(report.answers)
+    told = [f"- **{standing.sentence}.**" for standing in report.between]
+    told += [f"- {each.sentence}." for each in report.confirmed]
+    told += [f"- {answer.sentence}." for answer in own]
     return [*told, *(f"- Missing: {what}." for what in report.missing)]
 
 
 def _others(studies: Sequence[StudySnapshot], report: Report) -> list[str]:
-    """All variants against the reference in one comparison; what retuning gave those that are not of the question."""
-    first = f"{studies[0].name} trial "
-    between, own = by_family(report.answers)
-    against = [answer for answer in between if answer.comparison.question.b.startswith(first)]
+    """The other variants against the reference; what their points of the front are against their defaults."""
+    _, own = by_family(report.answers)
     told = [f"{study.name} trial " for study in studies[:2]]
     own = [answer for answer in own if not answer.comparison.question.a.startswith(tuple(told))]
-    if len(studies) == len(told) or not against:
+    if len(studies) == len(told) or not report.between:
         return []
-    pairs = len(studies) * (len(studies) - 1) // 2
     return [
         "",
-        f"All {len(studies)} variants together make {pairs} pairs, so less can be claimed of each. Against {studies[0].variant}:",
+        f"All {len(studies)} variants, each against {studies[0].variant}:",
         "",
-        *(f"- {answer.sentence}." for answer in against),
+        *(f"- {standing.sentence}." for standing in report.between),
         "",
-        "Against their own default hyperparameters:",
+        "Points of the other fronts against their own default hyperparameters, which is secondary:",
         "",
         *(f"- {answer.sentence}." for answer in own),
     ]
@@ -183,8 +180,8 @@ def _how(studies: Sequence[StudySnapshot], report: Report, calls: str) -> list[s
         )
     if plans:
         told.append(
-            "A difference is claimed if a paired permutation test finds one after Holm's correction. The interval beside it is "
-            "that of the same test ([reading a verdict](reading-a-verdict.md))."
+            "Of a configuration and a default a difference is claimed if a paired permutation test finds one after Holm's "
+            "correction, between variants if an exact test over whole searches does ([reading a verdict](reading-a-verdict.md))."
         )
     told.append(
         "[benchmarks/campaign](../benchmarks/campaign/README.md) has the commands, the studies and every pair. "

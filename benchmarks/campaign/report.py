@@ -37,6 +37,7 @@ from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.explain import Explanation, explain_study
+from tuner.verdict.questions import WITHIN
 
 
 def export(database_file: Path, campaign: Campaign, output: Path) -> list[Path]:
@@ -71,7 +72,8 @@ def table(report: Report, calls: int) -> list[str]:
         lines.append(
             f"| {row.variant} | {row.hyperparameters}, trial {row.trial} | {runs} | {figures} | {row.verdict} |"
         )
-    lines += ["", *(f"- {answer.sentence}." for answer in report.answers)]
+    told = [*report.between, *(a for a in report.answers if a.comparison.question.family == WITHIN)]
+    lines += ["", *(f"- {each.sentence}." for each in told)]
     lines += ["", *textwrap.wrap(f"{report.intervals}.", 120), ""] if report.intervals else []
     return [
         *lines,

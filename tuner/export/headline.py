@@ -32,11 +32,7 @@ def headline(config: BestConfig) -> list[str]:
         + ", ".join(
             f"{name} {version}" for name, version in (p["versions"] or {}).items() if version
         ),
-        *(
-            [_verified(config)]
-            if config.confirmed is None
-            else [config.confirmed["sentence"] + "."]
-        ),
+        _verified(config) if config.confirmed is None else f"{config.confirmed['sentence']}.",
     ]
     # A comment ends with its line, whatever names the database holds.
     return [one_line(line) for line in lines]

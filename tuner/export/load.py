@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tuner.export.best_config import BestConfig, to_config
 from tuner.export.choice import SAME_QUALITY
 from tuner.export.how_chosen import how_chosen
 from tuner.export.of_group import pick_of_group
-from tuner.export.pick import asked
+from tuner.export.pick import Picked, asked
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import open_database
@@ -79,19 +80,27 @@ def load_best(
     )
     described = load_task(task)
     found = _found(variant, study, storage, described.name, named=task != DEFAULT_TASK)
-    study_of, picked = pick_of_group(found, wanted, lambda name: _reference(name, task, storage))
-    return to_config(
-        study_of.definition,
-        picked.record,
-        study=study_of.name,
-        membership=study_of.membership,
-        searches=found.size,
-        pick=picked.pick,
-        chosen=how_chosen(picked, study_of.definition.objectives),
-        verified=_fresh_seeds(study_of, picked.record.number),
-        confirmed=_confirmed(study_of, picked.record.number),
+    config = _config(found, pick_of_group(found, wanted, lambda n: _reference(n, task, storage)))
+    return dataclasses.replace(
+        config,
         source=_source(described, found.definition),
         untrusted=_untrusted(storage, found.definition) if not trust else "",
+    )
+
+
+def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> BestConfig:
+    """What was picked of one of the searches, with what its study says of it."""
+    study, picked = of
+    return to_config(
+        study.definition,
+        picked.record,
+        study=study.name,
+        membership=study.membership,
+        searches=found.size,
+        pick=picked.pick,
+        chosen=how_chosen(picked, study.definition.objectives),
+        verified=_fresh_seeds(study, picked.record.number),
+        confirmed=_confirmed(study, picked.record.number),
     )
 
 

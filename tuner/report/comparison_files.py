@@ -18,6 +18,7 @@ from tuner.verdict.compare.registered import RegisteredLevel
 from tuner.verdict.compare.rows import FIGURES, Row
 from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.compare.studies import labels, names_of_groups
+from tuner.verdict.questions import WITHIN
 from tuner.verdict.stats.intervals import CONFIDENCE, Interval
 from tuner.verdict.verified import verified_in
 
@@ -146,11 +147,14 @@ def said(report: Report) -> list[tuple[str, list[str]]]:
     """What a report says, by its titles: what is confirmed, what follows between variants, and the
     rest.
     """
+    # What stands in the table anyway, and is not compared, has sentences in the JSON alone.
+    within = (a for a in report.answers if a.comparison.question.family == WITHIN)
+    own = [answer.sentence for answer in within]
     found = (
         (CONFIRMED, [each.sentence for each in report.confirmed]),
         (BETWEEN_VARIANTS, [each.sentence for each in report.between]),
         (AT_LEVELS, [line for level in report.registered for line in _at_level(report, level)]),
-        (SECONDARY_POINTS, [answer.sentence for answer in report.answers]),
+        (SECONDARY_POINTS, own),
         ("To read this", list(report.notes)),
     )
     return [(title, [f"{line}." for line in lines]) for title, lines in found if lines]

@@ -30,9 +30,9 @@ from tuner.verdict.expected_front import (
 from tuner.verdict.fresh_seeds import fresh_seeds, seeds_to_verify_on, seen_seeds
 from tuner.verdict.picks import choosing, note_picks, picks
 from tuner.verdict.queue import verifications_of
-from tuner.verdict.rounds import KNOWN, known_trials, worth_verifying
 from tuner.verdict.same_quality import why_none
 from tuner.verdict.stats.sequential import looks_for
+from tuner.verdict.worth_verifying import KNOWN, known_trials, worth_verifying
 
 
 @dataclass(frozen=True, slots=True)

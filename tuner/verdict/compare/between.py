@@ -26,7 +26,7 @@ from tuner.verdict.stats.searches import (
 
 KNOWN_SPREAD = (0.19, 0.23)
 """Standard deviation of the logarithm of the time at one quality over searches of one variant, on
-the reference job: docs/decisions/0020-what-may-be-claimed.md."""
+the reference job: docs/decisions/0021-what-may-be-claimed.md."""
 
 
 AGAIN = (

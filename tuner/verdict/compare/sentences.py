@@ -17,7 +17,7 @@ def sentence(answer: Comparison, a: str, b: str) -> str:
     """
     if answer.mql.claimed and not answer.mql.within_margin and answer.mql.estimate is not None:
         better = "better" if answer.mql.estimate.estimate < 0 else "worse"
-        time = time_phrase(answer.seconds, "it")
+        time = time_phrase(answer.seconds, b)
         return (
             f"{a} forecasts {better} than {b}: {mql_phrase(answer.mql)}; at that quality it {time}"
         )

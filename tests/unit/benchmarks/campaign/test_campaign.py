@@ -27,8 +27,7 @@ from tuner.study.open import open_study
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.queue import verifications_of
-from tuner.verdict.stats.effects import Effect
-from tuner.verdict.stats.intervals import Interval
+from tuner.verdict.stats.searches import compare_searches
 
 CAMPAIGN = BENCHMARKS / "campaign"
 REPOSITORY = CAMPAIGN.parents[1]
@@ -348,7 +347,8 @@ def test_the_report_answers_the_question_first(modules: Any) -> None:
     lines = readme.campaign_lines(paths, f"{json.dumps(call)}\n" * 2)
     text = "\n".join(lines)
     told = [line for line in lines if line.startswith("- ")]
-    assert told[0].startswith("- **retuned small-rmsnorm against retuned small-original: ")
+    assert told[0].startswith("- **At a test MQL of ")
+    assert "no claim follows" in told[0]
     assert len(told) == 3  # the pair, and each against its own default
     # Default, retuned, its hyperparameters.
     assert sum(line.startswith("| small-original |") for line in lines) == 3
@@ -365,9 +365,8 @@ def test_the_short_answer_is_three_lines_and_says_that_it_is_provisional(modules
     for paths in (readme.exports(CAMPAIGN), [data / "original.json.gz", data / "rmsnorm.json.gz"]):
         first, second, third = readme.answer_lines(paths)
         assert first.startswith("1. **")
-        assert (
-            second.startswith("2. At equal quality")
-            or second == "2. No quality that both reach has been verified."
+        assert second.startswith("2. Expected time to MQL 0.8156 (original's default + 1%)") or (
+            "small-original" in second
         )
         assert "docs/campaign.md#why-this-is-provisional" in third
 
@@ -383,25 +382,16 @@ def test_the_short_table_has_a_row_a_variant_with_its_medians(modules: Any) -> N
 
 
 @pytest.mark.parametrize(
-    ("ratio", "faster", "difference", "worse", "close", "said"),
+    ("ratio", "claimed", "why_not", "said"),
     [
-        (0.6, True, 0.002, False, True, "**Yes.**"),
-        (
-            0.6,
-            True,
-            0.002,
-            False,
-            False,
-            "**It is faster; whether it forecasts as well cannot be told.**",
-        ),
-        (0.6, True, 0.020, True, False, "**No: it is faster, and forecasts worse.**"),
-        (0.6, True, -0.020, True, False, "**Yes: it is faster, and forecasts better.**"),
-        (1.6, True, -0.020, True, False, "**No: it is slower.**"),
-        (0.9, False, 0.020, True, False, "**No difference in time can be claimed.**"),
+        (0.6, True, "", "**Yes.**"),
+        (1.6, True, "", "**No: it is slower.**"),
+        (0.9, False, "", "**Undecided.**"),
+        (0.6, False, "too few searches", "**No claim follows yet.**"),
     ],
 )
 def test_the_conclusion_is_what_is_claimed(
-    modules: Any, ratio: float, faster: bool, difference: float, worse: bool, close: bool, said: str
+    modules: Any, ratio: float, claimed: bool, why_not: str, said: str
 ) -> None:
     paths = [
         REPOSITORY / "notebooks" / "data" / f"{name}.json.gz" for name in ("original", "rmsnorm")
@@ -409,22 +399,10 @@ def test_the_conclusion_is_what_is_claimed(
     report = compare(
         read_studies([str(path) for path in paths], task="demo", storage="sqlite:///none.db")
     )
-    time = Effect(
-        objective="wall_clock_s",
-        estimate=Interval(ratio, ratio, ratio, 10),
-        pairs=10,
-        claimed=faster,
-    )
-    mql = Effect(
-        objective="test_mql",
-        estimate=Interval(difference, difference, difference, 10),
-        pairs=10,
-        claimed=worse,
-        within_margin=close,
-    )
-    answer = report.answers[0]
-    answer = replace(answer, comparison=replace(answer.comparison, seconds=time, mql=mql))
-    assert modules["answer"].conclusion(replace(report, answers=(answer,))) == said
+    found = compare_searches([0.99 * ratio, ratio], [1.0, 1.0])
+    found = replace(found, low=0.99 * ratio, high=1.01 * ratio)
+    standing = replace(report.between[0], found=found, claimed=claimed, why_not=why_not)
+    assert modules["answer"].conclusion(replace(report, between=(standing,))) == said
 
 
 def test_a_report_is_written_between_its_markers_and_nowhere_else(
