@@ -6,7 +6,7 @@ from tuner.pareto import Point
 from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.front_by_values import Values
-from tuner.verdict.runs import runs_of
+from tuner.verdict.known_runs import runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate
 from tuner.verdict.same_quality import Answer, in_words, percent, too_few_runs
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from tuner.errors import TunerError, UsageError
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.known_runs import candidates_of, runs_of
 from tuner.verdict.recommendation import (
     LEAST_RUNS,
     Recommendation,
@@ -17,7 +18,6 @@ from tuner.verdict.recommendation import (
     recommend,
     recommend_at,
 )
-from tuner.verdict.runs import candidates_of, runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, bounds_in_words, excess
 

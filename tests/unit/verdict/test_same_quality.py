@@ -14,9 +14,9 @@ from tuner.errors import UsageError
 from tuner.study.archive import read_archive
 from tuner.study.results import StudyResults
 from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.recommendation import CHANCE, LEAST_RUNS, model_of
-from tuner.verdict.runs import candidates_of
 from tuner.verdict.runs_model import FENCE, LEAST_CONFIGURATIONS, RunsModel
 from tuner.verdict.same_quality import (
     Answer,
