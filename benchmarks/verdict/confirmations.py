@@ -11,7 +11,7 @@ import numpy as np
 
 from benchmarks.verdict.retunes import BESIDE_S, Answer, Retune
 from benchmarks.verdict.truths import noise_of_mql, truth
-from tuner.verdict.recommendation import MARGIN
+from tuner.spec.margin import MARGIN
 from tuner.verdict.stats.noninferiority import no_worse
 
 Array = np.ndarray[Any, Any]

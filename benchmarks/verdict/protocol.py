@@ -266,7 +266,7 @@ def main() -> None:
             "tuning": tuned,
             "recommended": recommended(retunes, CHANCE),
             "confirmed": confirmations(retunes, pool),
-            "between": between(retunes, options, pool),
+            "between": between(retunes, CHANCE, options, pool),
             "before": before(by_truth(report, pool(knees.knee, report)), options),
         }
     where = circumstances("simulated")

@@ -11,7 +11,7 @@ import numpy as np
 from tuner.spec.space import SearchSpace
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.studies import read_studies
-from tuner.verdict.runs import Run, runs_of
+from tuner.verdict.known_runs import Run, runs_of
 
 Array = np.ndarray[Any, Any]
 

@@ -16,8 +16,9 @@ import numpy as np
 
 from benchmarks.verdict.searches import runs_of_search
 from benchmarks.verdict.truths import MOST_EPOCHS, Truth, truth
-from tuner.verdict.recommendation import LEAST_RUNS, MARGIN, recommend, recommend_at, to_verify
-from tuner.verdict.runs import Run
+from tuner.spec.margin import MARGIN
+from tuner.verdict.known_runs import Run
+from tuner.verdict.recommendation import LEAST_RUNS, recommend, recommend_at, to_verify
 from tuner.verdict.runs_model import Estimate, RunsModel
 
 Array = np.ndarray[Any, Any]

@@ -28,7 +28,7 @@ from optuna.trial import TrialState
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.verdict.truths import TRUTHS, truth
 from tuner.search.sampler import EncodedSampler
-from tuner.verdict.runs import Run
+from tuner.verdict.known_runs import Run
 
 CACHE = Path(__file__).parent / "searches.jsonl"
 TRIALS = 200

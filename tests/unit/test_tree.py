@@ -20,7 +20,6 @@ SAME_NAME = {
     "neuralforecast_model": "of the benchmark, and of an export",
     "rows": "of the benchmark's table, of a comparison's, and of Optuna's tables",
     "run": "what runs a command, and what runs a trial",
-    "runs": "rows of the queue, and the trainings of a study that a model learns from",
     "series": "the data's, and those that figures draw",
     "tables": "what kernels read, and what a terminal shows",
     "train": "the command, and the training that it asks for",

@@ -36,6 +36,7 @@ def _recommendation(
         "margin": answer.margin,
         "chance": answer.chosen.chance,
         "sure_enough": answer.sure_enough,
+        "least_runs": answer.least_runs,
         "default_stands": answer.default_stands,
         "default": _estimate(answer.default, objectives),
         "nearest": _estimate(answer.nearest, objectives),

@@ -6,9 +6,9 @@ from tuner.pareto import Point
 from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.front_by_values import Values
-from tuner.verdict.runs import runs_of
+from tuner.verdict.known_runs import runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate
-from tuner.verdict.same_quality import Answer, in_words, percent
+from tuner.verdict.same_quality import Answer, in_words, percent, too_few_runs
 
 _POINTS = {"mql": "the lowest MQL", "time": "the least time", "knee": "the knee"}
 _FRONTS = {
@@ -63,14 +63,15 @@ def _found(answer: Answer) -> str:
 
 def _stands(answer: Answer) -> str:
     said = (
-        f"The default stands: of nothing faster is it sure enough (a chance of "
-        f"{percent(answer.sure_enough)}) that its MQL is {_asked(answer)}. Expected of the "
+        f"The default stands: of nothing faster is it sure enough that its MQL is "
+        f"{_asked(answer)} (it takes a chance of {percent(answer.sure_enough)}). Expected of the "
         f"default: {_figures(answer.chosen)}"
     )
     if answer.nearest is None:
         return f"{said}; nothing that may be chosen is expected to be faster."
     near = answer.nearest
-    return f"{said}; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}."
+    said += f"; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}"
+    return f"{said}{too_few_runs(near, answer.sure_enough, answer.least_runs)}."
 
 
 def _briefly(own: Answer) -> str:

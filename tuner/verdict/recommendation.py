@@ -20,7 +20,7 @@ import numpy as np
 from tuner.search.history import configuration
 from tuner.spec.margin import MARGIN
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.runs import runs_of
+from tuner.verdict.known_runs import runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 
 Array = np.ndarray[Any, Any]

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from tuner.spec.margin import TOO_MUCH
+from tuner.verdict.known_runs import Run
 from tuner.verdict.repeated_runs import Belief, Repeated, believed
-from tuner.verdict.runs import Run
 
 Array = np.ndarray[Any, Any]
 

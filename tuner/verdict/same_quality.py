@@ -10,8 +10,14 @@ from dataclasses import dataclass
 
 from tuner.errors import TunerError, UsageError
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.recommendation import Recommendation, model_of, recommend, recommend_at
-from tuner.verdict.runs import candidates_of, runs_of
+from tuner.verdict.known_runs import candidates_of, runs_of
+from tuner.verdict.recommendation import (
+    LEAST_RUNS,
+    Recommendation,
+    model_of,
+    recommend,
+    recommend_at,
+)
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, bounds_in_words, excess
 
@@ -47,6 +53,8 @@ class Answer:
     margin: float
     sure_enough: float
     """How surely something had to be as good."""
+    least_runs: int
+    """How often something had to have run itself."""
     against: Reference | None = None
 
     @property
@@ -72,7 +80,8 @@ def recommended(
     if model is None or model.default is None or study.results.infeasible:
         raise NoAnswerError(f"nothing to recommend: {why_none(study)}")
     may = _within(study, model, bounds)
-    found = recommend(model, margin=margin, candidates=may)
+    least = least_runs(study)
+    found = recommend(model, margin=margin, least_runs=least, candidates=may)
     chosen = found.chosen or (found.default if model.default in may else None)
     if chosen is None:
         raise NoAnswerError(_nothing(study, model, found, bounds, "its default"))
@@ -82,6 +91,7 @@ def recommended(
         nearest=found.nearest,
         margin=margin,
         sure_enough=found.chance,
+        least_runs=least,
     )
 
 
@@ -107,6 +117,7 @@ def recommended_against(
         model,
         level.mql * (1 + margin),
         error=level.error,
+        least_runs=(least := least_runs(study)),
         candidates=_within(study, model, bounds),
     )
     if found.chosen is None:
@@ -118,8 +129,16 @@ def recommended_against(
         nearest=None,
         margin=margin,
         sure_enough=found.chance,
+        least_runs=least,
         against=level,
     )
+
+
+def least_runs(study: StudySnapshot) -> int:
+    """How often what is recommended must have run itself: once a verification has run, some
+    times.
+    """
+    return LEAST_RUNS if any(run.result is not None for run in study.runs) else 1
 
 
 def answer_of(study: StudySnapshot) -> Answer | str:
@@ -207,7 +226,8 @@ def _nothing(
     said += f" with {within}" if within else ""
     if found.nearest is not None:
         near = found.nearest
-        return f"{said}; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}"
+        said = f"{said}; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}"
+        return said + too_few_runs(near, found.chance, least_runs(study))
     candidates = candidates_of(study)
     rows = [row for row, number in enumerate(model.trials) if number in candidates]
     points = {row: (float(model.seconds[row]), float(model.mql[row])) for row in rows}
@@ -224,6 +244,16 @@ def _nothing(
 def in_words(estimate: Estimate) -> str:
     """A configuration and what is expected of it."""
     return f"trial {estimate.trial} (expected {estimate.seconds:.3f} s, MQL {estimate.mql:.4f})"
+
+
+def too_few_runs(estimate: Estimate, sure_enough: float, least: int) -> str:
+    """That a configuration is as good, surely enough, and has run less often than it takes; empty
+    where it is not so.
+    """
+    if estimate.runs >= least or estimate.chance < sure_enough:
+        return ""
+    times = "once" if estimate.runs == 1 else f"{estimate.runs} times"
+    return f", but it ran {times}, and a verified study takes {least} runs of it"
 
 
 def percent(chance: float) -> str:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 from tuner.storage.queue.epochs import EpochRow
 from tuner.study.snapshot import StudySnapshot
-from tuner.training.early_stopping import EarlyStopping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +50,12 @@ def replay(curve: Sequence[EpochRow], rule: StoppingRule) -> Replayed:
     """
     if not curve:
         raise ValueError("no epoch was recorded")
-    stopping = EarlyStopping(rule.patience, rule.min_delta)
     losses = [math.inf if row.val_loss is None else row.val_loss for row in curve]
-    ends = [index for index, loss in enumerate(losses) if stopping.update(loss)]
-    last = ends[0] if ends else len(curve) - 1
+    end = _end(losses, rule)
+    last = len(curve) - 1 if end is None else end
     best = _lowest(losses[: last + 1])
     return Replayed(
-        reached=bool(ends),
+        reached=end is not None,
         epochs=curve[last].epoch,
         seconds=curve[last].elapsed_s,
         best_epoch=curve[best].epoch,
@@ -82,6 +80,22 @@ def _of_seeds(rows: Sequence[EpochRow]) -> list[list[EpochRow]]:
     for row in rows:
         curves.setdefault(row.repeat, []).append(row)
     return [curves[repeat] for repeat in sorted(curves)]
+
+
+def _end(losses: Sequence[float], rule: StoppingRule) -> int | None:
+    """Where `tuner.training.early_stopping` would be over; None where it would go on.
+
+    Told again here, because to import that takes a training's libraries.
+    """
+    best, waited = math.inf, 0
+    for index, loss in enumerate(losses):
+        if loss < best - rule.min_delta:
+            best, waited = loss, 0
+        else:
+            waited += 1
+        if waited >= rule.patience:
+            return index
+    return None
 
 
 def _lowest(losses: Sequence[float]) -> int:

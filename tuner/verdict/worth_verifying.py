@@ -11,8 +11,8 @@ from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import runs_to_learn_from
 from tuner.verdict.expected_front import Choice
+from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.recommendation import ROUNDS, model_of, to_verify
-from tuner.verdict.runs import candidates_of
 
 KNOWN = "known_trials"
 """In a round's plan: how many trials of each study had ended by then."""

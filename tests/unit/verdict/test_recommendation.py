@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
+from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import answer_at, recommend, recommend_at, to_verify
 from tuner.verdict.repeated_runs import Repeated, _Likelihood, believed
-from tuner.verdict.runs import Run
 from tuner.verdict.runs_model import RunsModel
 
 SEEDS_SD = 0.008

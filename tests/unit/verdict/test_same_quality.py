@@ -14,9 +14,9 @@ from tuner.errors import UsageError
 from tuner.study.archive import read_archive
 from tuner.study.results import StudyResults
 from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.reasons import because_of_answer
-from tuner.verdict.recommendation import model_of
-from tuner.verdict.runs import candidates_of
+from tuner.verdict.recommendation import CHANCE, LEAST_RUNS, model_of
 from tuner.verdict.runs_model import FENCE, LEAST_CONFIGURATIONS, RunsModel
 from tuner.verdict.same_quality import (
     Answer,
@@ -38,7 +38,8 @@ def exported(name: str) -> StudySnapshot:
 
 @pytest.fixture(scope="module")
 def batchnorm() -> StudySnapshot:
-    return exported("batchnorm")
+    """As it was before its verification."""
+    return dataclasses.replace(exported("batchnorm"), read_runs=lambda: ())
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +67,10 @@ def test_it_is_the_fastest_of_those_that_are_surely_as_good(
     chances = dict(zip(model.trials, model.chance_of_default(0.01), strict=True))
     seconds = dict(zip(model.trials, model.seconds, strict=True))
     assert answer.default is not None
-    sure = [n for n in candidates_of(batchnorm) if n in chances and chances[n] >= 0.9]
+    sure = [n for n in candidates_of(batchnorm) if n in chances and chances[n] >= CHANCE]
     assert answer.chosen.trial == min(sure, key=lambda number: seconds[number])
     assert answer.chosen.seconds < answer.default.seconds
-    assert answer.chosen.chance == chances[answer.chosen.trial] >= 0.9
+    assert answer.chosen.chance == chances[answer.chosen.trial] >= CHANCE
     assert recommended_trial(batchnorm) == answer.chosen.trial
 
 
@@ -80,12 +81,29 @@ def test_where_nothing_is_surely_as_good_the_default_stands_and_the_nearest_is_n
     assert answer.default_stands
     assert answer.chosen.trial == 0
     assert answer.nearest is not None
-    assert answer.nearest.chance < 0.9
+    assert answer.nearest.chance < CHANCE
     assert answer.nearest.seconds < answer.chosen.seconds
     said = because_of_answer(answer)
     assert said.startswith("The default stands")
     assert f"trial {answer.nearest.trial} " in said
     assert percent(answer.nearest.chance) in said
+
+
+def test_once_a_verification_has_run_what_is_recommended_has_run_some_times() -> None:
+    verified = exported("batchnorm")
+    assert verified.runs
+    answer = answer_of(verified)
+    assert isinstance(answer, Answer)
+    assert answer.default_stands
+    assert answer.nearest is not None
+    assert answer.nearest.chance >= CHANCE
+    assert answer.nearest.runs == 1
+    said = because_of_answer(answer)
+    assert said.endswith(f"but it ran once, and a verified study takes {LEAST_RUNS} runs of it.")
+    rmsnorm = answer_of(exported("rmsnorm"))
+    assert isinstance(rmsnorm, Answer)
+    assert not rmsnorm.default_stands
+    assert rmsnorm.chosen.runs >= LEAST_RUNS
 
 
 def test_a_wider_margin_never_recommends_what_is_slower(
@@ -123,7 +141,7 @@ def test_another_studys_default_can_be_asked_for(
     assert answer.against.mql == pytest.approx(models["layernorm"].mql[row])
     assert 0 < answer.against.error < 0.01
     chances = model.chance_of_level(1.01 * answer.against.mql, error=answer.against.error)
-    assert answer.chosen.chance == chances[model.trials.index(answer.chosen.trial)] >= 0.9
+    assert answer.chosen.chance == chances[model.trials.index(answer.chosen.trial)] >= CHANCE
     assert "the default of etth-layernorm" in because_of_answer(answer)
 
 

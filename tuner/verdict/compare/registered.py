@@ -16,8 +16,8 @@ import numpy as np
 from tuner.storage.queue.plans import is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.recommendation import model_of, recommend_at
-from tuner.verdict.runs import candidates_of
 from tuner.verdict.stats.intervals import LEAST_RUNS
 from tuner.verdict.verified import Verified, as_configurations, verified_in
 

@@ -15,6 +15,9 @@ from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import runs_to_learn_from
 
+Training = tuple[Recorded, Point | None]
+"""What was recorded of one, and the study's objectives; None where one is unknown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -51,7 +54,7 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     """
     names, space = study.definition.objectives, study.definition.space
     first: dict[tuple[float, ...], int] = {}
-    found: dict[int, list[_Training]] = {}
+    found: dict[int, list[Training]] = {}
     where: dict[int, tuple[float, ...]] = {}
     for record in study.results.complete:
         if record.converged:
@@ -70,11 +73,7 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-_Training = tuple[Recorded, Point | None]
-"""A training's record, and its objectives."""
-
-
-def _trainings(record: TrialRecord, objectives: Sequence[str]) -> list[_Training]:
+def _trainings(record: TrialRecord, objectives: Sequence[str]) -> list[Training]:
     """Those of each of a trial's seeds; of a trial with one its own, whose values are the trial's
     where an old record does not name them.
     """
@@ -84,7 +83,7 @@ def _trainings(record: TrialRecord, objectives: Sequence[str]) -> list[_Training
     return [(record.recorded, values_of(record.recorded, objectives) or record.values)]
 
 
-def _of_one(number: int, where: tuple[float, ...], trainings: Sequence[_Training]) -> list[Run]:
+def _of_one(number: int, where: tuple[float, ...], trainings: Sequence[Training]) -> list[Run]:
     """The runs of one configuration; a disturbed timing counts where there is no other."""
     known = [(each, values) for each, values in trainings if values and min(values) > 0]
     disturbed = all(each.contaminated for each, _ in known)

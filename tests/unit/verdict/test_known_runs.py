@@ -7,8 +7,8 @@ import pytest
 
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.studies import read_studies
+from tuner.verdict.known_runs import candidates_of, runs_of
 from tuner.verdict.recommendation import model_of, recommend
-from tuner.verdict.runs import candidates_of, runs_of
 
 EXPORT = Path(__file__).parents[3] / "benchmarks" / "campaign" / "etth-original.json.gz"
 
