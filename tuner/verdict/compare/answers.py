@@ -79,9 +79,7 @@ def answer_all(
 def _not_claimed(answer: Comparison) -> Comparison:
     """The figures of two points of single searches, of which nothing follows for the variants."""
     seconds, mql = (
-        dataclasses.replace(
-            each, claimed=False, within_margin=False, decided=False, why_not=each.why_not or KNEES
-        )
+        dataclasses.replace(each, claimed=False, within_margin=False, why_not=each.why_not or KNEES)
         for each in answer.effects
     )
     return dataclasses.replace(answer, seconds=seconds, mql=mql)

@@ -212,7 +212,7 @@ def _limits(found: Between) -> str:
 
 def _searches(found: Between) -> str:
     one, other = found.searches
-    return f"{one} and {other} searches" if one + other > 2 else "1 search of each"  # noqa: PLR2004
+    return f"{one} and {other} searches" if one + other > 2 else "single searches"  # noqa: PLR2004
 
 
 def _finite(value: float | None) -> float | None:
