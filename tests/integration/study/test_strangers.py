@@ -198,6 +198,8 @@ def test_train_says_which_code_runs_and_asks_for_trust(folder: Path) -> None:
         "train",
         "--study",
         "quick-small-original",
+        "--pick",
+        "knee",
         "--storage",
         "x.json",
         "--cpu",
