@@ -12,12 +12,13 @@ import numpy as np
 from benchmarks.verdict.retunes import BESIDE_S, Answer, Retune
 from benchmarks.verdict.truths import noise_of_mql, truth
 from tuner.spec.margin import MARGIN
+from tuner.verdict.recommendation import time_at_level
 from tuner.verdict.stats.noninferiority import no_worse
 
 Array = np.ndarray[Any, Any]
 
 SEEDS = 30
-TIMES_OF_A_TRUTH = 5
+TIMES_OF_A_TRUTH = 20
 """How often each recommendation is confirmed with a truth planted exactly at the margin."""
 
 
@@ -46,6 +47,38 @@ def confirmed(retune: Retune, answer: Answer) -> Confirmed:
     return Confirmed(
         float(np.exp(np.mean(np.log([run.seconds for run in runs])))), found.claimed, spent
     )
+
+
+@dataclass(frozen=True, slots=True)
+class AtLevel:
+    """What a search answers at the registered level: `seconds` as confirmed, and what is true."""
+
+    seconds: float
+    truly_within: bool
+    default: bool
+    spent_s: float
+
+
+def answered(retune: Retune) -> AtLevel:
+    """The first that is confirmed of what a search offers at the level, else its default; the same
+    every time.
+    """
+    job = truth(retune.truth)
+    random = np.random.default_rng([retune.seed, job.made.seed, 33])
+    confirmed_: list[tuple[float, float]] = []
+    spent = 0.0
+    for answer in (*retune.offered, retune.default):
+        runs = job.runs(np.repeat([answer.where], SEEDS, axis=0), random)
+        seconds = float(np.exp(np.mean(np.log([run.seconds for run in runs]))))
+        # The level is the default's own: the default is within it whatever these seeds say.
+        mql = 0.0 if answer.default else float(np.mean([run.mql for run in runs]))
+        confirmed_.append((seconds, mql))
+        spent += sum(run.seconds for run in runs) + SEEDS * BESIDE_S
+        if mql <= retune.level:
+            break
+    found = time_at_level(retune.level, confirmed_, (seconds, mql))
+    within = answer.default or answer.mql <= retune.level
+    return AtLevel(found, within, answer.default, spent)
 
 
 def wrong_at_the_margin(retune: Retune, answer: Answer, seeds: int = SEEDS) -> list[bool]:

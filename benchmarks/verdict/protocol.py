@@ -30,7 +30,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.verdict import deals, knees
-from benchmarks.verdict.confirmations import Confirmed, confirmed, wrong_at_the_margin
+from benchmarks.verdict.confirmations import Confirmed, answered, confirmed, wrong_at_the_margin
 from benchmarks.verdict.protocol_table import lines
 from benchmarks.verdict.retunes import Retune, Verification, retune
 from benchmarks.verdict.searches import CACHE, SAMPLER, read
@@ -147,15 +147,17 @@ def _wrong(pair: tuple[Retune, Any]) -> list[bool]:
 
 
 def between(
-    retunes: Mapping[str, Sequence[Retune]], chance: float, options: argparse.Namespace, pool: Pool
+    retunes: Mapping[str, Sequence[Retune]], options: argparse.Namespace, pool: Pool
 ) -> dict[str, Any]:
     """Sets of searches against each other: nothing planted, a ratio planted, another retune."""
-    answers = [(r, r.at_level[chance]) for r in _flat(retunes)]
     times: dict[str, list[float]] = {name: [] for name in retunes}
-    spent = []
-    for (r, _), found in zip(answers, pool(_confirmed, answers), strict=True):
+    within: dict[str, list[bool]] = {name: [] for name in retunes}
+    spent, defaults = [], 0
+    for r, found in zip(_flat(retunes), pool(answered, _flat(retunes)), strict=True):
         times[r.truth].append(found.seconds)
-        spent.append(found.spent_s / 2)
+        within[r.truth].append(found.truly_within)
+        defaults += found.default
+        spent.append(found.spent_s)
     cost = float(np.mean([r.search_s + r.verification_s for r in _flat(retunes)]))
     rows = []
     for searches in SETS:
@@ -173,7 +175,14 @@ def between(
                 "gpu_minutes": searches * (cost + float(np.mean(spent))) / 60,
             }
         )
-    return {"chance": chance, "level": RETUNE_LEVEL, "spread": deals.spread(times), "sets": rows}
+    return {
+        "level": RETUNE_LEVEL,
+        "within": deals.shared(within).as_dict(),
+        "defaults": defaults,
+        "spread": deals.spread(times),
+        "spread_by_truth": {name: deals.spread({name: mine}) for name, mine in times.items()},
+        "sets": rows,
+    }
 
 
 def before(
@@ -266,7 +275,7 @@ def main() -> None:
             "tuning": tuned,
             "recommended": recommended(retunes, CHANCE),
             "confirmed": confirmations(retunes, pool),
-            "between": between(retunes, CHANCE, options, pool),
+            "between": between(retunes, options, pool),
             "before": before(by_truth(report, pool(knees.knee, report)), options),
         }
     where = circumstances("simulated")

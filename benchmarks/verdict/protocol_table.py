@@ -55,7 +55,8 @@ def _between_variants(document: dict[str, Any]) -> list[str]:
     rows += [
         f"| before: one knee each, ten paired seeds | {share(old['nothing'])} | | {share(old['planted'])}; truths {_range(old['planted'])} | | | | {old['gpu_minutes']:.0f} |",
         "",
-        f"Standard deviation of log time at the level between searches: {found['spread']:.2f}.",
+        f"Answers at the level that are truly within it: {share(found['within'])}; {found['defaults']} are the default.",
+        f"Standard deviation of their log time between searches: {found['spread']:.2f} ({_spreads(found)}).",
         "",
     ]
     return rows
@@ -93,6 +94,10 @@ def _by_truth(found: dict[str, Any]) -> str:
 def _range(found: dict[str, Any]) -> str:
     values = list(found["by_truth"].values())
     return f"{min(values):.0%} to {max(values):.0%}" if values else "-"
+
+
+def _spreads(found: dict[str, Any]) -> str:
+    return "; ".join(f"{name} {value:.2f}" for name, value in found["spread_by_truth"].items())
 
 
 def _width(width: float) -> str:

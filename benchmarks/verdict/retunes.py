@@ -18,7 +18,13 @@ from benchmarks.verdict.searches import runs_of_search
 from benchmarks.verdict.truths import MOST_EPOCHS, Truth, truth
 from tuner.spec.margin import MARGIN
 from tuner.verdict.known_runs import Run
-from tuner.verdict.recommendation import LEAST_RUNS, recommend, recommend_at, to_verify
+from tuner.verdict.recommendation import (
+    LEAST_RUNS,
+    recommend,
+    recommend_at,
+    to_confirm_at,
+    to_verify,
+)
 from tuner.verdict.runs_model import Estimate, RunsModel
 
 Array = np.ndarray[Any, Any]
@@ -74,6 +80,8 @@ class Retune:
     """The registered one, as it was measured."""
     at_level: dict[float, Answer]
     """At the registered level, which is the default's own: the default reaches it by definition."""
+    offered: tuple[Answer, ...]
+    """What is to be confirmed there, from the boldest to the surest."""
     search_s: float
     verification_s: float
     trainings: int
@@ -97,6 +105,7 @@ def retune(found: dict[str, Any], how: Verification, chances: Sequence[float]) -
     level, error = registered_level(job)
     least = LEAST_RUNS if how.rounds else 1
     answers, at_level = {}, {}
+    offered = to_confirm_at(model, level, error=error, least_runs=least)
     default = _truly(job, where[0], 1.0, default=True)
     for chance in chances:
         own = recommend(model, chance=chance, least_runs=least).chosen
@@ -110,6 +119,7 @@ def retune(found: dict[str, Any], how: Verification, chances: Sequence[float]) -
         answers,
         level,
         at_level,
+        tuple(_truly(job, where[each.trial], each.chance, default=False) for each in offered),
         search_s,
         verification_s,
         trainings,

@@ -11,12 +11,13 @@ benchmarks/verdict.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tuner.pareto import Point
 from tuner.search.history import configuration
 from tuner.spec.margin import MARGIN
 from tuner.study.snapshot import StudySnapshot
@@ -27,6 +28,8 @@ Array = np.ndarray[Any, Any]
 
 CHANCE = 0.95
 """How surely a configuration must be within the margin to be recommended."""
+BOLDEST_FIRST = (0.5, 0.7, 0.8, 0.9, 0.95)
+"""How sure what is confirmed at a level had to be, one after the other."""
 VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 6, 3
 """Before a recommendation: in so many rounds so many configurations, and the default, run again on
 so many fresh seeds each."""
@@ -122,25 +125,41 @@ def recommend_at(
     )
 
 
-def answer_at(
+def to_confirm_at(
     model: RunsModel,
     level: float,
     *,
-    default_mql: float | None,
     error: float = 0.0,
-    chance: float = CHANCE,
     least_runs: int = 1,
     candidates: Collection[int] | None = None,
-) -> Estimate | None:
-    """What one search answers at a registered level: what it recommends there; else its default,
-    where `default_mql`, which was measured on many seeds, is within it; None: not reached.
+) -> tuple[Estimate, ...]:
+    """What one search has to offer at a registered level, from the boldest to the surest: each is
+    to run on fresh seeds until one is confirmed (`time_at_level`).
+
+    One recommendation that is sure enough by itself is often the default, for want of runs, and
+    that by luck: answers at one level then differ between searches by three times as much
+    (benchmarks/verdict).
     """
-    found = recommend_at(
-        model, level, error=error, chance=chance, least_runs=least_runs, candidates=candidates
-    )
-    if found.chosen is None and default_mql is not None and default_mql <= level:
-        return found.default
-    return found.chosen
+    offered: dict[int, Estimate] = {}
+    for chance in BOLDEST_FIRST:
+        found = recommend_at(
+            model, level, error=error, chance=chance, least_runs=least_runs, candidates=candidates
+        ).chosen
+        if found is None or found.trial == model.default:
+            break
+        offered.setdefault(found.trial, found)
+    return tuple(offered.values())
+
+
+def time_at_level(level: float, confirmed: Iterable[Point], default: Point) -> float:
+    """One search's answer at a registered level: the time of the first of `confirmed` (seconds and
+    mean MQL on fresh seeds, in the order of `to_confirm_at`) that is within it; else the default's,
+    where that is; else it is not reached, infinite.
+    """
+    for seconds, mql in (*confirmed, default):
+        if mql <= level:
+            return seconds
+    return math.inf
 
 
 def to_verify(

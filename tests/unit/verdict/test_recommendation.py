@@ -1,5 +1,6 @@
 """What a study recommends, by all its runs."""
 
+import itertools
 import math
 
 import numpy as np
@@ -7,7 +8,13 @@ import pytest
 from scipy.optimize import check_grad
 
 from tuner.verdict.known_runs import Run
-from tuner.verdict.recommendation import answer_at, recommend, recommend_at, to_verify
+from tuner.verdict.recommendation import (
+    recommend,
+    recommend_at,
+    time_at_level,
+    to_confirm_at,
+    to_verify,
+)
 from tuner.verdict.repeated_runs import Repeated, _Likelihood, believed
 from tuner.verdict.runs_model import RunsModel
 
@@ -131,14 +138,24 @@ def test_a_level_may_be_reached_by_the_default_and_by_nothing() -> None:
     assert sure.max() > unsure.max()
 
 
-def test_a_search_answers_at_a_level_with_its_default_or_not_at_all() -> None:
+def test_what_is_confirmed_at_a_level_goes_from_the_boldest_to_the_surest() -> None:
     model = RunsModel(study(np.random.default_rng(6)), 0)
-    assert answer_at(model, 0.9, default_mql=None) == recommend_at(model, 0.9).chosen
-    own = answer_at(model, 0.75, default_mql=0.74)
-    assert own is not None
-    assert own.trial == 0
-    assert answer_at(model, 0.75, default_mql=0.76) is None
-    assert answer_at(model, 0.75, default_mql=None) is None
+    offered = to_confirm_at(model, 0.81)
+    assert offered
+    assert len({each.trial for each in offered}) == len(offered)
+    times, chances = [e.seconds for e in offered], [e.chance for e in offered]
+    assert times == sorted(times)
+    assert chances[0] >= 0.5
+    assert all(one < other for one, other in itertools.pairwise(chances))
+    assert to_confirm_at(model, 0.7) == ()
+
+
+def test_a_search_answers_with_the_first_that_is_confirmed_or_its_default_or_not_at_all() -> None:
+    confirmed, default = [(0.3, 0.82), (0.4, 0.81), (0.5, 0.80)], (1.0, 0.805)
+    assert time_at_level(0.812, confirmed, default) == 0.4
+    assert time_at_level(0.83, confirmed, default) == 0.3
+    assert time_at_level(0.805, confirmed[:2], default) == 1.0
+    assert time_at_level(0.79, confirmed, default) == math.inf
 
 
 def test_the_wider_the_margin_the_surer() -> None:
