@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from tuner.verdict.compare.registered import RegisteredLevel, SearchTime
 FIVE = [1.0, 1.05, 1.1, 1.15, 1.2]
 
 
-def level(confirmed: bool = True, **times: list[float | None]) -> RegisteredLevel:
+def level(confirmed: bool = True, **times: Sequence[float | None]) -> RegisteredLevel:
     searches = {
         group: tuple(
             SearchTime(
