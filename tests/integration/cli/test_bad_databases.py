@@ -165,6 +165,8 @@ EXISTING: dict[str, tuple[Sequence[str], int, tuple[str, ...]]] = {
             "rmsnorm",
             "--task",
             "demo",
+            "--pick",
+            "knee",
             "--max-time",
             "0.001",
             "--max-mql",
@@ -388,7 +390,7 @@ def test_a_secret_parameter_is_neither_shown_nor_proposed(
 
 READERS: dict[str, tuple[str, ...]] = {
     "status": ("status", "--json"),
-    "best": ("best", "--variant", "rmsnorm", "--task", "demo"),
+    "best": ("best", "--variant", "rmsnorm", "--task", "demo", "--pick", "knee"),
     "compare": ("compare", "rmsnorm", "original", "--task", "demo"),
     "check": ("db", "check"),
 }

@@ -3,7 +3,6 @@ said of it, and what a script gets."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 import tomllib
@@ -20,7 +19,7 @@ from tuner.export import FORMATS
 from tuner.export.recipe import read_recipe
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
-from tuner.study.archive import read_archive, write_archive
+from tuner.study.archive import read_archive
 from tuner.study.transfer import restore
 
 CAMPAIGN = REPOSITORY / "benchmarks" / "campaign"
@@ -37,18 +36,13 @@ RECOMMENDATION = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """storage/tuner.db with a study of the campaign as it was before its verification, one that is
-    verified, and one that has too few trials; and the first as batchnorm.json.gz."""
+    """storage/tuner.db with two studies of the campaign, and one that has too few trials."""
     found = tmp_path_factory.mktemp("campaign")
     (found / "storage").mkdir()
     database = open_database(parse_url(f"sqlite:///{found}/storage/tuner.db"))
     try:
-        searched = read_archive(CAMPAIGN / "etth-batchnorm.json.gz")
-        searched = dataclasses.replace(searched, verifications=())
-        write_archive(searched, found / "batchnorm.json.gz")
-        restore(database, searched, "etth-batchnorm")
-        verified = read_archive(CAMPAIGN / "etth-layernorm.json.gz")
-        restore(database, verified, "etth-layernorm")
+        for name in ("rmsnorm", "layernorm"):
+            restore(database, read_archive(CAMPAIGN / f"etth-{name}.json.gz"), f"etth-{name}")
         quick = REPOSITORY / "notebooks" / "data" / "original.json.gz"
         restore(database, read_archive(quick), "quick")
     finally:
@@ -68,7 +62,7 @@ def document(folder: Path, words: str) -> dict[str, Any]:
 
 
 def test_a_recommendation_is_the_default_pick_and_says_how_sure_it_is(folder: Path) -> None:
-    done = best(folder, "--variant batchnorm --json")
+    done = best(folder, "--variant rmsnorm --json")
     assert done.err == ""
     found = done.json()
     assert (found["pick"], found["chosen_on"]) == ("same-quality", "expected")
@@ -82,8 +76,9 @@ def test_a_recommendation_is_the_default_pick_and_says_how_sure_it_is(folder: Pa
     assert found["expected"]["test_mql"] <= 1.01 * said["default"]["test_mql"]
     assert found["values"].keys() == {"wall_clock_s", "test_mql"}
     assert "at most 1 % above the default's" in found["why"]
-    assert document(folder, "--variant batchnorm") == found, "the same answer when asked again"
-    assert document(folder, "--storage batchnorm.json.gz")["trial"] == found["trial"]
+    assert document(folder, "--variant rmsnorm") == found, "the same answer when asked again"
+    file = CAMPAIGN / "etth-rmsnorm.json.gz"
+    assert document(folder, f"--storage {file}")["trial"] == found["trial"]
 
 
 def test_the_default_stands_with_exit_code_0_and_a_line_on_stderr(folder: Path) -> None:
@@ -100,7 +95,7 @@ def test_the_default_stands_with_exit_code_0_and_a_line_on_stderr(folder: Path) 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_form_says_what_was_recommended(form: str, folder: Path, tmp_path: Path) -> None:
-    done = best(folder, f"--variant batchnorm --format {form}")
+    done = best(folder, f"--variant rmsnorm --format {form}")
     assert "whose MQL is at most 1 % above the default's" in done.out
     assert "the chance is" in done.out
     if form == "toml":
@@ -123,8 +118,8 @@ def test_a_margin_to_look_at_is_not_recorded(folder: Path) -> None:
 
 
 def test_another_default_is_answered_beside_the_own_one(folder: Path) -> None:
-    done = best(folder, "--variant batchnorm --against layernorm --json")
-    found, own = done.json(), document(folder, "--variant batchnorm")
+    done = best(folder, "--variant rmsnorm --against layernorm --json")
+    found, own = done.json(), document(folder, "--variant rmsnorm")
     said = found["recommendation"]
     assert said["against"]["study"] == "etth-layernorm"
     assert said["chance"] >= said["sure_enough"]
@@ -133,7 +128,7 @@ def test_another_default_is_answered_beside_the_own_one(folder: Path) -> None:
     assert "the default of etth-layernorm" in line
     assert f"For the quality of its own default: trial {own['trial']} " in line
     file = CAMPAIGN / "etth-layernorm.json.gz"
-    from_file = document(folder, f"--variant batchnorm --against {file}")
+    from_file = document(folder, f"--variant rmsnorm --against {file}")
     assert from_file["trial"] == found["trial"]
 
 
@@ -157,7 +152,7 @@ def test_a_script_that_names_single_values_gets_what_it_got(folder: Path) -> Non
     committed = json.loads((CAMPAIGN / "compare.json").read_text())
     rows = [row for row in committed["rows"] if row["hyperparameters"] == "retuned (knee)"]
     found = {row["variant"]: row["trial"] for row in rows}
-    for variant in ("batchnorm", "layernorm"):
+    for variant in ("rmsnorm", "layernorm"):
         got = document(folder, f"--variant {variant} --pick knee --values single")
         assert got["trial"] == found[variant]
 
@@ -173,7 +168,7 @@ def test_bounds_are_of_the_values_that_are_chosen_on(folder: Path) -> None:
     assert verified["verified"]["wall_clock_s"]["median"] <= limit
     single = document(folder, f"--variant layernorm --pick mql --values single --max-time {limit}")
     assert single["values"]["wall_clock_s"] <= limit
-    error = best(folder, "--variant batchnorm --max-time 0.3", code=1).error
+    error = best(folder, "--variant rmsnorm --max-time 0.3", code=1).error
     assert "is surely enough as good as its default with wall_clock_s <= 0.3" in error
 
 
@@ -195,8 +190,8 @@ def test_too_few_trials_are_said_and_never_passed_over(folder: Path) -> None:
 MISTAKES = {
     "an unknown reference": ("--against layernrm", 2, ("did you mean 'layernorm'",)),
     "a reference of other data": ("--against study:quick", 2, ("of another data",)),
-    "itself": ("--against batchnorm", 2, ("is the study itself",)),
-    "two references": ("--against layernorm,batchnorm", 2, ("name one",)),
+    "itself": ("--against rmsnorm", 2, ("is the study itself",)),
+    "two references": ("--against layernorm,rmsnorm", 2, ("name one",)),
     "no share": ("--margin 1/100", 2, ("'1/100' is no share",)),
 }
 
@@ -204,10 +199,10 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_what_cannot_be_answered_is_one_line(mistake: str, folder: Path) -> None:
     words, code, says = MISTAKES[mistake]
-    arguments = ("best", "--variant", "batchnorm", *shlex.split(words))
+    arguments = ("best", "--variant", "rmsnorm", *shlex.split(words))
     refused(*arguments, folder=folder, code=code, says=says)
 
 
 def test_a_file_is_held_against_a_file(folder: Path) -> None:
-    words = ("best", "--storage", str(CAMPAIGN / "etth-batchnorm.json.gz"), "--against", "simple")
+    words = ("best", "--storage", str(CAMPAIGN / "etth-rmsnorm.json.gz"), "--against", "simple")
     refused(*words, folder=folder, code=2, says=("name the file of the other exported study",))
