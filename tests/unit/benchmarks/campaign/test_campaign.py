@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -347,9 +347,9 @@ def test_the_report_answers_the_question_first(modules: Any) -> None:
     lines = readme.campaign_lines(paths, f"{json.dumps(call)}\n" * 2)
     text = "\n".join(lines)
     told = [line for line in lines if line.startswith("- ")]
-    assert told[0].startswith("- **At a test MQL of ")
-    assert "no claim follows" in told[0]
-    assert len(told) == 3  # the pair, and each against its own default
+    # Each against its own default: as that was not verified often enough, there is no level yet.
+    assert len(told) == 2
+    assert told[0].startswith("- retuned small-original against default small-original: ")
     # Default, retuned, its hyperparameters.
     assert sum(line.startswith("| small-original |") for line in lines) == 3
     assert "up to 2 of each front again, on 6 seeds" in text
@@ -366,7 +366,7 @@ def test_the_short_answer_is_three_lines_and_says_that_it_is_provisional(modules
         first, second, third = readme.answer_lines(paths)
         assert first.startswith("1. **")
         assert second.startswith("2. Expected time to MQL 0.8156 (original's default + 1%)") or (
-            "small-original" in second
+            second == "2. No default has been verified."
         )
         assert "docs/campaign.md#why-this-is-provisional" in third
 
@@ -393,16 +393,9 @@ def test_the_short_table_has_a_row_a_variant_with_its_medians(modules: Any) -> N
 def test_the_conclusion_is_what_is_claimed(
     modules: Any, ratio: float, claimed: bool, why_not: str, said: str
 ) -> None:
-    paths = [
-        REPOSITORY / "notebooks" / "data" / f"{name}.json.gz" for name in ("original", "rmsnorm")
-    ]
-    report = compare(
-        read_studies([str(path) for path in paths], task="demo", storage="sqlite:///none.db")
-    )
-    found = compare_searches([0.99 * ratio, ratio], [1.0, 1.0])
-    found = replace(found, low=0.99 * ratio, high=1.01 * ratio)
-    standing = replace(report.between[0], found=found, claimed=claimed, why_not=why_not)
-    assert modules["answer"].conclusion(replace(report, between=(standing,))) == said
+    found = replace(compare_searches([ratio], [1.0]), low=0.99 * ratio, high=1.01 * ratio)
+    standing = SimpleNamespace(found=found, claimed=claimed, why_not=why_not)
+    assert modules["answer"].conclusion(SimpleNamespace(between=(standing,))) == said
 
 
 def test_a_report_is_written_between_its_markers_and_nowhere_else(
