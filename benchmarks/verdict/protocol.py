@@ -57,7 +57,7 @@ GRID = (
     Verification(5, 6, 4),
 )
 CHANCES = (0.5, 0.8, 0.9, 0.95, 0.975)
-SETS = (1, 3, 4, 5, 6, 8, 10)
+SETS = (1, 3, 4, 5, 6, 8, 10, 12, 16, 20)
 RATIO = 1.5
 TIMES_OF_A_KNEE = 5
 

@@ -136,9 +136,8 @@ def to_confirm_at(
     """What one search has to offer at a registered level, from the boldest to the surest: each is
     to run on fresh seeds until one is confirmed (`time_at_level`).
 
-    One recommendation that is sure enough by itself is often the default, for want of runs, and
-    that by luck: answers at one level then differ between searches by three times as much
-    (benchmarks/verdict).
+    Where only the surest would do, whether a search answers with its default, which may be several
+    times as slow, hangs on how often the right configurations happened to run.
     """
     offered: dict[int, Estimate] = {}
     for chance in BOLDEST_FIRST:

@@ -25,9 +25,9 @@ from tuner.search.gaussian_process import LENGTH_PRIOR, NOISE_PRIOR
 Array = np.ndarray[Any, Any]
 
 EFFECT_PRIOR = (math.log(0.06), 0.6)
-"""Of the logarithm of the variance of a configuration's own effect, in units of the figure's. With
-less of it neighbours are believed against a configuration's own runs, on surfaces that are rougher
-than the kernel: in the simulation (benchmarks/verdict) such a one was 1.35 % worse, at 0.998."""
+"""Of the logarithm of the variance of a configuration's own effect, in units of the figure's: with
+much less, neighbours are believed against a configuration's own runs, also on surfaces that are
+rougher than the kernel."""
 SLOPE_PRIOR = (1.5, 0.7)
 """Of how fast the noise's variance falls with the training's length, as a power of it. On the
 reference job a seed moves MQL by 0.014 in trainings of 14 epochs, and by 0.006 in those of 40."""
