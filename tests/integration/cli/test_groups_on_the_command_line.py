@@ -65,7 +65,8 @@ def test_best_says_of_which_search_it_is(folder: Path) -> None:
 
 
 def test_what_best_writes_is_read_again(folder: Path) -> None:
-    written = works(folder, "best", "--variant", "rmsnorm", "--task", "demo").out
+    pick = ("--pick", "knee")
+    written = works(folder, "best", "--variant", "rmsnorm", "--task", "demo", *pick).out
     (folder / "best.toml").write_text(written)
 
     assert read_recipe(folder / "best.toml").origin["provenance"]["searches"] == 3

@@ -123,7 +123,8 @@ def test_the_script_without_darts_model_repeats_a_training_of_darts_own_class(
         ),
         load_data("demo"),
     )
-    assert trained.val_loss == ours.best_val_loss
+    # Of most seeds to the last bit; the script sums gradients in another order, which rounds others.
+    assert trained.val_loss == pytest.approx(ours.best_val_loss, rel=1e-6)
 
 
 def test_the_variants_network_is_inside_the_class_that_drops_in(best: BestConfig) -> None:
