@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tuner.errors import TunerError, UsageError
+from tuner.storage.queue.plans import is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.known_runs import candidates_of, runs_of
 from tuner.verdict.recommendation import (
@@ -136,9 +137,10 @@ def recommended_against(
 
 def least_runs(study: StudySnapshot) -> int:
     """How often what is recommended must have run itself: once a verification has run, some
-    times.
+    times. A confirmation is none: what it confirms has to stay what it is.
     """
-    return LEAST_RUNS if any(run.result is not None for run in study.runs) else 1
+    verified = (run.result for run in study.runs if not is_confirmation(run.plan))
+    return LEAST_RUNS if any(result is not None for result in verified) else 1
 
 
 def answer_of(study: StudySnapshot) -> Answer | str:

@@ -123,7 +123,7 @@ def test_the_script_without_darts_model_repeats_a_training_of_darts_own_class(
         ),
         load_data("demo"),
     )
-    # Of most seeds to the last bit; the script sums gradients in another order, which rounds others.
+    # Of most seeds to the last bit; the script sums in another order, which rounds some of them.
     assert trained.val_loss == pytest.approx(ours.best_val_loss, rel=1e-6)
 
 

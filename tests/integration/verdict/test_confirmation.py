@@ -123,7 +123,8 @@ def test_what_is_recommended_and_the_default_run_on_seeds_that_nothing_has_seen(
     assert len({tuple(block) for block in blocks.values()}) > 1
     for each in studies:
         frozen = last(each).frozen
-        assert frozen.recommended == recommended_trial(snapshot(each))
+        chosen = recommended_trial(snapshot(each))  # the default, where nothing is surely as good
+        assert frozen.recommended == (None if chosen == frozen.default else chosen)
         assert each.policy().margin == frozen.margin == 0.01
     assert (last(studies[2]).reference, last(studies[0]).frozen.at_level) == ("demo-original", None)
 

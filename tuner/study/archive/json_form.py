@@ -9,6 +9,7 @@ from typing import Any
 from optuna.trial import TrialState
 
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.space import FloatRange, SearchSpace
 from tuner.storage.queue.epochs import EpochRow
@@ -37,7 +38,8 @@ ROUNDING = 1e-9
 
 
 def as_dict(archive: Archive) -> dict[str, Any]:
-    """The whole document."""
+    """The whole document. A study from before there were groups is written as it was then."""
+    by_itself = archive.membership == Membership(group=archive.name)
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -45,7 +47,7 @@ def as_dict(archive: Archive) -> dict[str, Any]:
         "name": archive.name,
         "definition": archive.definition.as_dict(),
         "definition_hash": archive.definition.identity(),
-        "search": archive.membership.as_dict(),
+        **({} if by_itself else {"search": archive.membership.as_dict()}),
         "policy": json.loads(archive.policy.to_json()),
         "budget": archive.budget,
         "device_model": archive.device_model,
