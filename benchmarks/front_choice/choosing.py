@@ -51,6 +51,8 @@ CAMPAIGN = [
 ]
 TABLE = BENCHMARKS / "samplers" / "etth-original-h200.csv.gz"
 TOP = 5
+CHOICES = (Choice.FRONT, Choice.EXPECTED)
+"""What is compared here; what is recommended is judged in benchmarks/verdict."""
 
 
 def recorded(study: StudySnapshot) -> dict[str, Any]:
@@ -91,7 +93,7 @@ def simulated(job: Job, seed: int, trials: int) -> dict[str, dict[str, float]]:
     """One search, and what is chosen from each of its fronts, by the truth."""
     results = _searched(job, seed, trials)
     found = {}
-    for choice in Choice:
+    for choice in CHOICES:
         front = front_of(results, job.space, choice)
         points = [_truth(job, record) for record in configurations(results, TOP, front)]
         chosen = {name: _record(results, number) for name, number in picks(results, front).items()}
@@ -170,9 +172,9 @@ def table(document: dict[str, Any]) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for model, searches in document["simulated"].items():
-        for choice in Choice:
+        for choice in CHOICES:
             found = [each[choice.value] for each in searches]
-            other = [each[next(c.value for c in Choice if c is not choice)] for each in searches]
+            other = [each[next(c.value for c in CHOICES if c is not choice)] for each in searches]
             larger = sum(
                 a["hypervolume"] > b["hypervolume"] for a, b in zip(found, other, strict=True)
             )

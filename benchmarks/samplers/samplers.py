@@ -42,8 +42,9 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.samplers.job import Job, Outcome, reference
 from benchmarks.samplers.report import draw, report
 from benchmarks.samplers.simulated_job import SimulatedJob
+from tuner.config import SAMPLERS
 from tuner.pareto import hypervolume
-from tuner.search.sampler import SAMPLERS, EncodedSampler
+from tuner.search.sampler import EncodedSampler
 
 FIELDS = ("job", "arm", "seed", "trial", "hypervolume", "seen", "seconds")
 PLAIN: dict[str, Any] = {
