@@ -19,7 +19,6 @@ SAME_NAME = {
     "explain": "the command, and what it says of a study",
     "neuralforecast_model": "of the benchmark, and of an export",
     "rows": "of the benchmark's table, of a comparison's, and of Optuna's tables",
-    "runs": "those of a verification's queue, and all trainings of a study as one kind",
     "run": "what runs a command, and what runs a trial",
     "series": "the data's, and those that figures draw",
     "tables": "what kernels read, and what a terminal shows",

@@ -74,13 +74,11 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
 
 
 def _trainings(record: TrialRecord, objectives: Sequence[str]) -> list[Training]:
-    """Those of each of a trial's seeds; of a trial with one its own, whose values are the trial's
-    where an old record does not name them.
-    """
+    """Those of each of a trial's seeds; of a trial with one its own, with the trial's values."""
     if record.recorded.runs:
         each_seed = [Recorded.from_flat(each) for each in record.recorded.runs]
         return [(each, values_of(each, objectives)) for each in each_seed]
-    return [(record.recorded, values_of(record.recorded, objectives) or record.values)]
+    return [(record.recorded, record.values)]
 
 
 def _of_one(number: int, where: tuple[float, ...], trainings: Sequence[Training]) -> list[Run]:
