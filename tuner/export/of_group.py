@@ -22,7 +22,7 @@ def pick_of_group(
 
     Raises:
         UsageError: a trial by its number, of several searches.
-        TunerError: none of them has a trial to choose, for the reason that the first one gives.
+        TunerError: none of them has a trial to choose, for the reasons that they give.
     """
     if group.size == 1:
         return group.members[0], pick_of(group.members[0], wanted, read_reference)
@@ -42,7 +42,7 @@ def pick_of_group(
         except TunerError as error:
             errors.append(error)
     if not found:
-        raise errors[0]
+        raise TunerError("; ".join(dict.fromkeys(str(error) for error in errors)))
     return found[_best([_point(picked) for _, picked in found], wanted.pick)]
 
 
