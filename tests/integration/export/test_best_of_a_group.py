@@ -73,7 +73,7 @@ def test_limits_hold_over_all_and_the_nearest_is_named_with_its_search(
     limit = pooled[1][0][0]
     best = load_best("rmsnorm", task="demo", storage=url, pick="mql", max_time=limit)
     assert best.values["wall_clock_s"] <= limit
-    of_third = "no configuration of study 'demo-rmsnorm-3' has wall_clock_s <= 1e-06; the nearest is"
+    of_third = "study 'demo-rmsnorm-3' has wall_clock_s <= 1e-06; the nearest is trial"
     with pytest.raises(TunerError, match=of_third):
         load_best("rmsnorm", task="demo", storage=url, pick="knee", max_time=1e-6)
 
