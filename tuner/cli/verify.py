@@ -84,7 +84,7 @@ class VerifyOptions:
             min=1,
             max=MANY,
             metavar="N",
-            help="Fresh seeds for each configuration (10; of each round 4; with --confirm 30).",
+            help="Fresh seeds for each configuration (10; of each round 6; with --confirm 30).",
         ),
     ] = None
     against: Annotated[

@@ -49,7 +49,7 @@ class VerificationRequest:
     """Configurations along each front, its knee included (5), or of each round (6)."""
     choice: Choice = Choice.FRONT
     seeds: Number | None = None
-    """Of each configuration: 10, of each round 4, of a confirmation 30."""
+    """Of each configuration: 10, of each round 6, of a confirmation 30."""
     stop_early: bool = False
     confirm: bool = False
     """Test what each study recommends, on untouched seeds, in place of a verification."""

@@ -89,6 +89,11 @@ class StudyResults:
         )
 
     @property
+    def default(self) -> TrialRecord | None:
+        """The first complete trial of the default configuration; None while there is none."""
+        return next((record for record in self.complete if record.is_default), None)
+
+    @property
     def eligible(self) -> tuple[TrialRecord, ...]:
         """Trials that may stand on the front: converged ones within the study's limits.
 

@@ -14,7 +14,7 @@ from typing import Any
 from tuner.storage.queue.plans import StoredFrozen, StoredPlan, is_confirmation
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.stats.intervals import Interval
+from tuner.verdict.stats.intervals import Interval, finite
 from tuner.verdict.stats.noninferiority import NoWorse, no_worse, ratio_of_times
 from tuner.verdict.verified import Verified, as_configurations
 
@@ -42,7 +42,7 @@ class Test:
         return {
             "no_worse": self.claimed,
             "mql_ratio": found and found.ratio,
-            "mql_ratio_below": found and _finite(found.bound),
+            "mql_ratio_below": found and finite(found.bound),
             "p": found and found.p,
             "level": found and found.level,
             "margin": found and found.margin,
@@ -191,8 +191,3 @@ def _figures(found: Verified | None, trial: int | None) -> dict[str, Any] | None
         return None
     figures = found.as_dict() if found else None
     return {"trial": trial, "verified": figures}
-
-
-def _finite(value: float) -> float | None:
-    """JSON knows no infinite number."""
-    return None if value == float("inf") else value

@@ -8,22 +8,19 @@ a group has seeds of its own; searches with the same number in theirs share them
 from __future__ import annotations
 
 import secrets
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tuner.storage.database import initialisation_lock
 from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen, is_confirmation
-from tuner.storage.queue.runs import PlannedRun
 from tuner.study.group import Group, grouped
 from tuner.study.open import OpenStudy
 from tuner.study.recorded_margin import record_margin
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
+from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import model_of
 from tuner.verdict.same_quality import Answer, NoAnswerError, recommended, recommended_against
@@ -100,8 +97,23 @@ def plan_confirmation(
             for index, number in enumerate(searches)
         }
         first = max((run.place for run in queue.runs()), default=-1) + 1
-        added = queue.add(_interleaved(members, of_search, first=first, plan=plan))
+        blocks = [_block(members, of_search, nth) for nth in range(seeds)]
+        added = queue.add(interleaved(blocks, first=first, plan=plan))
     return Planned(added, tuple(found.missing), tuple(found.notes))
+
+
+def _block(members: Sequence[_Frozen], seeds: Mapping[int, Sequence[int]], nth: int) -> list[Turn]:
+    """Every configuration once, each on the `nth` of the seeds of its number of a search."""
+    return [
+        Turn(
+            each.study.study_id,
+            number,
+            each.params[number],
+            seeds[each.study.membership.search][nth],
+        )
+        for each in members
+        for number in each.plan.trials()
+    ]
 
 
 def _once(studies: Sequence[OpenStudy]) -> list[OpenStudy]:
@@ -199,38 +211,3 @@ def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen])
         return []
     plan = StoredFrozen(default=record.number, margin=now.policy.counted_margin, known=_known(now))
     return [_Frozen(first, plan, {record.number: record.params})]
-
-
-# -- runs ------------------------------------------------------------------------------------------
-
-
-def _interleaved(
-    members: Sequence[_Frozen],
-    seeds: Mapping[int, Sequence[int]],
-    *,
-    first: int,
-    plan: dict[str, Any],
-) -> list[PlannedRun]:
-    """Blocks in which every configuration has one turn, in an order of their own; `seeds` are those
-    of each number of a search.
-    """
-    shuffler = np.random.default_rng(plan["shuffle_seed"])
-    session = uuid.uuid4().hex
-    turns = [(each, number) for each in members for number in each.plan.trials()]
-    runs: list[PlannedRun] = []
-    for block in range(plan["seeds"]):
-        for index in shuffler.permutation(len(turns)):
-            each, number = turns[index]
-            runs.append(
-                PlannedRun(
-                    study_id=each.study.study_id,
-                    trial_number=number,
-                    params=dict(each.params[number]),
-                    seed=seeds[each.study.membership.search][block],
-                    block=block,
-                    place=first + len(runs),
-                    session=session,
-                    plan=plan,
-                )
-            )
-    return runs

@@ -18,9 +18,8 @@ from tuner.verdict.expected_front import Choice, Front, front_of_runs
 def picks(results: StudyResults, front: Front) -> dict[str, int]:
     """The trials that speak for a study: `default`, and the front's `time`, `knee` and `mql`."""
     found: dict[str, int] = {}
-    default = next((record.number for record in results.complete if record.is_default), None)
-    if default is not None:
-        found["default"] = default
+    if results.default is not None:
+        found["default"] = results.default.number
     if front.trials:
         fast, knee, good = (front.trials[i].number for i in (0, knee_index(front.points), -1))
         found |= {"time": fast, "knee": knee, "mql": good}

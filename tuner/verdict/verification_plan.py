@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import secrets
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -15,7 +13,7 @@ from tuner.errors import UsageError
 from tuner.pareto import knee_index
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import Database, initialisation_lock
-from tuner.storage.queue.runs import PlannedRun, VerificationRun
+from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.study.snapshot import snapshot
@@ -28,6 +26,7 @@ from tuner.verdict.expected_front import (
     says_enough,
 )
 from tuner.verdict.fresh_seeds import fresh_seeds, seeds_to_verify_on, seen_seeds
+from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.picks import choosing, note_picks, picks
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.same_quality import why_none
@@ -105,7 +104,11 @@ def plan_verification(
         fresh = _seeds(opened[0].database, there, asked, seeds, choice)
         members = [(ids[name], r) for name, records in chosen.trials.items() for r in records]
         blocks = [
-            [(study, r) for study, r in members if (study, r.number, seed) not in planned]
+            [
+                Turn(study, r.number, r.params, seed)
+                for study, r in members
+                if (study, r.number, seed) not in planned
+            ]
             for seed in fresh
         ]
         whole = all(len(block) == len(members) for block in blocks)
@@ -121,7 +124,7 @@ def plan_verification(
             **({KNOWN: chosen.known} if chosen.known else {}),
         }
         first = max((run.place for run in everything), default=-1) + 1
-        added = queue.add(_interleaved(blocks, fresh, first=first, plan=plan))
+        added = queue.add(interleaved(blocks, first=first, plan=plan))
         for name, mine in chosen.picks.items():
             note_picks(queue, ids[name], name, mine if name in chosen.expected else {})
         return Planned(added, tuple(chosen.missing), tuple(chosen.notes))
@@ -194,8 +197,7 @@ def configurations(results: StudyResults, top: int, front: Front) -> list[TrialR
 
     A configuration that stands there twice (a repeated trial) is taken once.
     """
-    default = [record for record in results.complete if record.is_default]
-    found = default[:1]
+    found = [results.default] if results.default is not None else []
     for record in spread(front, top):
         if all(record.params != other.params for other in found):
             found.append(record)
@@ -216,35 +218,6 @@ def spread(front: Front, count: int) -> list[TrialRecord]:
         distance = np.linalg.norm(scaled[:, None] - scaled[order][None], axis=2).min(axis=1)
         order.append(int(np.argmax(distance)))
     return [front.trials[i] for i in sorted(order)]
-
-
-def _interleaved(
-    blocks: Sequence[Sequence[tuple[int, TrialRecord]]],
-    seeds: Sequence[int],
-    *,
-    first: int,
-    plan: dict[str, Any],
-) -> list[PlannedRun]:
-    """One block a seed, each in an order of its own; places count on from `first`."""
-    shuffler = np.random.default_rng(plan["shuffle_seed"])
-    session = uuid.uuid4().hex
-    runs: list[PlannedRun] = []
-    for block, (seed, members) in enumerate(zip(seeds, blocks, strict=True)):
-        for index in shuffler.permutation(len(members)):
-            study_id, record = members[index]
-            runs.append(
-                PlannedRun(
-                    study_id=study_id,
-                    trial_number=record.number,
-                    params=record.params,
-                    seed=seed,
-                    block=block,
-                    place=first + len(runs),
-                    session=session,
-                    plan=plan,
-                )
-            )
-    return runs
 
 
 def _no_front(results: StudyResults) -> str:

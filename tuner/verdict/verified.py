@@ -61,6 +61,11 @@ class Verified:
         )
 
     @property
+    def missed(self) -> int:
+        """How many runs did not converge."""
+        return len(self.runs) - len(self.converged)
+
+    @property
     def seconds(self) -> Interval | None:
         return median_interval([values[0] for run in self.clean if (values := _values(run))])
 

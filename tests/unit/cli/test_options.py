@@ -4,7 +4,7 @@ warning."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
@@ -20,8 +20,12 @@ from tuner.cli.options import (
     storage_url,
 )
 from tuner.cli.policy_options import said_policy
+from tuner.cli.verify import VerifyOptions
 from tuner.errors import UsageError
+from tuner.launch.verification import SEEDS, TOP
 from tuner.storage.url import DEFAULT_URL
+from tuner.verdict.confirmation_plan import SEEDS as CONFIRMING
+from tuner.verdict.recommendation import VERIFIED, VERIFIED_SEEDS
 
 
 @pytest.mark.parametrize(
@@ -237,3 +241,11 @@ def test_a_margin_is_a_share(text: str, margin: float) -> None:
 def test_what_is_no_margin_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--margin: "):
         share(text, "--margin")
+
+
+def test_the_help_of_verify_says_how_many_seeds_and_configurations_there_are() -> None:
+    """Importing those numbers would cost every command a second."""
+    hints = get_type_hints(VerifyOptions, include_extras=True)
+    seeds, top = (get_args(hints[name])[1].help for name in ("seeds", "top"))
+    assert f"({SEEDS}; of each round {VERIFIED_SEEDS}; with --confirm {CONFIRMING})" in seeds
+    assert f"({TOP}); of each round ({VERIFIED})" in top

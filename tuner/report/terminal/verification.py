@@ -179,7 +179,7 @@ def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
             interval(each.mql, ".4f"),
             f"{seen[1]:.4f}" if seen else "-",
             f"{epochs.estimate:.0f}" if epochs else "-",
-            str(sum(each.misses.values())),
+            str(each.missed),
             ", ".join(name for name, number in chosen.items() if number == each.trial_number),
         )
     return table

@@ -5,7 +5,6 @@ that says it.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from tuner.verdict.compare.sentences import sentence
 from tuner.verdict.compare.studies import DEFAULT, labels
 from tuner.verdict.questions import BETWEEN, questions, sample_name
 from tuner.verdict.stats.effects import Comparison, Effect, Question
+from tuner.verdict.stats.intervals import finite
 from tuner.verdict.verified import Verified, compare_at
 
 KNEES = (
@@ -174,7 +174,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
     found = effect.estimate
     what = "ratio" if effect.objective == "wall_clock_s" else "difference"
     return {
-        what: {name: _finite(value) for name, value in found.as_estimate().items()}
+        what: {name: finite(value) for name, value in found.as_estimate().items()}
         if found
         else None,
         "level": effect.level,
@@ -187,8 +187,3 @@ def _effect(effect: Effect) -> dict[str, Any]:
         "detectable": effect.detectable,
         "no_verdict_because": effect.why_not or None,
     }
-
-
-def _finite(value: float) -> float | None:
-    """JSON knows no infinite number."""
-    return value if math.isfinite(value) else None

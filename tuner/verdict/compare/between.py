@@ -17,6 +17,7 @@ import numpy as np
 from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.registered import Groups, RegisteredLevel, SearchTime
+from tuner.verdict.stats.intervals import finite
 from tuner.verdict.stats.searches import (
     NOT_REACHED,
     Between,
@@ -61,9 +62,9 @@ class Standing:
             "no_claim_because": self.why_not or None,
             "searches": list(found.searches) if found else None,
             "reached": list(found.reached) if found else None,
-            "ratio": found and _finite(found.ratio),
-            "low": found and _finite(found.low),
-            "high": found and _finite(found.high),
+            "ratio": found and finite(found.ratio),
+            "low": found and finite(found.low),
+            "high": found and finite(found.high),
             "p": found and found.p,
             "level": found and found.level,
         }
@@ -213,8 +214,3 @@ def _limits(found: Between) -> str:
 def _searches(found: Between) -> str:
     one, other = found.searches
     return f"{one} and {other} searches" if one + other > 2 else "single searches"  # noqa: PLR2004
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON knows no infinite number."""
-    return value if value is not None and math.isfinite(value) else None

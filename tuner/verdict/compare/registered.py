@@ -126,9 +126,9 @@ def _default_runs(members: Sequence[StudySnapshot]) -> tuple[list[float], bool]:
     confirmed: list[float] = []
     others: list[float] = []
     for each in members:
-        number = next((r.number for r in each.results.complete if r.is_default), None)
-        if number is None:
+        if each.results.default is None:
             continue
+        number = each.results.default.number
         of_confirmations = [run for run in each.runs if is_confirmation(run.plan)]
         found = as_configurations(each.name, of_confirmations, device_model=each.device_model)
         confirmed += [mql for v in found if v.trial_number == number for mql in _mqls(v)]
@@ -187,7 +187,7 @@ def _confirmed_time(
     for how, found in asked:
         if found is None or found.mql is None or found.seconds is None:
             continue
-        missed = there.default is not None and _misses(found) > _misses(there.default)
+        missed = there.default is not None and found.missed > there.default.missed
         if found.mql.estimate <= level and not missed:
             return SearchTime(
                 study=study.name,
@@ -197,7 +197,3 @@ def _confirmed_time(
                 confirmed=True,
             )
     return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=True)
-
-
-def _misses(found: Verified) -> int:
-    return sum(found.misses.values())

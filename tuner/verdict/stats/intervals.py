@@ -89,3 +89,8 @@ def percentile_interval(estimate: float, resampled: ArrayLike, runs: int) -> Int
     tail = float(norm.sf(quantile))
     low, high = np.quantile(np.asarray(resampled, dtype=float), [tail, 1 - tail])
     return Interval(estimate, float(low), float(high), runs)
+
+
+def finite(value: float | None) -> float | None:
+    """The value for JSON, which knows no infinite number."""
+    return value if value is not None and math.isfinite(value) else None
