@@ -4,6 +4,7 @@ to run."""
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -26,6 +27,8 @@ IMPORTED = (
     "plotly.graph_objects",
     "psycopg",
     "rich.live",
+    "scipy.stats",
+    "sqlalchemy.dialects.sqlite",
     "torch",
     "torch._dynamo",  # which the first optimiser asks for
     "tuner.cli.app",
@@ -44,6 +47,9 @@ def _serve(requests: socket.socket) -> None:
     child."""
     for module in IMPORTED:
         importlib.import_module(module)
+    # A fork's garbage collector would look through all of it, and copy each page that it looks at.
+    gc.collect()
+    gc.freeze()
     while True:
         ready, _, _ = select.select([0, requests.fileno()], [], [])
         if requests.fileno() in ready:
