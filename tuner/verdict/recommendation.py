@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from tuner.search.history import configuration
 from tuner.spec.margin import MARGIN
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.known_runs import runs_of
+from tuner.verdict.known_runs import default_of, runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 
 Array = np.ndarray[Any, Any]
@@ -62,12 +61,9 @@ class Recommendation:
 
 def model_of(study: StudySnapshot) -> RunsModel | None:
     """The model of all runs of a study; None where they are too few."""
-    converged = [record for record in study.results.complete if record.converged]
-    params = next((configuration(r.params) for r in converged if r.is_default), None)
-    default = next((r.number for r in converged if configuration(r.params) == params), None)
     runs = runs_of(study)
     enough = len({run.trial for run in runs}) >= LEAST_CONFIGURATIONS
-    return RunsModel(runs, default) if enough else None
+    return RunsModel(runs, default_of(study)) if enough else None
 
 
 def recommend(

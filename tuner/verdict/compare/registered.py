@@ -62,6 +62,8 @@ class RegisteredLevel:
     """The default's runs are those of a confirmation."""
     searches: Mapping[str, tuple[SearchTime, ...]]
     """By group."""
+    error: float = 0.0
+    """The relative standard error of `mql`."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -114,6 +116,7 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
                 runs=len(runs),
                 confirmed=confirmed,
                 searches=times,
+                error=error,
             )
         )
     return tuple(levels)
