@@ -266,7 +266,9 @@ def _finish(figure: go.Figure, attained: Attained, *, title: str, clock: str, er
     lines = [
         line
         for note in attained.notes
-        for line in textwrap.wrap(note, WRAP, max_lines=MOST, placeholder=" …")
+        for line in textwrap.wrap(
+            note, WRAP, max_lines=MOST, placeholder=" …", break_on_hyphens=False
+        )
     ]
     heads = LINE if attained.regions else 0
     if lines:
