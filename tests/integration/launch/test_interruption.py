@@ -102,12 +102,12 @@ def test_a_second_ctrl_c_kills_at_once_and_still_hands_back(bench: Bench) -> Non
 def test_a_time_limit_stops_cleanly_and_may_be_set_again(bench: Bench) -> None:
     bench.slowed()  # it waits instead of computing
     for seconds in (
-        3,
-        6,
-        12,
-        24,
-        48,
-        96,
+        4,
+        8,
+        16,
+        32,
+        64,
+        128,
     ):  # until the machine is fast enough for a trial to be running by then
         ended = bench.launch(1, "--timeout", f"{seconds}s", "--json", epochs=ENDLESS)
         assert (ended.code, ended.json()["outcome"]) == (0, "timed_out"), ended.err
