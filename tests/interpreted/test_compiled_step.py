@@ -153,11 +153,11 @@ def test_a_network_of_ones_own_is_trained_and_what_it_does_not_use_only_decays(
 
 
 def test_its_state_is_continued_bit_for_bit_and_knows_no_other_random_state(
-    data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
+    bare_data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As on a CUDA device.
     monkeypatch.setattr("tuner.models.dropout._has_cheap_masks", lambda x: False)
-    config = with_blocks(1, run_config(dropout=0.3, batch_size=EVEN))
+    data, config = bare_data, with_blocks(1, run_config(dropout=0.3, batch_size=EVEN))
     whole = in_pieces(config, data)
     fused_epoch(whole, order_of(data, 1), 1e-3)
     saved = {name: tensor.clone() for name, tensor in whole.state().items()}
