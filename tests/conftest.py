@@ -22,6 +22,9 @@ from tests.support.paths import REPOSITORY
 # soon as anything else runs on their cores, and here something always does: another part of the
 # suite.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Workers that tests launch have both cores. Their threads sleep while they wait: by turning round
+# instead they would burn twice what they compute.
+os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 
 if (
     sys.__stdin__ is None

@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.verdict.retunes import BESIDE_S, Answer, Retune
 from benchmarks.verdict.truths import noise_of_mql, truth
 from tuner.spec.margin import MARGIN
-from tuner.verdict.recommendation import time_at_level
+from tuner.verdict.recommendation import first_within
 from tuner.verdict.stats.noninferiority import no_worse
 
 Array = np.ndarray[Any, Any]
@@ -61,24 +61,23 @@ class AtLevel:
 
 def answered(retune: Retune) -> AtLevel:
     """The first that is confirmed of what a search offers at the level, else its default; the same
-    every time.
+    every time. All of them run, as they do where somebody asks.
     """
     job = truth(retune.truth)
     random = np.random.default_rng([retune.seed, job.made.seed, 33])
-    confirmed_: list[tuple[float, float]] = []
-    spent = 0.0
-    for answer in (*retune.offered, retune.default):
+    asked = (*retune.offered, retune.default)
+    times, mqls, spent = [], [], 0.0
+    for answer in asked:
         runs = job.runs(np.repeat([answer.where], SEEDS, axis=0), random)
-        seconds = float(np.exp(np.mean(np.log([run.seconds for run in runs]))))
+        times.append(float(np.median([run.seconds for run in runs])))
         # The level is the default's own: the default is within it whatever these seeds say.
-        mql = 0.0 if answer.default else float(np.mean([run.mql for run in runs]))
-        confirmed_.append((seconds, mql))
+        mqls.append(0.0 if answer.default else float(np.median([run.mql for run in runs])))
         spent += sum(run.seconds for run in runs) + SEEDS * BESIDE_S
-        if mql <= retune.level:
-            break
-    found = time_at_level(retune.level, confirmed_, (seconds, mql))
+    place = first_within(retune.level, mqls)
+    assert place is not None, "the default is within it"
+    answer = asked[place]
     within = answer.default or answer.mql <= retune.level
-    return AtLevel(found, within, answer.default, spent)
+    return AtLevel(times[place], within, answer.default, spent)
 
 
 def wrong_at_the_margin(retune: Retune, answer: Answer, seeds: int = SEEDS) -> list[bool]:

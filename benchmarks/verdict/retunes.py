@@ -134,8 +134,8 @@ def registered_level(job: Truth) -> tuple[float, float]:
     here = job.where(job.default)
     measured = [job.runs(here, random)[0].mql for _ in range(LEVEL_RUNS)]
     error = float(np.std(measured, ddof=1)) / math.sqrt(LEVEL_RUNS)
-    mean = float(np.mean(measured))
-    return (1 + MARGIN) * mean, error / mean
+    default = float(np.median(measured))
+    return (1 + MARGIN) * default, error / default
 
 
 def again_of(

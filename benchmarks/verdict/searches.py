@@ -1,6 +1,6 @@
 """Simulated searches, kept in a file: each once, with the sampler that a user gets.
 
-    python benchmarks/verdict/searches.py --searches 40 --jobs 2
+    python benchmarks/verdict/searches.py --searches 60 --jobs 2
 
 200 trials of `auto`, the default configuration first, on each truth (benchmarks/verdict/truths.py).
 A finished search is one line of the file; the same command goes on where it stopped. Trials are not
@@ -88,18 +88,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--searches", type=int, default=40, help="of each truth")
+    parser.add_argument("--searches", type=int, default=40, help="of each truth for reporting")
+    parser.add_argument("--tuning", type=int, default=15, help="of each truth for tuning")
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--cache", type=Path, default=CACHE)
     options = parser.parse_args()
     done = {(one["truth"], one["seed"]) for one in read(options.cache, options.trials)}
-    todo = [
-        (made.name, seed)
-        for seed in range(options.searches)
-        for made in TRUTHS
-        if (made.name, seed) not in done
-    ]
+    todo = []
+    for made in TRUTHS:
+        for seed in range(options.searches if made.report else options.tuning):
+            if (made.name, seed) not in done:
+                todo.append((made.name, seed))
     with options.cache.open("a") as file, ProcessPoolExecutor(options.jobs) as pool:
         file.write("\n")  # ends a line that an interruption cut
         running = [pool.submit(search, name, seed, options.trials) for name, seed in todo]

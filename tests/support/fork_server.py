@@ -27,6 +27,8 @@ IMPORTED = (
     "plotly.graph_objects",
     "psycopg",
     "rich.live",
+    "scipy.stats",
+    "sqlalchemy.dialects.sqlite",
     "torch",
     "torch._dynamo",  # which the first optimiser asks for
     "tuner.cli.app",
@@ -43,11 +45,11 @@ _PR_SET_NAME = 15
 def _serve(requests: socket.socket) -> None:
     """Fork for each line on standard input, answering with the exit code, and for each request of a
     child."""
-    gc.disable()
     for module in IMPORTED:
         importlib.import_module(module)
-    gc.freeze()  # a fork that looks through all of torch for garbage takes a third of a second
-    gc.enable()
+    # A fork's garbage collector would look through all of it, and copy each page that it looks at.
+    gc.collect()
+    gc.freeze()
     while True:
         ready, _, _ = select.select([0, requests.fileno()], [], [])
         if requests.fileno() in ready:

@@ -33,6 +33,14 @@ def compare(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a page with table, fronts, answers.")
     ] = None,
+    stopping_rules: Annotated[
+        bool,
+        typer.Option(
+            "--stopping-rules",
+            help="Also say whether the verdict between variants would stand under another "
+            "stopping rule, replayed from the recorded epochs.",
+        ),
+    ] = False,
     storage: Storage = None,
     force: Force = False,
     json: Json = False,
@@ -48,8 +56,8 @@ def compare(
     for path, is_ours in ((csv, is_table), (html, is_page)):
         if path is not None:
             check_free(path, is_ours, force=force)
-    found = read_studies(studies, task=task, storage=storage_url(storage))
-    report = make_report(found, pick=pick.value)
+    found = read_studies(studies, task=task, storage=storage_url(storage), curves=stopping_rules)
+    report = make_report(found, pick=pick.value, stopping_rules=stopping_rules)
     for path, write in ((csv, write_csv), (html, write_html)):
         if path is not None:
             write(report, path)

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     """Which figure."""
 
     FRONT = "front"
+    ATTAINMENT = "attainment"
     HYPERVOLUME = "hypervolume"
     HYPERVOLUME_TIME = "hypervolume-time"
     CURVES = "curves"

@@ -46,6 +46,7 @@ CONFIRMED, BETWEEN_VARIANTS, SECONDARY_POINTS = (
     "Between variants, by whole searches",
     "Secondary: points of the fronts",
 )
+UNDER_OTHER_RULES = "Under another stopping rule"
 AT_LEVELS = "Times of the searches at registered levels"
 LEVELS = "Time at equal quality (s)"
 LEVELS_ARE = (
@@ -154,6 +155,7 @@ def said(report: Report) -> list[tuple[str, list[str]]]:
         (CONFIRMED, [each.sentence for each in report.confirmed]),
         (BETWEEN_VARIANTS, [each.sentence for each in report.between]),
         (AT_LEVELS, [line for level in report.registered for line in _at_level(report, level)]),
+        (UNDER_OTHER_RULES, [each.sentence for each in report.other_rules or ()]),
         (SECONDARY_POINTS, own),
         ("To read this", list(report.notes)),
     )

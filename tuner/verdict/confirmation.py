@@ -67,6 +67,8 @@ class Confirmation:
     recommended: Verified | None
     """None where the default stands, or nothing is recommended."""
     at_level: Verified | None
+    to_answer_with: tuple[Verified, ...]
+    """For the study at the reference's quality: the first that is confirmed."""
 
     @property
     def complete(self) -> bool:
@@ -82,8 +84,8 @@ class Confirmation:
     @property
     def configurations(self) -> tuple[Verified, ...]:
         """Each once, the default first."""
-        found = [each for each in (self.default, self.recommended, self.at_level) if each]
-        return tuple({each.trial_number: each for each in found}.values())
+        asked = (self.default, self.recommended, self.at_level, *self.to_answer_with)
+        return tuple({each.trial_number: each for each in asked if each}.values())
 
     @property
     def test(self) -> Test | None:
@@ -97,6 +99,7 @@ class Confirmation:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         test = self.test
+        of = {each.trial_number: each for each in self.configurations}
         return {
             "study": self.study,
             "seeds": self.seeds,
@@ -109,6 +112,7 @@ class Confirmation:
             "chance": self.frozen.chance,
             "reference": self.reference,
             "at_level": _figures(self.at_level, self.frozen.at_level),
+            "offers": [_figures(of.get(n), n) for n in self.frozen.offers or ()],
             "test": test.as_dict() if test else None,
             "nothing_because": self.frozen.why_none,
         }
@@ -183,6 +187,7 @@ def _confirmation(
         default=of(frozen.default),
         recommended=of(frozen.recommended),
         at_level=of(frozen.at_level),
+        to_answer_with=tuple(v for n in frozen.to_answer_with() if (v := of(n)) is not None),
     )
 
 

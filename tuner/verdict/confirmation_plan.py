@@ -23,7 +23,13 @@ from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
 from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import model_of
-from tuner.verdict.same_quality import Answer, NoAnswerError, recommended, recommended_against
+from tuner.verdict.same_quality import (
+    Answer,
+    NoAnswerError,
+    offered,
+    recommended,
+    recommended_against,
+)
 from tuner.verdict.verification_plan import Planned, refuse_apart
 
 SEEDS = 30
@@ -59,7 +65,7 @@ def plan_confirmation(
     shuffle_seed: int | None = None,
 ) -> Planned:
     """Plan runs of what each search recommends and of its default, on `seeds` untouched seeds each;
-    and of what it recommends for the quality of the reference's default.
+    and of what it offers for the quality of the reference's default.
 
     What was frozen stays: the same call again plans nothing new, until the search or another
     verification has gone on since. The reference is that of a comparison: the first variant where
@@ -152,8 +158,7 @@ def _goes_on(study: StudySnapshot, there: Confirmation, reference: str | None) -
     """Whether the study's last confirmation is the one that is asked for."""
     if not there.complete:
         return True
-    same = reference in (None, there.reference, study.membership.group)
-    return same and there.frozen.known == _known(study)
+    return reference in (None, there.reference) and there.frozen.known == _known(study)
 
 
 def _known(study: StudySnapshot) -> int:
@@ -171,13 +176,14 @@ def _freeze(study: OpenStudy, now: StudySnapshot, reference: StudySnapshot | Non
     model, margin = model_of(now), now.policy.counted_margin
     own = recommended(now, model, margin=margin)
     assert own.default is not None, "its own default was asked for"
-    notes, at_level = [], None
-    if reference is not None and reference.membership.group != now.membership.group:
-        try:
-            found = recommended_against(now, model, reference, margin=margin)
-            at_level = found.chosen.trial
-        except NoAnswerError as error:
-            notes.append(f"{study.name}: {error}")
+    notes, at_level, offers = [], None, None
+    try:
+        if reference is not None:
+            offers = tuple(e.trial for e in offered(now, model, reference, margin=margin))
+        if reference is not None and reference.membership.group != now.membership.group:
+            at_level = recommended_against(now, model, reference, margin=margin).chosen.trial
+    except NoAnswerError as error:
+        notes.append(f"{study.name}: {error}")
     if own.default_stands:
         notes.append(f"{study.name}: the default stands, so there is nothing to hold against it")
     last = confirmation_of(now)
@@ -185,6 +191,7 @@ def _freeze(study: OpenStudy, now: StudySnapshot, reference: StudySnapshot | Non
         default=own.default.trial,
         recommended=None if own.default_stands else own.chosen.trial,
         at_level=at_level,
+        offers=offers,
         margin=margin,
         chance=_chance(own),
         known=_known(now),
@@ -202,7 +209,7 @@ def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen])
     """The reference's default, where the reference is confirmed by another plan or not at all."""
     if reference is None or any(each.study.name == reference.members[0].name for each in frozen):
         return []
-    if not any(each.plan.at_level is not None for each in frozen):
+    if not any(each.plan.at_level is not None or each.plan.offers for each in frozen):
         return []
     first = reference.members[0]
     now = snapshot(first)

@@ -45,6 +45,13 @@ def candidates_of(study: StudySnapshot) -> frozenset[int]:
     return frozenset(r.number for r in study.results.eligible if r.number not in missed)
 
 
+def default_of(study: StudySnapshot) -> int | None:
+    """The number of the first trial of the default configuration; None where none converged."""
+    converged = [record for record in study.results.complete if record.converged]
+    params = next((configuration(r.params) for r in converged if r.is_default), None)
+    return next((r.number for r in converged if configuration(r.params) == params), None)
+
+
 def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     """All trainings of a study that converged, of its search and of its verification, each with
     the number of the first trial of its configuration.
@@ -60,7 +67,7 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
         if record.converged:
             number = first.setdefault(configuration(record.params), record.number)
             where[number] = tuple(space.shares(record.params))
-            found.setdefault(number, []).extend(_trainings(record, names))
+            found.setdefault(number, []).extend(trainings_of(record, names))
     for run in runs_to_learn_from(study):
         known = first.get(configuration(run.params))
         here = run.result and study.device_model in (None, run.result.recorded.device)
@@ -69,11 +76,11 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
             found[known].append((recorded, values_of(recorded, names)))
     runs: list[Run] = []
     for number, trainings in found.items():
-        runs += _of_one(number, where[number], trainings)
+        runs += runs_of_one(number, where[number], trainings)
     return tuple(runs)
 
 
-def _trainings(record: TrialRecord, objectives: Sequence[str]) -> list[Training]:
+def trainings_of(record: TrialRecord, objectives: Sequence[str]) -> list[Training]:
     """Those of each of a trial's seeds; of a trial with one its own, with the trial's values."""
     if record.recorded.runs:
         each_seed = [Recorded.from_flat(each) for each in record.recorded.runs]
@@ -81,7 +88,7 @@ def _trainings(record: TrialRecord, objectives: Sequence[str]) -> list[Training]
     return [(record.recorded, record.values)]
 
 
-def _of_one(number: int, where: tuple[float, ...], trainings: Sequence[Training]) -> list[Run]:
+def runs_of_one(number: int, where: tuple[float, ...], trainings: Sequence[Training]) -> list[Run]:
     """The runs of one configuration; a disturbed timing counts where there is no other."""
     known = [(each, values) for each, values in trainings if values and min(values) > 0]
     disturbed = all(each.contaminated for each, _ in known)

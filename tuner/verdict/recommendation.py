@@ -17,11 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from tuner.pareto import Point
-from tuner.search.history import configuration
 from tuner.spec.margin import MARGIN
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.known_runs import runs_of
+from tuner.verdict.known_runs import default_of, runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 
 Array = np.ndarray[Any, Any]
@@ -63,12 +61,9 @@ class Recommendation:
 
 def model_of(study: StudySnapshot) -> RunsModel | None:
     """The model of all runs of a study; None where they are too few."""
-    converged = [record for record in study.results.complete if record.converged]
-    params = next((configuration(r.params) for r in converged if r.is_default), None)
-    default = next((r.number for r in converged if configuration(r.params) == params), None)
     runs = runs_of(study)
     enough = len({run.trial for run in runs}) >= LEAST_CONFIGURATIONS
-    return RunsModel(runs, default) if enough else None
+    return RunsModel(runs, default_of(study)) if enough else None
 
 
 def recommend(
@@ -134,7 +129,7 @@ def to_confirm_at(
     candidates: Collection[int] | None = None,
 ) -> tuple[Estimate, ...]:
     """What one search has to offer at a registered level, from the boldest to the surest: each is
-    to run on fresh seeds until one is confirmed (`time_at_level`).
+    to run on fresh seeds, and the first that is confirmed is the answer (`first_within`).
 
     Where only the surest would do, whether a search answers with its default, which may be several
     times as slow, hangs on how often the right configurations happened to run.
@@ -150,15 +145,16 @@ def to_confirm_at(
     return tuple(offered.values())
 
 
-def time_at_level(level: float, confirmed: Iterable[Point], default: Point) -> float:
-    """One search's answer at a registered level: the time of the first of `confirmed` (seconds and
-    mean MQL on fresh seeds, in the order of `to_confirm_at`) that is within it; else the default's,
-    where that is; else it is not reached, infinite.
+def first_within(level: float, mqls: Iterable[float | None]) -> int | None:
+    """One search's answer at a registered level: the place of the first of these that is within it.
+
+    `mqls` are medians over fresh seeds, of what `to_confirm_at` gave in its order and of the
+    default at the end; None of what has no figure. None where the level is not reached.
     """
-    for seconds, mql in (*confirmed, default):
-        if mql <= level:
-            return seconds
-    return math.inf
+    for place, mql in enumerate(mqls):
+        if mql is not None and mql <= level:
+            return place
+    return None
 
 
 def to_verify(

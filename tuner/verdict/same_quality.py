@@ -18,6 +18,7 @@ from tuner.verdict.recommendation import (
     model_of,
     recommend,
     recommend_at,
+    to_confirm_at,
 )
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, bounds_in_words, excess
@@ -111,6 +112,8 @@ def recommended_against(
         NoAnswerError: too few trials of either, a default of the reference that did not converge,
             or nothing that is surely enough as good.
     """
+    if reference.name == study.name:
+        raise UsageError(f"--against: {study.name!r} is the study itself; name another one")
     level = _reference(study, reference)
     if model is None or study.results.infeasible:
         raise NoAnswerError(f"nothing to recommend: {why_none(study, default=False)}")
@@ -132,6 +135,31 @@ def recommended_against(
         sure_enough=found.chance,
         least_runs=least,
         against=level,
+    )
+
+
+def offered(
+    study: StudySnapshot, model: RunsModel | None, reference: StudySnapshot, *, margin: float
+) -> tuple[Estimate, ...]:
+    """What the study has to offer at the quality of the default of `reference`, from the boldest to
+    the surest: each is to be confirmed, and the first that is answers for the study.
+
+    Empty where nothing but its default is sure enough.
+
+    Raises:
+        UsageError: the reference's MQL is of other data or another split.
+        NoAnswerError: too few trials of either, or a default of the reference that did not
+            converge.
+    """
+    level = _reference(study, reference)
+    if model is None or study.results.infeasible:
+        raise NoAnswerError(f"nothing to recommend: {why_none(study, default=False)}")
+    return to_confirm_at(
+        model,
+        level.mql * (1 + margin),
+        error=level.error,
+        least_runs=least_runs(study),
+        candidates=candidates_of(study),
     )
 
 
@@ -205,8 +233,6 @@ def _reference(study: StudySnapshot, reference: StudySnapshot) -> Reference:
                 f"--against: the MQL of study {reference.name!r} is of another {what} than that of "
                 f"{study.name!r}; name a study of the same"
             )
-    if reference.name == study.name:
-        raise UsageError(f"--against: {study.name!r} is the study itself; name another one")
     model = model_of(reference)
     if model is None or model.default is None or reference.results.infeasible:
         raise NoAnswerError(f"--against {reference.name} is no reference: {why_none(reference)}")

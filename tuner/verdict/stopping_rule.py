@@ -67,12 +67,21 @@ def replay_study(study: StudySnapshot, rule: StoppingRule) -> Mapping[int, tuple
     """The converged trials of a study whose epochs are recorded, each with its seeds in order, by
     number.
     """
-    numbers = [record.number for record in study.results.complete if record.converged]
     return {
         number: tuple(replay(curve, rule) for curve in _of_seeds(rows))
-        for number, rows in study.curves(numbers).items()
+        for number, rows in study.curves(converged_trials(study)).items()
         if rows
     }
+
+
+def converged_trials(study: StudySnapshot) -> list[int]:
+    """The numbers of the trials that may be replayed, in their order."""
+    return [record.number for record in study.results.complete if record.converged]
+
+
+def is_recorded(study: StudySnapshot) -> bool:
+    """Whether epochs are recorded, by its first trial that converged."""
+    return any(study.curves(converged_trials(study)[:1]).values())
 
 
 def _of_seeds(rows: Sequence[EpochRow]) -> list[list[EpochRow]]:

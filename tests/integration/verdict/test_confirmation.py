@@ -5,33 +5,26 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete
 from typer.testing import CliRunner
 
-from tests.support.drawn_verifications import drawn_result, missed, verify_all
-from tests.support.recorded_studies import record_study
+from tests.support.drawn_verifications import missed, verify_all
+from tests.support.planned_confirmations import SEEDS, known, last, opened
 from tuner.cli.app import app
 from tuner.errors import UsageError
 from tuner.export import load_best
 from tuner.report.study_status import status_of
 from tuner.report.terminal.verification import print_verified, verification_document
-from tuner.spec.membership import Membership
-from tuner.storage import schema
 from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
-from tuner.study.group import open_group
-from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import restore
 from tuner.trial.job import TrialJob
 from tuner.verdict.compare.findings import compare
-from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.fresh_seeds import seen_seeds
@@ -41,68 +34,13 @@ from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in
 
-SEEDS = 12
-NAMES = ("demo-original", "demo-original-2", "demo-rmsnorm", "demo-rmsnorm-2")
-
-
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def recorded(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Database]:
-    """Two searches of each of two variants, and a study too small to recommend anything."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('confirmation')}/tuner.db"
-    else:
-        cluster = request.getfixturevalue("postgres")
-        url = cluster.url(cluster.create_database())
-    for name in NAMES:
-        group, _, number = name.partition("-2")[0], None, 2 if name.endswith("-2") else 1
-        place = Membership.of_new(name, group=group, search=number)
-        variant = group.removeprefix("demo-")
-        record_study(url, variant=variant, name=name, trials=24, membership=place)
-    record_study(url, variant="simple", trials=6)
-    database = open_database(parse_url(url), create=False)
-    yield database
-    database.close()
-
-
-@pytest.fixture
-def database(recorded: Database) -> Database:
-    with recorded.engine.begin() as connection:
-        connection.execute(delete(schema.verifications))
-    return recorded
-
-
-def opened(database: Database, *names: str) -> list[OpenStudy]:
-    return [open_study(database, name) for name in names or NAMES]
-
-
-def known(
-    *, seconds: float = 6.0, mql: float = 0.8, default: float = 0.8
-) -> Callable[[TrialJob], TrialResult]:
-    """Whatever is not the default, trial 0, takes so long and forecasts so."""
-
-    def run(job: TrialJob) -> TrialResult:
-        pace = 0.5 if "rmsnorm" in job.study else 1.0
-        if job.number == 0:
-            return drawn_result(job, seconds=10.0 * pace, mql=default)
-        return drawn_result(job, seconds=seconds * pace, mql=mql)
-
-    return run
-
-
-def last(study: OpenStudy) -> Confirmation:
-    found = confirmation_of(snapshot(study))
-    assert found is not None
-    return found
-
 
 def test_what_is_recommended_and_the_default_run_on_seeds_that_nothing_has_seen(
-    database: Database,
+    unverified: Database,
 ) -> None:
-    studies = opened(database)
+    studies = opened(unverified)
     plan_verification(studies, top=1, seeds=2)
-    before = seen_seeds(database)
+    before = seen_seeds(unverified)
     planned = plan_confirmation(studies, seeds=SEEDS, shuffle_seed=1)
     runs = [run for run in verifications_of(studies).runs() if "confirms" in run.plan]
     assert planned.new_runs == len(runs)
@@ -130,9 +68,9 @@ def test_what_is_recommended_and_the_default_run_on_seeds_that_nothing_has_seen(
 
 
 def test_a_recommendation_that_is_as_good_is_confirmed_and_stays_what_it_is(
-    database: Database, tmp_path: Path
+    unverified: Database, tmp_path: Path
 ) -> None:
-    studies = opened(database, "demo-original", "demo-rmsnorm")
+    studies = opened(unverified, "demo-original", "demo-rmsnorm")
     plan_confirmation(studies, seeds=SEEDS)
     assert plan_confirmation(studies, seeds=SEEDS).new_runs == 0
     assert "under way, 0 of 24 runs" in compare([snapshot(studies[0])]).confirmed[0].sentence
@@ -167,9 +105,9 @@ def test_a_recommendation_that_is_as_good_is_confirmed_and_stays_what_it_is(
 
 
 def test_one_that_is_worse_is_not_confirmed_and_its_runs_count_from_then_on(
-    database: Database, capsys: pytest.CaptureFixture[str]
+    unverified: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (study,) = opened(database, "demo-original")
+    (study,) = opened(unverified, "demo-original")
     plan_confirmation([study], seeds=SEEDS)
     first = last(study).frozen.recommended
     verify_all([study], known(mql=0.83))
@@ -193,8 +131,8 @@ def test_one_that_is_worse_is_not_confirmed_and_its_runs_count_from_then_on(
     assert last(study).frozen.attempt == 2
 
 
-def test_one_that_misses_more_often_is_not_confirmed(database: Database) -> None:
-    (study,) = opened(database, "demo-original")
+def test_one_that_misses_more_often_is_not_confirmed(unverified: Database) -> None:
+    (study,) = opened(unverified, "demo-original")
     plan_confirmation([study], seeds=SEEDS)
     lost = sorted({run.seed for run in verifications_of([study]).runs()})[:2]
 
@@ -207,8 +145,8 @@ def test_one_that_misses_more_often_is_not_confirmed(database: Database) -> None
     assert (test.missed, test.claimed) == ((2, 0), False)
 
 
-def test_the_margin_is_recorded_first_and_no_other_is_taken_later(database: Database) -> None:
-    (study,) = opened(database, "demo-rmsnorm-2")
+def test_the_margin_is_recorded_first_and_no_other_is_taken_later(unverified: Database) -> None:
+    (study,) = opened(unverified, "demo-rmsnorm-2")
     study.set_policy(dataclasses.replace(study.policy(), margin=None))
     plan_confirmation([study], seeds=SEEDS, margin=0.02)
     assert study.policy().margin == last(study).frozen.margin == 0.02
@@ -217,72 +155,14 @@ def test_the_margin_is_recorded_first_and_no_other_is_taken_later(database: Data
     study.set_policy(dataclasses.replace(study.policy(), margin=None))
 
 
-def test_a_study_that_recommends_nothing_is_named(database: Database) -> None:
-    planned = plan_confirmation(opened(database, "demo-simple"), seeds=SEEDS)
+def test_a_study_that_recommends_nothing_is_named(unverified: Database) -> None:
+    planned = plan_confirmation(opened(unverified, "demo-simple"), seeds=SEEDS)
     assert planned.new_runs == 0
     assert "configurations converged, and it takes 12" in planned.missing[0]
 
 
-def test_another_reference_runs_its_default_beside_and_is_asked_for(database: Database) -> None:
-    reference = open_group(database, "demo-original")
-    (study,) = opened(database, "demo-rmsnorm")
-    plan_confirmation([study], reference=reference, seeds=SEEDS)
-    assert last(study).reference == "demo-original"
-    both = [study, *reference.members]
-    ran = {(run.study_id, run.trial_number) for run in verifications_of(both).runs()}
-    assert (reference.members[0].study_id, 0) in ran
-    verify_all(both, known())
-    report = compare([snapshot(each) for each in (*reference.members, study)])
-    (level, *_) = report.registered
-    assert (level.group, level.confirmed, level.runs) == ("demo-original", True, SEEDS)
-    assert report.confirmed[0].confirmation.study == "demo-rmsnorm"
-
-
-def test_whole_searches_are_compared_and_two_of_each_are_too_few_for_a_claim(
-    database: Database,
-) -> None:
-    studies = opened(database)
-    plan_confirmation(studies, seeds=SEEDS)
-    verify_all(studies, known())
-    report = compare([snapshot(each) for each in studies])
-    (level, other) = report.registered
-    assert level.confirmed
-    assert level.runs == 2 * SEEDS
-    assert level.mql == pytest.approx(1.01 * level.default_mql)
-    assert other.group == "demo-rmsnorm"
-    times = level.searches["demo-rmsnorm"]
-    for each in (*times, *level.searches["demo-original"]):
-        pace = 0.5 if "rmsnorm" in each.study else 1.0
-        takes = {"recommended": 6.0, "default": 10.0}[each.how]
-        assert each.seconds == pytest.approx(takes * pace, rel=0.05)
-    assert "recommended" in {each.how for each in times}
-    assert all(each.confirmed for each in times)
-    (standing,) = report.between
-    assert standing.found is not None
-    assert standing.found.searches == (2, 2)
-    assert standing.found.ratio is not None
-    assert 0.3 * 0.95 < standing.found.ratio < 0.5 / 0.6 * 1.05
-    assert not standing.claimed
-    assert "2 and 2 searches are too few: searches of one variant differ" in standing.sentence
-    assert report.as_dict()["between_variants"][0]["claimed"] is False
-
-
-def test_what_does_not_reach_the_level_is_its_default_or_nothing(database: Database) -> None:
-    studies = opened(database)
-    plan_confirmation(studies, seeds=SEEDS)
-
-    def run(job: TrialJob) -> TrialResult:
-        worse = 0.83 if "rmsnorm-2" in job.study else 0.8
-        return known(mql=0.83, default=worse)(job)
-
-    verify_all(studies, run)
-    (level, _) = compare([snapshot(each) for each in studies]).registered
-    assert [each.how for each in level.searches["demo-original"]] == ["default", "default"]
-    assert [each.how for each in level.searches["demo-rmsnorm"]] == ["default", "not reached"]
-
-
-def test_rounds_verify_what_may_be_recommended_and_end(database: Database) -> None:
-    (study,) = opened(database, "demo-original")
+def test_rounds_verify_what_may_be_recommended_and_end(unverified: Database) -> None:
+    (study,) = opened(unverified, "demo-original")
     told = [0]
     for _ in range(ROUNDS):
         planned = plan_verification([study], top=3, seeds=2, choice=Choice.RECOMMENDED)
@@ -293,7 +173,7 @@ def test_rounds_verify_what_may_be_recommended_and_end(database: Database) -> No
         told.append(len(verifications_of([study]).runs()))
     assert told == sorted(set(told))
     assert plan_verification([study], top=3, seeds=2, choice=Choice.RECOMMENDED).new_runs == 0
-    (small,) = opened(database, "demo-simple")
+    (small,) = opened(unverified, "demo-simple")
     said = plan_verification([small], top=3, seeds=2, choice=Choice.RECOMMENDED).missing
     assert "it takes 12" in said[0]
 

@@ -9,9 +9,9 @@ from scipy.optimize import check_grad
 
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import (
+    first_within,
     recommend,
     recommend_at,
-    time_at_level,
     to_confirm_at,
     to_verify,
 )
@@ -151,11 +151,11 @@ def test_what_is_confirmed_at_a_level_goes_from_the_boldest_to_the_surest() -> N
 
 
 def test_a_search_answers_with_the_first_that_is_confirmed_or_its_default_or_not_at_all() -> None:
-    confirmed, default = [(0.3, 0.82), (0.4, 0.81), (0.5, 0.80)], (1.0, 0.805)
-    assert time_at_level(0.812, confirmed, default) == 0.4
-    assert time_at_level(0.83, confirmed, default) == 0.3
-    assert time_at_level(0.805, confirmed[:2], default) == 1.0
-    assert time_at_level(0.79, confirmed, default) == math.inf
+    boldest, second, unknown, default = 0.82, 0.81, None, 0.805
+    assert first_within(0.812, [boldest, second, unknown, default]) == 1
+    assert first_within(0.83, [boldest, second, unknown, default]) == 0
+    assert first_within(0.805, [boldest, second, unknown, default]) == 3
+    assert first_within(0.79, [boldest, second, unknown, default]) is None
 
 
 def test_the_wider_the_margin_the_surer() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tuner.errors import UsageError
+from tuner.report.figures.attainment import attainment_figure
 from tuner.report.figures.curves import Curve, curves_figure
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
@@ -21,6 +22,7 @@ from tuner.report.figures.timeline import timeline_figure
 from tuner.report.figures.trade import trade_figure
 from tuner.spec.objectives import axis_title
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.attainment_surfaces import attained_by
 from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verified import verified_in
 
@@ -34,7 +36,8 @@ def draw(kind: str, studies: Studies, *, title: str = "") -> go.Figure:
     """The figure `kind` (one of `KINDS`) of these studies, overlaid.
 
     Raises:
-        UsageError: there is no such kind.
+        UsageError: there is no such kind, or the studies cannot share such a figure.
+        StorageError: the studies of a group do not fit together.
     """
     if kind not in KINDS:
         raise UsageError(f"unknown figure {kind!r}; there are: {', '.join(KINDS)}")
@@ -42,10 +45,7 @@ def draw(kind: str, studies: Studies, *, title: str = "") -> go.Figure:
 
 
 def _front(studies: Studies, title: str) -> go.Figure:
-    clock, error = (
-        " or ".join(dict.fromkeys(axis_title(study.results.objectives[axis]) for study in studies))
-        for axis in (0, 1)
-    )
+    clock, error = _axes(studies)
     return pareto_figure(
         [
             front_series(
@@ -61,6 +61,20 @@ def _front(studies: Studies, title: str) -> go.Figure:
         clock=clock,
         error=error,
     )
+
+
+def _axes(studies: Studies) -> tuple[str, str]:
+    """What both axes measure."""
+    clock, error = (
+        " or ".join(dict.fromkeys(axis_title(study.results.objectives[axis]) for study in studies))
+        for axis in (0, 1)
+    )
+    return clock, error
+
+
+def _attainment(studies: Studies, title: str) -> go.Figure:
+    clock, error = _axes(studies)
+    return attainment_figure(attained_by(studies), title=title, clock=clock, error=error)
 
 
 def _hypervolume(studies: Studies, title: str) -> go.Figure:
@@ -113,6 +127,7 @@ def _timeline(studies: Studies, title: str) -> go.Figure:
 
 KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
     "front": _front,
+    "attainment": _attainment,
     "hypervolume": _hypervolume,
     "hypervolume-time": _hypervolume_over_time,
     "curves": _curves,

@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter, model_validator
 from tuner.files.plain import Count, Label, Loose, read_json
 
 MOST_LOOKS = 100
+MOST_OFFERS = 20
 
 StudyName = Annotated[str, Field(min_length=1, max_length=512)]
 """Whatever it is called: another program may have renamed it. Who shows it makes it harmless."""
@@ -30,8 +31,10 @@ class StoredFrozen(Loose):
     recommended: Count | None = None
     """None where the default stands, or where the study's default is run for others alone."""
     at_level: Count | None = None
-    """What is recommended for the quality of the reference's default; None where nothing is, or
-    there is no reference."""
+    """What is recommended for the quality of the reference's default; None where nothing is, there
+    is no reference, or the study is the reference's."""
+    offers: Annotated[tuple[Count, ...], Field(max_length=MOST_OFFERS)] | None = None
+    """What may have that quality, from the boldest to the surest; None in older plans."""
     margin: Annotated[float, Field(ge=0)]
     chance: Annotated[float, Field(ge=0, le=1)] | None = None
     """How surely what is recommended is as good, by what was known then."""
@@ -41,9 +44,16 @@ class StoredFrozen(Loose):
     why_none: str | None = None
     """Why nothing is recommended."""
 
+    def to_answer_with(self) -> tuple[int, ...]:
+        """What answers for the study at the reference's quality, the first that is confirmed."""
+        if self.offers is not None:
+            return self.offers
+        of_before = self.recommended if self.at_level is None else self.at_level
+        return () if of_before is None else (of_before,)
+
     def trials(self) -> list[int]:
         """Each once, the default first."""
-        found = [self.default, self.recommended, self.at_level]
+        found = [self.default, self.recommended, self.at_level, *(self.offers or ())]
         return list(dict.fromkeys(number for number in found if number is not None))
 
 

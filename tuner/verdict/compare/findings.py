@@ -16,6 +16,7 @@ from tuner.verdict.compare.between import Standing, standings
 from tuner.verdict.compare.confirmed import Confirmed, confirmed_of
 from tuner.verdict.compare.equal_quality import Level, levels_of
 from tuner.verdict.compare.fairness import differences, refuse_different_data
+from tuner.verdict.compare.other_rules import UnderRule, can_be_replayed, under_other_rules
 from tuner.verdict.compare.registered import RegisteredLevel, groups_of, registered_levels
 from tuner.verdict.compare.rows import Row, rows_of
 from tuner.verdict.compare.sentences import levels as levels_of_intervals
@@ -49,6 +50,10 @@ class Report:
     registered: tuple[RegisteredLevel, ...]
     between: tuple[Standing, ...]
     confirmed: tuple[Confirmed, ...]
+    other_rules: tuple[UnderRule, ...] | None
+    """None where nobody asked."""
+    replayable: bool
+    """Whether there is something to ask."""
     notes: tuple[str, ...]
     """What to know to read the rest."""
     resolution: str
@@ -73,6 +78,9 @@ class Report:
             "registered_levels": [level.as_dict() for level in self.registered],
             "between_variants": [each.as_dict() for each in self.between],
             "confirmed": [each.as_dict() for each in self.confirmed],
+            "stopping_rules": None
+            if self.other_rules is None
+            else [each.as_dict() for each in self.other_rules],
             "notes": list(self.notes),
             "resolution": self.resolution,
             "intervals": self.intervals,
@@ -81,13 +89,16 @@ class Report:
         }
 
 
-def compare(studies: Sequence[StudySnapshot], *, pick: str = "knee") -> Report:
+def compare(
+    studies: Sequence[StudySnapshot], *, pick: str = "knee", stopping_rules: bool = False
+) -> Report:
     """Hold studies on the same data against each other.
 
     Every study is represented by its default configuration and by the one that `pick` names on the
     front of its search: chosen by the search, judged by fresh seeds. Only questions whose
     configurations are all verified, as planned, get an answer; for the others the report says what
-    is missing.
+    is missing. With `stopping_rules` it says of each verdict between variants whether it would
+    stand under another stopping rule, which takes up to four more models of each study.
 
     Raises:
         UsageError: the studies are on different data.
@@ -99,7 +110,8 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str = "knee") -> Report:
     volumes, reference = volumes_of(studies)
     groups = groups_of(studies)
     registered = registered_levels(groups)
-    between = standings(groups, registered, names_of_groups(studies))
+    names = names_of_groups(studies)
+    between = standings(groups, registered, names)
     confirmed = confirmed_of(studies)
     return Report(
         task=studies[0].definition.task_name,
@@ -113,6 +125,10 @@ def compare(studies: Sequence[StudySnapshot], *, pick: str = "knee") -> Report:
         registered=registered,
         between=between,
         confirmed=confirmed,
+        other_rules=under_other_rules(groups, registered, between, names)
+        if stopping_rules
+        else None,
+        replayable=can_be_replayed(studies, between),
         notes=tuple(_notes(studies, answers, confirmed)),
         resolution=resolution(
             a.comparison for a in answers if a.comparison.question.family == WITHIN

@@ -1,8 +1,8 @@
 """Registered levels, and how fast each search reaches them.
 
 A level is a quality that was said before: the MQL of a variant's default hyperparameters with the
-margin. At a level each search has one time: of what it recommends for it, as confirmed; else of its
-default, where that is within the level; else none, which ranks last.
+margin. At a level each search has one time: of the boldest of what it offers for it that is
+confirmed; else of its default, where that is within the level; else none, which ranks last.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tuner.storage.queue.plans import is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.known_runs import candidates_of
-from tuner.verdict.recommendation import model_of, recommend_at
+from tuner.verdict.recommendation import first_within, model_of, recommend_at
 from tuner.verdict.stats.intervals import LEAST_RUNS
 from tuner.verdict.verified import Verified, as_configurations, verified_in
 
@@ -62,6 +62,8 @@ class RegisteredLevel:
     """The default's runs are those of a confirmation."""
     searches: Mapping[str, tuple[SearchTime, ...]]
     """By group."""
+    error: float = 0.0
+    """The relative standard error of `mql`."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -114,6 +116,7 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
                 runs=len(runs),
                 confirmed=confirmed,
                 searches=times,
+                error=error,
             )
         )
     return tuple(levels)
@@ -182,18 +185,23 @@ def _time(
 def _confirmed_time(
     study: StudySnapshot, there: Confirmation, group: str, level: float
 ) -> SearchTime:
-    registered = there.at_level if there.reference == group else None
-    asked = (("recommended", registered or there.recommended), ("default", there.default))
-    for how, found in asked:
-        if found is None or found.mql is None or found.seconds is None:
-            continue
-        missed = there.default is not None and found.missed > there.default.missed
-        if found.mql.estimate <= level and not missed:
-            return SearchTime(
-                study=study.name,
-                seconds=found.seconds.estimate,
-                trial=found.trial_number,
-                how="default" if found is there.default else how,
-                confirmed=True,
-            )
-    return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=True)
+    offers = there.to_answer_with if there.reference == group else (there.recommended,)
+    asked = [each for each in (*offers, there.default) if each is not None]
+    place = first_within(level, [_counted(each, there.default) for each in asked])
+    if place is None:
+        return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=True)
+    found = asked[place]
+    assert found.seconds is not None, "or it did not count"
+    return SearchTime(
+        study=study.name,
+        seconds=found.seconds.estimate,
+        trial=found.trial_number,
+        how="default" if found is there.default else "recommended",
+        confirmed=True,
+    )
+
+
+def _counted(found: Verified, default: Verified | None) -> float | None:
+    """Its median MQL; None where too few runs converged, or fewer than of the default."""
+    missed = default is not None and found.missed > default.missed
+    return None if found.seconds is None or found.mql is None or missed else found.mql.estimate

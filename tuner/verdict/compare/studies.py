@@ -16,6 +16,7 @@ from tuner.study.named import (
     snapshot_named,
 )
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.stopping_rule import converged_trials
 from tuner.verdict.verification_plan import study_names
 
 DEFAULT = "default"
@@ -40,11 +41,14 @@ def names_of_groups(studies: Sequence[StudySnapshot]) -> dict[str, str]:
     }
 
 
-def read_studies(named: Sequence[str], *, task: str, storage: str) -> list[StudySnapshot]:
+def read_studies(
+    named: Sequence[str], *, task: str, storage: str, curves: bool = False
+) -> list[StudySnapshot]:
     """The studies that `named` means: variants on `task` (several with commas), studies as
     `study:NAME`, or archives.
 
-    The database is opened only where a name needs it.
+    The database is opened only where a name needs it, and closed again. The epochs of all trials
+    that converged are read with `curves`; else enough to see whether they are recorded.
 
     Raises:
         UsageError: a name that means nothing, an archive that cannot be read, or a study named
@@ -63,8 +67,13 @@ def read_studies(named: Sequence[str], *, task: str, storage: str) -> list[Study
                 names = [
                     PREFIX + study for group in groups for study in searches_of(database(), group)
                 ]
-            found += [snapshot_named(each, database).with_runs_read() for each in names]
+            found += [_read(snapshot_named(each, database), curves=curves) for each in names]
     known = [study.name for study in found]
     if twice := {name for name in known if known.count(name) > 1}:
         raise UsageError(f"study {min(twice)!r} is named twice; name each once")
     return found
+
+
+def _read(study: StudySnapshot, *, curves: bool) -> StudySnapshot:
+    numbers = converged_trials(study)
+    return study.with_runs_read().with_curves_read(numbers if curves else numbers[:1])

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.verdict.stats.intervals import LEAST_RUNS, Interval
+from tuner.verdict.stats.intervals import LEAST_RUNS, Interval, t_beyond
 
 Array = np.ndarray[Any, Any]
 
@@ -87,15 +87,13 @@ def ratio_of_times(
     """The geometric mean of a's times over b's on the seeds that both have, with its interval (t,
     on logarithms); None where they share too few.
     """
-    from scipy import stats
-
     x, y = _shared(a, b)
     n = len(x)
     if n < LEAST_RUNS:
         return None
     logs = np.log(x) - np.log(y)
     mean, half = float(logs.mean()), float(logs.std(ddof=1)) / math.sqrt(n)
-    half *= float(stats.t.isf((1 - confidence) / 2, n - 1))
+    half *= t_beyond((1 - confidence) / 2, n - 1)
     return Interval(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n)
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from tuner.verdict.stats.intervals import t_beyond
+
 ALPHA = 0.05
 """The chance of claiming any difference at all, in a family of questions, where there is none."""
 
@@ -109,14 +111,12 @@ def paired_t_p(differences: ArrayLike) -> float:
 
 def paired_t_interval(differences: ArrayLike, level: float) -> tuple[float, float]:
     """The true means that the same test of `differences` (n,) does not reject at `level`."""
-    from scipy import stats
-
     d = np.asarray(differences, dtype=float)
     n = len(d)
     if n < 2:  # noqa: PLR2004 - a spread needs two
         return -math.inf, math.inf
     mean = float(d.mean())
-    half = float(stats.t.isf(level / 2, n - 1)) * float(np.std(d, ddof=1)) / math.sqrt(n)
+    half = t_beyond(level / 2, n - 1) * float(np.std(d, ddof=1)) / math.sqrt(n)
     return mean - half, mean + half
 
 

@@ -32,11 +32,11 @@ def looks_for(seeds: int) -> tuple[int, ...]:
 
 def spent(alpha: float, fraction: float) -> float:
     """The error that may have been spent once `fraction` of the data is in; all of `alpha` at 1."""
-    from scipy.stats import norm
+    from scipy.special import ndtr, ndtri
 
     if fraction >= 1:
         return alpha
-    return float(2 * norm.sf(norm.isf(alpha / 2) / math.sqrt(fraction)))
+    return float(2 * ndtr(ndtri(alpha / 2) / math.sqrt(fraction)))
 
 
 @functools.lru_cache(maxsize=256)
@@ -49,11 +49,11 @@ def nominal_levels(alpha: float, looks: tuple[int, ...]) -> tuple[float, ...]:
     if len(looks) == 1:
         return (alpha,)
     from scipy.optimize import brentq
-    from scipy.stats import norm
+    from scipy.special import ndtr
 
     fractions = [look / looks[-1] for look in looks]
     grid = np.arange(-_HALF_WIDTH, _HALF_WIDTH + _STEP / 2, _STEP)
-    density = norm.pdf(grid)
+    density = _normal_density(grid)
     """Of the standardised mean at the current look, for those that have not stopped before."""
     levels: list[float] = []
     before = 0.0
@@ -63,7 +63,7 @@ def nominal_levels(alpha: float, looks: tuple[int, ...]) -> tuple[float, ...]:
         target = spent(alpha, fraction) - before
         excess = functools.partial(_excess, grid, density, target)
         boundary = float(brentq(excess, 0.5, _HALF_WIDTH - 1))
-        levels.append(float(2 * norm.sf(boundary)))
+        levels.append(float(2 * ndtr(-boundary)))
         density = np.where(np.abs(grid) < boundary, density, 0.0)
         before += target
     return tuple(levels)
@@ -85,10 +85,13 @@ def _outside(grid: np.ndarray, density: np.ndarray, boundary: float) -> float:
 
 def _next_look(grid: np.ndarray, density: np.ndarray, at: float, then: float) -> np.ndarray:
     """The density of the standardised mean at fraction `then`, from that at fraction `at`."""
-    from scipy.stats import norm
-
     share = math.sqrt(at / then)
     spread = math.sqrt(1 - at / then)
-    kernel = norm.pdf((grid[:, None] - share * grid[None, :]) / spread) / spread
+    kernel = _normal_density((grid[:, None] - share * grid[None, :]) / spread) / spread
     result: np.ndarray = kernel @ density * _STEP
+    return result
+
+
+def _normal_density(z: np.ndarray) -> np.ndarray:
+    result: np.ndarray = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
     return result

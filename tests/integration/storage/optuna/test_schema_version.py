@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import optuna
 import pytest
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, inspect, text
 
 from tuner.errors import StorageError
 from tuner.storage.database import Database, open_database
 from tuner.storage.optuna.schema_version import _SCRIPTS, current_version, wanted_version
+from tuner.storage.url import parse_url
 
 
 def set_version(engine: Engine, version: str) -> None:
@@ -53,17 +55,57 @@ def test_the_storages_of_others_are_as_optuna_makes_them(database: Database) -> 
     assert type(theirs._version_manager) is not type(database.optuna._version_manager)
 
 
-def test_opening_what_is_there_imports_no_alembic(database: Database) -> None:
+def test_a_new_database_gets_the_table_that_alembic_makes(
+    database_url: str, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = described(database.engine)
+    with database.engine.begin() as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
+    monkeypatch.setattr("tuner.storage.optuna.schema_version._managers_of_optuna", lambda: None)
+    opened = open_database(parse_url(database_url))
+    assert described(opened.engine) == ours
+    opened.close()
+
+
+def test_tables_from_before_alembic_are_left_to_optuna(database: Database) -> None:
+    with database.engine.begin() as connection:
+        connection.execute(text("DROP TABLE alembic_version"))
+        connection.execute(text("UPDATE version_info SET schema_version = 0"))
+        connection.execute(text("UPDATE version_info SET library_version = '0.8.0'"))
+    assert not database.optuna._version_manager._is_alembic_supported()
+    with pytest.raises(StorageError, match="optuna"):
+        open_database(database.address)
+
+
+def described(engine: Engine) -> object:
+    """The table of versions, its key and what it holds."""
+    there = inspect(engine)
+    with engine.connect() as connection:
+        rows = connection.execute(text("SELECT * FROM alembic_version")).all()
+    columns = [
+        (each["name"], str(each["type"]), each["nullable"])
+        for each in there.get_columns("alembic_version")
+    ]
+    return columns, there.get_pk_constraint("alembic_version"), rows
+
+
+def test_opening_what_is_there_or_what_is_new_imports_no_alembic(
+    database: Database, tmp_path: Path
+) -> None:
     script = (
         "import sys; from tuner.storage.database import open_database; "
         "from tuner.storage.url import parse_url; "
         "open_database(parse_url(sys.argv[1]), create=False).close(); "
         "open_database(parse_url(sys.argv[1])).close(); "
+        "open_database(parse_url(sys.argv[2])).close(); "
         "print('alembic' in sys.modules)"
     )
     url = database.address.full()
     done = subprocess.run(
-        [sys.executable, "-c", script, url], capture_output=True, text=True, check=False
+        [sys.executable, "-c", script, url, f"sqlite:///{tmp_path}/new.db"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "False"), done.stderr
 

@@ -20,9 +20,11 @@ from typer.testing import CliRunner
 from tests.support.drawn_verifications import drawn_result, verify_all
 from tests.support.recorded_studies import record_study
 from tuner.cli.app import app
+from tuner.display.text import in_html
 from tuner.errors import UsageError
 from tuner.record import Recorded
-from tuner.report.comparison_files import LEVELS, page
+from tuner.report.comparison_files import LEVELS, UNDER_OTHER_RULES, page
+from tuner.report.terminal.comparison import ASK_FOR_RULES
 from tuner.storage.database import open_database
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.records import TrialResult
@@ -413,6 +415,26 @@ def test_the_command_writes_table_page_and_document(compared: Compared, tmp_path
     assert "src=" not in text.partition("Plotly.newPlot")[0].rpartition("<script")[2]
     done = CliRunner().invoke(app, arguments)
     assert "converges in" in done.stdout
+    assert ASK_FOR_RULES in done.stdout
+    assert document["stopping_rules"] is None
+
+
+def test_other_stopping_rules_are_replayed_where_one_asks(
+    compared: Compared, tmp_path: Path
+) -> None:
+    arguments = ["compare", *BOTH, "--task", "demo", "--storage", compared.url, "--stopping-rules"]
+    page_ = tmp_path / "report.html"
+    done = CliRunner().invoke(app, [*arguments, "--html", str(page_), "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)["stopping_rules"]
+    assert [each["patience"] for each in found] == [5, 10]
+    assert found[0]["recorded_trainings"] == 20
+    text = CliRunner().invoke(app, arguments).stdout
+    assert f"{UNDER_OTHER_RULES}:" in text
+    assert ASK_FOR_RULES not in text
+    for each in found:
+        assert f"{each['sentence']}." in text
+        assert in_html(each["sentence"]) in page_.read_text(encoding="utf-8")
 
 
 def test_understanding_a_study(compared: Compared) -> None:

@@ -1,0 +1,127 @@
+"""What a search answers at the quality of another default: whole searches, each confirmed on seeds
+that nothing has seen, on every database."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.support.drawn_verifications import drawn_result, verify_all
+from tests.support.planned_confirmations import SEEDS, known, last, opened
+from tuner.storage.database import Database
+from tuner.storage.records import TrialResult
+from tuner.study.group import open_group
+from tuner.study.snapshot import snapshot
+from tuner.trial.job import TrialJob
+from tuner.verdict.compare.findings import compare
+from tuner.verdict.confirmation_plan import plan_confirmation
+from tuner.verdict.queue import verifications_of
+from tuner.verdict.runs_model import Estimate, RunsModel
+
+OFFERED = (9, 5, 7)
+
+
+def test_another_reference_runs_its_default_beside_and_is_asked_for(unverified: Database) -> None:
+    reference = open_group(unverified, "demo-original")
+    (study,) = opened(unverified, "demo-rmsnorm")
+    plan_confirmation([study], reference=reference, seeds=SEEDS)
+    assert last(study).reference == "demo-original"
+    both = [study, *reference.members]
+    ran = {(run.study_id, run.trial_number) for run in verifications_of(both).runs()}
+    assert (reference.members[0].study_id, 0) in ran
+    verify_all(both, known())
+    report = compare([snapshot(each) for each in (*reference.members, study)])
+    (level, *_) = report.registered
+    assert (level.group, level.confirmed, level.runs) == ("demo-original", True, SEEDS)
+    assert report.confirmed[0].confirmation.study == "demo-rmsnorm"
+
+
+def test_whole_searches_are_compared_and_two_of_each_are_too_few_for_a_claim(
+    unverified: Database,
+) -> None:
+    studies = opened(unverified)
+    plan_confirmation(studies, seeds=SEEDS)
+    verify_all(studies, known())
+    report = compare([snapshot(each) for each in studies])
+    (level, other) = report.registered
+    assert level.confirmed
+    assert level.runs == 2 * SEEDS
+    assert level.mql == pytest.approx(1.01 * level.default_mql)
+    assert other.group == "demo-rmsnorm"
+    times = level.searches["demo-rmsnorm"]
+    for each in (*times, *level.searches["demo-original"]):
+        pace = 0.5 if "rmsnorm" in each.study else 1.0
+        takes = {"recommended": 6.0, "default": 10.0}[each.how]
+        assert each.seconds == pytest.approx(takes * pace, rel=0.05)
+    assert "recommended" in {each.how for each in times}
+    assert all(each.confirmed for each in times)
+    (standing,) = report.between
+    assert standing.found is not None
+    assert standing.found.searches == (2, 2)
+    assert standing.found.ratio is not None
+    assert 0.3 * 0.95 < standing.found.ratio < 0.5 / 0.6 * 1.05
+    assert not standing.claimed
+    assert "2 and 2 searches are too few: searches of one variant differ" in standing.sentence
+    assert report.as_dict()["between_variants"][0]["claimed"] is False
+
+
+def test_what_does_not_reach_the_level_is_its_default_or_nothing(unverified: Database) -> None:
+    studies = opened(unverified)
+    plan_confirmation(studies, seeds=SEEDS)
+
+    def run(job: TrialJob) -> TrialResult:
+        worse = 0.83 if "rmsnorm-2" in job.study else 0.8
+        return known(mql=0.83, default=worse)(job)
+
+    verify_all(studies, run)
+    (level, _) = compare([snapshot(each) for each in studies]).registered
+    assert [each.how for each in level.searches["demo-original"]] == ["default", "default"]
+    assert [each.how for each in level.searches["demo-rmsnorm"]] == ["default", "not reached"]
+
+
+def three_offers(model: RunsModel, *_: object, **__: object) -> tuple[Estimate, ...]:
+    """As of a study whose fastest configuration is not as surely good as slower ones."""
+    chances = np.linspace(0.5, 0.95, len(model.trials))
+    return tuple(model.estimate(number, chances) for number in OFFERED)
+
+
+def test_what_is_offered_is_tried_from_the_boldest_and_the_first_that_is_confirmed_answers(
+    unverified: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.verdict.same_quality.to_confirm_at", three_offers)
+    studies = opened(unverified, "demo-original", "demo-rmsnorm")
+    planned = plan_confirmation(studies, seeds=SEEDS)
+    for each in studies:
+        assert last(each).frozen.offers == OFFERED
+        assert set(OFFERED) <= set(last(each).frozen.trials())
+    assert planned.new_runs == SEEDS * sum(len(last(each).frozen.trials()) for each in studies)
+
+    def run(job: TrialJob) -> TrialResult:
+        """The boldest is too bold; the bolder, the faster."""
+        if "rmsnorm" not in job.study or job.number not in OFFERED:
+            return known()(job)
+        place = OFFERED.index(job.number)
+        return drawn_result(job, seconds=3.0 + place, mql=0.8 if place else 0.85)
+
+    verify_all(studies, run)
+    (level, own) = compare([snapshot(each) for each in studies]).registered
+    (found,) = level.searches["demo-rmsnorm"]
+    assert (found.trial, found.how, found.confirmed) == (OFFERED[1], "recommended", True)
+    assert found.seconds == pytest.approx(4.0, rel=0.05)
+    # They are offered for the reference's quality: for its own its recommendation answers.
+    (at_own,) = own.searches["demo-rmsnorm"]
+    frozen = last(studies[1]).frozen
+    assert at_own.trial in (frozen.recommended, frozen.default)
+    assert [each["trial"] for each in last(studies[1]).as_dict()["offers"]] == list(OFFERED)
+
+
+def test_a_confirmation_for_another_reference_is_another_one(unverified: Database) -> None:
+    (study,) = opened(unverified, "demo-original")
+    plan_confirmation([study], seeds=SEEDS)
+    assert last(study).frozen.offers is None, "nobody asked for a level"
+    verify_all([study], known())
+    assert plan_confirmation([study], seeds=SEEDS).new_runs == 0
+    both = [study, *opened(unverified, "demo-rmsnorm")]
+    assert plan_confirmation(both, seeds=SEEDS).new_runs
+    assert last(study).frozen.offers is not None, "its default's quality is the level"
+    assert last(study).frozen.attempt == 2
