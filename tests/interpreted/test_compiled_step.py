@@ -6,6 +6,7 @@ The networks are compiled as far as graphs, which run operation by operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -19,7 +20,8 @@ from tests.support.fused_epochs import (
     order_of,
     weights,
 )
-from tuner.config import Backend, ModelShapes, Precision, RunConfig
+from tests.support.traced_networks import guards_not_timed
+from tuner.config import Architecture, Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.branches import InPlace
 from tuner.models.compiled_network import CompiledPieces, CompiledWhole
@@ -37,7 +39,7 @@ EVEN = 11
 @pytest.fixture(autouse=True)
 def _never_eager() -> Iterator[None]:
     """As in a training: without it, what is compiled for the ninth time runs as it is written."""
-    with no_silent_fall_back():
+    with no_silent_fall_back(), guards_not_timed():
         yield
 
 
@@ -45,6 +47,14 @@ class Compiled(FusedEngine):
     """As `CompiledStepEngine` is on a CUDA device."""
 
     backend = Backend.COMPILE
+
+
+def with_blocks(n_blocks: int, config: RunConfig) -> RunConfig:
+    """Half of the time goes into tracing what comes after the covariates: the blocks."""
+    settings = {"n_blocks": n_blocks}
+    return replace(
+        config, architecture=Architecture(model=config.architecture.model, settings=settings)
+    )
 
 
 def in_pieces(config: RunConfig, data: DeviceData) -> Compiled:
@@ -73,13 +83,21 @@ def assert_epochs_are_the_eager_ones(config: RunConfig, data: DeviceData) -> Non
 
 
 @pytest.mark.parametrize(
-    ("model", "covariates"), [("original", False), ("rmsnorm", True), ("batchnorm", False)]
+    ("model", "covariates", "n_blocks"),
+    [("original", False, 1), ("rmsnorm", True, 2), ("batchnorm", False, 1)],
 )
 def test_epochs_are_the_eager_ones(
-    data: DeviceData, bare_data: DeviceData, run_config: Configure, model: str, covariates: bool
+    data: DeviceData,
+    bare_data: DeviceData,
+    run_config: Configure,
+    model: str,
+    covariates: bool,
+    n_blocks: int,
 ) -> None:
     config = run_config(model, weight_decay=0.1, gradient_clip=0.05, batch_size=EVEN)
-    assert_epochs_are_the_eager_ones(config, data if covariates else bare_data)
+    assert_epochs_are_the_eager_ones(
+        with_blocks(n_blocks, config), data if covariates else bare_data
+    )
 
 
 def test_windows_that_do_not_come_out_even_are_graphs_of_their_own_and_no_epoch_compiles_again(
@@ -88,7 +106,8 @@ def test_windows_that_do_not_come_out_even_are_graphs_of_their_own_and_no_epoch_
     """22 windows in batches of 8. The compiler is told to take no size for a variable."""
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
-    assert_epochs_are_the_eager_ones(run_config(weight_decay=0.1, gradient_clip=0.05), data)
+    config = with_blocks(1, run_config(weight_decay=0.1, gradient_clip=0.05))
+    assert_epochs_are_the_eager_ones(config, data)
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     assert graphs == 3 * 4  # full, short and validation, four pieces each
 
@@ -134,11 +153,11 @@ def test_a_network_of_ones_own_is_trained_and_what_it_does_not_use_only_decays(
 
 
 def test_its_state_is_continued_bit_for_bit_and_knows_no_other_random_state(
-    data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
+    bare_data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As on a CUDA device.
     monkeypatch.setattr("tuner.models.dropout._has_cheap_masks", lambda x: False)
-    config = run_config(dropout=0.3, batch_size=EVEN)
+    data, config = bare_data, with_blocks(1, run_config(dropout=0.3, batch_size=EVEN))
     whole = in_pieces(config, data)
     fused_epoch(whole, order_of(data, 1), 1e-3)
     saved = {name: tensor.clone() for name, tensor in whole.state().items()}
@@ -156,7 +175,7 @@ def test_its_state_is_continued_bit_for_bit_and_knows_no_other_random_state(
 
 
 def test_what_warm_up_did_is_forgotten(data: DeviceData, run_config: Configure) -> None:
-    config = run_config()
+    config = with_blocks(1, run_config())  # as one above: its graphs are found
     engine = in_pieces(config, data)
     before = {
         name: tensor.clone()

@@ -17,6 +17,7 @@ from tuner.models import tsmixer
 from tuner.models.fused import FusedTSMixer
 from tuner.models.fused.launch_order import Launching
 from tuner.models.fused.layout import layout_of, whole_of
+from tuner.models.fused.sums import COLUMN_SAMPLES, MOST_SPLITS
 from tuner.models.tsmixer import DESIGNS, TSMixer
 
 SHAPES = ModelShapes(
@@ -134,7 +135,10 @@ def test_other_sizes_and_covariates_agree_too(
     assert_agrees(FusedTSMixer(network(name, shapes, hidden, 0.2, n_blocks)), inputs_of(shapes, 1))
 
 
-def test_the_reference_job_agrees() -> None:
+def test_the_reference_job_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the splits of a batch that a GPU is given."""
+    monkeypatch.setattr("tuner.models.fused.sums.MOST_SPLITS", MOST_SPLITS)
+    monkeypatch.setattr("tuner.models.fused.sums.COLUMN_SAMPLES", COLUMN_SAMPLES)
     shapes = ModelShapes(
         input_size=168, horizon=24, n_targets=7, n_past=0, n_future=6, n_static=1, n_quantiles=17
     )

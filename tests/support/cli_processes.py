@@ -61,7 +61,7 @@ class Bench:
         }
 
     def slowed(self) -> Path:
-        """Trials of hundreds of epochs last minutes from now on, until the file returned here is
+        """Trials of dozens of epochs last minutes from now on, until the file returned here is
         gone.
 
         None ends before it was looked at, however late the look.

@@ -11,6 +11,7 @@ import typer
 
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json, say
+from tuner.cli.uncollected import nothing_collected
 
 SPLITS = ("train", "val", "test")
 
@@ -71,9 +72,10 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
     prepared = prepare(load_task(task), data_dir=data_folder(data_dir))
     # What a class of the user's own prints is not part of the document.
     with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
-        from tuner.models.foreign import unused_notice
-        from tuner.models.own import methods_not_used
-        from tuner.training.one_step import train_one_step
+        with nothing_collected():
+            from tuner.models.foreign import unused_notice
+            from tuner.models.own import methods_not_used
+            from tuner.training.one_step import train_one_step
 
         architecture = file.architecture()
         unused = methods_not_used(architecture)

@@ -12,6 +12,7 @@ import typer
 from tuner.cli.command import takes
 from tuner.cli.device import ONE_DEVICE, assignment_at, own_device, own_gpu
 from tuner.cli.options import Cpu, DataDir, Storage, Trust, data_folder, note, storage_url
+from tuner.cli.uncollected import nothing_collected
 from tuner.errors import UsageError
 
 if TYPE_CHECKING:
@@ -110,8 +111,9 @@ def _maker(options: WorkerOptions) -> MakeRunner:
     """What trains, with its data on the device: imports torch."""
 
     def make_runner(studies: Sequence[OpenStudy], device: Gpu | CpuCores) -> TrialRunner:
-        from tuner.trial.device_data import load_data
-        from tuner.trial.seeds_and_reruns import run_job
+        with nothing_collected():
+            from tuner.trial.device_data import load_data
+            from tuner.trial.seeds_and_reruns import run_job
 
         folder = data_folder(options.data_dir)
         return functools.partial(

@@ -11,7 +11,7 @@ import pytest
 from tests.support.cli_processes import STUDY, Bench, finished, wait_for
 from tuner.errors import TunerError
 
-EPOCHS = 200
+EPOCHS = 60
 
 
 @pytest.fixture

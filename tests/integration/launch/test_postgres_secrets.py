@@ -32,8 +32,8 @@ def assert_hidden(text: str, where: str) -> None:
         assert form not in text, f"the password stands in {where}"
 
 
-EPOCHS = 60
-WORKERS = 2
+EPOCHS = 20
+WORKERS = 1
 
 
 class Launched:
@@ -45,7 +45,7 @@ class Launched:
         self.database = database
         self.command_lines: set[str] = set()
         self._slow = bench.slowed()
-        process = bench.start_afresh(*bench.launch_arguments(4, workers=WORKERS, epochs=EPOCHS))
+        process = bench.start_afresh(*bench.launch_arguments(2, workers=WORKERS, epochs=EPOCHS))
         over = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(process, over))
         watcher.start()
@@ -56,7 +56,7 @@ class Launched:
     def _watch(self, process: subprocess.Popen[str], over: threading.Event) -> None:
         """The launch and everything it started, and nobody else's: other tests run beside this
         one."""
-        while not over.wait(0.05):
+        while not over.wait(0.1):
             try:
                 supervisor = psutil.Process(process.pid)
                 for one in (supervisor, *supervisor.children(recursive=True)):
@@ -84,7 +84,7 @@ def launched(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Lau
 
 def test_the_launch_fills_the_study(launched: Launched) -> None:
     assert launched.first.code == 0, launched.first.err
-    assert launched.bench.trials() == [(number, "COMPLETE") for number in range(4)]
+    assert launched.bench.trials() == [(number, "COMPLETE") for number in range(2)]
 
 
 def test_a_password_in_the_environment_is_not_warned_about(launched: Launched) -> None:
@@ -94,7 +94,7 @@ def test_a_password_in_the_environment_is_not_warned_about(launched: Launched) -
 def test_the_password_is_in_nothing_that_was_printed_or_logged(launched: Launched) -> None:
     assert_hidden(launched.first.out + launched.first.err, "the output")
     logs = list(launched.bench.folder.rglob("*.log"))
-    assert len(logs) == 2
+    assert len(logs) == WORKERS
     assert "trial" in launched.bench.log_text()
     for path in launched.bench.folder.rglob("*"):
         if path.is_file():
@@ -136,7 +136,10 @@ def test_an_inline_password_works_and_warns_once(launched: Launched, escaped: bo
     url = cluster.url(name, user=USER, password=quote(PASSWORD, safe="") if escaped else PASSWORD)
     bench = launched.bench
     again = bench.run(
-        *bench.launch_arguments(4, workers=2, epochs=EPOCHS), "--storage", url, TUNER_STORAGE=None
+        *bench.launch_arguments(2, workers=WORKERS, epochs=EPOCHS),
+        "--storage",
+        url,
+        TUNER_STORAGE=None,
     )
     assert again.code == 0, again.err
     assert "nothing to do" in again.err
@@ -154,11 +157,11 @@ def test_a_passfile_serves_supervisor_and_workers(launched: Launched) -> None:
     passfile.write_text(f"127.0.0.1:{cluster.port}:{name}:{USER}:{escaped}\n")
     passfile.chmod(0o600)
     url = cluster.url(name, user=USER, password=None)
-    arguments = [*bench.launch_arguments(5, workers=2, epochs=EPOCHS), "--storage", url]
+    arguments = [*bench.launch_arguments(4, workers=WORKERS, epochs=EPOCHS), "--storage", url]
     more = bench.run(*arguments, TUNER_STORAGE=None, PGPASSFILE=str(passfile))
     assert more.code == 0, more.err
     assert "password" not in more.err
-    assert [state for _, state in bench.trials()] == ["COMPLETE"] * 5
+    assert [state for _, state in bench.trials()] == ["COMPLETE"] * 4
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -21,19 +22,23 @@ PACED = ["paced", "paced-2"]
 THREE = [STUDY, f"{STUDY}-2", f"{STUDY}-3"]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def bench(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Bench]:
-    """One group that the tests below, in their order, grow and look at."""
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """One group that the tests below, in their order, grow and look at.
+
+    On SQLite; what becomes of it in the tables, `tests/integration/study/test_group.py` shows on
+    every database.
+    """
     folder = tmp_path_factory.mktemp("searches")
-    if request.param == "sqlite":
-        yield Bench(folder, f"sqlite:///{folder}/storage/tuner.db")
-        return
-    cluster: Cluster = request.getfixturevalue("postgres")
-    name = cluster.create_database()
-    yield Bench(folder, cluster.url(name))
-    cluster.empty_database(name)
+    return Bench(folder, f"sqlite:///{folder}/storage/tuner.db")
+
+
+@pytest.fixture
+def on_postgresql(postgres: Cluster, tmp_path: Path) -> Iterator[Bench]:
+    """A group of its own, where one connection is lost and others go on."""
+    name = postgres.create_database()
+    yield Bench(tmp_path, postgres.url(name))
+    postgres.empty_database(name)
 
 
 def finished_trials(bench: Bench) -> dict[str, list[int]]:
@@ -95,8 +100,8 @@ def at_work(bench: Bench, launch: subprocess.Popen[str]) -> list[psutil.Process]
     return []
 
 
-def test_a_killed_worker_and_launch_cost_no_search_a_trial(bench: Bench) -> None:
-    slow = bench.slowed()
+def test_a_killed_worker_and_launch_cost_no_search_a_trial(on_postgresql: Bench) -> None:
+    bench, slow = on_postgresql, on_postgresql.slowed()
     changed = ["--study", "paced", "--searches", "2"]
     with bench.launched(2, *changed, epochs=30) as launch:
         kill(wait_for(lambda: at_work(bench, launch), "a worker that trains"))

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.support.traced_networks import guards_not_timed
 from tuner.config import ModelShapes, Precision
 from tuner.models.branches import InPlace, Join
 from tuner.models.compiled_network import CompiledPieces, CompiledWhole
@@ -32,11 +33,14 @@ TRACED = "aot_eager"
 def _compiled_afresh() -> Iterator[None]:
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
-    yield
+    with guards_not_timed():
+        yield
     torch.compiler.reset()
 
 
-def network(name: str, n_future: int = 2, n_static: int = 1, dropout: float = 0.0) -> TSMixer:
+def network(
+    name: str, n_future: int = 2, n_static: int = 1, dropout: float = 0.0, n_blocks: int = 2
+) -> TSMixer:
     shapes = ModelShapes(
         input_size=20,
         horizon=6,
@@ -47,7 +51,7 @@ def network(name: str, n_future: int = 2, n_static: int = 1, dropout: float = 0.
         n_quantiles=5,
     )
     torch.manual_seed(7)
-    return TSMixer(shapes, DESIGNS[name], hidden_size=8, dropout=dropout)
+    return TSMixer(shapes, DESIGNS[name], hidden_size=8, dropout=dropout, n_blocks=n_blocks)
 
 
 def inputs(
@@ -93,8 +97,8 @@ def n_graphs() -> int:
 def test_pieces_have_the_models_forecast_and_gradients(
     name: str, covariates: tuple[int, int]
 ) -> None:
-    """In float64, but for the forecast's own type."""
-    model = network(name, *covariates).double()
+    """In float64, but for the forecast's own type; `original` with a block after the first."""
+    model = network(name, *covariates, n_blocks=2 if name == "original" else 1).double()
     given = inputs(model, torch.float64)
     compiled = pieces(model)(*given)
     plain = model(*given).float()
@@ -108,7 +112,7 @@ def test_pieces_have_the_models_forecast_and_gradients(
 def test_a_forecast_is_written_as_the_loss_reads_it(
     name: str, compile_: Callable[..., Any]
 ) -> None:
-    model = network(name)
+    model = network(name, n_blocks=1)
     forecast = compile_(model, Precision.BF16)(*inputs(model))
     assert forecast.dtype == torch.float32
     assert forecast.is_contiguous()
@@ -121,7 +125,7 @@ def test_a_forecast_is_written_as_the_loss_reads_it(
 
 
 def test_evaluation_is_compiled_too_and_drops_nothing() -> None:
-    model = network("original", dropout=0.5).eval()
+    model = network("original", dropout=0.5, n_blocks=1).eval()
     with torch.no_grad():
         expected = model(*inputs(model))
         assert torch.allclose(pieces(model)(*inputs(model)), expected, atol=1e-6)
@@ -185,7 +189,7 @@ def test_covariates_are_begun_before_any_is_waited_for() -> None:
 
 
 def test_nothing_of_it_stays_with_the_model() -> None:
-    model = network("original")
+    model = network("original", n_blocks=1)
     names, held = (
         list(model.state_dict()),
         {key: dict(vars(module)) for key, module in model.named_modules()},

@@ -8,6 +8,7 @@ import importlib
 import json
 import shutil
 import sqlite3
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import forked_cli
 from tests.support.cli_parsing import parse
 from tests.support.paths import BENCHMARKS
 from tuner.storage.database import open_database
@@ -275,8 +277,9 @@ def test_what_is_left_is_told_in_minutes_and_calls(modules: Any) -> None:
 
 
 def test_the_whole_campaign_in_dry_run_goes_on_where_it_stopped(
-    modules: Any, tmp_path: Path, one_core: None
+    modules: Any, tmp_path: Path, one_core: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(subprocess, "Popen", forked_cli.popen())
     run, report = modules["run"], modules["report"]
     first, second, kept = tmp_path / "first", tmp_path / "second", tmp_path / "kept"
     run.main(["--quick", "--minutes", "60", "--state", str(first)])

@@ -170,7 +170,11 @@ def test_a_comparison_is_repeatable_resumable_and_reported(
     assert text.count("| ours qmc | 2 |") == 2
 
 
-def test_a_comparison_on_a_part_of_the_table_knows_no_other_row(table: Any, tmp_path: Path) -> None:
+def test_a_comparison_on_a_part_of_the_table_knows_no_other_row(
+    table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module("surrogate"), "TREES", 25)
+    monkeypatch.setattr(module("surrogate"), "FOLDS", 5)
     samplers, path = module("samplers"), tmp_path / "table.csv"
     module("table").write_table(table, path)
     part = samplers.rows_of("60-89")

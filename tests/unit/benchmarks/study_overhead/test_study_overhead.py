@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import importlib
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from optuna.trial import TrialState
 
+from tests.support import forked_cli
 from tests.support.paths import BENCHMARKS
 from tuner.record import Recorded
 from tuner.study.archive import read_archive
@@ -107,7 +109,10 @@ def test_what_grows_with_a_study_shows_in_its_last_tenth(overhead: Any) -> None:
 
 
 @pytest.mark.usefixtures("one_core")
-def test_a_dry_run_leaves_its_files(overhead: Any, tmp_path: Path) -> None:
+def test_a_dry_run_leaves_its_files(
+    overhead: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "Popen", forked_cli.popen())
     overhead.main(["--quick", "--output", str(tmp_path / "out" / "study-1.2")])
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "study-1.2.json",
