@@ -38,7 +38,7 @@ def compare(
         typer.Option(
             "--stopping-rules",
             help="Also say whether the verdict between variants would stand under another "
-            "stopping rule, replayed from the recorded epochs.",
+            "stopping rule, replayed from the recorded epochs; a claim always says it.",
         ),
     ] = False,
     storage: Storage = None,

@@ -51,7 +51,7 @@ class Report:
     between: tuple[Standing, ...]
     confirmed: tuple[Confirmed, ...]
     other_rules: tuple[UnderRule, ...] | None
-    """None where nobody asked."""
+    """None where nothing is claimed between variants and nobody asked."""
     replayable: bool
     """Whether there is something to ask."""
     notes: tuple[str, ...]
@@ -97,8 +97,9 @@ def compare(
     Every study is represented by its default configuration and by the one that `pick` names on the
     front of its search: chosen by the search, judged by fresh seeds. Only questions whose
     configurations are all verified, as planned, get an answer; for the others the report says what
-    is missing. With `stopping_rules` it says of each verdict between variants whether it would
-    stand under another stopping rule, which takes up to four more models of each study.
+    is missing. Where something is claimed between variants, or with `stopping_rules`, it says of
+    each verdict between them whether it would stand under another stopping rule, which takes up to
+    four more models of each study.
 
     Raises:
         UsageError: the studies are on different data.
@@ -126,7 +127,7 @@ def compare(
         between=between,
         confirmed=confirmed,
         other_rules=under_other_rules(groups, registered, between, names)
-        if stopping_rules
+        if stopping_rules or any(each.claimed for each in between)
         else None,
         replayable=can_be_replayed(studies, between),
         notes=tuple(_notes(studies, answers, confirmed)),

@@ -4,6 +4,7 @@ called beside the others.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from tuner.errors import UsageError
@@ -16,6 +17,7 @@ from tuner.study.named import (
     snapshot_named,
 )
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.stats.searches import least_searches
 from tuner.verdict.stopping_rule import converged_trials
 from tuner.verdict.verification_plan import study_names
 
@@ -48,7 +50,8 @@ def read_studies(
     `study:NAME`, or archives.
 
     The database is opened only where a name needs it, and closed again. The epochs of all trials
-    that converged are read with `curves`; else enough to see whether they are recorded.
+    that converged are read with `curves`, and where there are searches enough for a claim; else
+    enough to see whether they are recorded.
 
     Raises:
         UsageError: a name that means nothing, an archive that cannot be read, or a study named
@@ -67,11 +70,20 @@ def read_studies(
                 names = [
                     PREFIX + study for group in groups for study in searches_of(database(), group)
                 ]
-            found += [_read(snapshot_named(each, database), curves=curves) for each in names]
+            found += [snapshot_named(each, database) for each in names]
+        whole = curves or _enough_to_claim(found)
+        found = [_read(each, curves=whole) for each in found]
     known = [study.name for study in found]
     if twice := {name for name in known if known.count(name) > 1}:
         raise UsageError(f"study {min(twice)!r} is named twice; name each once")
     return found
+
+
+def _enough_to_claim(studies: Sequence[StudySnapshot]) -> bool:
+    """Whether the first group and another one have the searches that a claim takes at least."""
+    sizes = Counter(study.membership.group for study in studies)
+    first, *others = sizes.values() or (0,)
+    return min(first, max(others, default=0)) >= least_searches(1)
 
 
 def _read(study: StudySnapshot, *, curves: bool) -> StudySnapshot:

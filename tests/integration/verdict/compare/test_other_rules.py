@@ -13,6 +13,7 @@ from tuner.spec.membership import Membership
 from tuner.storage.queue.epochs import EpochRow
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare import findings
 from tuner.verdict.compare.between import Standing, standings
 from tuner.verdict.compare.other_rules import (
     UnderRule,
@@ -23,7 +24,7 @@ from tuner.verdict.compare.other_rules import (
 from tuner.verdict.compare.registered import Groups, RegisteredLevel, SearchTime, groups_of
 from tuner.verdict.compare.studies import names_of_groups, read_studies
 from tuner.verdict.replayed_runs import both_ways
-from tuner.verdict.stopping_rule import StoppingRule, is_recorded
+from tuner.verdict.stopping_rule import StoppingRule, converged_trials, is_recorded
 
 BEST = 8
 """The epoch whose weights every training keeps; it ends ten later."""
@@ -104,8 +105,16 @@ def judged(
 ) -> tuple[UnderRule, ...]:
     """The lines for a verdict of confirmed `times`; of none where the verdict has none."""
     groups: Groups = groups_of(studies)
-    level = RegisteredLevel(
-        group=studies[0].membership.group,
+    level = level_of(groups, times)
+    names = names_of_groups(studies)
+    between: tuple[Standing, ...] = standings(groups, [level], names)
+    return under_other_rules(groups, [level], between, names)
+
+
+def level_of(groups: Groups, times: dict[str, list[float]] | None = None) -> RegisteredLevel:
+    """The level of the first group, with these confirmed times."""
+    return RegisteredLevel(
+        group=next(iter(groups)),
         mql=EASY,
         default_mql=EASY / 1.01,
         margin=0.01,
@@ -124,9 +133,6 @@ def judged(
             for group, members in groups.items()
         },
     )
-    names = names_of_groups(studies)
-    between: tuple[Standing, ...] = standings(groups, [level], names)
-    return under_other_rules(groups, [level], between, names)
 
 
 def ratios(found: UnderRule) -> tuple[float, float]:
@@ -311,3 +317,33 @@ def test_epochs_are_there_when_the_database_is_closed(
     (tmp_path / "tuner.db").rename(tmp_path / "away.db")
     assert sorted(whole.curves([0, 1, 2])) == [0, 1, 2]
     assert is_recorded(first)
+
+
+def test_where_a_claim_is_possible_epochs_are_read_for_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tuner.db"
+    for variant in ("original", "rmsnorm"):
+        for number in range(1, 6):
+            name = f"demo-{variant}-{number}"
+            place = Membership.of_new(name, group=f"demo-{variant}", search=number)
+            record_study(url, variant=variant, name=name, trials=3, membership=place)
+    found = read_studies(["original", "rmsnorm"], task="demo", storage=url)
+    (tmp_path / "tuner.db").rename(tmp_path / "away.db")
+    assert len(found) == 10
+    for each in found:
+        assert sorted(each.curves(converged_trials(each))) == converged_trials(each)
+
+
+def test_a_claim_says_without_being_asked_whether_it_stands(
+    recorded: dict[str, StudySnapshot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studies = list(recorded.values())
+    groups = groups_of(studies)
+    level = level_of(groups)
+    (verdict,) = standings(groups, [level], names_of_groups(studies))
+    monkeypatch.setattr(findings, "registered_levels", lambda _: (level,))
+    for claimed in (False, True):
+        said = dataclasses.replace(verdict, claimed=claimed)
+        monkeypatch.setattr(findings, "standings", lambda *_, said=said: (said,))
+        report = findings.compare(studies)
+        assert (report.other_rules is not None) == claimed
+    assert report.other_rules
