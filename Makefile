@@ -21,7 +21,7 @@ QUICK_STUDIES := --variant $(QUICK)/small-original.toml,$(QUICK)/small-rmsnorm.t
 
 demo-study: $(VENV)/.installed
 	$(BIN)/tuner launch $(QUICK_STUDIES) --trials 14 --no-prune --cpu --workers 2 --storage $(QUICK_STORAGE)
-	$(BIN)/tuner verify $(QUICK_STUDIES) --top 2 --seeds 6 --cpu --workers 2 --storage $(QUICK_STORAGE)
+	$(BIN)/tuner verify $(QUICK_STUDIES) --choose front --top 2 --seeds 6 --cpu --workers 2 --storage $(QUICK_STORAGE)
 	$(BIN)/tuner study export quick-small-original --output $(QUICK)/original.json.gz --storage $(QUICK_STORAGE)
 	$(BIN)/tuner study export quick-small-rmsnorm --output $(QUICK)/rmsnorm.json.gz --storage $(QUICK_STORAGE)
 

@@ -71,13 +71,13 @@ class VerifyOptions:
         ),
     ] = None
     choose: Annotated[
-        FrontChosen,
+        FrontChosen | None,
         typer.Option(
             "--choose",
-            help="From the front as the search saw it; from what all trials together expect of "
-            "each; or what may be recommended, in rounds.",
+            help="What may be recommended, in rounds (where 12 configurations converged); from the "
+            "front as the search saw it; or from what all trials together expect of each.",
         ),
-    ] = FrontChosen.FRONT
+    ] = None
     seeds: Annotated[
         int | None,
         typer.Option(
@@ -128,7 +128,7 @@ class VerifyOptions:
 
 @takes(VerifyOptions)
 def verify(options: VerifyOptions) -> int:
-    """Run the front's configurations and the default one again on seeds that the search never used.
+    """Run what may be recommended, and the default, again on seeds that the search never used.
 
     With --confirm it tests the one that each study recommends: what it is, and the margin, are
     recorded before the first run.
@@ -150,7 +150,7 @@ def _refuse_apart(options: VerifyOptions) -> None:
     """Raises UsageError for options that do not go together."""
     alone = {
         "--top": options.top is not None,
-        "--choose": options.choose is not FrontChosen.FRONT,
+        "--choose": options.choose is not None,
         "--stop-early": options.stop_early,
     }
     confirming = {"--against": options.against is not None, "--margin": options.margin is not None}
@@ -173,7 +173,7 @@ def _request(options: VerifyOptions) -> VerificationRequest:
         task=options.task,
         studies=options.study,
         top=options.top,
-        choice=Choice(options.choose.value),
+        choice=None if options.choose is None else Choice(options.choose.value),
         seeds=options.seeds,
         stop_early=options.stop_early,
         confirm=options.confirm,

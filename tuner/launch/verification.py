@@ -22,12 +22,14 @@ from tuner.storage.remedies import in_one_sentence
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.group import PREFIX, Group, all_meant, open_group
 from tuner.study.open import OpenStudy, open_study
+from tuner.study.snapshot import snapshot
 from tuner.study.trust import require_trust
 from tuner.verdict.confirmation_plan import SEEDS as CONFIRMATION_SEEDS
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
+from tuner.verdict.same_quality import why_none
 from tuner.verdict.verification_plan import Planned, plan_verification, study_names
 from tuner.verdict.verified import Verified, read_verified
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
@@ -47,7 +49,8 @@ class VerificationRequest:
     `<task>-<variant>`."""
     top: Number | None = None
     """Configurations along each front, its knee included (5), or of each round (6)."""
-    choice: Choice = Choice.FRONT
+    choice: Choice | None = None
+    """None: what may be recommended, where there are trials enough to say so; else the front."""
     seeds: Number | None = None
     """Of each configuration: 10, of each round 6, of a confirmation 30."""
     stop_early: bool = False
@@ -84,8 +87,8 @@ def run(
     progress: Progress | None = None,
     stop: StopRequests | None = None,
 ) -> VerificationOutcome:
-    """Run the front's configurations and the default one again, on seeds that the search never
-    used. Ends as `tuner.launch.run` does.
+    """Run what may be recommended, or the front's configurations, and the default one again, on
+    seeds that the search never used. Ends as `tuner.launch.run` does.
 
     Raises:
         UsageError: studies or devices that are not there, or do not go together.
@@ -117,8 +120,9 @@ def run(
             options=["--verify"],
         )
         stop, missing = stop or StopRequests(), []
-        for nth in range(ROUNDS if request.choice is Choice.RECOMMENDED else 1):
-            found = _planned(opened, reference, request)
+        choice = _choice(request, opened, notes)
+        for nth in range(ROUNDS if choice is Choice.RECOMMENDED else 1):
+            found = _planned(opened, reference, request, choice)
             if nth and not found.new_runs:
                 break
             new = [line for line in found.missing if line not in missing]
@@ -155,10 +159,25 @@ def _once(studies: Sequence[OpenStudy]) -> list[OpenStudy]:
     return list({each.name: each for each in studies}.values())
 
 
+def _choice(request: VerificationRequest, opened: Sequence[OpenStudy], notes: Notes) -> Choice:
+    """What is verified where nobody said."""
+    if request.choice is not None or request.confirm or request.stop_early:
+        return request.choice or Choice.FRONT
+    for each in opened:
+        if why_none(snapshot(each).with_runs_read()) is not None:
+            notes.note(
+                f"{each.name}: too little has converged to say what may be recommended; the front "
+                "is verified, as with --choose front"
+            )
+            return Choice.FRONT
+    return Choice.RECOMMENDED
+
+
 def _planned(
     opened: Sequence[OpenStudy],
     reference: Group[OpenStudy] | None,
     request: VerificationRequest,
+    choice: Choice,
 ) -> Planned:
     """What there is to run, or the next round of it."""
     if request.confirm:
@@ -168,12 +187,12 @@ def _planned(
             seeds=request.seeds or CONFIRMATION_SEEDS,
             margin=request.margin,
         )
-    if request.choice is not Choice.RECOMMENDED:
+    if choice is not Choice.RECOMMENDED:
         return plan_verification(
             opened,
             top=request.top or TOP,
             seeds=request.seeds or SEEDS,
-            choice=request.choice,
+            choice=choice,
             stop_early=request.stop_early,
         )
     # Searches of one variant share no luck: those of each number have seeds of their own.
@@ -185,7 +204,7 @@ def _planned(
             mine,
             top=request.top or VERIFIED,
             seeds=request.seeds or VERIFIED_SEEDS,
-            choice=request.choice,
+            choice=choice,
         )
         for mine in by_number.values()
     ]

@@ -39,7 +39,7 @@ def picks_judged(
     """The trials that speak for a study in a verdict,
     by its verification `runs` in the order of their plan.
 
-    Where the last plan chose from the expected front, those that it chose; else those of the front
+    Where the last plan chose by what all runs expect, those that it chose; else those of the front
     as it is.
     """
     return picks_expected(results, runs, study) or picks(results, front_of_runs(results))
@@ -78,6 +78,6 @@ def _noted(runs: Sequence[VerificationRun], study: str) -> dict[str, int]:
     plan = runs[-1].plan if runs else {}
     if CHOSEN_LATER in plan:
         return dict(plan[CHOSEN_LATER].get(study, {}))
-    return (
-        dict(plan.get("picks", {}).get(study, {})) if plan.get("choice") == Choice.EXPECTED else {}
-    )
+    if plan.get("choice") not in (Choice.EXPECTED, Choice.RECOMMENDED):
+        return {}
+    return dict(plan.get("picks", {}).get(study, {}))

@@ -16,13 +16,12 @@ from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results
-from tuner.study.snapshot import snapshot
+from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.expected_front import (
     LEAST_TRIALS,
     Choice,
     Front,
     front_of,
-    front_of_runs,
     says_enough,
 )
 from tuner.verdict.fresh_seeds import fresh_seeds, seeds_to_verify_on, seen_seeds
@@ -30,7 +29,9 @@ from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.picks import choosing, note_picks, picks
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.same_quality import why_none
+from tuner.verdict.stats.intervals import LEAST_RUNS
 from tuner.verdict.stats.sequential import looks_for
+from tuner.verdict.verified import verified_in
 from tuner.verdict.worth_verifying import KNOWN, known_trials, worth_verifying
 
 
@@ -186,9 +187,24 @@ def _choose_round(study: OpenStudy, top: int, chosen: _Chosen) -> None:
     if found is None:
         chosen.missing.append(f"{study.name}: {why_none(now)}")
     elif found:
-        chosen.trials[study.name] = found
-        chosen.picks[study.name] = picks(now.results, front_of_runs(now.results))
+        front = front_of(now.results, now.definition.space, Choice.EXPECTED)
+        picked = picks(now.results, front)
+        chosen.trials[study.name] = _with_knee(now, found, picked.get("knee"))
+        chosen.picks[study.name] = picked
+        chosen.expected.add(study.name)
         chosen.known.update(known_trials([now]))
+
+
+def _with_knee(
+    study: StudySnapshot, chosen: list[TrialRecord], knee: int | None
+) -> list[TrialRecord]:
+    """The knee runs in one round, too: tables show it beside the default."""
+    if knee is None or knee in {record.number for record in chosen}:
+        return chosen
+    there = verified_in(study).get(knee)
+    if there is not None and there.planned >= LEAST_RUNS:
+        return chosen
+    return [*chosen, study.record(knee)]
 
 
 def configurations(results: StudyResults, top: int, front: Front) -> list[TrialRecord]:

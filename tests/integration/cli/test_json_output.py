@@ -318,7 +318,7 @@ def test_launch_in_every_state(tmp_path: Path) -> None:
         "--json",
     )
     policy = ("--no-prune", "--max-time", "500", "--sampler", "random")
-    done = run(*arguments, *policy, "--trials", "1", "--timeout", "0.1s", folder=tmp_path)
+    done = run(*arguments, *policy, "--trials", "1", "--timeout", "0.001s", folder=tmp_path)
     assert done.code == 0, done.err
     stopped = document(done, LAUNCH)
     assert stopped["outcome"] == "timed_out"

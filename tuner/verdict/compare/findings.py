@@ -177,7 +177,7 @@ def _ready(
             if role not in picked:
                 missing.append(f"{name}: its default configuration has no finished trial")
                 continue
-            why = _unready(verified_in(study).get(picked[role]))
+            why = _unready(verified_in(study).get(picked[role]), role)
             if why:
                 missing.append(f"{name}: its {role} configuration (trial {picked[role]}) {why}")
             else:
@@ -192,9 +192,10 @@ def _ready(
     return ready, list(dict.fromkeys(missing))
 
 
-def _unready(verified: Verified | None) -> str:
+def _unready(verified: Verified | None, role: str) -> str:
     if verified is None:
-        return "is not verified; tuner verify does it"
+        whole_front = " --choose front" if role in ("time", "mql") else ""
+        return f"is not verified; tuner verify{whole_front} does it"
     if len(verified.runs) < verified.planned:
         return (
             f"has {len(verified.runs)} of {verified.planned} planned verification runs; tuner "
