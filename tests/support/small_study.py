@@ -64,12 +64,17 @@ class Paced(TSMixer):
         super().__init__(shapes, DESIGNS["rmsnorm"], **sizes)
 
     def forward(self, *given):
-        slow, until = Path(__file__).parent / "slow", time.monotonic() + 0.5
+        slow = Path(__file__).parent / "slow"
+        try:
+            until = time.monotonic() + float(slow.read_text() or 0.5)
+        except FileNotFoundError:
+            return super().forward(*given)
         while slow.exists() and time.monotonic() < until:
             time.sleep(0.02)
         return super().forward(*given)
 """
-"""The network rmsnorm; while there is a file `slow` beside it, an epoch takes a second and more."""
+"""The network rmsnorm; while there is a file `slow` beside it, a batch takes half a second, or as
+long as that file says."""
 
 
 TASK = demo_task().model_copy(update={"name": "tiny"}).definition()

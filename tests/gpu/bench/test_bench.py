@@ -60,6 +60,7 @@ def test_turns_leave_nothing_on_the_device(contenders: tuple[Contender, ...]) ->
 def test_a_librarys_memory_does_not_depend_on_who_came_before(
     contenders: tuple[Contender, ...],
 ) -> None:
+    pytest.importorskip("darts", reason="darts is not installed")
     darts = next(each for each in contenders if each.entry.library == "darts")
     graph = next(each for each in contenders if each.entry.backend == "graph")
     darts.run(1)  # whatever is loaded only once

@@ -187,6 +187,7 @@ def test_a_saved_model_forecasts_the_same_on_both_devices(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("backend", [Backend.EAGER, Backend.GRAPH])
 def test_a_module_written_for_darts_trains_eagerly_and_captured(backend: Backend) -> None:
+    pytest.importorskip("darts", reason="darts is not installed")
     run = RunConfig(
         architecture=Architecture(model=DARTS),
         hyperparameters=Hyperparameters(

@@ -14,7 +14,7 @@ from optuna.trial import TrialState
 
 from tests.support.forked_cli import Done, run
 from tests.support.recorded_studies import RecordedDatabase
-from tests.support.small_study import TASK, definition, write_files
+from tests.support.small_study import TASK, definition, write_files, write_paced
 from tuner.record import Recorded
 from tuner.spec.study_file import builtin_variants
 from tuner.storage.database import open_database
@@ -318,7 +318,10 @@ def test_launch_in_every_state(tmp_path: Path) -> None:
         "--json",
     )
     policy = ("--no-prune", "--max-time", "500", "--sampler", "random")
-    done = run(*arguments, *policy, "--trials", "1", "--timeout", "0.001s", folder=tmp_path)
+    slow = write_paced(tmp_path)
+    slow.write_text("0.1", encoding="utf-8")
+    done = run(*arguments, *policy, "--trials", "1", "--timeout", "0.1s", folder=tmp_path)
+    slow.unlink()
     assert done.code == 0, done.err
     stopped = document(done, LAUNCH)
     assert stopped["outcome"] == "timed_out"
@@ -359,6 +362,8 @@ def test_a_launch_whose_every_trial_failed_prints_the_error_alone(tmp_path: Path
         task.name,
         "--trials",
         "1",
+        "--max-epochs",
+        "100000",
         "--json",
     )
     assert run(*arguments, "--timeout", "0.1s", folder=tmp_path).code == 0

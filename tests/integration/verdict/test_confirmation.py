@@ -166,7 +166,7 @@ def test_rounds_verify_what_may_be_recommended_and_end(unverified: Database) -> 
     told = [0]
     for _ in range(ROUNDS):
         planned = plan_verification([study], top=3, seeds=2, choice=Choice.RECOMMENDED)
-        assert planned.new_runs in (2, 4, 6, 8)
+        assert planned.new_runs in (2, 4, 6, 8, 10)  # of three, the default and the knee
         same = plan_verification([study], top=3, seeds=2, choice=Choice.RECOMMENDED)
         assert same.new_runs == 0, "a round that is under way goes on"
         verify_all([study], known())
