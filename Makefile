@@ -7,6 +7,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Python compiles what is imported when it is; to compile all of torch takes as long as to install it.
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
 STORAGE := sqlite:///storage/demo.db
 
 .PHONY: demo demo-study docs notebooks test chaos check check-neuralforecast clean
@@ -49,13 +51,13 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(INSTALL) torch
+	$(INSTALL) --editable .
 	touch $@
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[test]"
+	$(INSTALL) torch
+	$(INSTALL) --editable ".[test]"
 	touch $@ $(VENV)/.installed
 
 # neuralforecast's own check of our model classes; it needs an older pandas, which stays apart

@@ -1,4 +1,4 @@
-"""Two searches of each of two variants, recorded once a module, and confirmations of them whose
+"""Two searches of each of two variants, recorded once, and confirmations of them whose
 figures are known."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEEDS = 12
 NAMES = ("demo-original", "demo-original-2", "demo-rmsnorm", "demo-rmsnorm-2")
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
 def searched(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Database]:

@@ -91,8 +91,10 @@ def record_study(
         opened.bind_device_model(device)
         seed = len(variant) + opened.membership.search - 1
         opened.optuna.sampler = EncodedSampler(definition.space, "random", seed=seed)
-        for number in range(trials):
-            _record(opened, worker, said or {}, tail=number - trials if trials >= 5 else -9)
+        # While a connection is open, SQLite does not tidy up after each of the others.
+        with database.engine.connect():
+            for number in range(trials):
+                _record(opened, worker, said or {}, tail=number - trials if trials >= 5 else -9)
     finally:
         database.close()
     return name

@@ -14,8 +14,9 @@ from typing import Any
 from tuner.storage.queue.plans import StoredFrozen, StoredPlan, is_confirmation
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.elsewhere import Elsewhere, elsewhere
 from tuner.verdict.stats.intervals import Interval, finite
-from tuner.verdict.stats.noninferiority import NoWorse, no_worse, ratio_of_times
+from tuner.verdict.stats.noninferiority import NoWorse, no_worse, paired_ratio
 from tuner.verdict.verified import Verified, as_configurations
 
 
@@ -96,6 +97,15 @@ class Confirmation:
             return None
         return tested(self.recommended, self.default, margin=self.frozen.margin)
 
+    @property
+    def elsewhere(self) -> tuple[Elsewhere, ...]:
+        """The same pair on other series and splits, which decide nothing; empty while there is no
+        test.
+        """
+        if self.recommended is None or self.default is None or not self.complete:
+            return ()
+        return elsewhere(self.recommended, self.default)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         test = self.test
@@ -114,6 +124,7 @@ class Confirmation:
             "at_level": _figures(self.at_level, self.frozen.at_level),
             "offers": [_figures(of.get(n), n) for n in self.frozen.offers or ()],
             "test": test.as_dict() if test else None,
+            "elsewhere": [each.as_dict() for each in self.elsewhere],
             "nothing_because": self.frozen.why_none,
         }
 
@@ -162,7 +173,7 @@ def tested(a: Verified, b: Verified, *, margin: float) -> Test:
     one, other = a.sample(), b.sample()
     return Test(
         no_worse=no_worse(one.mql, other.mql, margin=margin),
-        ratio=ratio_of_times(one.seconds, other.seconds),
+        ratio=paired_ratio(one.seconds, other.seconds),
         missed=(one.misses, other.misses),
     )
 

@@ -50,12 +50,28 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
             f"{name}: that trial {trial} is {asked} is not shown {on}{_mql(test)}{_missed(test)}; "
             "so nothing is said of its time"
         )
+    said += _elsewhere(there)
     if there.frozen.attempt > 1:
         said += (
             f". This is confirmation {there.frozen.attempt} of this study: each has a chance of "
             "5 % to be wrong"
         )
     return said
+
+
+def _elsewhere(there: Confirmation) -> str:
+    """What other series and splits say, to be added to the sentence."""
+    figures = []
+    for each in there.elsewhere:
+        ratio = each.ratio
+        interval = f"[{ratio.low:.3f}, {ratio.high:.3f}]"
+        figures.append(f"{each.series}, {each.split}: {ratio.estimate:.3f} {interval}")
+    if not figures:
+        return ""
+    return (
+        ". On other data, which decides nothing, its MQL as a multiple of the default's is, on "
+        + "; on ".join(figures)
+    )
 
 
 def _mql(test: Test) -> str:

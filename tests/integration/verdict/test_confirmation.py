@@ -26,6 +26,7 @@ from tuner.study.transfer import restore
 from tuner.trial.job import TrialJob
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.confirmation_plan import plan_confirmation
+from tuner.verdict.confirmed_words import confirmed_sentence
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.fresh_seeds import seen_seeds
 from tuner.verdict.queue import verifications_of
@@ -143,6 +144,37 @@ def test_one_that_misses_more_often_is_not_confirmed(unverified: Database) -> No
     test = last(study).test
     assert test is not None
     assert (test.missed, test.claimed) == ((2, 0), False)
+
+
+def test_other_series_and_splits_are_reported_and_decide_nothing(unverified: Database) -> None:
+    (study,) = opened(unverified, "demo-original")
+    plan_confirmation([study], seeds=SEEDS)
+
+    def run(job: TrialJob) -> TrialResult:
+        """As good on A, whose test MQL decides; worse by 5 % on B."""
+        result = known()(job)
+        mql = result.recorded.test_mql
+        assert mql is not None
+        worse = 1.05 if job.number else 1.0
+        recorded = dataclasses.replace(
+            result.recorded,
+            series_test_mql={"A": mql, "B": 2 * mql * worse},
+            series_val_mql={"A": 0.9 * mql, "C": None},
+        )
+        return dataclasses.replace(result, recorded=recorded)
+
+    verify_all([study], run)
+    found = last(study)
+    assert found.test is not None
+    assert found.test.claimed
+    ratios = {(each.series, each.split): each.ratio for each in found.elsewhere}
+    assert set(ratios) == {("B", "test"), ("A", "validation")}
+    assert ratios["B", "test"].estimate == pytest.approx(1.05, rel=0.01)
+    assert ratios["A", "validation"].covers(1.0)
+    assert [each["split"] for each in found.as_dict()["elsewhere"]] == ["test", "validation"]
+    sentence = confirmed_sentence(found, name="it")
+    assert "On other data, which decides nothing," in sentence
+    assert "is, on B, test: 1.0" in sentence
 
 
 def test_the_margin_is_recorded_first_and_no_other_is_taken_later(unverified: Database) -> None:

@@ -81,11 +81,11 @@ def no_worse(
     )
 
 
-def ratio_of_times(
+def paired_ratio(
     a: Mapping[int, float], b: Mapping[int, float], *, confidence: float = 0.95
 ) -> Interval | None:
-    """The geometric mean of a's times over b's on the seeds that both have, with its interval (t,
-    on logarithms); None where they share too few.
+    """The geometric mean of a's figures over b's, such as times, on the seeds that both have, with
+    its interval (t, on logarithms); None where they share too few.
     """
     x, y = _shared(a, b)
     n = len(x)

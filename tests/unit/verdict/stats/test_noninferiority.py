@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tuner.verdict.stats.noninferiority import LEVEL, NoWorse, _p, no_worse, ratio_of_times
+from tuner.verdict.stats.noninferiority import LEVEL, NoWorse, _p, no_worse, paired_ratio
 
 MQLS = st.lists(st.floats(0.5, 1.5), min_size=5, max_size=12)
 
@@ -97,15 +97,15 @@ def test_figures_without_noise() -> None:
     assert worse.p == 1.0
 
 
-def test_the_ratio_of_times_is_the_geometric_mean_of_pairs() -> None:
+def test_the_paired_ratio_is_the_geometric_mean_of_pairs() -> None:
     b = by_seed([1.0, 1.2, 0.9, 1.1, 1.05])
     a = {seed: 0.5 * value for seed, value in b.items()}
-    found = ratio_of_times(a, b)
+    found = paired_ratio(a, b)
     assert found is not None
     assert (found.estimate, found.low, found.high) == pytest.approx((0.5, 0.5, 0.5))
-    noisy = ratio_of_times(by_seed([0.5, 0.7, 0.4, 0.6, 0.5]), b)
+    noisy = paired_ratio(by_seed([0.5, 0.7, 0.4, 0.6, 0.5]), b)
     assert noisy is not None
     logs = np.log([0.5, 0.7 / 1.2, 0.4 / 0.9, 0.6 / 1.1, 0.5 / 1.05])
     low, high = stats.t.interval(0.95, 4, logs.mean(), logs.std(ddof=1) / math.sqrt(5))
     assert (noisy.low, noisy.high) == pytest.approx((math.exp(low), math.exp(high)))
-    assert ratio_of_times(a, {1: 1.0}) is None
+    assert paired_ratio(a, {1: 1.0}) is None
