@@ -34,7 +34,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python docs/reference.py
 
 test: $(VENV)/.installed-test check
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
 
 chaos: $(VENV)/.installed-test
 	PYTHONPATH=. $(BIN)/python benchmarks/chaos/run.py
