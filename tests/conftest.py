@@ -61,9 +61,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path not in slow)
 
 
-def pytest_collection_finish() -> None:
-    """What is imported stays: a garbage collector that looks through torch each time takes a third
-    of a second."""
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> None:
+    """What is there when a file begins stays: a garbage collector that looks through torch, and
+    through what other files left, takes a third of a second each time."""
+    gc.collect()
     gc.freeze()
 
 

@@ -21,10 +21,10 @@ from tuner.study.snapshot import StudySnapshot, snapshot
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Three searches of each of two variants, 18 trials each, and two of a third of 18."""
+    """Three searches of each of two variants, 14 trials each, and two of a third variant."""
     found = f"sqlite:///{tmp_path_factory.mktemp('attainment')}/tuner.db"
     for variant, searches in (("rmsnorm", 3), ("original", 3), ("simple", 2)):
-        record_group(found, variant=variant, searches=searches, trials=18)
+        record_group(found, variant=variant, searches=searches, trials=14)
     return found
 
 
