@@ -7,8 +7,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Python compiles what is imported when it is; to compile all of torch takes as long as to install it.
-INSTALL = $(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt
+INSTALL = $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# Where it is set, as in many containers, each new process compiles the package again: a second.
+unexport PYTHONDONTWRITEBYTECODE
 STORAGE := sqlite:///storage/demo.db
 
 .PHONY: demo demo-study docs notebooks test chaos check check-neuralforecast clean
