@@ -109,6 +109,7 @@ def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -
         os.environ.update(environment)
         time.tzset()
         tempfile.tempdir = None  # it remembers the TMPDIR of before
+        sys.dont_write_bytecode = bool(environment.get("PYTHONDONTWRITEBYTECODE"))
         sys.argv = ["tuner", *words]
         _open_streams()
         if children is not None:
