@@ -94,7 +94,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
     "best": (best.best, "Print a configuration of a study."),
     "train": (train.train, "Train a configuration, and save the model."),
     "plot": (plot.plot, "Draw a figure of studies into a file."),
-    "verify": (verify.verify, "Run a front's configurations again on fresh seeds."),
+    "verify": (verify.verify, "Run what may be the answer again on fresh seeds."),
     "compare": (compare.compare, "Compare variants, with intervals and tests."),
     "explain": (explain.explain, "Say which hyperparameters matter, and more."),
     "dashboard": (dashboard.dashboard, "Show the studies in a browser, read-only."),

@@ -1,4 +1,4 @@
-"""`tuner verify`: configurations from the front, and the default one, again on fresh seeds."""
+"""`tuner verify`: what may be recommended, and the default, again on fresh seeds."""
 
 from __future__ import annotations
 

@@ -229,10 +229,7 @@ def _regions(figure: go.Figure, attained: Attained, frame: Frame) -> None:
         )
     for index, group in enumerate(attained.groups):
         _line(figure, group, group.median, style_of(index), frame, width=1.5, panel=2)
-    for panel, words in (
-        (1, "what searches attain"),
-        (2, "where searches of one attain more often"),
-    ):
+    for panel, words in enumerate(PANELS, 1):
         figure.add_annotation(
             text=words,
             showarrow=False,
