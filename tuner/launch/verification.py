@@ -25,7 +25,7 @@ from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import snapshot
 from tuner.study.trust import require_trust
 from tuner.verdict.confirmation_plan import SEEDS as CONFIRMATION_SEEDS
-from tuner.verdict.confirmation_plan import plan_confirmation
+from tuner.verdict.confirmation_plan import each_once, plan_confirmation
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
@@ -110,7 +110,7 @@ def run(
         for each in opened:
             each.refuse_other_device(devices[0].model)
         reference = _reference(database, request, opened)
-        working_on = _once([*opened, *(reference.members if reference else ())])
+        working_on = each_once([*opened, *(reference.members if reference else ())])
         notes.note(notice)
         crew = Crew(
             devices=devices,
@@ -153,10 +153,6 @@ def _reference(
     if {each.name for each in opened} <= {each.name for each in found.members}:
         raise UsageError(f"--against {request.against} is what is confirmed itself; name another")
     return found
-
-
-def _once(studies: Sequence[OpenStudy]) -> list[OpenStudy]:
-    return list({each.name: each for each in studies}.values())
 
 
 def _choice(request: VerificationRequest, opened: Sequence[OpenStudy], notes: Notes) -> Choice:

@@ -23,6 +23,7 @@ from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
 from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import model_of
+from tuner.verdict.runs_model import RunsModel
 from tuner.verdict.same_quality import (
     Answer,
     NoAnswerError,
@@ -77,7 +78,7 @@ def plan_confirmation(
     groups = grouped(opened)
     if reference is None and len(groups) > 1:
         reference = groups[0]
-    whole = _once([*opened, *(reference.members if reference else ())])
+    whole = each_once([*opened, *(reference.members if reference else ())])
     refuse_apart(whole)
     for each in opened:
         record_margin(each, margin)
@@ -122,7 +123,8 @@ def _block(members: Sequence[_Frozen], seeds: Mapping[int, Sequence[int]], nth: 
     ]
 
 
-def _once(studies: Sequence[OpenStudy]) -> list[OpenStudy]:
+def each_once(studies: Sequence[OpenStudy]) -> list[OpenStudy]:
+    """The studies in their order, none twice."""
     return list({each.name: each for each in studies}.values())
 
 
@@ -133,7 +135,8 @@ def _freeze_all(
     opened: Sequence[OpenStudy], reference: Group[OpenStudy] | None, seeds: int
 ) -> _Found:
     found = _Found()
-    level = snapshot(reference.members[0]) if reference else None
+    level = snapshot(reference.members[0]).with_runs_read() if reference else None
+    of_level = model_of(level) if level is not None else None
     for each in opened:
         now = snapshot(each).with_runs_read()
         there = confirmation_of(now)
@@ -145,7 +148,7 @@ def _freeze_all(
                 )
             continue
         try:
-            mine = _freeze(each, now, level)
+            mine = _freeze(each, now, level, of_level)
         except NoAnswerError as error:
             found.missing.append(f"{each.name}: {error}")
             continue
@@ -167,7 +170,12 @@ def _known(study: StudySnapshot) -> int:
     return study.finished + sum(run.state == "finished" for run in runs)
 
 
-def _freeze(study: OpenStudy, now: StudySnapshot, reference: StudySnapshot | None) -> _Frozen:
+def _freeze(
+    study: OpenStudy,
+    now: StudySnapshot,
+    reference: StudySnapshot | None,
+    of_reference: RunsModel | None,
+) -> _Frozen:
     """What is to be tested of a study.
 
     Raises:
@@ -179,9 +187,13 @@ def _freeze(study: OpenStudy, now: StudySnapshot, reference: StudySnapshot | Non
     notes, at_level, offers = [], None, None
     try:
         if reference is not None:
-            offers = tuple(e.trial for e in offered(now, model, reference, margin=margin))
+            found = offered(now, model, reference, margin=margin, of_reference=of_reference)
+            offers = tuple(each.trial for each in found)
         if reference is not None and reference.membership.group != now.membership.group:
-            at_level = recommended_against(now, model, reference, margin=margin).chosen.trial
+            answer = recommended_against(
+                now, model, reference, margin=margin, of_reference=of_reference
+            )
+            at_level = answer.chosen.trial
     except NoAnswerError as error:
         notes.append(f"{study.name}: {error}")
     if own.default_stands:

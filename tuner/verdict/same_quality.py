@@ -104,8 +104,11 @@ def recommended_against(
     *,
     margin: float,
     bounds: Bounds = UNBOUNDED,
+    of_reference: RunsModel | None = None,
 ) -> Answer:
     """The fastest configuration that is as good as the default of another study, the `reference`.
+
+    `of_reference` is the model of the reference's runs; it is fitted here where it is not given.
 
     Raises:
         UsageError: the reference is the same study, or its MQL is of other data or another split.
@@ -114,7 +117,7 @@ def recommended_against(
     """
     if reference.name == study.name:
         raise UsageError(f"--against: {study.name!r} is the study itself; name another one")
-    level = _reference(study, reference)
+    level = _reference(study, reference, of_reference)
     if model is None or study.results.infeasible:
         raise NoAnswerError(f"nothing to recommend: {why_none(study, default=False)}")
     found = recommend_at(
@@ -139,7 +142,12 @@ def recommended_against(
 
 
 def offered(
-    study: StudySnapshot, model: RunsModel | None, reference: StudySnapshot, *, margin: float
+    study: StudySnapshot,
+    model: RunsModel | None,
+    reference: StudySnapshot,
+    *,
+    margin: float,
+    of_reference: RunsModel | None = None,
 ) -> tuple[Estimate, ...]:
     """What the study has to offer at the quality of the default of `reference`, from the boldest to
     the surest: each is to be confirmed, and the first that is answers for the study.
@@ -151,7 +159,7 @@ def offered(
         NoAnswerError: too few trials of either, or a default of the reference that did not
             converge.
     """
-    level = _reference(study, reference)
+    level = _reference(study, reference, of_reference)
     if model is None or study.results.infeasible:
         raise NoAnswerError(f"nothing to recommend: {why_none(study, default=False)}")
     return to_confirm_at(
@@ -223,7 +231,7 @@ def _within(study: StudySnapshot, model: RunsModel, bounds: Bounds) -> frozenset
     return candidates_of(study) & inside
 
 
-def _reference(study: StudySnapshot, reference: StudySnapshot) -> Reference:
+def _reference(study: StudySnapshot, reference: StudySnapshot, of: RunsModel | None) -> Reference:
     for what, one, other in (
         ("data", study.definition.data_hash, reference.definition.data_hash),
         ("split", study.definition.mql_split, reference.definition.mql_split),
@@ -233,7 +241,7 @@ def _reference(study: StudySnapshot, reference: StudySnapshot) -> Reference:
                 f"--against: the MQL of study {reference.name!r} is of another {what} than that of "
                 f"{study.name!r}; name a study of the same"
             )
-    model = model_of(reference)
+    model = of or model_of(reference)
     if model is None or model.default is None or reference.results.infeasible:
         raise NoAnswerError(f"--against {reference.name} is no reference: {why_none(reference)}")
     row = model.trials.index(model.default)
