@@ -33,6 +33,14 @@ class SleepingTrainer:
         self._pause_s = trial_s / EPOCHS
         self._journal = journal / f"{os.getpid()}-{secrets.token_hex(4)}.jsonl"
 
+    lanes = 1
+
+    def load(self, *_: object) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
+
     def __call__(self, job: TrialJob) -> TrialResult | None:
         execution, began = secrets.token_hex(8), time.monotonic()
         for epoch in range(1, EPOCHS + 1):
@@ -86,7 +94,7 @@ def main() -> int:
         verify=options.verify,
         heartbeat=options.heartbeat,
     )
-    return work(order, device, lambda *_: trainer, orphan=orphan)
+    return work(order, device, trainer, orphan=orphan)
 
 
 if __name__ == "__main__":

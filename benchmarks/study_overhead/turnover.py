@@ -83,7 +83,7 @@ def replay(complete: Iterator[TrialRecord], job: TrialJob) -> TrialResult:
     record = next(complete)
     said = dataclasses.replace(record.recorded, cycle_s=None, turnover_s=None, suggest_s=None)
     for epoch in curve_of(record):
-        if job.on_epoch(epoch, 0) is StopReason.PRUNED:
+        if job.epoch_ended(epoch, 0) is StopReason.PRUNED:
             ended = dataclasses.replace(
                 said, stopped_by=StopReason.PRUNED.value, epochs=epoch.epoch
             )

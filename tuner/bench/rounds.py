@@ -16,7 +16,7 @@ from tuner.bench.utilisation import UtilisationSampler
 from tuner.devices import Gpu
 from tuner.errors import UsageError, first_line
 from tuner.training.out_of_memory import out_of_memory
-from tuner.worker.restart import lost_context
+from tuner.trial.survival import lost_context
 
 WATCHED_S = 3.0
 """How long a contender trains while the GPU's utilisation is read."""

@@ -11,7 +11,7 @@ import typer
 
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json, say
-from tuner.cli.uncollected import nothing_collected
+from tuner.trial.uncollected import nothing_collected
 
 SPLITS = ("train", "val", "test")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,14 +10,11 @@ import typer
 from tuner.cli.command import takes
 from tuner.cli.device import ONE_DEVICE, assignment_at, own_device, own_gpu
 from tuner.cli.options import Cpu, DataDir, Storage, Trust, data_folder, note, storage_url
-from tuner.cli.uncollected import nothing_collected
 from tuner.errors import UsageError
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
-    from tuner.study.open import OpenStudy
-    from tuner.trial.job import TrialRunner
-    from tuner.worker.session import MakeRunner
+    from tuner.worker.trainers import Trainer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,9 +90,12 @@ def worker(options: WorkerOptions) -> int:
         name=options.name,
         heartbeat=options.heartbeat,
         trust=options.trust,
+        data_dir=data_folder(options.data_dir),
+        task=options.task,
     )
     try:
-        code = work(order, device, _maker(options), orphan=orphan, note=note)
+        trainer = _trainer(device, options.heartbeat)
+        code = work(order, device, trainer, orphan=orphan, note=note)
     except ContextLostError as lost:
         if orphan is None:
             go_on_afresh(lost, device, assignment, failures=options.failures)
@@ -107,17 +105,17 @@ def worker(options: WorkerOptions) -> int:
     return code
 
 
-def _maker(options: WorkerOptions) -> MakeRunner:
-    """What trains, with its data on the device: imports torch."""
+def _trainer(device: Gpu | CpuCores, heartbeat: int | None) -> Trainer:
+    """What trains there: beside this process on a GPU, in it on a CPU.
 
-    def make_runner(studies: Sequence[OpenStudy], device: Gpu | CpuCores) -> TrialRunner:
-        with nothing_collected():
-            from tuner.trial.device_data import load_data
-            from tuner.trial.seeds_and_reruns import run_job
+    Either imports torch from now on: beside, while this process opens the database.
+    """
+    from tuner.devices import Gpu
 
-        folder = data_folder(options.data_dir)
-        return functools.partial(
-            run_job, data=load_data(studies, device, data_dir=folder, task=options.task)
-        )
+    if isinstance(device, Gpu):
+        from tuner.worker.trainer.process import TrainerProcess
 
-    return make_runner
+        return TrainerProcess(device, heartbeat)
+    from tuner.worker.trainers import InThisProcess
+
+    return InThisProcess(device)

@@ -17,7 +17,10 @@ from tuner.devices.holder import Holder, holder_of, noted
 from tuner.errors import TunerError
 
 POLL_S = 0.5
-TRY_S = 0.05
+TRY_S = 0.005
+"""How often who waits tries: so late a device is handed over."""
+COURTESY_S = 0.25
+"""How long who comes lets pass whoever is next, who may have been stopped."""
 AGAIN_S = 60.0
 """How often who still waits is told so."""
 WAITING_FOR_DEVICE = "waiting for its device"
@@ -156,12 +159,28 @@ def exclusive(
     told = _Told(waiting or logs_waiting())
     with contextlib.ExitStack() as held:
         for name in sorted(names):
-            while not _taken(name, held):
-                if give_up():
-                    yield False
-                    return
-                told.of(holder_among([name]))
+            with _next_in_line(name):
+                while not _taken(name, held):
+                    if give_up():
+                        yield False
+                        return
+                    told.of(holder_among([name]))
         yield True
+
+
+@contextmanager
+def _next_in_line(name: str) -> Iterator[None]:
+    """Be the next to have the device, where nobody is.
+
+    Who gives a device back and wants it again would else have it before anyone who waits knows.
+    It is a courtesy: nothing but the lock itself keeps two apart.
+    """
+    with contextlib.ExitStack() as ours:
+        folder = ours.enter_context(open_folder())
+        descriptor = _try(folder, f"{name}.next", for_s=COURTESY_S)
+        if descriptor is not None:
+            ours.callback(os.close, descriptor)
+        yield
 
 
 class _Told:
@@ -202,7 +221,7 @@ def _try(folder: int, name: str, *, for_s: float) -> int | None:
     until = time.monotonic() + for_s
     while True:
         try:
-            descriptor = _lock(folder, name)
+            descriptor = _lock(folder, name, until)
         except FileNotFoundError:  # the folder is no more
             return None
         except OSError as error:
@@ -213,22 +232,31 @@ def _try(folder: int, name: str, *, for_s: float) -> int | None:
             ) from None
         if descriptor is not None or time.monotonic() >= until:
             return descriptor
-        time.sleep(min(TRY_S, for_s))
 
 
-def _lock(folder: int, name: str) -> int | None:
+def _lock(folder: int, name: str, until: float) -> int | None:
     descriptor = open_common(folder, name, os.O_RDWR)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        while not _is_ours(descriptor):
+            if time.monotonic() >= until:
+                os.close(descriptor)
+                return None
+            time.sleep(TRY_S)
         if os.fstat(descriptor).st_nlink:  # not one that was deleted meanwhile, and kept nobody out
             return descriptor
-    except BlockingIOError:
-        pass
     except BaseException:
         os.close(descriptor)
         raise
     os.close(descriptor)
     return None
+
+
+def _is_ours(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _holders(names: Sequence[str]) -> list[Holder]:

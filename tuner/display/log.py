@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 from tuner.display.text import shown, shown_lines
+
+
+def log_to_stderr() -> None:
+    """All of this process's log, from now on, a line each."""
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[log], force=True)
 
 
 class OneLine(logging.Formatter):

@@ -2,13 +2,15 @@
 
 A worker that trains beats after every epoch, and is given ten times the trial's longest epoch so
 far. Before a trial's first epoch, and in a database call, it may be at one thing for long; while it
-waits, it beats every second.
+waits, it beats every second. A worker whose trainings run in a process of their own has a second
+life, judged alike, and is killed with it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -18,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from tuner.devices.lock import WAITING_FOR_DEVICE
-from tuner.worker.heartbeat import TRAINING, WAITING, Beat
+from tuner.worker.heartbeat import IDLE, STARTING, TRAINER, TRAINING, WAITING, WORKER, Beat
 
 FIRST_LIMIT_S = 1800.0
 """Without a life sign while nothing tells how long things take:
@@ -28,22 +30,33 @@ FLOOR_S = 60.0
 EPOCHS = 10.0
 """Times the trial's longest epoch."""
 LOOK_S = 0.5
-STARTING = "starting"
-"""What a worker is at before its first life sign."""
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A life sign, and when it came."""
+
+    beat: Beat = field(default_factory=lambda: Beat(STARTING))
+    at: float = field(default_factory=lambda: time.monotonic())  # noqa: PLW0108 - tests stop it
 
 
 @dataclass(slots=True)
 class WatchedProcess:
-    """A worker process and its last life sign."""
+    """A worker process and its last life signs."""
 
     label: str
     process: subprocess.Popen[bytes]
     pipe: int
-    beat: Beat = field(default_factory=lambda: Beat(STARTING))
-    heard: float = field(default_factory=time.monotonic)
+    lives: dict[str, Heard] = field(default_factory=lambda: {WORKER: Heard()})
+    """The last sign of each life that has given one; the worker's from the start."""
     killed: bool = False
     _rest: bytes = b""
+
+    @property
+    def beat(self) -> Beat:
+        """What it is at: its trainer, where it has one."""
+        return self.lives.get(TRAINER, self.lives[WORKER]).beat
 
     def listen(self) -> None:
         """Take in what came through the pipe."""
@@ -53,12 +66,11 @@ class WatchedProcess:
                 came += chunk
         if not came:
             return
-        self.heard = time.monotonic()
         *lines, self._rest = (self._rest + came).split(b"\n")
-        for line in reversed(lines):
+        for line in lines:
             with contextlib.suppress(ValueError):
-                self.beat = Beat.from_line(line)
-                return
+                beat = Beat.from_line(line)
+                self.lives[beat.source] = Heard(beat)
 
 
 @dataclass(slots=True)
@@ -94,6 +106,8 @@ class Watchdog:
 
     def limit_of(self, beat: Beat) -> float:
         """Seconds that may pass after this life sign."""
+        if beat.phase == IDLE:
+            return math.inf
         if beat.phase == STARTING:  # nobody knows how long a machine takes to import everything
             return FIRST_LIMIT_S
         first, floor = (
@@ -108,19 +122,23 @@ class Watchdog:
         with self._lock:
             for each in self._watched:
                 each.listen()
-                silent_s, limit_s = time.monotonic() - each.heard, self.limit_of(each.beat)
-                if silent_s <= limit_s or each.killed or each.process.poll() is not None:
-                    continue
-                each.killed = True
-                _log.error(
-                    "the worker on %s hangs: no life sign for %.0f s (limit %.0f s), last at: %s; "
-                    "it is killed",
-                    each.label,
-                    silent_s,
-                    limit_s,
-                    each.beat.phase,
-                )
-                kill(each.process)
+                for heard in each.lives.values():
+                    self._judge(each, heard)
+
+    def _judge(self, each: WatchedProcess, heard: Heard) -> None:
+        silent_s, limit_s = time.monotonic() - heard.at, self.limit_of(heard.beat)
+        if silent_s <= limit_s or each.killed or each.process.poll() is not None:
+            return
+        each.killed = True
+        _log.error(
+            "the %s on %s hangs: no life sign for %.0f s (limit %.0f s), last at: %s; it is killed",
+            heard.beat.source,
+            each.label,
+            silent_s,
+            limit_s,
+            heard.beat.phase,
+        )
+        kill(each.process)
 
     def _run(self) -> None:
         while not self._over.wait(self.look_s):

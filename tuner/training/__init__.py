@@ -1,7 +1,8 @@
 """One training to convergence: `fit(config, data) -> FitResult`, then `evaluate(model, data)`."""
 
+from tuner.epoch_record import EpochRecord
 from tuner.training.evaluate import Evaluation, evaluate
 from tuner.training.fit import fit
-from tuner.training.result import EpochRecord, FitResult
+from tuner.training.result import FitResult
 
 __all__ = ["EpochRecord", "Evaluation", "FitResult", "evaluate", "fit"]

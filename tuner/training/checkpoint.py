@@ -25,9 +25,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from safetensors import SafetensorError
 from torch import Tensor
 
+from tuner.epoch_record import EpochRecord
 from tuner.errors import first_line
 from tuner.files.durable import is_full, read_regular, write_durably
-from tuner.training.result import EpochRecord
 
 FORMAT = "tuner checkpoint 1"
 KEPT = 2

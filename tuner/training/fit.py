@@ -13,6 +13,7 @@ from torch import nn
 
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData
+from tuner.epoch_record import EpochRecord
 from tuner.errors import first_line
 from tuner.models.registry import build_model
 from tuner.training.checkpoint import Checkpoint, Checkpoints
@@ -24,7 +25,7 @@ from tuner.training.engines.choose import choose_backend, make_engine, resolve_b
 from tuner.training.engines.interface import Engine
 from tuner.training.model_state import Snapshot
 from tuner.training.out_of_memory import out_of_memory
-from tuner.training.result import EpochRecord, FitResult
+from tuner.training.result import FitResult
 from tuner.training.run_state import RunState
 
 OnEpoch = Callable[[EpochRecord], StopReason | None]

@@ -16,10 +16,11 @@ import torch
 from torch import nn
 
 from tuner.config import Backend, RunConfig, StopReason
+from tuner.epoch_record import EpochRecord
 from tuner.training.checkpoint import Progress
 from tuner.training.clock import Clock
 from tuner.training.early_stopping import EarlyStopping
-from tuner.training.result import EpochRecord, FitResult
+from tuner.training.result import FitResult
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,19 +7,17 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
 from tuner.config import Hyperparameters, StopReason
 from tuner.devices import CpuCores, Gpu
+from tuner.epoch_record import EpochRecord
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.records import TrialResult
-
-if TYPE_CHECKING:
-    from tuner.training import EpochRecord
+from tuner.trial.watched import Watched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +31,15 @@ class TrialJob:
     """The trial's; with `seed_root` it fixes the seeds, unless `seed` is given."""
     hyperparameters: Hyperparameters
     device: Gpu | CpuCores
-    on_epoch: Callable[[EpochRecord, int], StopReason | None]
-    """Told every finished epoch and which of the trial's seeds it is of, from 0; a reason it
-    returns ends the trial."""
+    on_epoch: Callable[[EpochRecord, int], None]
+    """Told every finished epoch and which of the trial's seeds it is of, from 0."""
     should_stop: Callable[[], StopReason | None]
     """Asked between steps, so cheap; a reason it returns ends the training at once."""
     on_curve: Callable[[Sequence[EpochRecord], int], None] = lambda _records, _repeat: None
     """Told the epochs, and the seed, of an earlier attempt that is continued (`on_epoch` hears of
     later ones only), and of the run that counts where that was not the last one."""
+    on_begun: Callable[[], None] = lambda: None
+    """Called once another process has the job, and trains: nobody waits for it."""
     on_phase: Callable[[str], None] = lambda _phase: None
     """Told what is begun beside training (set-up,
     evaluation, a checkpoint), and each second of a wait."""
@@ -52,6 +51,15 @@ class TrialJob:
     """What no other study has, in this database or another."""
     checkpoints: Path | None = None
     """Where this study's checkpoints are; None for no checkpoints."""
+    watched: Watched | None = None
+    """Judges the epochs, to prune the trial; None where it is not to be pruned."""
+
+    def epoch_ended(self, record: EpochRecord, repeat: int) -> StopReason | None:
+        """Tell a finished epoch; why the trial ends with it, or None."""
+        self.on_epoch(record, repeat)
+        if self.watched is not None and self.watched.judge(record, repeat) is not None:
+            return StopReason.PRUNED
+        return None
 
 
 TrialRunner = Callable[[TrialJob], TrialResult | None]

@@ -109,7 +109,7 @@ class _OfOneSeed:
 
         def epoch_ended(record: EpochRecord) -> StopReason | None:
             curve.append(record)
-            return self.job.on_epoch(record, self.repeat)
+            return self.job.epoch_ended(record, self.repeat)
 
         return run_trial(
             self.job.definition,

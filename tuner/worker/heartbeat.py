@@ -15,28 +15,36 @@ FRESH_PROCESS = 75
 """The exit code of a worker whose device context is lost: its trial is recorded, and another
 process can go on."""
 
+STARTING = "starting"
+"""What a process is at before anything else: nobody knows how long a machine takes to import."""
 WAITING = "waiting"
 TRAINING = "training"
+IDLE = "idle"
+"""Waiting for its worker, which is watched itself."""
+
+SOURCES = WORKER, TRAINER = "worker", "trainer"
+"""Whose life sign it is: a worker whose trainings run in a process of their own has two lives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """One life sign: what is begun now, and the longest epoch of the trial at work so far, in
-    seconds (0: none yet).
+    """One life sign: what is begun now, the longest epoch of the trial at work so far, in seconds
+    (0: none yet), and whose it is.
     """
 
     phase: str
     longest_epoch_s: float = 0.0
+    source: str = WORKER
 
     def to_line(self) -> bytes:
-        return json.dumps([self.phase, self.longest_epoch_s]).encode() + b"\n"
+        return json.dumps([self.phase, self.longest_epoch_s, self.source]).encode() + b"\n"
 
     @staticmethod
     def from_line(line: bytes) -> Beat:
         """Raises ValueError for anything else than `to_line` makes."""
         match json.loads(line):
-            case [str(phase), int() | float() as longest]:
-                return Beat(phase, float(longest))
+            case [str(phase), int() | float() as longest, str(source)] if source in SOURCES:
+                return Beat(phase, float(longest), source)
         raise ValueError("no life sign")
 
 
@@ -45,6 +53,7 @@ class Heartbeat:
     """Writes beats to the file descriptor `pipe`; to nobody where that is None."""
 
     pipe: int | None = None
+    source: str = WORKER
     _longest_epoch_s: float = 0.0
     _elapsed_s: float = 0.0
 
@@ -55,7 +64,7 @@ class Heartbeat:
 
     def phase(self, name: str) -> None:
         """Something is begun that is no epoch, or goes on and is well."""
-        self._beat(Beat(name))
+        self._beat(Beat(name, source=self.source))
 
     def new_trial(self) -> None:
         self._longest_epoch_s = self._elapsed_s = 0.0
@@ -76,7 +85,7 @@ class Heartbeat:
     def training(self, epoch_s: float) -> None:
         """An epoch is over, which took so many seconds, and the next begins."""
         self._longest_epoch_s = max(self._longest_epoch_s, epoch_s)
-        self._beat(Beat(TRAINING, self._longest_epoch_s))
+        self._beat(Beat(TRAINING, self._longest_epoch_s, self.source))
 
     def _beat(self, beat: Beat) -> None:
         if self.pipe is None:

@@ -1,36 +1,37 @@
 """The worker's loop: claim a piece of work, have it trained, record its result; one device.
 
 Whatever the work is, its claim has one life: claimed, its lease kept alive, trained, its result
-delivered through the outbox and finished, or handed back.
+delivered through the outbox and finished, or handed back. A worker whose trainings run in a process
+of their own has two of them at a time, in two lanes: one trains, the next is made ready.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import logging
-import traceback
 import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tuner.config import StopReason
 from tuner.devices import CpuCores, Gpu
-from tuner.devices.lock import DeviceLockError
-from tuner.models.fault import on_one_line
 from tuner.search.suggest import UnfitConfigurationError
 from tuner.storage.queue.protocol import Queue
 from tuner.storage.records import TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob, TrialRunner, failed
+from tuner.trial.survival import TrainerLostError, survived
 from tuner.worker.delivery import delivered
 from tuner.worker.heartbeat import WAITING, Heartbeat
+from tuner.worker.lanes import Desk, DeviceTurn, Lanes, News
 from tuner.worker.lease_renewal import lease_on
 from tuner.worker.outages import Retry
 from tuner.worker.paths import WorkerPaths, deliver, tidy_up
 from tuner.worker.registration import new_name, registered
-from tuner.worker.restart import ContextLostError, lost_context
+from tuner.worker.restart import ContextLostError
 from tuner.worker.stop import StopFlag
 from tuner.worker.trial_source import TrialSource
 from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
@@ -44,7 +45,8 @@ class Worker:
     """Does the work of `studies` on `device` through `run_trial`, until there is none left.
 
     Without other `sources` that are their trials, until all budgets are filled. Of several sources,
-    the next one is asked when those before it have nothing to give.
+    the next one is asked when those before it have nothing to give. With two `lanes`, the next
+    piece of work is made ready while one trains, which is then to need no time of this process.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Worker:
         stop: StopFlag | None = None,
         heartbeat: Heartbeat | None = None,
         paths: WorkerPaths | None = None,
+        lanes: int = 1,
     ) -> None:
         self.name = name or new_name()
         self._stop = stop or StopFlag()
@@ -70,6 +73,10 @@ class Worker:
         self._sources = [source(self._context) for source in sources]
         self._results = 0
         """How many of them count."""
+        self._lanes = lanes
+        self._desk = Desk(lambda: self._heartbeat.phase("the next thing to do"))
+        self._turn = DeviceTurn()
+        self._news = News()
 
     def run(self) -> None:
         """Work until no source has any left, or the stop flag is set.
@@ -77,10 +84,17 @@ class Worker:
         Raises:
             UsageError: a study is bound to another device model.
             ContextLostError: the device needs a fresh process.
+            TrainerLostError: the process that trains has ended; what it trained is taken back.
         """
         context = self._context
         with registered(context.studies, self.name, context.device, self._stored, self._sign_in):
-            self._work()
+            try:
+                Lanes(self._lanes, self._stop.set).run(self._work)
+            except TrainerLostError:
+                # The other lane has handed back what it held: this is held against the trial.
+                for queue in self._queues():
+                    queue.reap(worker=self.name, state="lost")
+                raise
 
     def hand_back(self) -> None:
         """From another thread, when this one does not come to it:
@@ -106,21 +120,24 @@ class Worker:
             source.sign_in(opened)
 
     def _work(self) -> None:
-        while not self._stop.is_set():
-            for queue in self._queues():
-                self._stored(queue.reap, "a look for lost work", until_stopped=True)
-            turns = [turn for source in self._sources for turn in source.in_turn()]
-            if not turns:
-                return
-            for turn in turns:
-                if self._take(turn):
-                    break
-            else:
-                # Others do what is left: one of them may still come back.
-                self._heartbeat.phase(WAITING)
-                self._stop.wait(IDLE_S)
-                for source in self._sources:
-                    source.idle()
+        with self._desk.taken():
+            while not self._stop.is_set():
+                for queue in self._queues():
+                    self._stored(queue.reap, "a look for lost work", until_stopped=True)
+                turns = [turn for source in self._sources for turn in source.in_turn()]
+                if not turns:
+                    return
+                if not any(self._take(turn) for turn in turns):
+                    self._idle()
+
+    def _idle(self) -> None:
+        """Others do what is left: one of them may still come back."""
+        self._heartbeat.phase(WAITING)
+        with self._desk.left():
+            self._news.wait(IDLE_S, give_up=self._stop.is_set)
+        if not self._turn.is_taken:
+            for source in self._sources:
+                source.idle()
 
     def _take(self, turn: Turn[Held]) -> bool:
         """Claim a piece of work and carry it to its end; False when there was none."""
@@ -143,11 +160,10 @@ class Worker:
                 refused = failed(StopReason.ERROR, str(error), self._context.device, piece.seed)
                 self._deliver(queue, held, piece, refused)
                 return
-            self._report(piece.opened, trial_number=piece.running.trial_number, epoch=0)
             job = piece.job(lease.should_stop)
             _log.info("%s: %s", piece.what, job.hyperparameters.as_dict())
-            result, context_lost = survived(self._run_trial, job, seed=piece.seed)
-            piece.trained()
+            with self._desk.left():
+                result = self._trained(piece, job)
             if result is None:
                 piece.running.deliver()
                 self._stored(lambda: queue.give_back(held), "work handed back")
@@ -155,10 +171,35 @@ class Worker:
                 return
             result = piece.recorded(result)
             counted = self._deliver(queue, held, piece, result)
-        self._report(piece.opened, trial_number=None, epoch=None)
-        if context_lost:
+        if not self._turn.is_taken:
+            self._report(piece.opened, trial_number=None, epoch=None)
+        self._news.tell()
+        if result.recorded.context_lost:
             raise ContextLostError(str(result.recorded.failure), results=self._results)
         self._results += counted
+
+    def _trained(self, piece: Piece, job: TrialJob) -> TrialResult | None:
+        """The job's result, once it is its turn; None when it was interrupted."""
+        begun = functools.partial(
+            self._report, piece.opened, trial_number=piece.running.trial_number, epoch=0
+        )
+        if self._lanes > 1:  # beside the training, whose process has the job by then
+            job = dataclasses.replace(job, on_begun=begun)
+        with self._turn.taken(job.should_stop) as mine:
+            if not mine:
+                return None
+            if self._lanes == 1:
+                begun()
+            piece.begins()
+            try:
+                result = survived(self._run_trial, job, seed=piece.seed)
+            except BaseException:
+                self._stop.set()  # before the other lane's turn
+                raise
+            piece.trained()
+            if result is not None and result.recorded.context_lost:
+                self._stop.set()
+        return result
 
     def _deliver(self, queue: Queue[Held], held: Held, piece: Piece, result: TrialResult) -> bool:
         """Store a result, on local disk first: it outlives this process. True when it counts."""
@@ -185,20 +226,3 @@ class Worker:
         """For who watches: no reason to end a worker when the database is away just now."""
         with contextlib.suppress(*DATABASE_FAILURES):
             opened.roster.report(self.name, trial_number=trial_number, epoch=epoch, val_loss=None)
-
-
-def survived(
-    run_trial: TrialRunner, job: TrialJob, *, seed: int
-) -> tuple[TrialResult | None, bool]:
-    """What `run_trial` returns, or the failure that it raised;
-    and whether this process can train no more.
-    """
-    try:
-        result = run_trial(job)
-    except DeviceLockError:  # not this trial's: each would fail
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever a model raises is that trial's result, not the worker's end
-        _log.error("trial %d failed:\n%s", job.number, traceback.format_exc())
-        message = on_one_line(error)
-        return failed(StopReason.ERROR, message, job.device, seed), lost_context(error)
-    return result, result is not None and bool(result.recorded.context_lost)

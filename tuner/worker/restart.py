@@ -25,16 +25,6 @@ MARK = "--failures"
 """The first of the words that are added to a fresh process's command line; all after it are
 replaced by the next."""
 
-LOST_CONTEXT_WORDS = (
-    "CUDA error",
-    "Triton Error [CUDA]",
-    "CUBLAS_STATUS",
-    "CUDNN_STATUS",
-    "CUSPARSE_STATUS",
-    "device-side assert",
-)
-"""How a failure says that the process's CUDA context is not to be used again."""
-
 
 class ContextLostError(Exception):
     """The device's context is unusable after a failure: only a fresh process can go on.
@@ -52,14 +42,6 @@ class ContextLostError(Exception):
         no result beside that, with this one and `before`.
         """
         return 1 if self.results else before + 1
-
-
-def lost_context(error: Exception) -> bool:
-    """True when the failure leaves a CUDA context behind in which every later call fails too."""
-    if isinstance(error, TunerError):
-        return False
-    named = any(cls.__name__ == "AcceleratorError" for cls in type(error).__mro__)
-    return named or any(words in str(error) for words in LOST_CONTEXT_WORDS)
 
 
 def go_on_afresh(

@@ -1,4 +1,4 @@
-"""One trial at work: its epochs reach the database, and a verdict on them may end it."""
+"""One trial at work: its epochs reach the database."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tuner.config import StopReason
+from tuner.epoch_record import EpochRecord
 from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.epochs import EpochRow
@@ -16,12 +16,9 @@ from tuner.storage.queue.outbox import Outbox
 from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
 from tuner.study.open import OpenStudy
+from tuner.trial.watched import Watched
 from tuner.worker.heartbeat import Heartbeat
-from tuner.worker.live_pruning import Watched
 from tuner.worker.report_interval import ReportInterval
-
-if TYPE_CHECKING:
-    from tuner.training import EpochRecord
 
 BUFFERED_AT_MOST = 5000
 """Epochs kept in memory while it is away; more go to local files."""
@@ -38,7 +35,7 @@ class RunningTrial:
     claim: Claim | None = None
     """Whose curve is kept in the database; None for a verification run, of which none is."""
     watched: Watched | None = None
-    """Decides after each epoch whether to prune; None where the trial is not to be pruned."""
+    """What decides after each epoch whether to prune; None where the trial is not to be pruned."""
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     outbox: Outbox | None = None
     _report_interval: ReportInterval = field(default_factory=ReportInterval)
@@ -48,14 +45,11 @@ class RunningTrial:
     """By seed and epoch: a run that is made again takes the place of the first one's curve."""
     _spilled: bool = False
 
-    def on_epoch(self, record: EpochRecord, repeat: int) -> StopReason | None:
+    def on_epoch(self, record: EpochRecord, repeat: int) -> None:
         self._keep(record, repeat)
         if self._report_interval.due():
             self.deliver()
         self.heartbeat.epoch_ended(record.elapsed_s)
-        if self.watched is not None and self.watched.judge(record, repeat) is not None:
-            return StopReason.PRUNED
-        return None
 
     def on_curve(self, records: Sequence[EpochRecord], repeat: int) -> None:
         """Epochs that `on_epoch` did not hear of, or not last: this attempt's curve is to be that

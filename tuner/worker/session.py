@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from tuner.devices import CpuCores, Gpu, exclusive
-from tuner.devices.lock import WAITING_FOR_DEVICE, DeviceLockError, lock_folder, logs_waiting
+from tuner.devices import CpuCores, Gpu
+from tuner.devices.lock import DeviceLockError, lock_folder
 from tuner.devices.neighbours import signed_in
-from tuner.display.log import OneLine
-from tuner.errors import TunerError, first_line
+from tuner.display.log import log_to_stderr
 from tuner.storage.database import Database, open_database
 from tuner.storage.location import cautions
 from tuner.storage.retry import RETRY_S, persistently
@@ -20,17 +20,18 @@ from tuner.storage.url import absolute, parse_url
 from tuner.study.group import studies_meant
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.trust import require_trust
-from tuner.trial.job import TrialRunner
+from tuner.trial.study_data import data_of
+from tuner.trial.survival import TrainerLostError
 from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths, working_folder
 from tuner.worker.process import Orphan, end_on_signals, stop_on_signals
-from tuner.worker.restart import ContextLostError, lost_context
+from tuner.worker.restart import ContextLostError
 from tuner.worker.stop import StopFlag
+from tuner.worker.trainers import Trainer
 from tuner.worker.trial_source import TrialSource
 from tuner.worker.verification_source import VerificationSource
 
-MakeRunner = Callable[[Sequence[OpenStudy], Gpu | CpuCores], TrialRunner]
 _log = logging.getLogger(__name__)
 
 
@@ -48,25 +49,40 @@ class WorkOrder:
     heartbeat: int | None = None
     """The file descriptor for life signs."""
     trust: bool = False
+    data_dir: Path | None = None
+    task: str | None = None
+    """The task file, where a study's data is a CSV."""
 
 
 def work(
     order: WorkOrder,
     device: Gpu | CpuCores,
-    make_runner: MakeRunner,
+    trainer: Trainer,
     *,
     orphan: Orphan | None = None,
     note: Callable[[str], None] = _log.warning,
 ) -> int:
-    """Pull trials of the studies and run them by what `make_runner` makes; the exit code.
+    """Pull trials of the studies and have `trainer` run them, then close it; the exit code.
 
     `orphan` is there in a supervised worker, which waits for a database that is down at the start:
     it was there a moment ago. One on its own says with `note` what to know.
 
     Raises:
         ContextLostError: the device needs a fresh process, and nobody told this one to stop.
+        TrainerLostError: what trains has ended; what it trained is taken back.
     """
-    _log_to_stderr()
+    log_to_stderr()
+    with contextlib.closing(trainer):
+        return _work(order, device, trainer, orphan, note)
+
+
+def _work(
+    order: WorkOrder,
+    device: Gpu | CpuCores,
+    trainer: Trainer,
+    orphan: Orphan | None,
+    note: Callable[[str], None],
+) -> int:
     stop = StopFlag()
     received: list[int] = []
     retry_s = RETRY_S if orphan is not None else 0.0
@@ -79,7 +95,7 @@ def work(
             for line in [*filter(None, own_code), *_dangers(studies)]:
                 note(line)
         received = stop_on_signals(stop)
-        _run(order, studies, device, make_runner, stop, orphan)
+        _run(order, studies, device, trainer, stop, orphan)
     except ContextLostError as error:
         _log.warning("this process can use its device no more (%s)", error)
         end_on_signals()
@@ -111,57 +127,31 @@ def _run(
     order: WorkOrder,
     studies: Sequence[OpenStudy],
     device: Gpu | CpuCores,
-    make_runner: MakeRunner,
+    trainer: Trainer,
     stop: StopFlag,
     orphan: Orphan | None,
 ) -> None:
     beat = Heartbeat(order.heartbeat)
-
-    def waiting() -> bool:
-        beat.phase(WAITING_FOR_DEVICE)
-        return stop.is_set()
-
-    # Reading the data uses the device too: not beside somebody's timed training.
-    with exclusive(device.lock_names, give_up=waiting, waiting=logs_waiting(device.label)) as held:
-        if not held:
-            return
-        runner = _made(make_runner, studies, device)
+    data = functools.partial(data_of, studies, data_dir=order.data_dir, task=order.task)
+    if not trainer.load(data, stop.is_set, beat.phase):
+        return
     paths = WorkerPaths(working_folder(studies[0].database.address))
     worker = Worker(
         studies,
         device,
-        runner,
+        trainer,
         sources=(VerificationSource if order.verify else TrialSource,),
         name=order.name,
         stop=stop,
         heartbeat=beat,
         paths=paths,
+        lanes=trainer.lanes,
     )
     if orphan is not None:
         orphan.will = worker.hand_back
     try:
         with signed_in(lock_folder()):
             worker.run()
-    except DeviceLockError:
+    except (DeviceLockError, TrainerLostError):
         worker.hand_back()
         raise
-
-
-def _made(
-    make_runner: MakeRunner, studies: Sequence[OpenStudy], device: Gpu | CpuCores
-) -> TrialRunner:
-    """Raises TunerError when the device does not even take the data."""
-    try:
-        return make_runner(studies, device)
-    except Exception as error:
-        if not lost_context(error):
-            raise
-        raise TunerError(
-            f"{device.label} cannot be used: {first_line(error)}; see 'tuner doctor'"
-        ) from error
-
-
-def _log_to_stderr() -> None:
-    log = logging.StreamHandler(sys.stderr)
-    log.setFormatter(OneLine("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[log], force=True)

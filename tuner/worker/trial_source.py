@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import time
 from collections.abc import Callable, Sequence
 
 from optuna.trial import FrozenTrial
@@ -22,6 +21,7 @@ from tuner.trial.job import TrialJob
 from tuner.worker.live_pruning import StudyPruning
 from tuner.worker.paths import forget_trials
 from tuner.worker.running import RunningTrial
+from tuner.worker.turnover import TrialTimes, Turnover
 from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
 
@@ -32,7 +32,7 @@ class TrialSource(Source):
         self._context = context
         self._searched: dict[str, SearchPolicy] = {}
         self._pruning = {opened.name: StudyPruning(opened) for opened in context.studies}
-        self._turnover = _Turnover()
+        self._turnover = Turnover()
 
     @property
     def queues(self) -> Sequence[Ledger]:
@@ -91,13 +91,13 @@ class _Trial(Piece):
         claim: Claim,
         follow_policy: Callable[[OpenStudy], SearchPolicy],
         pruning: StudyPruning,
-        turnover: _Turnover,
+        turnover: Turnover,
     ) -> None:
         self._context = context
         self._claim = claim
         self._follow_policy = follow_policy
         self._pruning = pruning
-        self._turnover = turnover
+        self._times = TrialTimes(turnover)
         self.opened = opened
         self.what = f"trial {claim.trial_number} of {opened.name}"
         self.ticket = claim
@@ -115,10 +115,10 @@ class _Trial(Piece):
     def prepare(self) -> bool:
         stored, claim = self._context.stored, self._claim
         self._policy = self._follow_policy(self.opened)
-        self._turnover.asks()
+        self._times.asks()
         ask = functools.partial(self.opened.ask, claim)
         trial = stored(ask, "a trial's parameters", until_stopped=True)
-        self._turnover.asked()
+        self._times.asked()
         if trial is None:
             return False
         self._trial = trial
@@ -128,7 +128,6 @@ class _Trial(Piece):
 
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
         self.running.watched = self._pruning.watch(self._trial, self._policy)
-        self._turnover.begins()
         return TrialJob(
             study=self.opened.name,
             definition=self.opened.definition,
@@ -143,68 +142,23 @@ class _Trial(Piece):
             seed_root=self._seed_root,
             study_key=self._context.keys[self.opened.name],
             checkpoints=self._context.checkpoints(self.opened),
+            watched=self.running.watched,
         )
 
+    def begins(self) -> None:
+        self._times.begins()
+
     def trained(self) -> None:
-        self._turnover.returned()
+        self._times.returned()
 
     def recorded(self, result: TrialResult) -> TrialResult:
         # With what others could change of the trial while it ran.
         trial = self._trial
         recorded = Recorded.from_flat(trial.user_attrs | result.recorded.to_flat())
-        recorded = dataclasses.replace(self._turnover.said_in(recorded), attempts=self._attempts)
+        recorded = dataclasses.replace(self._times.said_in(recorded), attempts=self._attempts)
         result = dataclasses.replace(result, recorded=recorded, params=trial.params)
         return self.running.judged(result, self._policy)
 
     def counted(self) -> None:
         if (folder := self._context.checkpoints(self.opened)) is not None:
             forget_trials(folder, {self._claim.trial_number})
-
-
-class _Turnover:
-    """What a worker's time between two trainings went to."""
-
-    def __init__(self) -> None:
-        self._asks = self._asked = self._begins = self._returned = 0.0
-        self._free_since: float | None = None
-        """When the last training returned, with a result or not; None: there was none, or nothing
-        to claim since."""
-        self._before: float | None = None
-        """The same, of the training before the present one."""
-
-    def idle(self) -> None:
-        self._free_since = None
-
-    def asks(self) -> None:
-        """For a trial's parameters."""
-        self._asks = time.perf_counter()
-
-    def asked(self) -> None:
-        """It has them."""
-        self._asked = time.perf_counter()
-
-    def begins(self) -> None:
-        """The training begins."""
-        self._begins = time.perf_counter()
-
-    def returned(self) -> None:
-        """The training has returned."""
-        self._returned = time.perf_counter()
-        self._before, self._free_since = self._free_since, self._returned
-
-    def said_in(self, recorded: Recorded) -> Recorded:
-        """The record of the trial that returned last with this in it: `cycle_s` is since the one
-        before it returned, `turnover_s` what of that went to storing that one's result, claiming
-        this trial and preparing it.
-        """
-        suggest_s = self._asked - self._asks
-        recorded = dataclasses.replace(
-            recorded, suggest_s=suggest_s, attempt_s=self._returned - self._asks
-        )
-        if self._before is None:
-            return recorded
-        return dataclasses.replace(
-            recorded,
-            cycle_s=self._returned - self._before,
-            turnover_s=self._begins - self._before - suggest_s,
-        )

@@ -74,6 +74,9 @@ class Piece(ABC):
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
         """What to train, once it is prepared."""
 
+    def begins(self) -> None:  # noqa: B027 - some have nothing to do here
+        """It has the device; the training begins."""
+
     def trained(self) -> None:  # noqa: B027 - some have nothing to do here
         """The training has returned, with a result or without."""
 

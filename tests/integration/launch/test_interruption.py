@@ -31,8 +31,9 @@ from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
-from tuner.trial.device_data import load_data
+from tuner.trial.device_data import on_device
 from tuner.trial.run import run_trial
+from tuner.trial.study_data import data_of
 
 ENDLESS = 1_000_000
 """Epochs of a trial that only an interruption ends."""
@@ -123,7 +124,7 @@ def undisturbed(study: OpenStudy) -> tuple[TrialResult, list[tuple[float, float]
     curve: list[tuple[float, float]] = []
     threads, device = torch.get_num_threads(), CpuCores((CORES[0],))
     try:
-        data = load_data([study], device, data_dir=None, task=None)
+        data = on_device(data_of([study], data_dir=None, task=None), device)
         result = run_trial(
             study.definition,
             study.definition.defaults,

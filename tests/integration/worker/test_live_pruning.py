@@ -31,7 +31,8 @@ from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.results import StudyResults, TrialRecord, read_results, record_of
 from tuner.trial.job import TrialJob
-from tuner.worker.live_pruning import StudyPruning, Watched
+from tuner.trial.watched import Watched
+from tuner.worker.live_pruning import StudyPruning
 from tuner.worker.loop import Worker
 from tuner.worker.running import RunningTrial
 
@@ -77,7 +78,7 @@ class Training:
                 len(losses), losses[-1], h.learning_rate, s_per_epoch * len(losses)
             )
             with statements(self.engine) as seen:
-                told = job.on_epoch(epoch, 0)
+                told = job.epoch_ended(epoch, 0)
             self.statements += seen
             if epochs_waited(losses, training.min_delta) == training.patience:
                 reason = StopReason.CONVERGED

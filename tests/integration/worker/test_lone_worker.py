@@ -33,8 +33,8 @@ def bench(tmp_path: Path) -> Bench:
     database.close()
     interpreter = tmp_path / "python-of-tests"
     interpreter.write_text(
-        f'#!/bin/sh\nshift 2\nexec {sys.executable} {STUB} "$@"\n'
-    )  # without `-m tuner`
+        f'#!/bin/sh\nshift 1\nexec {sys.executable} {STUB} "$@"\n'
+    )  # without `-m`
     interpreter.chmod(0o755)
     return bench
 
@@ -43,7 +43,7 @@ def worked(bench: Bench, plan: str, gpu: str = "0") -> Done:
     (bench.folder / "plan").write_text(plan)
     return finished(
         subprocess.Popen(
-            [sys.executable, STUB, "worker", "--study", "tiny-small", "--gpu", gpu],
+            [sys.executable, STUB, "tuner", "worker", "--study", "tiny-small", "--gpu", gpu],
             cwd=bench.folder,
             env=bench.environment,
             stdin=subprocess.DEVNULL,
@@ -67,9 +67,9 @@ def test_a_device_that_fails_every_trial_is_left_alone_with_a_line(bench: Bench)
     assert last.startswith("tuner: error: Example #0 is left alone: 5 processes in a row")
     assert "CUDA error: an illegal memory access" in last
     assert len(processes(bench)) == 5
-    assert bench.trials() == [
-        (number, "FAIL") for number in range(5)
-    ]  # each was tried once, and has its reason
+    tried, made_ready = bench.trials()[:5], bench.trials()[5:]
+    assert tried == [(number, "FAIL") for number in range(5)]  # once each, and it has its reason
+    assert made_ready == [(5, "WAITING")]
     assert worked(bench, "xxxxx" + 5 * "o").code == 0  # another command begins anew
 
 
@@ -85,7 +85,8 @@ def test_a_device_that_works_in_between_goes_on_and_keeps_open_what_it_needs(ben
 
 def test_a_worker_that_was_told_to_stop_ends_when_its_device_is_lost(bench: Bench) -> None:
     assert worked(bench, "t" * 10).code == TERMINATED
-    assert (len(processes(bench)), bench.trials()) == (1, [(0, "FAIL")])
+    made_ready = (1, "WAITING")  # while the first was at work, and handed back
+    assert (len(processes(bench)), bench.trials()) == (1, [(0, "FAIL"), made_ready])
 
 
 def test_a_device_that_takes_not_even_the_data_is_one_line(bench: Bench) -> None:

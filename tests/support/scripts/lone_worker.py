@@ -13,9 +13,10 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 from optuna.trial import TrialState
 
@@ -24,7 +25,9 @@ from tuner.cli import main
 from tuner.devices import Gpu
 from tuner.record import Recorded
 from tuner.storage.records import TrialResult
+from tuner.trial import study_data
 from tuner.trial.job import TrialJob
+from tuner.worker.trainer import child
 
 GPU = Gpu(0, "GPU-of-tests", "Example", 0)
 
@@ -36,7 +39,8 @@ def run_job(job: TrialJob, data: object) -> TrialResult:
     done.write_text("\n".join([*trainings, str(job.number)]))
     letter = plan[len(trainings)]
     if letter == "t":
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getppid(), signal.SIGTERM)
+        time.sleep(0.5)
     if letter in "xt":
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
     return TrialResult(TrialState.COMPLETE, (1.0, 0.5), Recorded(converged=True))
@@ -47,28 +51,46 @@ def only_gpu(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
     return (GPU,)
 
 
+def no_data(*_: object, **__: object) -> SimpleNamespace:
+    return SimpleNamespace(data_hash="0" * 64)
+
+
 def made_up(name: str, what: object) -> ModuleType:
     module = ModuleType(name)
     setattr(module, what.__name__, what)  # type: ignore[attr-defined]
     return module
 
 
-def load_data(*_: object, **__: object) -> dict[str, object]:
+def on_device(*_: object) -> dict[str, object]:
     if Path("gone").exists():
         raise RuntimeError("CUDA error: no CUDA-capable device is detected\nCompile with ...")
     return {}
 
 
-if __name__ == "__main__":
+def train(words: Sequence[str]) -> None:
+    """As the real one does, but for what is made up."""
+    for name, what in (("seeds_and_reruns", run_job), ("device_data", on_device)):
+        sys.modules[f"tuner.trial.{name}"] = made_up(f"tuner.trial.{name}", what)
+    from tuner.worker.trainer.on_device import load_onto
+
+    child.main(words, lambda: load_onto)
+
+
+def work() -> None:
     inherited = len(list(Path("/proc/self/fd").iterdir()))
     with Path("processes").open("a") as processes:
         processes.write(json.dumps([inherited, sys.argv[1:]]) + "\n")
     devices.list_gpus = only_gpu
-    sys.modules |= {
-        "tuner.trial.seeds_and_reruns": made_up("tuner.trial.seeds_and_reruns", run_job)
-    }
-    sys.modules |= {"tuner.trial.device_data": made_up("tuner.trial.device_data", load_data)}
+    vars(study_data)["prepare"] = no_data
     sys.executable = str(
         Path("python-of-tests").absolute()
     )  # which runs this file, whatever module it is told to
     main()
+
+
+if __name__ == "__main__":
+    module = sys.argv.pop(1)
+    if module == "tuner.worker.trainer":
+        train(sys.argv[1:])
+    else:
+        work()

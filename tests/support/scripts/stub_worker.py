@@ -15,6 +15,7 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
+from tests.support.pretend_trainer import PretendTrainer
 from tuner.cli.device import own_device
 from tuner.record import Recorded
 from tuner.storage.queue.claims import Ledger
@@ -63,7 +64,7 @@ if __name__ == "__main__":
         heartbeat=options.heartbeat,
     )
     try:
-        code = work(order, device, lambda *_: trial, orphan=orphan)
+        code = work(order, device, PretendTrainer(trial), orphan=orphan)
     except ContextLostError:
         code = FRESH_PROCESS
     sys.exit(code)

@@ -115,7 +115,7 @@ def test_noise_and_torn_lines_are_life_signs_without_meaning(
     )
     dog.look()
     assert line.watched.beat == Beat("training", 1.0)
-    os.write(line.beating, b'ting", 0]\n')
+    os.write(line.beating, b'ting", 0, "worker"]\n')
     dog.look()
     assert line.watched.beat == Beat("waiting", 0.0)
 

@@ -1,0 +1,138 @@
+"""The trainer's own side: data onto the device, then one training after the other, as ordered.
+
+It ends with its worker, whatever becomes of that, and hears no signal: the worker tells it to stop.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
+
+from tuner.config import StopReason
+from tuner.data.prepare import PreparedData
+from tuner.devices import CpuCores, Gpu
+from tuner.devices.lock import DeviceLockError, lock_folder
+from tuner.devices.neighbours import signed_in
+from tuner.display.log import log_to_stderr
+from tuner.epoch_record import EpochRecord
+from tuner.spec.seeds import seed_of_trial
+from tuner.trial.job import TrialJob, TrialRunner
+from tuner.trial.survival import survived
+from tuner.worker.heartbeat import IDLE, STARTING, TRAINER, Heartbeat
+from tuner.worker.trainer.messages import Curve, Data, Ended, EpochEnded, Order, Ready, Refused
+from tuner.worker.trainer.stop_byte import StopByte
+
+PR_SET_PDEATHSIG = 1
+GiveUp = Callable[[], bool]
+Prepare = Callable[[], Mapping[str, PreparedData]]
+Load = Callable[[Gpu | CpuCores, Prepare, GiveUp, Callable[[str], None]], TrialRunner | None]
+"""What trains on the data: None when it was to give up before that was on the device.
+
+Raises TunerError where the device cannot be used."""
+
+
+def main(words: Sequence[str], make_load: Callable[[], Load]) -> None:
+    """Serve the worker whose descriptors and process id `words` are.
+
+    `make_load` imports what training needs, which takes seconds: the worker opens its database
+    meanwhile.
+    """
+    line, stop, heartbeat, parent = (int(word) for word in words)
+    _end_with(parent)
+    log_to_stderr()
+    beat = Heartbeat(None if heartbeat < 0 else heartbeat, source=TRAINER)
+    beat.phase(STARTING)
+    gc.disable()  # nobody searches all of torch for garbage, now or in the middle of a training
+    load = make_load()
+    gc.freeze()
+    gc.enable()
+    serve(Connection(line), StopByte(stop), beat, load)
+
+
+def serve(line: Connection, stop: StopByte, heartbeat: Heartbeat, load: Load) -> None:
+    """Until the worker hangs up."""
+    try:
+        with signed_in(lock_folder()):
+            data = line.recv()
+            assert isinstance(data, Data), "the data comes first"
+            run_job = _loaded(data, line, stop, heartbeat, load)
+            while run_job is not None:
+                heartbeat.phase(IDLE)
+                _train(line.recv(), line, stop, heartbeat, run_job)
+    except (EOFError, ConnectionError):  # it is gone, or wants no more
+        pass
+
+
+def _loaded(
+    data: Data, line: Connection, stop: StopByte, heartbeat: Heartbeat, load: Load
+) -> TrialRunner | None:
+    try:
+        run_job = load(data.device, lambda: data.prepared, stop.is_set, heartbeat.phase)
+    except DeviceLockError as error:
+        line.send(Refused(str(error), locks=True))
+        return None
+    except Exception as error:  # noqa: BLE001 - the worker is told, and says it
+        line.send(Refused(str(error)))
+        return None
+    line.send(Ready(given_up=run_job is None))
+    return run_job
+
+
+def _train(
+    order: Order, line: Connection, stop: StopByte, heartbeat: Heartbeat, run_job: TrialRunner
+) -> None:
+    heartbeat.new_trial()
+
+    def on_epoch(record: EpochRecord, repeat: int) -> None:
+        line.send(EpochEnded(record, repeat))
+        heartbeat.epoch_ended(record.elapsed_s)
+
+    def on_curve(records: Sequence[EpochRecord], repeat: int) -> None:
+        line.send(Curve(records, repeat))
+        heartbeat.clock_at(records[-1].elapsed_s if records else 0.0)
+
+    def should_stop() -> StopReason | None:
+        return StopReason.INTERRUPTED if stop.is_set() else None
+
+    job = TrialJob(
+        study=order.study,
+        definition=order.definition,
+        policy=order.policy,
+        number=order.number,
+        hyperparameters=order.hyperparameters,
+        device=order.device,
+        on_epoch=on_epoch,
+        on_curve=on_curve,
+        should_stop=should_stop,
+        on_phase=heartbeat.phase,
+        seed=order.seed,
+        seed_root=order.seed_root,
+        study_key=order.study_key,
+        checkpoints=order.checkpoints,
+        watched=order.watched,
+    )
+    seed = seed_of_trial(job.number, root=job.seed_root) if job.seed is None else job.seed
+    try:
+        result = survived(run_job, job, seed=seed)
+    except DeviceLockError as error:
+        line.send(Refused(str(error), locks=True))
+        return
+    line.send(Ended(result, () if job.watched is None else job.watched.verdicts))
+
+
+def _end_with(parent: int) -> None:
+    """Ctrl-C reaches all processes of a terminal, and a shutdown all of a service: what becomes of
+    the training is for the worker to say.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before we asked
+        sys.exit(1)

@@ -1,0 +1,50 @@
+"""What trains on a device, once the data is there. It imports torch."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+
+from tuner.data.prepare import PreparedData
+from tuner.devices import CpuCores, Gpu, exclusive
+from tuner.devices.lock import WAITING_FOR_DEVICE, logs_waiting
+from tuner.errors import TunerError, first_line
+from tuner.trial.device_data import on_device
+from tuner.trial.job import TrialRunner
+from tuner.trial.seeds_and_reruns import run_job
+from tuner.trial.survival import lost_context
+
+
+def load_onto(
+    device: Gpu | CpuCores,
+    prepare: Callable[[], Mapping[str, PreparedData]],
+    give_up: Callable[[], bool],
+    on_phase: Callable[[str], None],
+) -> TrialRunner | None:
+    """What trains on the data, once that is on the device; None when it was told to give up.
+
+    `prepare` gives the data by data hash. What reads it uses the device too, where that is a CPU:
+    it is not done beside somebody's timed training.
+
+    Raises:
+        TunerError: the device does not even take the data.
+        DeviceLockError: devices cannot be locked.
+    """
+
+    def waiting() -> bool:
+        on_phase(WAITING_FOR_DEVICE)
+        return give_up()
+
+    with exclusive(device.lock_names, give_up=waiting, waiting=logs_waiting(device.label)) as held:
+        return _runner(prepare(), device) if held else None
+
+
+def _runner(prepared: Mapping[str, PreparedData], device: Gpu | CpuCores) -> TrialRunner:
+    try:
+        return functools.partial(run_job, data=on_device(prepared, device))
+    except Exception as error:
+        if not lost_context(error):
+            raise
+        raise TunerError(
+            f"{device.label} cannot be used: {first_line(error)}; see 'tuner doctor'"
+        ) from error
