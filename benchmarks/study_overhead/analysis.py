@@ -36,6 +36,8 @@ def parts_of(recorded: Recorded) -> dict[str, float] | None:
     ):
         return None
     parts = {part: float(recorded.named(name)) if name else 0.0 for part, name in PARTS.items()}
+    if recorded.suggest_wait_s is not None:  # the rest was while the trial before it trained
+        parts["suggesting"] = recorded.suggest_wait_s
     trained = parts["training and validation"] + parts["set-up"] + parts["evaluation"]
     parts["between epochs"] = recorded.total_s - trained
     parts["looking at the device, records"] = recorded.cycle_s - sum(parts.values())

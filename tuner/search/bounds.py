@@ -81,11 +81,16 @@ class Bounds:
         self._stopping = stopping
         self._deepest = deepest
         self._gain_quantile = gain_quantile
-        self._time = TIMES[TimeObjective(time_objective)]
+        self._objective = TimeObjective(time_objective)
         self._target = -math.inf if target_val_loss is None else target_val_loss
         self._lengths = np.array([len(curve) for curve in curves])
         self._best = _running_best(curves, width=max(stopping.max_epochs, int(self._lengths.max())))
         self._known: dict[int, list[float]] = {}
+
+    @property
+    def deepest(self) -> int:
+        """The last epoch that enough finished curves went beyond."""
+        return self._deepest
 
     @staticmethod
     def of(
@@ -127,14 +132,15 @@ class Bounds:
         best = math.log(min(losses))
         recent = math.log(min(losses[: max(1, epoch // 2)])) - best + STANDSTILL
         ends = []
-        if (as_it_is := self._seconds(losses, elapsed_s, improving_in=0)) is not None:
+        shortest_s = _shortest(elapsed_s)
+        if (as_it_is := self._seconds(losses, elapsed_s, shortest_s, improving_in=0)) is not None:
             ends.append((as_it_is, self._link(best)))
         # Improving for the last time within [first, last] epochs from now: as soon as the first, as
         # good as the last.
         for (first, _), ratio in zip(
             _steps(self._stopping.max_epochs - epoch), self._ratios(epoch), strict=True
         ):
-            soonest = self._seconds(losses, elapsed_s, improving_in=first)
+            soonest = self._seconds(losses, elapsed_s, shortest_s, improving_in=first)
             assert soonest is not None, "only an end without improvement can be impossible"
             ends.append((soonest, self._link(best - ratio * recent)))
         return ends
@@ -143,20 +149,31 @@ class Bounds:
         """What a training that is over came to, its MQL as low as its loss allows; None where it
         missed its target.
         """
-        seconds = self._seconds(losses, elapsed_s, improving_in=0)
+        seconds = self._seconds(losses, elapsed_s, _shortest(elapsed_s), improving_in=0)
         return None if seconds is None else (seconds, self._link(math.log(min(losses))))
 
+    def look_up(self, epochs: range) -> None:
+        """Work out what of a verdict on these epochs does not follow from the trial: then one takes
+        microseconds.
+        """
+        for epoch in epochs:
+            self._ratios(epoch)
+
     def _seconds(
-        self, losses: Sequence[float], elapsed_s: Sequence[float], *, improving_in: int
+        self,
+        losses: Sequence[float],
+        elapsed_s: Sequence[float],
+        s_per_epoch: float,
+        *,
+        improving_in: int,
     ) -> float | None:
         """The least the time objective can be when the last improvement is so many epochs away (0:
         there is none).
         """
         epoch, stopping = len(losses), self._stopping
-        s_per_epoch = min(later - sooner for sooner, later in itertools.pairwise((0.0, *elapsed_s)))
         waited = 0 if improving_in else epochs_waited(losses, stopping.min_delta)
         last = min(epoch + improving_in + stopping.patience - waited, stopping.max_epochs)
-        return self._time.least(
+        return TIMES[self._objective].least(
             Running(
                 losses=losses,
                 elapsed_s=elapsed_s,
@@ -184,6 +201,11 @@ class Bounds:
             largest: Floats = np.quantile(ratios, self._gain_quantile, axis=0, method="higher")
             self._known[epoch] = [float(ratio) for ratio in largest]
         return self._known[epoch]
+
+
+def _shortest(elapsed_s: Sequence[float]) -> float:
+    """Seconds of the shortest epoch so far."""
+    return min(later - sooner for sooner, later in itertools.pairwise((0.0, *elapsed_s)))
 
 
 def epochs_waited(losses: Sequence[float], min_delta: float) -> int:

@@ -134,6 +134,11 @@ class Pruner:
             epoch=len(losses), optimistic_end=end, dominated_by=by.number, dominating=by.values
         )
 
+    def look_up(self) -> None:
+        """Work out beforehand what of most verdicts does not follow from the trial."""
+        if self._bounds is not None:
+            self._bounds.look_up(range(self._caution.min_epochs, self._bounds.deepest + 1))
+
     def ends(self, losses: Sequence[float], elapsed_s: Sequence[float]) -> list[Point]:
         """The ends that the training may still come to, as `Bounds.ends` gives them."""
         assert self._bounds is not None, "too little has finished: see `ready`"

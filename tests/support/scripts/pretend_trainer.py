@@ -1,0 +1,51 @@
+"""A trainer's process whose trainings take their time asleep, without torch.
+
+The trial's number says what it does: one that a file `kill-NUMBER` names kills this process in its
+second epoch, once. Each training is a line in `trainings`: its number, when it began and ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from optuna.trial import TrialState
+
+from tuner.epoch_record import EpochRecord
+from tuner.record import Recorded
+from tuner.storage.records import TrialResult
+from tuner.trial.job import TrialJob
+from tuner.worker.trainer.child import main
+
+EPOCHS, EPOCH_S = 3, 0.05
+
+
+def train(job: TrialJob) -> TrialResult | None:
+    began, killed = time.time(), Path(f"kill-{job.number}")
+    for number in range(1, EPOCHS + 1):
+        if job.should_stop() is not None:
+            return None
+        time.sleep(EPOCH_S)
+        if number > 1 and killed.exists():
+            killed.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        record = EpochRecord(
+            epoch=number,
+            train_loss=1.0,
+            val_loss=1.0 / number,
+            learning_rate=1e-3,
+            elapsed_s=EPOCH_S * number,
+        )
+        if job.epoch_ended(record, 0) is not None:
+            break
+    with Path("trainings").open("a") as trainings:
+        trainings.write(f"{job.number} {began} {time.time()}\n")
+    values = EPOCHS * EPOCH_S, job.hyperparameters.dropout + 1 / job.hyperparameters.hidden_size
+    return TrialResult(TrialState.COMPLETE, values, Recorded(converged=True, epochs=EPOCHS))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], lambda: lambda *_: train)
