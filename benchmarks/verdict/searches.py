@@ -26,7 +26,7 @@ import optuna
 from optuna.trial import TrialState
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.verdict.truths import TRUTHS, truth
+from benchmarks.verdict.truths import TRUTHS, Training, truth
 from tuner.search.sampler import EncodedSampler
 from tuner.verdict.known_runs import Run
 
@@ -35,8 +35,11 @@ TRIALS = 200
 SAMPLER = "auto"
 
 
-def search(name: str, seed: int, trials: int) -> dict[str, Any]:
-    """One search of a truth: where it went, and what its trainings gave."""
+def search(name: str, seed: int, trials: int, at_once: int = 1) -> dict[str, Any]:
+    """One search of a truth: where it went, and what its trainings gave.
+
+    With `at_once` 2 the next trial is asked for while one trains, as a worker on a GPU does.
+    """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     job = truth(name)
     began = time.process_time()
@@ -45,16 +48,19 @@ def search(name: str, seed: int, trials: int) -> dict[str, Any]:
     study.enqueue_trial(job.default)
     random = np.random.default_rng([seed, job.made.seed, 77])
     rows: list[list[float]] = []
-    for _ in range(trials):
+    begun: list[tuple[optuna.Trial, Training]] = []
+    for number in range(trials):
         trial = study.ask(job.space.stored())
         where = job.where(trial.params)
         (training,) = job.runs(where, random)
         rows.append([*where[0].tolist(), training.seconds, training.mql, training.epochs])
-        if training.converged:
-            study.tell(trial, (training.seconds, training.mql))
-        else:
-            trial.set_user_attr("stopped_by", "epoch_limit")
-            study.tell(trial, (training.seconds, training.mql))
+        begun.append((trial, training))
+        left_open = 0 if number == trials - 1 else at_once - 1
+        while len(begun) > left_open:
+            told, ended = begun.pop(0)
+            if not ended.converged:
+                told.set_user_attr("stopped_by", "epoch_limit")
+            study.tell(told, (ended.seconds, ended.mql))
     assert all(t.state == TrialState.COMPLETE for t in study.get_trials(deepcopy=False))
     return {"truth": name, "seed": seed, "cpu_s": time.process_time() - began, "trials": rows}
 
@@ -92,6 +98,7 @@ def main() -> None:
     parser.add_argument("--tuning", type=int, default=15, help="of each truth for tuning")
     parser.add_argument("--trials", type=int, default=TRIALS)
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--at-once", type=int, default=1, help="trials open at a time")
     parser.add_argument("--cache", type=Path, default=CACHE)
     options = parser.parse_args()
     done = {(one["truth"], one["seed"]) for one in read(options.cache, options.trials)}
@@ -102,7 +109,9 @@ def main() -> None:
                 todo.append((made.name, seed))
     with options.cache.open("a") as file, ProcessPoolExecutor(options.jobs) as pool:
         file.write("\n")  # ends a line that an interruption cut
-        running = [pool.submit(search, name, seed, options.trials) for name, seed in todo]
+        running = [
+            pool.submit(search, name, seed, options.trials, options.at_once) for name, seed in todo
+        ]
         for count, future in enumerate(as_completed(running), 1):
             found = future.result()
             file.write(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")

@@ -1,0 +1,102 @@
+"""Does a search suffer from asking for the next trial while one trains? Judged by what its user gets.
+
+    python benchmarks/verdict/searches.py --searches 20 --tuning 0 --jobs 2
+    python benchmarks/verdict/searches.py --searches 20 --tuning 0 --jobs 2 --at-once 2 --cache benchmarks/verdict/searches-2.jsonl
+    python benchmarks/verdict/open_trials.py --jobs 2 --output benchmarks/verdict/open-trials
+
+Each truth for reporting is searched by the same seeds, told each result before the next trial is asked for, and told it
+only after (`--at-once 2`); both are retuned as users are (verification, recommendation). What is compared, seed by seed, is
+the true time of the recommendation as a share of the default's, in logarithms, with the 95 % interval of the mean
+difference; and the same of what is recommended at the registered level.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")  # before numpy: one search a core
+
+import numpy as np
+
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.shared.circumstances import circumstances, heading, write
+from benchmarks.verdict.retunes import Retune, Verification, retune
+from benchmarks.verdict.searches import CACHE, read
+from benchmarks.verdict.truths import TRUTHS
+from tuner.verdict.recommendation import CHANCE
+
+HOW = Verification(rounds=4, configurations=5, seeds=4)
+SECOND = CACHE.with_name("searches-2.jsonl")
+
+
+def logarithms(found: dict[str, Any]) -> tuple[str, int, float, float]:
+    """Truth, seed, and the logarithms of what is recommended, as a share of the default's time."""
+    made = retune(found, HOW, (CHANCE,))
+    return made.truth, made.seed, _share(made, made.answers), _share(made, made.at_level)
+
+
+def _share(made: Retune, answers: dict[float, Any]) -> float:
+    return math.log(answers[CHANCE].seconds / made.default.seconds)
+
+
+def compared(one: dict[Any, Any], two: dict[Any, Any]) -> dict[str, Any]:
+    """Of all searches that both have."""
+    both = sorted(one.keys() & two.keys())
+    found: dict[str, Any] = {"searches": len(both)}
+    for at, name in enumerate(("recommended", "at the level")):
+        first, second = (np.array([each[key][at] for key in both]) for each in (one, two))
+        apart = second - first
+        error = float(apart.std(ddof=1)) / math.sqrt(len(both))
+        found[name] = {
+            "one": math.exp(float(first.mean())),
+            "two": math.exp(float(second.mean())),
+            "ratio": math.exp(float(apart.mean())),
+            "low": math.exp(float(apart.mean()) - 1.96 * error),
+            "high": math.exp(float(apart.mean()) + 1.96 * error),
+        }
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--one", type=Path, default=CACHE)
+    parser.add_argument("--two", type=Path, default=SECOND)
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    reported = {made.name for made in TRUTHS if made.report}
+    kinds = []
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for cache in (options.one, options.two):
+            searches = [each for each in read(cache) if each["truth"] in reported]
+            done = pool.map(logarithms, searches, chunksize=4)
+            kinds.append({(name, seed): shares for name, seed, *shares in done})
+    found = compared(*kinds)
+    where = circumstances("no device")
+    lines = [
+        *heading(where),
+        f"{found['searches']} searches of 200 trials each way, verified in {HOW.name}.",
+        "",
+        "| true time, the default's = 1, geometric means | told first | told after | ratio | 95 % interval |",
+        "|---|---|---|---|---|",
+    ]
+    for name in ("recommended", "at the level"):
+        f = found[name]
+        lines.append(
+            f"| {name} | {f['one']:.3f} | {f['two']:.3f} | {f['ratio']:.3f} | {f['low']:.3f} to {f['high']:.3f} |"
+        )
+    write(options.output, where | found, lines)
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
