@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import psutil
-from stand import Stand, workers_of
+from stand import Stand, trainers_of, workers_of
 
 OUTAGE_S = 20.0
-WORKER_FAULTS = ("kill -9", "freeze", "SIGTERM")
+_SIGNALS = {"kill -9": signal.SIGKILL, "freeze": signal.SIGSTOP, "SIGTERM": signal.SIGTERM}
+WORKER_FAULTS = tuple(_SIGNALS)
 
 
 @dataclass(slots=True)
@@ -48,7 +49,9 @@ class Monkey:
         *,
         seed: int,
         every_s: float,
+        trainers: bool = False,
     ) -> None:
+        self._trainers = trainers
         self._stand, self._launch, self._record = stand, launch, record
         self._random = random.Random(seed)
         self._every_s = every_s
@@ -74,19 +77,18 @@ class Monkey:
         return self._launch.poll()
 
     def _strike(self) -> None:
-        workers = workers_of(self._launch)
+        workers = workers_of(self._launch) + (trainers_of(self._launch) if self._trainers else [])
         share, fault = self._random.random(), self._random.choice(WORKER_FAULTS)
         if not workers:
             self._record.note("nobody to harass")
             return
         victim = workers[int(share * len(workers))]
         with contextlib.suppress(psutil.NoSuchProcess):
+            kind = "trainer" if "sleeping.py" in " ".join(victim.cmdline()) else "worker"
+            victim.send_signal(_SIGNALS[fault])
             if fault == "freeze":
-                victim.suspend()
                 self._frozen.append((time.monotonic() + self.freeze_s, victim))
-            else:
-                victim.send_signal(signal.SIGKILL if fault == "kill -9" else signal.SIGTERM)
-            self._record.note(fault, pid=victim.pid, of=len(workers))
+            self._record.note(fault, pid=victim.pid, of=len(workers), kind=kind)
 
     def _wake(self, now: float) -> None:
         for until, process in [each for each in self._frozen if each[0] <= now]:

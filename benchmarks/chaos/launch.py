@@ -31,6 +31,7 @@ def main() -> int:
     parser.add_argument("--trial-s", type=float, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--verify", action="store_true")
+    parser.add_argument("--beside", action="store_true")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     leases.LEASE_S, dialects.IDLE_TRANSACTION_TIMEOUT_S = options.lease_s, options.lease_s / 2
@@ -50,6 +51,7 @@ def main() -> int:
             *("--trial-s", str(options.trial_s)),
             *("--journal", str(options.folder / "journal")),
             *(["--verify"] if options.verify else []),
+            *(["--beside"] if options.beside else []),
         ],
         environment=dict(os.environ),
         log_folder=options.folder / "logs",

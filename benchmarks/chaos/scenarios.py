@@ -56,6 +56,12 @@ def mariadb(options: argparse.Namespace, record: Record) -> Outcome:
         return _harassed(stand, record, workers=8, options=options)
 
 
+def trainers(options: argparse.Namespace, record: Record) -> Outcome:
+    """4 workers on PostgreSQL whose trainings run in processes of their own; faults strike workers and trainers."""
+    with on_postgres(options.trials, LEASE_S) as stand:
+        return _harassed(stand, record, workers=4, options=options, beside=True)
+
+
 def supervisor(options: argparse.Namespace, record: Record) -> Outcome:
     """Kill -9 of the supervisor of 4 workers on PostgreSQL, then of the next one's while the server is down."""
     with on_postgres(min(options.trials, 60), LEASE_S) as stand:
@@ -224,6 +230,7 @@ SCENARIOS: dict[str, Callable[[argparse.Namespace, Record], Outcome]] = {
     for each in (
         postgres,
         sqlite,
+        trainers,
         supervisor,
         hosts,
         clocks,
@@ -242,9 +249,12 @@ def _harassed(
     workers: int,
     options: argparse.Namespace,
     meanwhile: Callable[[], None] = lambda: None,
+    beside: bool = False,
 ) -> Outcome:
-    launch = stand.launch(workers)
-    monkey = Monkey(stand, launch, record, seed=options.seed, every_s=options.every)
+    launch = stand.launch(workers, beside=beside)
+    monkey = Monkey(
+        stand, launch, record, seed=options.seed, every_s=options.every, trainers=beside
+    )
     code = monkey.harass(meanwhile, limit_s=LIMIT_S)
     if code is None:
         record.note("the time limit was reached")

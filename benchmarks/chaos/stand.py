@@ -64,11 +64,13 @@ class Stand:
         within: Sequence[str] = (),
         url: str | None = None,
         verify: bool = False,
+        beside: bool = False,
         **environment: str,
     ) -> subprocess.Popen[bytes]:
         """Start a launch of that many workers; `within` is a command that runs it somewhere else.
 
-        With `verify` they make the runs that are planned, not trials.
+        With `verify` they make the runs that are planned, not trials; with `beside` their trainings
+        are in processes of their own.
         """
         command = [
             *within,
@@ -88,6 +90,7 @@ class Stand:
             str(self.folder),
         ]
         command += ["--verify"] if verify else []
+        command += ["--beside"] if beside else []
         kept = {
             key: value for key, value in os.environ.items() if not key.startswith(("TUNER_", "PG"))
         }
@@ -138,6 +141,15 @@ def workers_of(launch: subprocess.Popen[bytes]) -> list[psutil.Process]:
                 if supervisor == str(_supervisor_pid(launch)):
                     found.append(process)
     return sorted(found, key=lambda process: process.create_time())
+
+
+def trainers_of(launch: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    """The processes in which those workers' trainings are."""
+    found = []
+    for worker in workers_of(launch):
+        with contextlib.suppress(psutil.Error):
+            found += worker.children()
+    return found
 
 
 def _supervisor_pid(launch: subprocess.Popen[bytes]) -> int:

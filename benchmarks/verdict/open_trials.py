@@ -30,9 +30,9 @@ from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.verdict.retunes import Retune, Verification, retune
 from benchmarks.verdict.searches import CACHE, read
 from benchmarks.verdict.truths import TRUTHS
-from tuner.verdict.recommendation import CHANCE
+from tuner.verdict.recommendation import CHANCE, ROUNDS, VERIFIED, VERIFIED_SEEDS
 
-HOW = Verification(rounds=4, configurations=5, seeds=4)
+HOW = Verification(ROUNDS, VERIFIED, VERIFIED_SEEDS)
 SECOND = CACHE.with_name("searches-2.jsonl")
 
 

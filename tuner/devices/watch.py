@@ -1,5 +1,5 @@
 """What else happened on the device while a trial was timed:
-foreign processes, clocks, throttling.
+foreign processes, clocks, throttling, and whether this process was stopped meanwhile.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tuner.devices.cpu import CpuCores
 from tuner.devices.gpu import Gpu, nvml
 from tuner.devices.lock import lock_folder
 from tuner.devices.neighbours import foreign_processes, is_harmless
+from tuner.devices.stops import stops
 
 CPU_FOREIGN_SHARE = 0.10
 """On a CPU, a timing is contaminated when others used more than this share of our cores' time."""
@@ -44,14 +45,20 @@ class Watch:
 
     def __init__(self, device: Gpu | CpuCores) -> None:
         self._device = device
+        self._stops = stops().so_far
         self._before = self._look()
 
     def finish(self) -> Observation:
         """What was seen up to now."""
         after = self._look()
         if isinstance(self._device, Gpu):
-            return _judge_gpu(self._before, after)
-        return _judge_cpu(self._before, after, len(self._device.cores))
+            seen = _judge_gpu(self._before, after)
+        else:
+            seen = _judge_cpu(self._before, after, len(self._device.cores))
+        if stops().so_far == self._stops:
+            return seen
+        why = "; ".join(filter(None, (seen.why, "this process was stopped for a while")))
+        return Observation(contaminated=True, why=why, details=seen.details)
 
     def _look(self) -> dict[str, Any]:
         if isinstance(self._device, Gpu):

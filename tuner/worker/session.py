@@ -12,6 +12,7 @@ from pathlib import Path
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import DeviceLockError, lock_folder
 from tuner.devices.neighbours import signed_in
+from tuner.devices.stops import stops
 from tuner.display.log import log_to_stderr
 from tuner.storage.database import Database, open_database
 from tuner.storage.location import cautions
@@ -95,6 +96,7 @@ def _work(
             for line in [*filter(None, own_code), *_dangers(studies)]:
                 note(line)
         received = stop_on_signals(stop)
+        stops().count()
         _run(order, studies, device, trainer, stop, orphan)
     except ContextLostError as error:
         _log.warning("this process can use its device no more (%s)", error)

@@ -19,6 +19,7 @@ from tuner.devices import CpuCores, Gpu
 from tuner.devices.gpu import nvml
 from tuner.devices.lock import DeviceLockError, lock_folder
 from tuner.devices.neighbours import signed_in
+from tuner.devices.stops import stops
 from tuner.display.log import log_to_stderr
 from tuner.epoch_record import EpochRecord
 from tuner.spec.seeds import seed_of_trial
@@ -45,6 +46,7 @@ def main(words: Sequence[str], make_load: Callable[[], Load]) -> None:
     """
     line, stop, heartbeat, parent = (int(word) for word in words)
     _end_with(parent)
+    stops().count()
     log_to_stderr()
     beat = Heartbeat(None if heartbeat < 0 else heartbeat, source=TRAINER)
     beat.phase(STARTING)
