@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from sleeping import SleepingTrainer
 
@@ -18,6 +19,14 @@ from tuner.worker.trainer.process import TrainerProcess
 from tuner.worker.trainers import Trainer
 
 SLEEPING = Path(__file__).with_name("sleeping.py")
+
+
+class Beside(TrainerProcess):
+    """Sleeps in a process of its own; there is no data."""
+
+    def load(self, prepare: object, *more: Any) -> bool:
+        del prepare
+        return super().load(dict, *more)
 
 
 def main() -> int:
@@ -40,7 +49,7 @@ def main() -> int:
     trainer: Trainer = SleepingTrainer(options.trial_s, options.journal)
     if options.beside:
         command = (sys.executable, str(SLEEPING), str(options.trial_s), str(options.journal))
-        trainer = TrainerProcess(device, options.heartbeat, command)
+        trainer = Beside(device, options.heartbeat, command)
     order = WorkOrder(
         studies=options.study,
         storage=os.environ["TUNER_STORAGE"],
