@@ -26,9 +26,9 @@ from tuner.training.model_state import Snapshot
 from tuner.training.out_of_memory import out_of_memory
 from tuner.training.result import EpochRecord, FitResult
 from tuner.training.run_state import RunState
+from tuner.training.stopping import ShouldStop, Stopping
 
 OnEpoch = Callable[[EpochRecord], StopReason | None]
-ShouldStop = Callable[[], StopReason | None]
 
 
 def fit(
@@ -56,7 +56,9 @@ def fit(
             training, unless the training ends by itself with that epoch. A diverged epoch is not
             finished.
         should_stop: asked after every step and so to be cheap; a reason it returns ends the
-            training at once, and the epoch under way is not finished.
+            training at once, and the epoch under way is not finished. An interruption that leaves a
+            checkpoint waits for the end of a short epoch: only there is there a state to go on
+            from.
         model: trains this network, in place, instead of a new one of `config.architecture`.
         checkpoints: what an interrupted attempt at this very training left is continued from there,
             clock included; from time to time, and when interrupted, this one leaves its own. All of
@@ -194,9 +196,10 @@ class _Training:
     ) -> tuple[StopReason, str]:
         """Why they ended, and in words."""
         state, settings = self.state, self.state.config.training
+        stopping = Stopping(state, self.should_stop, checkpointer)
         for epoch in range(state.resumed_from + 1, settings.max_epochs + 1):
             order = torch.randperm(state.epoch_windows, generator=shuffles, device=state.device)
-            trained = engine.train_epoch(order, state.learning_rate, self._poll)
+            trained = engine.train_epoch(order, state.learning_rate, stopping.poll)
             state.n_windows += trained.n_windows
             if trained.stopped not in (None, StopReason.TIME_LIMIT):
                 return trained.stopped, f"stopped during epoch {epoch}"
@@ -211,28 +214,36 @@ class _Training:
             if state.best is record:
                 best.take(engine.model)
             if (ended := state.ended_by(record)) is not None:
-                self._between_epochs(record)  # it is told, but cannot change that
+                self._between_epochs(record, None, None)  # it is told, but cannot change that
                 return ended
             state.learning_rate *= settings.learning_rate_decay
-            if (reason := self._between_epochs(record, checkpointer)) is not None:
+            reason = self._between_epochs(record, stopping.waiting, checkpointer)
+            if reason is not None:
                 return reason, f"stopped after epoch {epoch}"
         raise AssertionError("the last epoch ends the training")
 
     def _between_epochs(
-        self, record: EpochRecord, checkpointer: Checkpointer | None = None
+        self,
+        record: EpochRecord,
+        waiting: StopReason | None,
+        checkpointer: Checkpointer | None,
     ) -> StopReason | None:
-        """What happens between two epochs, off the clock; the callback's reason to stop."""
-        if self.on_epoch is None and checkpointer is None:
-            return None
-        with self.state.clock.paused():
-            if checkpointer is not None:
-                checkpointer.hold(self.state.progress())
-            reason = self.on_epoch(record) if self.on_epoch is not None else None
-            if checkpointer is not None and reason is None:
-                checkpointer.write_if_due()
-        return reason
+        """What happens between two epochs, off the clock; the reason to stop.
 
-    def _poll(self) -> StopReason | None:
-        if self.should_stop is not None and (reason := self.should_stop()) is not None:
-            return reason
-        return StopReason.TIME_LIMIT if self.state.out_of_time() else None
+        That is the callback's, else the one that has been `waiting` for the epoch's end.
+        """
+        if self.on_epoch is None and checkpointer is None:
+            return waiting
+        state = self.state
+        with state.clock.paused():
+            told = self.on_epoch(record) if self.on_epoch is not None else None
+            reason = waiting if told is None else told
+            interrupted = reason is StopReason.INTERRUPTED
+            if checkpointer is not None and (reason is None or interrupted):
+                checkpointer.epoch_ended(
+                    state.progress,
+                    epoch_s=state.latest_epoch_s(),
+                    elapsed_s=record.elapsed_s,
+                    stopping=interrupted,
+                )
+        return reason

@@ -126,6 +126,11 @@ class RunState:
             return StopReason.EPOCH_LIMIT, f"epoch limit of {settings.max_epochs} reached"
         return None
 
+    def latest_epoch_s(self) -> float:
+        """What the latest epoch took, on the clock."""
+        before = self.history[-2].elapsed_s if len(self.history) > 1 else 0.0
+        return self.history[-1].elapsed_s - before
+
     def out_of_time(self) -> bool:
         """Whether the time limit is reached, as far as the host knows."""
         limit = self.config.training.time_limit_s
