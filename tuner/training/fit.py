@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import math
 import time
@@ -20,8 +21,10 @@ from tuner.training.checkpointing import Checkpointer
 from tuner.training.checks import check_settings
 from tuner.training.clock import Clock, synchronizer
 from tuner.training.determinism import arithmetic, seeded
-from tuner.training.engines.choose import choose_backend, make_engine, resolve_backend
+from tuner.training.engine_in_use import ready_engine
+from tuner.training.engines.choose import resolve_backend
 from tuner.training.engines.interface import Engine
+from tuner.training.engines.pool import EnginePool
 from tuner.training.model_state import Snapshot
 from tuner.training.out_of_memory import out_of_memory
 from tuner.training.result import EpochRecord, FitResult
@@ -40,6 +43,7 @@ def fit(
     model: nn.Module | None = None,
     checkpoints: Checkpoints | None = None,
     on_resume: Callable[[Checkpoint], None] | None = None,
+    engines: EnginePool | None = None,
 ) -> FitResult:
     """Trains one configuration to convergence on the device that holds the data.
 
@@ -64,6 +68,11 @@ def fit(
             clock included; from time to time, and when interrupted, this one leaves its own. All of
             it off the clock.
         on_resume: told of the checkpoint that is continued from, off the clock.
+        engines: engines of earlier trainings in this process, of which this one may use one, and
+            where it leaves its own. The result is the same, and shares no memory with them. Where
+            memory runs out beside them, they are given up, and the training begins again: then
+            `on_epoch` hears of its first epochs twice. With `model` they are not used, but given
+            up.
 
     At the time limit, which counts `wall_clock_s`, the epoch under way is cut short and validated
     like any other, so that there are always weights and a validation loss.
@@ -79,10 +88,29 @@ def fit(
     Source: the reference job's protocol. What is on the clock and what is not: docs/the-clock.md.
     """
     check_settings(config)
-    state = _begin(config, data)
-    message = ""
+    training = functools.partial(
+        _Training,
+        data,
+        on_epoch=on_epoch,
+        should_stop=should_stop,
+        checkpoints=checkpoints,
+        on_resume=on_resume,
+    )
+    if engines is not None and model is not None:
+        engines.empty()
+        engines = None
+    result = _result(training(_begin(config, data), engines=engines), model)
+    ran_out = result.stopped_by is StopReason.OUT_OF_MEMORY and not result.context_lost
+    if ran_out and engines is not None and engines.empty():
+        return _result(training(_begin(config, data), engines=None), None)
+    return result
+
+
+def _result(training: _Training, model: nn.Module | None) -> FitResult:
+    """How it ended; that memory ran out is one way."""
+    state, message = training.state, ""
     try:
-        return _Training(data, state, on_epoch, should_stop, checkpoints, on_resume).run(model)
+        return training.run(model)
     except Exception as error:
         if (reason := out_of_memory(error)) is None:
             raise
@@ -132,6 +160,7 @@ class _Training:
     should_stop: ShouldStop | None
     checkpoints: Checkpoints | None
     on_resume: Callable[[Checkpoint], None] | None
+    engines: EnginePool | None
 
     def run(self, model: nn.Module | None) -> FitResult:
         """Set up, train, and leave the best weights in the model."""
@@ -142,8 +171,10 @@ class _Training:
         ):
             if model is None:
                 model = build_model(config.architecture, self.data.shapes, config.hyperparameters)
-            engine = self._ready_engine(model)
-            best = Snapshot(model)
+            # A model that was given is not on the CPU, as built: there `fit` lends no engine.
+            used = ready_engine(state, self.data, model, self.engines)
+            engine = used.engine
+            best = engine.snapshot()
             checkpointer = self._resumed(engine, best, shuffles)
             state.clock.start()
             timed_from = time.time()
@@ -152,26 +183,8 @@ class _Training:
             state.timed_from, state.timed_until = timed_from, time.time()
             if checkpointer is not None and reason is StopReason.INTERRUPTED:
                 checkpointer.write()
-            engine.close()
-            if state.best is not None:
-                best.restore(model)
-            model.eval()
+            model = used.finish(best, state, reason)
         return state.result(reason, message, model)
-
-    def _ready_engine(self, model: nn.Module) -> Engine:
-        """The engine, warmed up: set-up is over."""
-        state = self.state
-        state.backend, state.fallback = choose_backend(
-            state.config, self.data.shapes, model, state.device
-        )
-        model.to(state.device)
-        state.n_parameters = sum(p.numel() for p in model.parameters())
-        engine = make_engine(state.config, self.data, model)
-        state.backend, state.fallback = engine.backend, engine.fallback
-        engine.warm_up()
-        state.clock.synchronize()
-        state.end_setup()
-        return engine
 
     def _resumed(
         self, engine: Engine, best: Snapshot, shuffles: torch.Generator

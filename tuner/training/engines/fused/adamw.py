@@ -134,8 +134,8 @@ class FlatAdamW(torch.optim.Optimizer):
         self._learning_rate = learning_rate
         device = flat.values.device
         # In memory: the same captured step serves trainings of other settings.
-        self._weight_decay = torch.full((), weight_decay, device=device)
-        self._limit = torch.full((), limit, device=device)
+        self._weight_decay = torch.full((), weight_decay, dtype=torch.float32, device=device)
+        self._limit = torch.full((), limit, dtype=torch.float32, device=device)
         self._copies, self._copy_views = flat.another()
         self._gradients = self._copies
         self._averages, averages = flat.another()
