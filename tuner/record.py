@@ -118,6 +118,10 @@ class Recorded:
     """The parts before an interruption, from taking the device to the last checkpoint used."""
     allocated_memory_bytes: int | None = _of(kinds.BYTES, _MEDIAN, _SECTION)
     reserved_memory_bytes: int | None = _of(kinds.BYTES, _MEDIAN, _SECTION)
+    kept_engines: int | None = _of(kinds.COUNT, kept=_SECTION)
+    """In its process after it, for trials of the same sizes; recorded where engines are kept."""
+    kept_engines_bytes: int | None = _of(kinds.BYTES, kept=_SECTION)
+    """What they hold of that, beside the memory that all their captures share."""
     wait_s: float | None = _of(kinds.SECONDS, _MEDIAN)
     evaluation_s: float | None = _of(kinds.SECONDS, _MEDIAN)
     total_s: float | None = _of(kinds.SECONDS, _MEDIAN, _RUNS | _SECTION)

@@ -112,12 +112,16 @@ def _maker(options: WorkerOptions) -> MakeRunner:
 
     def make_runner(studies: Sequence[OpenStudy], device: Gpu | CpuCores) -> TrialRunner:
         with nothing_collected():
+            from tuner.devices import Gpu
+            from tuner.training.engines.pool import EnginePool
             from tuner.trial.device_data import load_data
             from tuner.trial.seeds_and_reruns import run_job
 
         folder = data_folder(options.data_dir)
         return functools.partial(
-            run_job, data=load_data(studies, device, data_dir=folder, task=options.task)
+            run_job,
+            data=load_data(studies, device, data_dir=folder, task=options.task),
+            engines=EnginePool() if isinstance(device, Gpu) else None,
         )
 
     return make_runner

@@ -25,6 +25,7 @@ from tuner.spec.time_objectives import Ended, TimeObjective, measured_times
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
+from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import on_device
 from tuner.trial.provenance import git_revision, versions
 
@@ -55,6 +56,7 @@ def run_trial(
     on_phase: Callable[[str], None] = lambda _phase: None,
     checkpoints: CheckpointFiles | None = None,
     on_resume: Callable[[Checkpoint], None] = lambda _checkpoint: None,
+    engines: EnginePool | None = None,
 ) -> TrialResult | None:
     """Train one configuration to convergence with the device to itself;
     None when it was interrupted.
@@ -63,6 +65,8 @@ def run_trial(
     seconds of training and validation until early stopping, and the mean quantile loss in original
     units of the task's objective series (of all series where the task names none). Both are
     recorded whatever the objectives are.
+
+    `engines` are those of earlier trials in this process, which it may use; it leaves its own.
     """
     carried = Carried()
 
@@ -91,15 +95,16 @@ def run_trial(
             should_stop=should_stop,
             checkpoints=checkpoints,
             on_resume=resumed,
+            engines=engines,
         )
         observation = carried.merged(watch.finish())
         if result.stopped_by is StopReason.INTERRUPTED:
             return None
-        evaluation, evaluation_s = _evaluated(result, data, on_phase)
+        evaluation, evaluation_s = _evaluated(result, data, on_phase, engines)
         result = dataclasses.replace(result, model=None)
         recorded = _recorded(result, observation, device, seed)
         if isinstance(device, Gpu) and not result.context_lost:
-            recorded = _with_memory_held(recorded)
+            recorded = _with_memory_held(_with_engines_kept(recorded, engines))
     recorded = dataclasses.replace(recorded, timed_earlier=carried.parts or None, wait_s=wait_s)
     recorded = _with_totals(recorded, result, definition, evaluation_s)
     return _to_trial_result(result, evaluation, recorded, definition)
@@ -118,13 +123,16 @@ def _notes_of(
 
 
 def _evaluated(
-    result: FitResult, data: DeviceData, on_phase: Callable[[str], None]
+    result: FitResult,
+    data: DeviceData,
+    on_phase: Callable[[str], None],
+    engines: EnginePool | None,
 ) -> tuple[Evaluation | None, float]:
     """The scores of a training that came to its end, and the seconds that they took."""
     on_phase("evaluation")
     began = time.perf_counter()
     evaluation = (
-        evaluate(result.model, data)
+        evaluate(result.model, data, make_room=_nothing_kept if engines is None else engines.empty)
         if result.stopped_by.completed and result.model is not None
         else None
     )
@@ -225,11 +233,28 @@ def _with_totals(
     )
 
 
+def _nothing_kept() -> bool:
+    return False
+
+
+def _with_engines_kept(recorded: Recorded, engines: EnginePool | None) -> Recorded:
+    """With the engines that stay for trials to come, if any may.
+
+    Where none do, memory that torch holds and nobody uses goes back to the device; else it stays as
+    well: the next trial asks for the same, and would wait for it.
+    """
+    if engines is None:
+        torch.cuda.empty_cache()
+        return recorded
+    return dataclasses.replace(
+        recorded, kept_engines=len(engines), kept_engines_bytes=engines.n_bytes
+    )
+
+
 def _with_memory_held(recorded: Recorded) -> Recorded:
     """With what this process still holds on its GPU when a trial's network is gone: it must not
     grow over a study.
     """
-    torch.cuda.empty_cache()
     return dataclasses.replace(
         recorded,
         allocated_memory_bytes=torch.cuda.memory_allocated(),

@@ -29,8 +29,12 @@ from tuner.trial.job import TrialJob
 GPU = Gpu(0, "GPU-of-tests", "Example", 0)
 
 
-def run_job(job: TrialJob, data: object) -> TrialResult:
-    del data
+class EnginePool:
+    """Nobody uses it."""
+
+
+def run_job(job: TrialJob, data: object, *, engines: EnginePool) -> TrialResult:
+    del data, engines
     done, plan = Path("trainings"), Path("plan").read_text()
     trainings = done.read_text().splitlines() if done.exists() else []
     done.write_text("\n".join([*trainings, str(job.number)]))
@@ -67,6 +71,8 @@ if __name__ == "__main__":
     sys.modules |= {
         "tuner.trial.seeds_and_reruns": made_up("tuner.trial.seeds_and_reruns", run_job)
     }
+    pool = "tuner.training.engines.pool"
+    sys.modules |= {pool: made_up(pool, EnginePool)}
     sys.modules |= {"tuner.trial.device_data": made_up("tuner.trial.device_data", load_data)}
     sys.executable = str(
         Path("python-of-tests").absolute()
