@@ -17,6 +17,7 @@ from torch import Tensor
 from tuner.training.checkpoint import Checkpoint, Checkpoints, Progress
 from tuner.training.engines.interface import Engine
 from tuner.training.model_state import Snapshot, copy_all, copy_together
+from tuner.training.shuffles import Shuffles
 
 CPU_STATE, CUDA_STATE, SHUFFLES = "random/cpu", "random/cuda", "random/shuffles"
 LONG_EPOCH_S = 0.25
@@ -31,7 +32,7 @@ class Checkpointer:
         files: Checkpoints,
         engine: Engine,
         best: Snapshot,
-        shuffles: torch.Generator,
+        shuffles: Shuffles,
         device: torch.device,
     ) -> None:
         self._files = files

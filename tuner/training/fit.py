@@ -29,6 +29,7 @@ from tuner.training.model_state import Snapshot
 from tuner.training.out_of_memory import out_of_memory
 from tuner.training.result import EpochRecord, FitResult
 from tuner.training.run_state import RunState
+from tuner.training.shuffles import Shuffles
 from tuner.training.stopping import ShouldStop, Stopping
 
 OnEpoch = Callable[[EpochRecord], StopReason | None]
@@ -167,8 +168,9 @@ class _Training:
         config, state = self.state.config, self.state
         with (
             arithmetic(config.training.precision),
-            seeded(config.seed, state.device) as shuffles,
+            seeded(config.seed, state.device) as generator,
         ):
+            shuffles = Shuffles(generator, state.epoch_windows, state.device)
             if model is None:
                 model = build_model(config.architecture, self.data.shapes, config.hyperparameters)
             # A model that was given is not on the CPU, as built: there `fit` lends no engine.
@@ -186,9 +188,7 @@ class _Training:
             model = used.finish(best, state, reason)
         return state.result(reason, message, model)
 
-    def _resumed(
-        self, engine: Engine, best: Snapshot, shuffles: torch.Generator
-    ) -> Checkpointer | None:
+    def _resumed(self, engine: Engine, best: Snapshot, shuffles: Shuffles) -> Checkpointer | None:
         """What keeps checkpoints, if asked for, with this training put where an earlier one was."""
         if self.checkpoints is None:
             return None
@@ -204,19 +204,20 @@ class _Training:
         self,
         engine: Engine,
         best: Snapshot,
-        shuffles: torch.Generator,
+        shuffles: Shuffles,
         checkpointer: Checkpointer | None,
     ) -> tuple[StopReason, str]:
         """Why they ended, and in words."""
         state, settings = self.state, self.state.config.training
         stopping = Stopping(state, self.should_stop, checkpointer)
         for epoch in range(state.resumed_from + 1, settings.max_epochs + 1):
-            order = torch.randperm(state.epoch_windows, generator=shuffles, device=state.device)
-            trained = engine.train_epoch(order, state.learning_rate, stopping.poll)
+            trained = engine.train_epoch(shuffles.next(), state.learning_rate, stopping.poll)
             state.n_windows += trained.n_windows
             if trained.stopped not in (None, StopReason.TIME_LIMIT):
                 return trained.stopped, f"stopped during epoch {epoch}"
             losses = torch.stack([trained.loss_sum / trained.n_windows, engine.validation_loss()])
+            if epoch < settings.max_epochs:
+                shuffles.draw_ahead()  # the device is still at work on this epoch
             train_loss, val_loss = losses.tolist()  # the epoch's one wait for the device
             if not (math.isfinite(train_loss) and math.isfinite(val_loss)):
                 return (

@@ -25,6 +25,7 @@ from tuner.spec.time_objectives import Ended, TimeObjective, measured_times
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
+from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import on_device
 from tuner.trial.provenance import git_revision, versions
@@ -207,6 +208,7 @@ def _recorded(
         device_watch=observation.details,
         versions=versions(),
         git_revision=git_revision(),
+        clock_version=CLOCK_VERSION,
         timed_from=result.timed_from,
         timed_until=result.timed_until,
         resumed_from_epoch=result.resumed_from or None,

@@ -29,6 +29,7 @@ from tuner.spec.seeds import seed_of_trial
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
+from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.choose import identifying_backend
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import TrialJob
@@ -167,6 +168,7 @@ class _OfOneSeed:
             "backend": identifying_backend(
                 config, self.data.shapes, self.data.minimum.device
             ).value,
+            "clock": CLOCK_VERSION,
             "torch": torch.__version__,
             "tuner": __version__,
         }

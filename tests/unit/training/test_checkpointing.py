@@ -13,6 +13,7 @@ from tuner.training.checkpoint import Checkpoints, Progress
 from tuner.training.checkpointing import Checkpointer
 from tuner.training.engines.interface import Engine
 from tuner.training.model_state import Snapshot, copy_together
+from tuner.training.shuffles import Shuffles
 
 
 class _Files:
@@ -58,7 +59,7 @@ def kept(training: _Training) -> tuple[Checkpointer, _Files]:
         cast("Checkpoints", files),
         cast("Engine", training),
         Snapshot(training.model),
-        torch.Generator(),
+        Shuffles(torch.Generator(), 5, device),
         device,
     )
     return checkpointer, files

@@ -74,6 +74,7 @@ class CapturedEngine(ABC):
         self._order = torch.zeros(self._n_windows, dtype=torch.int64, device=self._device)
         self._steps: dict[int, torch.cuda.CUDAGraph] = {}
         self._validation: torch.cuda.CUDAGraph | None = None
+        self._validation_mean = torch.zeros((), dtype=torch.float64, device=self._device)
         self.graph_memory: GraphMemory = None
         """Where captures allocate; None: where nobody else does."""
 
@@ -132,7 +133,7 @@ class CapturedEngine(ABC):
     def validation_loss(self) -> Tensor:
         assert self._validation is not None, "warm_up() captures the validation pass"
         self._validation.replay()
-        return self._validation_loss_sum() / len(self._data.val)
+        return self._validation_mean
 
     def snapshot(self) -> Snapshot:
         return Snapshot(self.model)
@@ -158,7 +159,11 @@ class CapturedEngine(ABC):
                 self._begin_epoch()
                 self._train_batch(size)
         self.model.eval()
+        self._validate_to_mean()
+
+    def _validate_to_mean(self) -> None:
         self._validate()
+        self._validation_mean.copy_(self._validation_loss_sum() / len(self._data.val))
 
     def _capture(self, stream: torch.cuda.Stream) -> None:
         # One pool for all: replays never overlap, so what one graph frees the next may use.
@@ -172,4 +177,4 @@ class CapturedEngine(ABC):
         self.model.eval()
         self._validation = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._validation, pool=pool, stream=stream):
-            self._validate()
+            self._validate_to_mean()

@@ -52,7 +52,10 @@ class Engine(Protocol):
         """Trains on the windows `order` (N,) names, in batches of which the last may be short."""
 
     def validation_loss(self) -> Tensor:
-        """(), float64, on the device: the exact mean loss over all validation windows."""
+        """(), float64, on the device: the exact mean loss over all validation windows.
+
+        The next call may write to the same tensor.
+        """
 
     def snapshot(self) -> Snapshot:
         """A copy of the model as it is now, to be taken again after better epochs."""
