@@ -35,7 +35,7 @@ class Evaluation:
 
 
 def evaluate(
-    model: nn.Module, data: DeviceData, *, make_room: Callable[[], bool] = lambda: False
+    model: nn.Module, data: DeviceData, *, make_room: Callable[[], bool] | None = None
 ) -> Evaluation:
     """Forecasts every test window (one a day) and every validation window (stride 1); scores them.
 
@@ -100,7 +100,7 @@ def _window_losses(
     data: DeviceData,
     split: DeviceSplit,
     scored: _Scored,
-    make_room: Callable[[], bool],
+    make_room: Callable[[], bool] | None,
 ) -> Tensor:
     """(N,), float64: the MQL of each window of the split, in passes as large as memory allows."""
     on_cuda = data.minimum.device.type == "cuda"
@@ -112,7 +112,7 @@ def _window_losses(
             if not on_cuda or out_of_memory(error) is None:
                 raise
             # What others can spare comes first: it must not decide in how many passes this is done.
-            if not make_room():
+            if make_room is None or not make_room():
                 if size == BATCH:
                     raise
                 size = max(BATCH, size // 2)

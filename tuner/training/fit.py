@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gc
 import math
 import time
@@ -30,7 +29,7 @@ from tuner.training.out_of_memory import out_of_memory
 from tuner.training.result import EpochRecord, FitResult
 from tuner.training.run_state import RunState
 from tuner.training.shuffles import Shuffles
-from tuner.training.stopping import ShouldStop, Stopping
+from tuner.training.stop_requests import ShouldStop, Stopping
 
 OnEpoch = Callable[[EpochRecord], StopReason | None]
 
@@ -61,19 +60,16 @@ def fit(
             training, unless the training ends by itself with that epoch. A diverged epoch is not
             finished.
         should_stop: asked after every step and so to be cheap; a reason it returns ends the
-            training at once, and the epoch under way is not finished. An interruption that leaves a
-            checkpoint waits for the end of a short epoch: only there is there a state to go on
-            from.
+            training at once, and the epoch under way is not finished. Only an interruption that
+            leaves a checkpoint waits for the end of a short epoch.
         model: trains this network, in place, instead of a new one of `config.architecture`.
         checkpoints: what an interrupted attempt at this very training left is continued from there,
             clock included; from time to time, and when interrupted, this one leaves its own. All of
             it off the clock.
         on_resume: told of the checkpoint that is continued from, off the clock.
-        engines: engines of earlier trainings in this process, of which this one may use one, and
-            where it leaves its own. The result is the same, and shares no memory with them. Where
-            memory runs out beside them, they are given up, and the training begins again: then
-            `on_epoch` hears of its first epochs twice. With `model` they are not used, but given
-            up.
+        engines: of earlier trainings in this process: this one may use one, and leaves its own. The
+            result is the same, and shares no memory with them. Where memory runs out beside them,
+            or with `model`, they are given up; `on_epoch` may hear of first epochs twice.
 
     At the time limit, which counts `wall_clock_s`, the epoch under way is cut short and validated
     like any other, so that there are always weights and a validation loss.
@@ -89,22 +85,24 @@ def fit(
     Source: the reference job's protocol. What is on the clock and what is not: docs/the-clock.md.
     """
     check_settings(config)
-    training = functools.partial(
-        _Training,
-        data,
-        on_epoch=on_epoch,
-        should_stop=should_stop,
-        checkpoints=checkpoints,
-        on_resume=on_resume,
-    )
     if engines is not None and model is not None:
         engines.empty()
-        engines = None
-    result = _result(training(_begin(config, data), engines=engines), model)
+
+    def trained(pool: EnginePool | None) -> FitResult:
+        state = _begin(config, data)
+        told = on_epoch, should_stop, checkpoints, on_resume
+        return _result(_Training(data, state, *told, pool), model)
+
+    return _beside(engines if model is None else None, trained)
+
+
+def _beside(
+    engines: EnginePool | None, trained: Callable[[EnginePool | None], FitResult]
+) -> FitResult:
+    """A training beside kept engines; without them where there was no memory for it beside them."""
+    result = trained(engines)
     ran_out = result.stopped_by is StopReason.OUT_OF_MEMORY and not result.context_lost
-    if ran_out and engines is not None and engines.empty():
-        return _result(training(_begin(config, data), engines=None), None)
-    return result
+    return trained(None) if ran_out and engines is not None and engines.empty() else result
 
 
 def _result(training: _Training, model: nn.Module | None) -> FitResult:

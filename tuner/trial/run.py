@@ -65,22 +65,18 @@ def run_trial(
     The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
     seconds of training and validation until early stopping, and the mean quantile loss in original
     units of the task's objective series (of all series where the task names none). Both are
-    recorded whatever the objectives are.
-
-    `engines` are those of earlier trials in this process, which it may use; it leaves its own.
+    recorded whatever the objectives are. `engines` are those of earlier trials in this process: it
+    may use one, and leaves its own.
     """
     carried = Carried()
-
-    def waiting() -> bool:
-        on_phase(WAITING_FOR_DEVICE)
-        return should_stop() is not None
 
     def resumed(checkpoint: Checkpoint) -> None:
         carried.take(checkpoint.notes)
         on_resume(checkpoint)
 
     asked = time.perf_counter()
-    with exclusive(device.lock_names, give_up=waiting, waiting=logs_waiting(device.label)) as held:
+    give_up = _waiting(on_phase, should_stop)
+    with exclusive(device.lock_names, give_up=give_up, waiting=logs_waiting(device.label)) as held:
         if not held:
             return None
         wait_s = time.perf_counter() - asked
@@ -111,6 +107,16 @@ def run_trial(
     return _to_trial_result(result, evaluation, recorded, definition)
 
 
+def _waiting(on_phase: Callable[[str], None], should_stop: StopCheck) -> Callable[[], bool]:
+    """Asked while another one has the device: tells that this trial waits, or gives up."""
+
+    def give_up() -> bool:
+        on_phase(WAITING_FOR_DEVICE)
+        return should_stop() is not None
+
+    return give_up
+
+
 def _notes_of(
     carried: Carried, watch: Watch, since: float, on_phase: Callable[[str], None]
 ) -> Callable[[], dict[str, Any]]:
@@ -133,7 +139,7 @@ def _evaluated(
     on_phase("evaluation")
     began = time.perf_counter()
     evaluation = (
-        evaluate(result.model, data, make_room=_nothing_kept if engines is None else engines.empty)
+        evaluate(result.model, data, make_room=None if engines is None else engines.empty)
         if result.stopped_by.completed and result.model is not None
         else None
     )
@@ -233,10 +239,6 @@ def _with_totals(
         unused_methods=list(methods_not_used(definition.architecture)) or None,
         **times,
     )
-
-
-def _nothing_kept() -> bool:
-    return False
 
 
 def _with_engines_kept(recorded: Recorded, engines: EnginePool | None) -> Recorded:
