@@ -113,11 +113,14 @@ class Recorded:
     # When the clock ran, on its machine's clock: launches that share a device take turns.
     timed_from: float | None = _of(kinds.MOMENT, OverSeeds.MIN, _RUNS | _TIMINGS)
     timed_until: float | None = _of(kinds.MOMENT, OverSeeds.MAX, _RUNS | _TIMINGS)
+    clock_version: int | None = _of(kinds.COUNT, kept=_SECTION)
     resumed_from_epoch: int | None = _of(kinds.EPOCHS, _MEDIAN, _RUNS | In.NULL)
     timed_earlier: list[Any] | None = _of(kinds.PLAIN_LIST)
     """The parts before an interruption, from taking the device to the last checkpoint used."""
     allocated_memory_bytes: int | None = _of(kinds.BYTES, _MEDIAN, _SECTION)
     reserved_memory_bytes: int | None = _of(kinds.BYTES, _MEDIAN, _SECTION)
+    kept_engines: int | None = _of(kinds.COUNT, kept=_SECTION)
+    kept_engines_bytes: int | None = _of(kinds.BYTES, kept=_SECTION)
     wait_s: float | None = _of(kinds.SECONDS, _MEDIAN)
     evaluation_s: float | None = _of(kinds.SECONDS, _MEDIAN)
     total_s: float | None = _of(kinds.SECONDS, _MEDIAN, _RUNS | _SECTION)

@@ -93,7 +93,7 @@ def assert_agrees(fused: FusedTSMixer, inputs: Inputs) -> None:
     masked: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if fused.last_masks is not None:
         transposed = model.layout.feature_axis == 1
-        masked = masks_given(fused.masks_by_use(), fused.scale, transposed=transposed)
+        masked = masks_given(fused.masks_by_use(), float(fused.scale), transposed=transposed)
     model.double()
     with masked:
         expected = model(*(None if tensor is None else tensor.double() for tensor in inputs))

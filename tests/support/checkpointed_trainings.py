@@ -16,21 +16,27 @@ IDENTITY: dict[str, str | int] = {"study": "tiny", "trial": 3, "seed": 7}
 
 
 def files(folder: Path, **changes: Any) -> CheckpointFiles:
-    given: dict[str, Any] = {"stem": "trial-3", "identity": IDENTITY, "every_s": 0.0}
+    """Of trainings that take milliseconds, and leave checkpoints all the same."""
+    given: dict[str, Any] = {
+        "stem": "trial-3",
+        "identity": IDENTITY,
+        "every_s": 0.0,
+        "least_s": 0.0,
+    }
     return CheckpointFiles(folder=folder, **given | changes)
 
 
 def interrupted(
     config: RunConfig, data: DeviceData, store: CheckpointFiles, *, epoch: int
 ) -> FitResult:
-    """Stops in the middle of the epoch after `epoch`."""
+    """Is asked to stop in the middle of `epoch`, the second or a later one: they are short."""
     steps = math.ceil(len(data.train) / config.hyperparameters.batch_size)
     asked = 0
 
     def stop() -> StopReason | None:
         nonlocal asked
         asked += 1
-        return StopReason.INTERRUPTED if asked == steps * epoch + 2 else None
+        return StopReason.INTERRUPTED if asked == steps * (epoch - 1) + 2 else None
 
     result = fit(config, data, should_stop=stop, checkpoints=store)
     assert (result.stopped_by, result.epochs) == (StopReason.INTERRUPTED, epoch)

@@ -18,7 +18,7 @@ from tuner.models.registry import build_model
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.interface import Engine, Poll
-from tuner.training.model_state import Snapshot
+from tuner.training.shuffles import Shuffles
 
 
 class Ours:
@@ -43,7 +43,7 @@ class Ours:
         began = read()
         with self._engine() as (engine, shuffles):
             setup_s = read() - began
-            training = _Training(engine, self._config, self._data, shuffles, self._n_steps)
+            training = _Training(engine, self._config, shuffles, self._n_steps, device)
             training.epoch()
             first = read()
             counted = tuple(training.epoch() for _ in range(epochs))
@@ -77,12 +77,12 @@ class Ours:
             return per_step(count, max(1, len(order) // self._batch_size))
 
     @contextmanager
-    def _engine(self) -> Iterator[tuple[Engine, torch.Generator]]:
+    def _engine(self) -> Iterator[tuple[Engine, Shuffles]]:
         """The network and its engine, warmed up, under a training's settings; closed at the end."""
         device = self._job.device
         with (
             arithmetic(self._config.training.precision),
-            seeded(self._config.seed, device) as shuffles,
+            seeded(self._config.seed, device) as generator,
         ):
             model = build_model(
                 self._config.architecture, self._data.shapes, self._config.hyperparameters
@@ -92,7 +92,7 @@ class Ours:
                 raise FellBackError(f"would run as {engine.backend.value}: {engine.fallback}")
             try:
                 engine.warm_up()
-                yield engine, shuffles
+                yield engine, Shuffles(generator, len(self._data.train), device)
             finally:
                 engine.close()
 
@@ -108,27 +108,25 @@ class _Training:
         self,
         engine: Engine,
         config: RunConfig,
-        data: DeviceData,
-        shuffles: torch.Generator,
+        shuffles: Shuffles,
         n_steps: int,
+        device: torch.device,
     ) -> None:
         self._engine = engine
-        self._data = data
         self._shuffles = shuffles
         self._n_steps = n_steps
         self._learning_rate = config.hyperparameters.learning_rate
         self._decay = config.training.learning_rate_decay
-        self._device = data.minimum.device
-        self._read = reader(self._device)
-        self._best = Snapshot(engine.model)
+        self._read = reader(device)
+        self._best = engine.snapshot()
         self._best_loss = math.inf
 
     def epoch(self) -> Epoch:
         began = self._read()
-        order = torch.randperm(len(self._data.train), generator=self._shuffles, device=self._device)
-        trained = self._engine.train_epoch(order, self._learning_rate, _never)
+        trained = self._engine.train_epoch(self._shuffles.next(), self._learning_rate, _never)
         trained_at = self._read()
         losses = torch.stack([trained.loss_sum / trained.n_windows, self._engine.validation_loss()])
+        self._shuffles.draw_ahead()
         _, val_loss = losses.tolist()
         if val_loss < self._best_loss:
             self._best_loss = val_loss

@@ -11,8 +11,10 @@ from tuner.verdict.runs_model import Estimate
 from tuner.verdict.same_quality import Answer
 
 
-def how_chosen(picked: Picked, objectives: Sequence[str]) -> Chosen:
-    """`objectives` are the study's, which name seconds and MQL."""
+def how_chosen(picked: Picked, objectives: Sequence[str], clocks_differ: str = "") -> Chosen:
+    """`objectives` are the study's, which name seconds and MQL; `clocks_differ` says so of its
+    times, or is empty.
+    """
     clock, error = objectives
     expected = picked.expected
     return Chosen(
@@ -24,7 +26,7 @@ def how_chosen(picked: Picked, objectives: Sequence[str]) -> Chosen:
         recommendation=None
         if picked.answer is None
         else _recommendation(picked.answer, picked.own, objectives),
-        notes=picked.notes,
+        notes=(*picked.notes, *filter(None, [clocks_differ])),
     )
 
 

@@ -98,7 +98,7 @@ def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> Be
         membership=study.membership,
         searches=found.size,
         pick=picked.pick,
-        chosen=how_chosen(picked, study.definition.objectives),
+        chosen=how_chosen(picked, study.definition.objectives, study.results.clocks_differ),
         verified=_fresh_seeds(study, picked.record.number),
         confirmed=_confirmed(study, picked.record.number),
     )

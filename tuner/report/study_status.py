@@ -48,6 +48,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "limits": results.limits or None,
         "feasible": not results.infeasible if results.limits and results.eligible else None,
         "censored": results.censored,
+        "clocks": list(results.clocks),
         "hypervolume": results.hypervolume,
         "reference": results.reference,
         "device_model": opened.device_model(),

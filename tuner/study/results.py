@@ -16,6 +16,9 @@ from tuner.spec.objectives import limits_in_words, violations
 from tuner.spec.policy import SearchPolicy
 from tuner.study.open import OpenStudy
 
+FIRST_CLOCK = 1
+"""The version of the clock before records named it."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
@@ -116,6 +119,16 @@ class StudyResults:
         return bool(self.complete) and not any(record.converged for record in self.complete)
 
     @property
+    def clocks(self) -> tuple[int, ...]:
+        """Versions of the clock that timed the trials which the front is made of."""
+        return tuple(sorted({clock_of(record.recorded) for record in self.eligible}))
+
+    @property
+    def clocks_differ(self) -> str:
+        """Where it was not one and the same: a sentence that says so; empty where it was."""
+        return clocks_in_words(self.clocks)
+
+    @property
     def front(self) -> tuple[TrialRecord, ...]:
         """The non-dominated trials, fastest first."""
         eligible = self.eligible
@@ -142,6 +155,22 @@ class StudyResults:
 
     def of_state(self, *states: TrialState) -> int:
         return sum(record.state in states for record in self.records)
+
+
+def clock_of(recorded: Recorded) -> int:
+    """The version of the clock that timed it: the first one where it names none."""
+    return recorded.clock_version or FIRST_CLOCK
+
+
+def clocks_in_words(clocks: Iterable[int]) -> str:
+    """That times are of several versions of the clock; empty where they are of one."""
+    versions = [str(version) for version in clocks]
+    if len(versions) <= 1:
+        return ""
+    return (
+        f"Times on this front are of versions {' and '.join(versions)} of the clock, "
+        "which differ for that alone (docs/the-clock.md)."
+    )
 
 
 def read_results(opened: OpenStudy) -> StudyResults:

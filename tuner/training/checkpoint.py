@@ -32,6 +32,8 @@ from tuner.files.durable import is_full, read_regular, write_durably
 FORMAT = "tuner checkpoint 1"
 KEPT = 2
 """Files kept of a training: the newest, and the one before in case that one cannot be used."""
+LEAST_S = 1.0
+"""On the clock of a training that leaves a checkpoint: less is trained again before it is read."""
 HEADER_BYTES = 64 << 20
 """At most, beside the tensors: metadata, of which the history is the largest part."""
 Identity = Mapping[str, str | int]
@@ -94,6 +96,9 @@ class Checkpoints(Protocol):
     def due(self) -> bool:
         """Whether one should be written now."""
 
+    def worth(self, elapsed_s: float) -> bool:
+        """Whether a training with so many seconds on its clock is to leave any at all."""
+
     def save(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
         """Writes one. What it cannot write it reports, and goes on."""
 
@@ -107,6 +112,7 @@ class CheckpointFiles:
         stem: how the training's files begin.
         identity: what a file must have been written with to be used.
         every_s: seconds between two of them; 0 means none but at an interruption.
+        least_s: seconds on the clock below which a training leaves none: it is sooner run again.
         notes: asked at each writing for what goes with it.
     """
 
@@ -114,11 +120,15 @@ class CheckpointFiles:
     stem: str
     identity: Identity
     every_s: float
+    least_s: float = LEAST_S
     notes: Callable[[], Mapping[str, Any]] = dict
     _last: float = field(default_factory=time.monotonic)
 
     def due(self) -> bool:
         return self.every_s > 0 and time.monotonic() - self._last >= self.every_s
+
+    def worth(self, elapsed_s: float) -> bool:
+        return elapsed_s >= self.least_s
 
     def save(self, progress: Progress, tensors: Mapping[str, Tensor]) -> None:
         path = self.folder / f"{self.stem}-epoch-{progress.epoch:06d}.safetensors"

@@ -21,15 +21,18 @@ from tuner.training.checkpointing import Checkpointer
 from tuner.training.checks import check_settings
 from tuner.training.clock import Clock, synchronizer
 from tuner.training.determinism import arithmetic, seeded
-from tuner.training.engines.choose import choose_backend, make_engine, resolve_backend
+from tuner.training.engine_in_use import ready_engine
+from tuner.training.engines.choose import resolve_backend
 from tuner.training.engines.interface import Engine
+from tuner.training.engines.pool import EnginePool
 from tuner.training.model_state import Snapshot
 from tuner.training.out_of_memory import out_of_memory
 from tuner.training.result import FitResult
 from tuner.training.run_state import RunState
+from tuner.training.shuffles import Shuffles
+from tuner.training.stop_requests import ShouldStop, Stopping
 
 OnEpoch = Callable[[EpochRecord], StopReason | None]
-ShouldStop = Callable[[], StopReason | None]
 
 
 def fit(
@@ -41,6 +44,7 @@ def fit(
     model: nn.Module | None = None,
     checkpoints: Checkpoints | None = None,
     on_resume: Callable[[Checkpoint], None] | None = None,
+    engines: EnginePool | None = None,
 ) -> FitResult:
     """Trains one configuration to convergence on the device that holds the data.
 
@@ -57,12 +61,16 @@ def fit(
             training, unless the training ends by itself with that epoch. A diverged epoch is not
             finished.
         should_stop: asked after every step and so to be cheap; a reason it returns ends the
-            training at once, and the epoch under way is not finished.
+            training at once, and the epoch under way is not finished. Only an interruption that
+            leaves a checkpoint waits for the end of a short epoch.
         model: trains this network, in place, instead of a new one of `config.architecture`.
         checkpoints: what an interrupted attempt at this very training left is continued from there,
             clock included; from time to time, and when interrupted, this one leaves its own. All of
             it off the clock.
         on_resume: told of the checkpoint that is continued from, off the clock.
+        engines: of earlier trainings in this process: this one may use one, and leaves its own. The
+            result is the same, and shares no memory with them. Where memory runs out beside them,
+            or with `model`, they are given up; `on_epoch` may hear of first epochs twice.
 
     At the time limit, which counts `wall_clock_s`, the epoch under way is cut short and validated
     like any other, so that there are always weights and a validation loss.
@@ -78,10 +86,31 @@ def fit(
     Source: the reference job's protocol. What is on the clock and what is not: docs/the-clock.md.
     """
     check_settings(config)
-    state = _begin(config, data)
-    message = ""
+    if engines is not None and model is not None:
+        engines.empty()
+
+    def trained(pool: EnginePool | None) -> FitResult:
+        state = _begin(config, data)
+        told = on_epoch, should_stop, checkpoints, on_resume
+        return _result(_Training(data, state, *told, pool), model)
+
+    return _beside(engines if model is None else None, trained)
+
+
+def _beside(
+    engines: EnginePool | None, trained: Callable[[EnginePool | None], FitResult]
+) -> FitResult:
+    """A training beside kept engines; without them where there was no memory for it beside them."""
+    result = trained(engines)
+    ran_out = result.stopped_by is StopReason.OUT_OF_MEMORY and not result.context_lost
+    return trained(None) if ran_out and engines is not None and engines.empty() else result
+
+
+def _result(training: _Training, model: nn.Module | None) -> FitResult:
+    """How it ended; that memory ran out is one way."""
+    state, message = training.state, ""
     try:
-        return _Training(data, state, on_epoch, should_stop, checkpoints, on_resume).run(model)
+        return training.run(model)
     except Exception as error:
         if (reason := out_of_memory(error)) is None:
             raise
@@ -131,18 +160,22 @@ class _Training:
     should_stop: ShouldStop | None
     checkpoints: Checkpoints | None
     on_resume: Callable[[Checkpoint], None] | None
+    engines: EnginePool | None
 
     def run(self, model: nn.Module | None) -> FitResult:
         """Set up, train, and leave the best weights in the model."""
         config, state = self.state.config, self.state
         with (
             arithmetic(config.training.precision),
-            seeded(config.seed, state.device) as shuffles,
+            seeded(config.seed, state.device) as generator,
         ):
+            shuffles = Shuffles(generator, state.epoch_windows, state.device)
             if model is None:
                 model = build_model(config.architecture, self.data.shapes, config.hyperparameters)
-            engine = self._ready_engine(model)
-            best = Snapshot(model)
+            # A model that was given is not on the CPU, as built: there `fit` lends no engine.
+            used = ready_engine(state, self.data, model, self.engines)
+            engine = used.engine
+            best = engine.snapshot()
             checkpointer = self._resumed(engine, best, shuffles)
             state.clock.start()
             timed_from = time.time()
@@ -151,30 +184,10 @@ class _Training:
             state.timed_from, state.timed_until = timed_from, time.time()
             if checkpointer is not None and reason is StopReason.INTERRUPTED:
                 checkpointer.write()
-            engine.close()
-            if state.best is not None:
-                best.restore(model)
-            model.eval()
+            model = used.finish(best, state, reason)
         return state.result(reason, message, model)
 
-    def _ready_engine(self, model: nn.Module) -> Engine:
-        """The engine, warmed up: set-up is over."""
-        state = self.state
-        state.backend, state.fallback = choose_backend(
-            state.config, self.data.shapes, model, state.device
-        )
-        model.to(state.device)
-        state.n_parameters = sum(p.numel() for p in model.parameters())
-        engine = make_engine(state.config, self.data, model)
-        state.backend, state.fallback = engine.backend, engine.fallback
-        engine.warm_up()
-        state.clock.synchronize()
-        state.end_setup()
-        return engine
-
-    def _resumed(
-        self, engine: Engine, best: Snapshot, shuffles: torch.Generator
-    ) -> Checkpointer | None:
+    def _resumed(self, engine: Engine, best: Snapshot, shuffles: Shuffles) -> Checkpointer | None:
         """What keeps checkpoints, if asked for, with this training put where an earlier one was."""
         if self.checkpoints is None:
             return None
@@ -190,18 +203,20 @@ class _Training:
         self,
         engine: Engine,
         best: Snapshot,
-        shuffles: torch.Generator,
+        shuffles: Shuffles,
         checkpointer: Checkpointer | None,
     ) -> tuple[StopReason, str]:
         """Why they ended, and in words."""
         state, settings = self.state, self.state.config.training
+        stopping = Stopping(state, self.should_stop, checkpointer)
         for epoch in range(state.resumed_from + 1, settings.max_epochs + 1):
-            order = torch.randperm(state.epoch_windows, generator=shuffles, device=state.device)
-            trained = engine.train_epoch(order, state.learning_rate, self._poll)
+            trained = engine.train_epoch(shuffles.next(), state.learning_rate, stopping.poll)
             state.n_windows += trained.n_windows
             if trained.stopped not in (None, StopReason.TIME_LIMIT):
                 return trained.stopped, f"stopped during epoch {epoch}"
             losses = torch.stack([trained.loss_sum / trained.n_windows, engine.validation_loss()])
+            if epoch < settings.max_epochs:
+                shuffles.draw_ahead()  # the device is still at work on this epoch
             train_loss, val_loss = losses.tolist()  # the epoch's one wait for the device
             if not (math.isfinite(train_loss) and math.isfinite(val_loss)):
                 return (
@@ -212,28 +227,36 @@ class _Training:
             if state.best is record:
                 best.take(engine.model)
             if (ended := state.ended_by(record)) is not None:
-                self._between_epochs(record)  # it is told, but cannot change that
+                self._between_epochs(record, None, None)  # it is told, but cannot change that
                 return ended
             state.learning_rate *= settings.learning_rate_decay
-            if (reason := self._between_epochs(record, checkpointer)) is not None:
+            reason = self._between_epochs(record, stopping.waiting, checkpointer)
+            if reason is not None:
                 return reason, f"stopped after epoch {epoch}"
         raise AssertionError("the last epoch ends the training")
 
     def _between_epochs(
-        self, record: EpochRecord, checkpointer: Checkpointer | None = None
+        self,
+        record: EpochRecord,
+        waiting: StopReason | None,
+        checkpointer: Checkpointer | None,
     ) -> StopReason | None:
-        """What happens between two epochs, off the clock; the callback's reason to stop."""
-        if self.on_epoch is None and checkpointer is None:
-            return None
-        with self.state.clock.paused():
-            if checkpointer is not None:
-                checkpointer.hold(self.state.progress())
-            reason = self.on_epoch(record) if self.on_epoch is not None else None
-            if checkpointer is not None and reason is None:
-                checkpointer.write_if_due()
-        return reason
+        """What happens between two epochs, off the clock; the reason to stop.
 
-    def _poll(self) -> StopReason | None:
-        if self.should_stop is not None and (reason := self.should_stop()) is not None:
-            return reason
-        return StopReason.TIME_LIMIT if self.state.out_of_time() else None
+        That is the callback's, else the one that has been `waiting` for the epoch's end.
+        """
+        if self.on_epoch is None and checkpointer is None:
+            return waiting
+        state = self.state
+        with state.clock.paused():
+            told = self.on_epoch(record) if self.on_epoch is not None else None
+            reason = waiting if told is None else told
+            interrupted = reason is StopReason.INTERRUPTED
+            if checkpointer is not None and (reason is None or interrupted):
+                checkpointer.epoch_ended(
+                    state.progress,
+                    epoch_s=state.latest_epoch_s(),
+                    elapsed_s=record.elapsed_s,
+                    stopping=interrupted,
+                )
+        return reason

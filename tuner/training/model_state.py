@@ -23,14 +23,20 @@ class Snapshot:
     @torch.no_grad()
     def take(self, model: nn.Module) -> None:
         """Remembers the model's present state instead, in the memory already held."""
-        for copy, tensor in zip(self._copies, model_state(model), strict=True):
-            copy.copy_(tensor)
+        copy_together(self._copies, model_state(model))
 
     @torch.no_grad()
     def restore(self, model: nn.Module) -> None:
         """Writes the remembered state back in place: references to parameters stay valid."""
+        copy_together(model_state(model), self._copies)
+
+    def give_to(self, model: nn.Module) -> None:
+        """Has another model of the same sizes, on any device, hold the copies themselves.
+
+        This is the snapshot's end: what it took later, the model would have too.
+        """
         for copy, tensor in zip(self._copies, model_state(model), strict=True):
-            tensor.copy_(copy)
+            tensor.data = copy
 
 
 def model_state(model: nn.Module) -> list[Tensor]:

@@ -56,6 +56,10 @@ class RunState:
     history: list[EpochRecord] = field(default_factory=list, init=False)
     best: EpochRecord | None = field(default=None, init=False)
     context_lost: bool = field(default=False, init=False)
+    others_bytes: int = field(default=0, init=False)
+    """Allocated on the device for trainings to come: kept engines that this one does not use."""
+    earlier_peak_bytes: int = field(default=0, init=False)
+    """The most that earlier trainings on its engine had allocated: what setting it up took."""
 
     def __post_init__(self) -> None:
         settings = self.config.training
@@ -127,6 +131,11 @@ class RunState:
             return StopReason.EPOCH_LIMIT, f"epoch limit of {settings.max_epochs} reached"
         return None
 
+    def latest_epoch_s(self) -> float:
+        """What the latest epoch took, on the clock."""
+        before = self.history[-2].elapsed_s if len(self.history) > 1 else 0.0
+        return self.history[-1].elapsed_s - before
+
     def out_of_time(self) -> bool:
         """Whether the time limit is reached, as far as the host knows."""
         limit = self.config.training.time_limit_s
@@ -148,7 +157,7 @@ class RunState:
             total_s=time.perf_counter() - self.began,
             s_per_epoch=wall_clock_s / epochs_worth if epochs_worth else math.nan,
             samples_per_s=self.n_windows / wall_clock_s if wall_clock_s else math.nan,
-            peak_memory_bytes=_peak_memory(self.device),
+            peak_memory_bytes=self.peak_memory_bytes(),
             n_parameters=self.n_parameters,
             backend=self.backend,
             backend_fallback=self.fallback,
@@ -161,9 +170,14 @@ class RunState:
             context_lost=self.context_lost,
         )
 
+    def peak_memory_bytes(self) -> int:
+        """CUDA: the most this training takes alone; CPU: the most the process ever took."""
+        if self.device.type == "cuda":
+            allocated = torch.cuda.max_memory_allocated(self.device) - self.others_bytes
+            return max(allocated, self.earlier_peak_bytes)
+        return _peak_memory_of_process()
 
-def _peak_memory(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
+
+def _peak_memory_of_process() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # kilobytes everywhere but on macOS

@@ -25,6 +25,8 @@ from tuner.spec.time_objectives import Ended, TimeObjective, measured_times
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
+from tuner.training.clock import VERSION as CLOCK_VERSION
+from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import on_device
 from tuner.trial.provenance import git_revision, versions
 
@@ -55,6 +57,7 @@ def run_trial(
     on_phase: Callable[[str], None] = lambda _phase: None,
     checkpoints: CheckpointFiles | None = None,
     on_resume: Callable[[Checkpoint], None] = lambda _checkpoint: None,
+    engines: EnginePool | None = None,
 ) -> TrialResult | None:
     """Train one configuration to convergence with the device to itself;
     None when it was interrupted.
@@ -62,20 +65,18 @@ def run_trial(
     The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
     seconds of training and validation until early stopping, and the mean quantile loss in original
     units of the task's objective series (of all series where the task names none). Both are
-    recorded whatever the objectives are.
+    recorded whatever the objectives are. `engines` are those of earlier trials in this process: it
+    may use one, and leaves its own.
     """
     carried = Carried()
-
-    def waiting() -> bool:
-        on_phase(WAITING_FOR_DEVICE)
-        return should_stop() is not None
 
     def resumed(checkpoint: Checkpoint) -> None:
         carried.take(checkpoint.notes)
         on_resume(checkpoint)
 
     asked = time.perf_counter()
-    with exclusive(device.lock_names, give_up=waiting, waiting=logs_waiting(device.label)) as held:
+    give_up = _waiting(on_phase, should_stop)
+    with exclusive(device.lock_names, give_up=give_up, waiting=logs_waiting(device.label)) as held:
         if not held:
             return None
         wait_s = time.perf_counter() - asked
@@ -91,18 +92,29 @@ def run_trial(
             should_stop=should_stop,
             checkpoints=checkpoints,
             on_resume=resumed,
+            engines=engines,
         )
         observation = carried.merged(watch.finish())
         if result.stopped_by is StopReason.INTERRUPTED:
             return None
-        evaluation, evaluation_s = _evaluated(result, data, on_phase)
+        evaluation, evaluation_s = _evaluated(result, data, on_phase, engines)
         result = dataclasses.replace(result, model=None)
         recorded = _recorded(result, observation, device, seed)
         if isinstance(device, Gpu) and not result.context_lost:
-            recorded = _with_memory_held(recorded)
+            recorded = _with_memory_held(_with_engines_kept(recorded, engines))
     recorded = dataclasses.replace(recorded, timed_earlier=carried.parts or None, wait_s=wait_s)
     recorded = _with_totals(recorded, result, definition, evaluation_s)
     return _to_trial_result(result, evaluation, recorded, definition)
+
+
+def _waiting(on_phase: Callable[[str], None], should_stop: StopCheck) -> Callable[[], bool]:
+    """Asked while another one has the device: tells that this trial waits, or gives up."""
+
+    def give_up() -> bool:
+        on_phase(WAITING_FOR_DEVICE)
+        return should_stop() is not None
+
+    return give_up
 
 
 def _notes_of(
@@ -118,13 +130,16 @@ def _notes_of(
 
 
 def _evaluated(
-    result: FitResult, data: DeviceData, on_phase: Callable[[str], None]
+    result: FitResult,
+    data: DeviceData,
+    on_phase: Callable[[str], None],
+    engines: EnginePool | None,
 ) -> tuple[Evaluation | None, float]:
     """The scores of a training that came to its end, and the seconds that they took."""
     on_phase("evaluation")
     began = time.perf_counter()
     evaluation = (
-        evaluate(result.model, data)
+        evaluate(result.model, data, make_room=None if engines is None else engines.empty)
         if result.stopped_by.completed and result.model is not None
         else None
     )
@@ -199,6 +214,7 @@ def _recorded(
         device_watch=observation.details,
         versions=versions(),
         git_revision=git_revision(),
+        clock_version=CLOCK_VERSION,
         timed_from=result.timed_from,
         timed_until=result.timed_until,
         resumed_from_epoch=result.resumed_from or None,
@@ -225,11 +241,24 @@ def _with_totals(
     )
 
 
+def _with_engines_kept(recorded: Recorded, engines: EnginePool | None) -> Recorded:
+    """With the engines that stay for trials to come, if any may.
+
+    Where none do, memory that torch holds and nobody uses goes back to the device; else it stays as
+    well: the next trial asks for the same, and would wait for it.
+    """
+    if engines is None:
+        torch.cuda.empty_cache()
+        return recorded
+    return dataclasses.replace(
+        recorded, kept_engines=len(engines), kept_engines_bytes=engines.n_bytes
+    )
+
+
 def _with_memory_held(recorded: Recorded) -> Recorded:
     """With what this process still holds on its GPU when a trial's network is gone: it must not
     grow over a study.
     """
-    torch.cuda.empty_cache()
     return dataclasses.replace(
         recorded,
         allocated_memory_bytes=torch.cuda.memory_allocated(),

@@ -29,7 +29,9 @@ from tuner.spec.seeds import seed_of_trial
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
+from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.choose import identifying_backend
+from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import TrialJob
 from tuner.trial.over_seeds import combined
 from tuner.trial.run import run_config, run_trial
@@ -41,13 +43,17 @@ JOURNAL_BYTES = 16 << 20
 _log = logging.getLogger(__name__)
 
 
-def run_job(job: TrialJob, data: Mapping[str, DeviceData]) -> TrialResult | None:
+def run_job(
+    job: TrialJob, data: Mapping[str, DeviceData], *, engines: EnginePool | None = None
+) -> TrialResult | None:
     """What a worker runs: the job's configuration trained on `data`,
     by data hash; None when it was interrupted.
+
+    `engines` are those of earlier jobs in this process, which this one may use; it leaves its own.
     """
     own = data[job.definition.data_hash]
     if job.seed is not None:
-        return _OfOneSeed(job, own, repeat=0, seed=job.seed).result()
+        return _OfOneSeed(job, own, repeat=0, seed=job.seed, engines=engines).result()
     results = []
     for repeat in range(job.definition.seeds_per_trial):
         result = _OfOneSeed(
@@ -55,6 +61,7 @@ def run_job(job: TrialJob, data: Mapping[str, DeviceData]) -> TrialResult | None
             own,
             repeat=repeat,
             seed=seed_of_trial(job.number, repeat, root=job.seed_root),
+            engines=engines,
         ).result()
         if result is None:
             return None
@@ -72,6 +79,7 @@ class _OfOneSeed:
     data: DeviceData
     repeat: int
     seed: int
+    engines: EnginePool | None = None
 
     def result(self) -> TrialResult | None:
         """The cleanest run's; None when it was interrupted. Runs that an earlier attempt finished
@@ -104,10 +112,12 @@ class _OfOneSeed:
         """One run; its epochs are added to `curve`."""
 
         def resumed(checkpoint: Checkpoint) -> None:
-            curve.extend(checkpoint.progress.history)
+            curve[:] = checkpoint.progress.history
             self.job.on_curve(checkpoint.progress.history, self.repeat)
 
         def epoch_ended(record: EpochRecord) -> StopReason | None:
+            # A training that begins again, for want of memory, tells its first epochs anew.
+            del curve[record.epoch - 1 :]
             curve.append(record)
             return self.job.epoch_ended(record, self.repeat)
 
@@ -122,6 +132,7 @@ class _OfOneSeed:
             on_phase=self.job.on_phase,
             checkpoints=self._files(attempt),
             on_resume=resumed,
+            engines=self.engines,
         )
 
     def _files(self, attempt: int) -> CheckpointFiles | None:
@@ -157,6 +168,7 @@ class _OfOneSeed:
             "backend": identifying_backend(
                 config, self.data.shapes, self.data.minimum.device
             ).value,
+            "clock": CLOCK_VERSION,
             "torch": torch.__version__,
             "tuner": __version__,
         }

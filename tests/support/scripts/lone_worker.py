@@ -32,8 +32,12 @@ from tuner.worker.trainer import child
 GPU = Gpu(0, "GPU-of-tests", "Example", 0)
 
 
-def run_job(job: TrialJob, data: object) -> TrialResult:
-    del data
+class EnginePool:
+    """Nobody uses it."""
+
+
+def run_job(job: TrialJob, data: object, *, engines: EnginePool) -> TrialResult:
+    del data, engines
     done, plan = Path("trainings"), Path("plan").read_text()
     trainings = done.read_text().splitlines() if done.exists() else []
     done.write_text("\n".join([*trainings, str(job.number)]))
@@ -71,6 +75,8 @@ def train(words: Sequence[str]) -> None:
     """As the real one does, but for what is made up."""
     for name, what in (("seeds_and_reruns", run_job), ("device_data", on_device)):
         sys.modules[f"tuner.trial.{name}"] = made_up(f"tuner.trial.{name}", what)
+    pool = "tuner.training.engines.pool"
+    sys.modules[pool] = made_up(pool, EnginePool)
     from tuner.worker.trainer.on_device import load_onto
 
     child.main(words, lambda: load_onto)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +18,9 @@ from tests.support.checkpointed_trainings import assert_same, files, interrupted
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.training import fit
-from tuner.training.checkpoint import CheckpointFiles
+from tuner.training.checkpoint import LEAST_S, CheckpointFiles, Progress
+from tuner.training.checkpointing import LONG_EPOCH_S, Checkpointer
+from tuner.training.clock import Clock
 
 Configure = Callable[..., RunConfig]
 
@@ -56,7 +61,7 @@ def test_twice_interrupted_is_no_different(
     data: DeviceData, run_config: Configure, tmp_path: Path
 ) -> None:
     config = run_config(max_epochs=5)
-    interrupted(config, data, files(tmp_path), epoch=1)
+    interrupted(config, data, files(tmp_path), epoch=2)
     steps = math.ceil(len(data.train) / 64)
     polls = iter(range(1000))
     fit(
@@ -66,7 +71,7 @@ def test_twice_interrupted_is_no_different(
         should_stop=lambda: StopReason.INTERRUPTED if next(polls) == steps + 1 else None,
     )
     resumed = fit(config, data, checkpoints=files(tmp_path))
-    assert resumed.resumed_from == 2
+    assert resumed.resumed_from == 4
     assert_same(resumed, fit(config, data))
 
 
@@ -102,3 +107,73 @@ def test_without_an_interval_only_an_interruption_writes(
     assert list(tmp_path.iterdir()) == []
     fit(run_config(), data, checkpoints=files(tmp_path), should_stop=lambda: StopReason.INTERRUPTED)
     assert list(tmp_path.iterdir()) == [], "no epoch was over"
+
+
+def asked_in_epoch(data: DeviceData, epoch: int) -> Callable[[], StopReason | None]:
+    """An interruption after the second step of that epoch."""
+    polls = itertools.count(1)
+    when = math.ceil(len(data.train) / 64) * (epoch - 1) + 2
+    return lambda: StopReason.INTERRUPTED if next(polls) == when else None
+
+
+def test_a_training_of_less_than_a_second_ends_at_once_and_leaves_nothing(
+    data: DeviceData, run_config: Configure, tmp_path: Path
+) -> None:
+    store = files(tmp_path, every_s=1e-9, least_s=LEAST_S)
+    result = fit(run_config(), data, checkpoints=store, should_stop=asked_in_epoch(data, 3))
+    assert result.wall_clock_s < LEAST_S
+    assert result.message == "stopped during epoch 3"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stop_in_a_short_epoch_waits_for_its_end_and_that_is_what_is_written(
+    data: DeviceData, run_config: Configure, tmp_path: Path
+) -> None:
+    result = fit(
+        run_config(), data, checkpoints=files(tmp_path), should_stop=asked_in_epoch(data, 2)
+    )
+    assert (result.stopped_by, result.message) == (StopReason.INTERRUPTED, "stopped after epoch 2")
+    assert [path.name for path in tmp_path.iterdir()] == ["trial-3-epoch-000002.safetensors"]
+
+
+def test_a_stop_in_an_epoch_that_ends_the_training_comes_too_late(
+    data: DeviceData, run_config: Configure, tmp_path: Path
+) -> None:
+    result = fit(
+        run_config(), data, checkpoints=files(tmp_path), should_stop=asked_in_epoch(data, 3)
+    )
+    assert (result.stopped_by, result.epochs) == (StopReason.EPOCH_LIMIT, 3)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_stop_in_a_long_epoch_ends_it_at_once_and_the_one_before_is_written(
+    data: DeviceData, run_config: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = itertools.count()
+    monkeypatch.setattr(  # the function `fit` hides its module
+        sys.modules["tuner.training.fit"],
+        "Clock",
+        functools.partial(Clock, now=lambda: LONG_EPOCH_S * next(looks)),
+    )
+    result = fit(
+        run_config(), data, checkpoints=files(tmp_path), should_stop=asked_in_epoch(data, 3)
+    )
+    assert result.message == "stopped during epoch 3"
+    assert [path.name for path in tmp_path.iterdir()] == ["trial-3-epoch-000002.safetensors"]
+
+
+def test_between_short_epochs_nothing_is_copied_unless_a_file_is_due(
+    data: DeviceData, run_config: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[int] = []
+
+    def counted(self: Checkpointer, progress: Progress) -> None:
+        held.append(progress.epoch)
+        hold(self, progress)
+
+    hold = Checkpointer.hold
+    monkeypatch.setattr(Checkpointer, "hold", counted)
+    fit(run_config(), data, checkpoints=files(tmp_path))
+    assert held == []
+    fit(run_config(), data, checkpoints=files(tmp_path, every_s=1e-9))
+    assert held == [1, 2]

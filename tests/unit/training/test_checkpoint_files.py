@@ -30,7 +30,12 @@ def two_files(
 ) -> tuple[bytes, bytes]:
     """Checkpoints of the second and the third epoch of one training."""
     folder = tmp_path_factory.mktemp("two")
-    interrupted(run_config(max_epochs=5), data, files(folder, every_s=1e-9), epoch=3)
+    fit(
+        run_config(max_epochs=5),
+        data,
+        checkpoints=files(folder, every_s=1e-9),
+        on_epoch=lambda record: StopReason.INTERRUPTED if record.epoch == 3 else None,
+    )
     older, newer = sorted(folder.iterdir())
     return older.read_bytes(), newer.read_bytes()
 
@@ -156,11 +161,11 @@ def test_notes_travel_with_a_checkpoint(
     data: DeviceData, run_config: Configure, tmp_path: Path
 ) -> None:
     notes = {"parts": [[1.5, 2.25]], "contaminated": False}
-    interrupted(run_config(), data, files(tmp_path, notes=lambda: notes), epoch=1)
+    interrupted(run_config(), data, files(tmp_path, notes=lambda: notes), epoch=2)
     told: list[Checkpoint] = []
     fit(run_config(), data, checkpoints=files(tmp_path), on_resume=told.append)
     assert [checkpoint.notes for checkpoint in told] == [notes]
-    assert told[0].progress.epoch == 1
+    assert told[0].progress.epoch == 2
 
 
 def test_a_disk_without_space_costs_the_checkpoint_and_not_the_training(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -12,6 +13,7 @@ from tuner.training.checkpoint import Checkpoints, Progress
 from tuner.training.checkpointing import Checkpointer
 from tuner.training.engines.interface import Engine
 from tuner.training.model_state import Snapshot, copy_together
+from tuner.training.shuffles import Shuffles
 
 
 class _Files:
@@ -19,6 +21,9 @@ class _Files:
 
     def __init__(self) -> None:
         self.saved: dict[str, Tensor] = {}
+
+    def worth(self, elapsed_s: float) -> bool:
+        return elapsed_s > 0
 
     def save(self, _progress: object, tensors: dict[str, Tensor]) -> None:
         self.saved = {name: tensor.clone() for name, tensor in tensors.items()}
@@ -54,7 +59,7 @@ def kept(training: _Training) -> tuple[Checkpointer, _Files]:
         cast("Checkpoints", files),
         cast("Engine", training),
         Snapshot(training.model),
-        torch.Generator(),
+        Shuffles(torch.Generator(), 5, device),
         device,
     )
     return checkpointer, files
@@ -63,7 +68,7 @@ def kept(training: _Training) -> tuple[Checkpointer, _Files]:
 def test_what_is_held_is_the_latest_state_also_of_what_appeared_later(training: _Training) -> None:
     checkpointer, files = kept(training)
     for _ in range(3):
-        checkpointer.hold(cast("Progress", object()))
+        checkpointer.hold(cast("Progress", SimpleNamespace(elapsed_s=5.0)))
         checkpointer.write()
         for name, tensor in training.state().items():
             assert torch.equal(files.saved[name], tensor), name

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import darts
 import numpy as np
@@ -115,3 +117,15 @@ def test_evaluation_leaves_the_model_as_it_was(model: nn.Module, data: DeviceDat
         evaluate(model, data)
         assert model.training is mode
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+
+
+def test_a_forecast_that_is_no_number_spoils_only_its_own_series(
+    model: nn.Module, data: DeviceData
+) -> None:
+    broken = data.minimum.clone()
+    broken[1] = torch.nan
+    expected, found = evaluate(model, data), evaluate(model, replace(data, minimum=broken))
+    first, second = data.series
+    assert found.test_mql[first] == expected.test_mql[first]
+    assert math.isnan(found.test_mql[second])
+    assert math.isnan(found.test_mql_mean)

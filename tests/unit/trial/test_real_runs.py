@@ -26,6 +26,7 @@ from tuner.record import Recorded
 from tuner.spec.seeds import seed_of_trial
 from tuner.training import Evaluation, FitResult, evaluate, fit
 from tuner.training.engines import choose as backends
+from tuner.training.engines.pool import EnginePool
 from tuner.trial import run as objective
 from tuner.trial import seeds_and_reruns as runs
 from tuner.trial.job import TrialJob
@@ -82,9 +83,9 @@ def test_what_a_trial_took_beside_its_clock_is_recorded_and_its_network_is_gone(
         trained_s.append(result.total_s)
         return result
 
-    def seen(model: torch.nn.Module, data: DeviceData) -> Evaluation:
+    def seen(model: torch.nn.Module, data: DeviceData, **more: Any) -> Evaluation:
         networks.append(weakref.ref(model))
-        return evaluate(model, data)
+        return evaluate(model, data, **more)
 
     def gone(recorded: Recorded) -> Recorded:
         """Asked when the memory that is still held is read, on a GPU: the network must not be part
@@ -162,6 +163,46 @@ def test_a_checkpoint_of_captured_graphs_for_want_of_a_compiler_is_not_continued
     assert identity(Backend.TRITON, "no compiler")["backend"] == "graph"
     for backend in (Backend.EAGER, Backend.COMPILE):
         assert identity(backend, "no compiler") == identity(backend, None)
+
+
+def test_engines_that_are_kept_are_recorded_and_leave_the_device_its_memory(
+    data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given_back: list[bool] = []
+    monkeypatch.setattr(objective, "Watch", Unwatched)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: given_back.append(True))
+    monkeypatch.setattr(objective, "_with_memory_held", lambda recorded: recorded)
+    job = job_of(reruns=0, device=Gpu(0, "GPU-0", "none", 0))
+    kept = present(run_job(job, {"0" * 64: data}, engines=EnginePool())).recorded
+    assert (kept.kept_engines, kept.kept_engines_bytes) == (0, 0)
+    assert given_back == []
+    alone = present(run_job(job, {"0" * 64: data})).recorded
+    assert (alone.kept_engines, alone.kept_engines_bytes) == (None, None)
+    assert given_back == [True]
+
+
+def test_a_training_that_begins_again_leaves_one_curve(
+    data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run is spoiled and so made again: the first run's curve is told at the end."""
+
+    def twice(*given: Any, **more: Any) -> FitResult:
+        fit(*given, **more)
+        return fit(*given, **more)
+
+    shares = [0.1, 0.9]
+
+    class Disturbed(Unwatched):
+        def finish(self) -> Observation:
+            details = {"foreign_cpu_share": shares.pop(0)}
+            return Observation(contaminated=True, why="others", details=details)
+
+    told: list[int] = []
+    monkeypatch.setattr(objective, "fit", twice)
+    monkeypatch.setattr(objective, "Watch", Disturbed)
+    job = job_of(reruns=1, on_curve=lambda curve, _: told.extend(each.epoch for each in curve))
+    run_job(job, {"0" * 64: data})
+    assert told == [1, 2, 3]
 
 
 @pytest.mark.parametrize("lost", [False, True])

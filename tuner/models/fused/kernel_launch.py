@@ -84,11 +84,17 @@ class Memory(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A draw of masks: where they go, the seed and the draws before, how many of 2^16 drop."""
+    """A draw of masks: where they go, the seed and the draws before, how many of 2^16 drop.
+
+    Attributes:
+        masks: (B, mask record), bytes.
+        state: (2,), int64.
+        n_dropped: (), int32.
+    """
 
     masks: Tensor
     state: Tensor
-    n_dropped: int
+    n_dropped: Tensor
 
     @property
     def n_programs(self) -> int:
@@ -130,7 +136,7 @@ def forward(
     weights: Weights,
     inputs: tuple[Tensor, Tensor, Tensor],
     memory: Memory,
-    scale: float,
+    scale: Tensor,
     drawn: Drawing | None,
     launching: Launching,
 ) -> Tensor:
@@ -160,7 +166,7 @@ def forward_to_last_plane(
     weights: Weights,
     inputs: tuple[Tensor, Tensor, Tensor],
     memory: Memory,
-    scale: float,
+    scale: Tensor,
     drawn: Drawing | None,
     launching: Launching,
 ) -> None:
@@ -207,7 +213,7 @@ def backward(
     tables: DeviceTables,
     grad_out: Tensor,
     memory: Memory,
-    scale: float,
+    scale: Tensor,
     launching: Launching,
 ) -> Tensor:
     """The gradient of `forward`'s result -> that of all parameters, flat, in their order."""
@@ -231,7 +237,7 @@ def train(
     tables: DeviceTables,
     inputs: tuple[Tensor, Tensor, Tensor],
     memory: Memory,
-    scale: float,
+    scale: Tensor,
     drawn: Drawing | None,
     scoring: Scoring,
     squares: Squares,
@@ -257,7 +263,7 @@ def train(
 
 
 def backward_from_last_plane(
-    plan: Plan, weights: Weights, memory: Memory, scale: float, launching: Launching
+    plan: Plan, weights: Weights, memory: Memory, scale: Tensor, launching: Launching
 ) -> None:
     """From the last plane's gradient, in the workspace, to what the parameters' are summed from."""
     workspace, kept = memory

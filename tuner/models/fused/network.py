@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tuner.config import Precision
+from tuner.models.fused.dropout_rate import LEVELS, dropped_of_levels, drops_out
 from tuner.models.fused.launch_order import PLAIN, Launching
 from tuner.models.fused.layout import Layout
 from tuner.models.fused.memory_plan import Plan
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 PRODUCTS = {Precision.FP32: "tf32x3", Precision.TF32: "tf32"}
 """How Triton multiplies: three TF32 products come close to fp32's own accuracy."""
 
-LEVELS = 1 << 16
-"""Of the random number that decides on an element."""
-
 WITHOUT_GRADIENT = 1024
 """Samples at once where nothing is kept for a backward pass."""
 
@@ -36,7 +34,8 @@ class FusedTSMixer:
     Whether it drops out is the model's own `training` flag. Masks come from a counter-based
     generator on the device: `random_state`, (2,) int64, holds its seed and how often masks were
     drawn. A replayed CUDA graph draws fresh ones; keep the tensor and write it back in place to go
-    on from a checkpoint. The rate is the nearest multiple of 2^-16.
+    on from a checkpoint. The rate is the nearest multiple of 2^-16; it lies on the device, too,
+    and may change between two replays, but not to or from 0.
 
     The gradients are views of one flat tensor in the order of `model.parameters()`, laid out by
     `layout_of`, with zeros in its gaps; the same inputs, weights and random state give the same
@@ -63,13 +62,13 @@ class FusedTSMixer:
         self.model = model
         self.launching = launching
         device = next(model.parameters()).device
-        self.random_state = torch.tensor(
-            [torch.initial_seed() % 2**63, 0], dtype=torch.int64, device=device
-        )
         self.masks: Tensor | None = None
         self.last_masks: Tensor | None = None
-        self.n_dropped = min(round(model.past_mixing.dropout * LEVELS), LEVELS - 1)
-        self.scale = LEVELS / (LEVELS - self.n_dropped)
+        self.random_state = torch.zeros(2, dtype=torch.int64, device=device)
+        self.n_dropped = torch.zeros((), dtype=torch.int32, device=device)
+        self.scale = torch.zeros((), device=device)
+        self._drops = drops_out(model.past_mixing.dropout)
+        self.begin_draws(model.past_mixing.dropout)
         products = PRODUCTS[precision] if products is None else products
         self.plan = make_plan(model, products, dropout=False)
         self._dropping_plan = make_plan(model, products, dropout=True)
@@ -97,11 +96,24 @@ class FusedTSMixer:
         """Of a flat gradient."""
         return self.tables.layout
 
+    def begin_draws(self, rate: float) -> None:
+        """Draw masks from the first one on, under torch's present seed, as a new network does.
+
+        Args:
+            rate: of dropout, in [0, 1); where it was 0 it stays 0, and nowhere else.
+        """
+        if drops_out(rate) != self._drops:
+            raise ValueError(f"a dropout of {rate} takes a network of its own")
+        n_dropped = dropped_of_levels(rate)
+        self.random_state.copy_(torch.tensor([torch.initial_seed() % 2**63, 0]))
+        self.n_dropped.fill_(n_dropped)
+        self.scale.fill_(LEVELS / (LEVELS - n_dropped))
+
     def begin(self, n: int) -> Begun:
         """A pass over n samples, whose masks are still to be drawn."""
         from tuner.models.fused.kernel_launch import Drawing, Memory
 
-        dropping = self.model.training and self.n_dropped > 0
+        dropping = self.model.training and self._drops
         plan, device = self._dropping_plan if dropping else self.plan, self.random_state.device
         given = self.masks if dropping else None
         masks = torch.empty(n, plan.sizes.mask_record, dtype=torch.uint8, device=device)
@@ -219,7 +231,7 @@ class Pass(NamedTuple):
 
     plan: Plan
     memory: Memory
-    scale: float
+    scale: Tensor
 
 
 class _Fused(torch.autograd.Function):

@@ -183,7 +183,12 @@ def _figures(
     volume = volume_series(results, variant, common_reference([results]))
     history = study.attempts()
     figures = {
-        "front": pareto_figure([front], title="Front and default", censored=results.censored),
+        "front": pareto_figure(
+            [front],
+            title="Front and default",
+            censored=results.censored,
+            clocks_differ=bool(results.clocks_differ),
+        ),
         "curves": curves_figure(
             learning_curves(results, study.curves, recommended=recommended),
             title="Learning curves",

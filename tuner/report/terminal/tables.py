@@ -15,7 +15,7 @@ from tuner.report.study_status import status_of
 from tuner.report.terminal.next_step import next_steps
 from tuner.spec.objectives import heading
 from tuner.study.open import OpenStudy
-from tuner.study.results import StudyResults, TrialRecord, read_results
+from tuner.study.results import StudyResults, TrialRecord, clocks_in_words, read_results
 
 COLUMNS = ("epochs", "lr", "decay", "dropout", "hidden", "batch", "")
 GAP = 2
@@ -103,6 +103,8 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
             held = f"{counts.finished} trials finished, {counts.budget} asked for"
         console.print(f"{held}{_without_values(results)}")
         _warn_of_contamination(console, results)
+        if results.clocks_differ:
+            console.print(results.clocks_differ, style="yellow")
         console.print()
     if ended != "filled":
         console.print(
@@ -137,6 +139,9 @@ def print_status(opened: Sequence[OpenStudy]) -> None:
             "Hypervolumes have a reference point each and do not compare: tuner compare does that.",
             style="dim",
         )
+    for each, status in statuses:
+        if differ := clocks_in_words(status["clocks"]):
+            console.print(f"{each.name}: {differ}", style="yellow")
     at_work = [
         _worker_row(worker, study=each.name)
         for each, status in statuses

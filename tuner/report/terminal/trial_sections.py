@@ -14,6 +14,7 @@ from tuner.display.terminal import line, make_console
 from tuner.record import MEANINGS, In, names_in
 from tuner.report.terminal.sparkline import sparkline
 from tuner.report.trial_detail import TrialDetail, utc
+from tuner.study.results import clock_of
 
 Rows = Iterator[tuple[str, str]]
 SPARK_WIDTH = 32
@@ -144,6 +145,8 @@ def _device(detail: TrialDetail) -> Rows:
         yield "uuid", recorded.device_uuid
     if recorded.host:
         yield "host", recorded.host
+    if recorded.wall_clock_s is not None or recorded.clock_version is not None:
+        yield "clock", f"version {clock_of(recorded)}"
     if recorded.contaminated is not None:
         alone = "alone on its device while the clock ran"
         yield (

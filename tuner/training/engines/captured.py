@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,9 @@ from tuner.training.determinism import unchanged_randomness
 from tuner.training.engines.interface import Poll, TrainedEpoch
 from tuner.training.model_state import Snapshot
 from tuner.training.step import TrainingState
+
+GraphMemory = Any
+"""A pool of memory that captures allocate from: what `torch.cuda.graph_pool_handle` gives."""
 
 WARM_UP_STEPS = 3
 """Per batch shape, before capture: by then libraries, workspaces and optimiser state exist."""
@@ -70,6 +74,9 @@ class CapturedEngine(ABC):
         self._order = torch.zeros(self._n_windows, dtype=torch.int64, device=self._device)
         self._steps: dict[int, torch.cuda.CUDAGraph] = {}
         self._validation: torch.cuda.CUDAGraph | None = None
+        self._validation_mean = torch.zeros((), dtype=torch.float64, device=self._device)
+        self.graph_memory: GraphMemory = None
+        """Where captures allocate; None: where nobody else does."""
 
     @property
     def model(self) -> nn.Module:
@@ -126,7 +133,10 @@ class CapturedEngine(ABC):
     def validation_loss(self) -> Tensor:
         assert self._validation is not None, "warm_up() captures the validation pass"
         self._validation.replay()
-        return self._validation_loss_sum() / len(self._data.val)
+        return self._validation_mean
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.model)
 
     def state(self) -> dict[str, Tensor]:
         return self._state.state()
@@ -149,11 +159,15 @@ class CapturedEngine(ABC):
                 self._begin_epoch()
                 self._train_batch(size)
         self.model.eval()
+        self._validate_to_mean()
+
+    def _validate_to_mean(self) -> None:
         self._validate()
+        self._validation_mean.copy_(self._validation_loss_sum() / len(self._data.val))
 
     def _capture(self, stream: torch.cuda.Stream) -> None:
         # One pool for all: replays never overlap, so what one graph frees the next may use.
-        pool = torch.cuda.graph_pool_handle()
+        pool = torch.cuda.graph_pool_handle() if self.graph_memory is None else self.graph_memory
         self.model.train()
         for size in batch_shapes(self._n_windows, self._batch_size):
             graph = torch.cuda.CUDAGraph()
@@ -163,4 +177,4 @@ class CapturedEngine(ABC):
         self.model.eval()
         self._validation = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._validation, pool=pool, stream=stream):
-            self._validate()
+            self._validate_to_mean()

@@ -81,6 +81,9 @@ class EagerEngine:
             loss_sum += self._step.loss(self._data.val.gather(index)) * len(index)
         return loss_sum / n_windows
 
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.model)
+
     def state(self) -> dict[str, Tensor]:
         return self._step.state()
 

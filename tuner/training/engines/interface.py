@@ -9,6 +9,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from tuner.config import Backend, StopReason
+from tuner.training.model_state import Snapshot
 
 Poll = Callable[[], StopReason | None]
 """Asked after every step, on the host, not touching the device: a reason to stop, or None."""
@@ -26,7 +27,7 @@ class TrainedEpoch:
 
 
 class Engine(Protocol):
-    """Owns the model's gradients and the optimiser. One engine serves one training."""
+    """Owns the model's gradients and the optimiser. One engine serves one training at a time."""
 
     @property
     def backend(self) -> Backend:
@@ -51,7 +52,13 @@ class Engine(Protocol):
         """Trains on the windows `order` (N,) names, in batches of which the last may be short."""
 
     def validation_loss(self) -> Tensor:
-        """(), float64, on the device: the exact mean loss over all validation windows."""
+        """(), float64, on the device: the exact mean loss over all validation windows.
+
+        The next call may write to the same tensor.
+        """
+
+    def snapshot(self) -> Snapshot:
+        """A copy of the model as it is now, to be taken again after better epochs."""
 
     def state(self) -> dict[str, Tensor]:
         """Weights, buffers and optimiser state by name: the very tensors the next step changes."""

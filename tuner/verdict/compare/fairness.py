@@ -10,6 +10,7 @@ from typing import Any
 
 from tuner.errors import UsageError
 from tuner.record import Recorded
+from tuner.study.results import clock_of
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.picks import choosing, picks_expected
 from tuner.verdict.verified import verified_in
@@ -59,6 +60,7 @@ def differences(studies: Sequence[StudySnapshot]) -> list[str]:
             lambda s: _used(s, lambda run: run.backend),
         ),
         _differ(studies, "PyTorch versions differ", _torch),
+        _differ(studies, "Versions of the clock differ, so times do not compare", _clocks),
         _differ(studies, "Picks were chosen from different fronts", _front),
         _differ(studies, "Verification sessions differ: times were not interleaved", _sessions),
     ]
@@ -67,6 +69,9 @@ def differences(studies: Sequence[StudySnapshot]) -> list[str]:
         for name in _SETTINGS
     ]
     found += [_disturbed(each) for each in studies]
+    found += [
+        f"{each.name}: {differ}" for each in studies if (differ := each.results.clocks_differ)
+    ]
     return [each for each in found if each]
 
 
@@ -102,6 +107,13 @@ def _front(study: StudySnapshot) -> str:
 
 def _torch(study: StudySnapshot) -> str:
     return _used(study, lambda run: (run.versions or {}).get("torch"))
+
+
+def _clocks(study: StudySnapshot) -> str:
+    """Of all times: those of the front, and those of the finished verification runs."""
+    verified = _used(study, lambda run: str(clock_of(run)))
+    versions = {*map(str, study.results.clocks), *filter(None, verified.split("/"))}
+    return "/".join(sorted(versions))
 
 
 def _sessions(study: StudySnapshot) -> str:

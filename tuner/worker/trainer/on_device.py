@@ -9,6 +9,7 @@ from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.devices.lock import WAITING_FOR_DEVICE, logs_waiting
 from tuner.errors import TunerError, first_line
+from tuner.training.engines.pool import EnginePool
 from tuner.trial.device_data import on_device
 from tuner.trial.job import TrialRunner
 from tuner.trial.seeds_and_reruns import run_job
@@ -41,10 +42,12 @@ def load_onto(
 
 def _runner(prepared: Mapping[str, PreparedData], device: Gpu | CpuCores) -> TrialRunner:
     try:
-        return functools.partial(run_job, data=on_device(prepared, device))
+        data = on_device(prepared, device)
     except Exception as error:
         if not lost_context(error):
             raise
         raise TunerError(
             f"{device.label} cannot be used: {first_line(error)}; see 'tuner doctor'"
         ) from error
+    engines = EnginePool() if isinstance(device, Gpu) else None
+    return functools.partial(run_job, data=data, engines=engines)

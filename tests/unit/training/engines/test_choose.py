@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -252,7 +251,7 @@ def test_a_result_and_the_trials_record_say_why_another_backend_ran(
 ) -> None:
     config = run_config(max_epochs=1)
     assert fit(config, data).backend_fallback == ""
-    monkeypatch.setattr(sys.modules["tuner.training.fit"], "make_engine", _FellBack)
+    monkeypatch.setattr("tuner.training.engine_in_use.make_engine", _FellBack)
     result = fit(config, data)
     assert (result.backend, result.backend_fallback) == (
         Backend.EAGER,

@@ -26,7 +26,8 @@ Pointers, to float32 where nothing else is said:
     out         (B, horizon, outputs)
     weights, time, features, static_mixing, past_mixing, future_mixing, mixing, norm
                 named tuples of pointers to parameters: `models.fused.weights` has their shapes
-    scale       a number: what a kept element is multiplied by, 1 / (1 - dropout)
+    scale_at    (): `scale`, what a kept element is multiplied by, 1 / (1 - dropout); in memory, as
+                the same captured step serves trainings of other rates
 
 Names: `grad_x` is the gradient of the loss along x, `normed` is normalised and not yet multiplied
 by the norm's weight, `inverse` is 1 / deviation, (horizon,), `first` the first feature of a slice,

@@ -72,7 +72,7 @@ def block_forward(
     static_mixing,
     time,
     features,
-    scale,
+    scale_at,
     B: tl.constexpr,
     Z: tl.constexpr,
     Y: tl.constexpr,
@@ -80,6 +80,7 @@ def block_forward(
 ):
     """static (B, static), and the record's plane without what these add to it -> the next plane."""
     follow(early)
+    scale = tl.load(scale_at)
     F: tl.constexpr = B.feature_mixing
     G: tl.constexpr = B.static_mixing
     sample = tl.program_id(0).to(tl.int64)
@@ -107,7 +108,7 @@ def block_backward(
     static_mixing,
     time,
     features,
-    scale,
+    scale_at,
     B: tl.constexpr,
     Z: tl.constexpr,
     Y: tl.constexpr,
@@ -115,6 +116,7 @@ def block_backward(
 ):
     """From the gradient of the block's result to that of its plane; static covariates need none."""
     follow(early)
+    scale = tl.load(scale_at)
     WIDTH: tl.constexpr = B.width
     HIDDEN: tl.constexpr = Z.hidden
     F: tl.constexpr = B.feature_mixing

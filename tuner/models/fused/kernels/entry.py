@@ -147,7 +147,7 @@ def enter_forward(
     weights,
     past_mixing,
     future_mixing,
-    scale,
+    scale_at,
     E: tl.constexpr,
     Z: tl.constexpr,
     DRAWN: tl.constexpr,
@@ -161,6 +161,7 @@ def enter_forward(
     PAST: tl.constexpr = E.past_mixing
     FUTURE: tl.constexpr = E.future_mixing
     follow(early)
+    scale = tl.load(scale_at)
     if DRAWN:
         count_draw(state)
     sample = tl.program_id(0).to(tl.int64)
@@ -205,13 +206,14 @@ def enter_backward(
     masks,
     past_mixing,
     future_mixing,
-    scale,
+    scale_at,
     E: tl.constexpr,
     Z: tl.constexpr,
     early: tl.constexpr,
 ):
     """Leaves what the gradients of the parameters are summed from; the window itself needs none."""
     follow(early)
+    scale = tl.load(scale_at)
     PAST: tl.constexpr = E.past_mixing
     FUTURE: tl.constexpr = E.future_mixing
     sample = tl.program_id(0).to(tl.int64)

@@ -76,8 +76,8 @@ def _update(
     """One program for `block` of n parameters.
 
     values, gradients, averages (first moments) and squares (second moments): (n,). sums: (n_sums,),
-    of the gradients' squares. step: (), which step this is. learning_rate: (). limit: what the
-    gradients' norm is clipped to.
+    of the gradients' squares. step: (), which step this is. learning_rate, weight_decay: (). limit:
+    (), what the gradients' norm is clipped to.
     """
     at = tl.program_id(0) * block + tl.arange(0, block)
     inside = at < n
@@ -86,10 +86,12 @@ def _update(
     square = tl.load(squares + at, mask=inside, other=0.0)
     value = tl.load(values + at, mask=inside, other=0.0)
     rate = tl.load(learning_rate)
+    decay = tl.load(weight_decay)
+    most = tl.load(limit)
     follow(early)
     steps = tl.load(step).to(tl.float64)
     norm = tl.sqrt_rn(tl.sum(tl.load(sums + tl.arange(0, n_sums))))
-    clip = tl.div_rn(limit, norm + clip_eps)
+    clip = tl.div_rn(most, norm + clip_eps)
     clip = tl.where(clip > 1, 1.0, clip)  # in this order a norm that is no number stays none
 
     # In double precision: 1 - 0.999 has but four digits left in single precision.
@@ -99,7 +101,7 @@ def _update(
     gradient = tl.load(gradients + at, mask=inside, other=0.0) * clip
     average += (1 - beta_1) * (gradient - average)
     square = beta_2 * square + (1 - beta_2) * gradient * gradient
-    value -= rate * weight_decay * value
+    value -= rate * decay * value
     value -= size * tl.div_rn(average, tl.div_rn(tl.sqrt_rn(square), spread) + eps)
     tl.store(averages + at, average, mask=inside)
     tl.store(squares + at, square, mask=inside)
@@ -126,13 +128,14 @@ class FlatAdamW(torch.optim.Optimizer):
         limit: float,
         launching: Launching = PLAIN,
     ) -> None:
-        super().__init__(flat.parameters, {"lr": learning_rate, "weight_decay": weight_decay})
+        super().__init__(flat.parameters, {"lr": learning_rate})
         self._flat = flat
         self._launching = launching
         self._learning_rate = learning_rate
-        self._weight_decay = float(weight_decay)
-        self._limit = float(limit)
         device = flat.values.device
+        # In memory: the same captured step serves trainings of other settings.
+        self._weight_decay = torch.full((), weight_decay, dtype=torch.float32, device=device)
+        self._limit = torch.full((), limit, dtype=torch.float32, device=device)
         self._copies, self._copy_views = flat.another()
         self._gradients = self._copies
         self._averages, averages = flat.another()
@@ -144,6 +147,14 @@ class FlatAdamW(torch.optim.Optimizer):
         self._step = torch.zeros((), device=device)
         for parameter, average, square in zip(flat.parameters, averages, squares, strict=True):
             self.state[parameter] = {"step": self._step, "exp_avg": average, "exp_avg_sq": square}
+
+    @torch.no_grad()
+    def reset(self, *, weight_decay: float, limit: float) -> None:
+        """As one that has seen nothing, with these settings, in place."""
+        for tensor in (self._averages, self._squares, self._step):
+            tensor.zero_()
+        self._weight_decay.fill_(weight_decay)
+        self._limit.fill_(limit)
 
     def take(self, gradients: Sequence[Tensor]) -> None:
         """Have the next step go by these, one for each parameter.

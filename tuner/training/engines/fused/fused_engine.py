@@ -16,6 +16,7 @@ from tuner.training.batching import batches
 from tuner.training.engines.captured import VALIDATION_BATCH, CapturedEngine, capture_streams
 from tuner.training.engines.fused.fused_step import FusedStep, Network
 from tuner.training.engines.fused.loss import LossSum
+from tuner.training.model_state import Snapshot
 
 
 class FusedEngine(CapturedEngine):
@@ -37,6 +38,14 @@ class FusedEngine(CapturedEngine):
         self._trained = LossSum(self._device, self._batch_size * n_values, self._batch_size)
         self._val_order = torch.arange(len(data.val), device=self._device)
         self._validated = LossSum(self._device, min(VALIDATION_BATCH, len(data.val)) * n_values)
+
+    def snapshot(self) -> Snapshot:
+        return self._step.snapshot()
+
+    def _capture(self, stream: torch.cuda.Stream) -> None:
+        super()._capture(stream)
+        # Allocated in the capture, it would keep that memory from other engines' captures.
+        self._step.forget_batch()
 
     def _begin_epoch(self) -> None:
         self._trained.reset()
@@ -82,6 +91,27 @@ class TritonEngine(FusedEngine):
             chosen,
         )
         self._launching = chosen
+
+    def renew(self, config: RunConfig, model: TSMixer) -> None:
+        """Begin another training of the same sizes, on the same data, with nothing captured anew.
+
+        Every bit is then what it would be in an engine made and warmed up for it.
+
+        Args:
+            config: of that training: architecture, hidden and batch size and precision as before.
+            model: its network on the CPU, as built; only read.
+
+        Raises:
+            ValueError: a network of other sizes, or one that drops out where this one does not.
+        """
+        self._step.renew(config, model)
+
+    def discard(self) -> None:
+        """Let go of everything at once, the model included; nothing is allocated for that."""
+        torch.cuda.synchronize(self._device)
+        self._steps.clear()
+        self._validation = None
+        self._step.discard()
 
     def warm_up(self) -> None:
         try:

@@ -13,10 +13,12 @@ from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.models.fused import FusedTSMixer
 from tuner.models.fused.kernel_launch import Scoring
 from tuner.models.fused.launch_order import PLAIN, Launching
+from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.fused.adamw import FlatAdamW
-from tuner.training.engines.fused.flat import FlatParameters
+from tuner.training.engines.fused.flat import FlatParameters, FlatSnapshot
 from tuner.training.engines.fused.gather import gather
 from tuner.training.engines.fused.loss import LossSum, score
+from tuner.training.model_state import Snapshot, copy_together
 from tuner.training.step import TrainingState
 
 RANDOM_STATE = "fused/random_state"
@@ -107,8 +109,42 @@ class FusedStep(TrainingState):
         forecast = self._network(batch.past, batch.future, batch.static).contiguous()
         score(forecast, batch.target, self._quantiles, losses, launching=self._launching)
 
+    @torch.no_grad()
+    def renew(self, config: RunConfig, model: TSMixer) -> None:
+        """Begin another training of the same sizes, in place, with the fused network in it.
+
+        It differs in learning rate, weight decay, clipping, dropout and seed: torch's present one.
+
+        Args:
+            config: of that training.
+            model: its network on the CPU, as built.
+
+        Raises:
+            ValueError: a network of other sizes, or one that drops out and this does not.
+        """
+        assert isinstance(self._network, FusedTSMixer), "no other network reads its dropout"
+        self._config = config
+        self._flat.fill([p for p in model.parameters() if p.requires_grad])
+        copy_together(list(self.model.buffers()), list(model.buffers()))
+        self._network.begin_draws(model.past_mixing.dropout)
+        self._first_random_state = self._network.random_state.clone()
+        self.reset_optimizer()
+
+    def forget_batch(self) -> None:
+        """Let go of what the latest pass left for whoever looks at its masks."""
+        if isinstance(self._network, FusedTSMixer):
+            self._network.last_masks = None
+
+    def snapshot(self) -> Snapshot:
+        """A copy of the model as it is now."""
+        return FlatSnapshot(self.model, self._flat)
+
     def reset_optimizer(self) -> None:
-        super().reset_optimizer()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._optimizer.reset(
+            weight_decay=self._config.hyperparameters.weight_decay,
+            limit=self._config.training.gradient_clip,
+        )
         if self._network.random_state is not None and self._first_random_state is not None:
             self._network.random_state.copy_(self._first_random_state)
 
@@ -134,8 +170,12 @@ class FusedStep(TrainingState):
             held.copy_(given)
 
     def release(self) -> None:
-        super().release()
         self._flat.release()
+        self.discard()
+
+    def discard(self) -> None:
+        """Release that leaves the model's parameters where they are: it is given up, too."""
+        super().release()
         del self._optimizer, self._network, self._flat  # and with them their buffers
 
     def _new_optimizer(self) -> FlatAdamW:

@@ -8,6 +8,7 @@ What the kernel is given, with the letters of this folder's legend:
     history, targets     (R, K), (R, C); future (R, F); static (series, S)
     to_past, to_target   (B, L, K), (B, T, C); to_future (B, T, F); to_static (B, S)
     masks, state         (n_masks,), bytes; (2,), int64: see `kernels.masks`
+    n_dropped            (), int32: see there
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def _copy(source: tl.tensor, target: tl.tensor, length: tl.constexpr, block: tl.
         tl.store(target + at, tl.load(source + at, mask=inside), mask=inside)
 
 
-@triton.jit(do_not_specialize=["n_masks", "n_dropped"])
+@triton.jit(do_not_specialize=["n_masks"])
 def _gather(
     order: tl.tensor,
     done: tl.tensor,
@@ -189,7 +190,7 @@ def gather(
         order if drawing is None else drawing.state,
         size,
         0 if drawing is None else drawing.masks.numel(),
-        0 if drawing is None else drawing.n_dropped,
+        order if drawing is None else drawing.n_dropped,
         input_size,
         horizon,
         n_columns,

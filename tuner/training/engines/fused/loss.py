@@ -60,15 +60,16 @@ class LossSum:
     """
 
     def __init__(self, device: torch.device, n_values: int, n_windows: int = 0) -> None:
-        self.done = torch.zeros((), dtype=torch.int64, device=device)
         # A place for each program: sums that never depend on who comes first.
-        self.parts = torch.zeros(
-            max(triton.cdiv(n_values, BLOCK), n_windows), dtype=torch.float64, device=device
-        )
+        n_parts = max(triton.cdiv(n_values, BLOCK), n_windows)
+        # Both in one buffer, which one launch empties, and both where 16 bytes begin.
+        n_places = n_parts + n_parts % 2
+        self._all = torch.zeros(n_places + 1, dtype=torch.int64, device=device)
+        self.parts = self._all[:n_parts].view(torch.float64)
+        self.done = self._all[n_places]
 
     def reset(self) -> None:
-        self.done.zero_()
-        self.parts.zero_()
+        self._all.zero_()
 
 
 def score(

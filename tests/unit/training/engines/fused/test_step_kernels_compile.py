@@ -31,12 +31,11 @@ SCALARS = {
     "n_windows": "i32",
     "n_values": "i32",
     "share": "fp32",
-    "weight_decay": "fp32",
-    "limit": "fp32",
+    "n_masks": "i32",
 }
-SCALARS |= {"n_masks": "i32", "n_dropped": "i32"}
 WHOLE = {
     "masks": "*u8",
+    "n_dropped": "*i32",
     "state": I64,
     "order": I64,
     "done": I64,
