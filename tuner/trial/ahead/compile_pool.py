@@ -71,11 +71,10 @@ class CompilePool:
         time.sleep(LOOK_S)
 
     def _take_in(self) -> None:
-        while self._running:
-            pid, _status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            kernel = self._running.pop(pid)
+        for pid, kernel in list(self._running.items()):
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                continue
+            del self._running[pid]
             if kernel.is_in(self.cache):
                 self.compiled += 1
             else:
