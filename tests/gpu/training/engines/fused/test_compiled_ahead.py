@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.support.collected_kernels import TASK, search, trained
+from tuner.config import Backend
 from tuner.data.prepare import prepare
 from tuner.data.windows import to_device
 from tuner.launch.compiling import CompilingProcess
@@ -28,7 +29,7 @@ def test_a_training_compiles_nothing_that_was_compiled_ahead(
 ) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     capability = torch.cuda.get_device_capability()
-    meant = search(backend="triton")
+    meant = search(backend=Backend.TRITON)
     order = Order(
         capability=capability,
         searches=[meant],
