@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -15,8 +17,10 @@ import pytest
 from tests.support.collected_kernels import HOPPER, search
 from tuner.config import Backend
 from tuner.devices import CpuCores, Gpu
-from tuner.launch import background
+from tuner.launch import Outcome, StopRequests, background, launcher
 from tuner.launch.background import background_jobs, compiled_in_background, order_for
+from tuner.launch.progress import Quiet
+from tuner.storage.url import absolute, parse_url
 from tuner.trial.ahead.compile_order import Order
 from tuner.trial.ahead.compile_progress import Progress
 from tuner.trial.ahead.ready_stamp import Ready, stamp_path, write_stamp
@@ -170,3 +174,46 @@ def test_the_process_sees_no_gpu_and_has_one_thread(tmp_path: Path) -> None:
     )
     heard(tmp_path, script, lambda _: out.exists() and out.read_text().endswith("]"))
     assert out.read_text() == "['', '1']"
+
+
+def test_workers_are_watched_and_kernels_compiled_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launch's crew, with a supervisor that only looks round twice."""
+    said: list[str] = []
+
+    class Supervisor:
+        def __init__(self, **_: object) -> None:
+            """Whatever it would supervise."""
+
+        def run(self, tick: Callable[[], None], *, timeout_s: float | None) -> Outcome:
+            tick()
+            tick()
+            return Outcome.FILLED
+
+    class Onlooker(Quiet):
+        def note(self, line: str) -> None:
+            said.append(line)
+
+        @contextmanager
+        def watching(self, studies: object) -> Iterator[Callable[[], None]]:
+            yield lambda: said.append("looked")
+
+    @contextmanager
+    def beside(
+        order: Order | None, environment: Mapping[str, str], log: Path, note: Callable[[str], None]
+    ) -> Iterator[Callable[[], None]]:
+        assert order == ordered(tmp_path)
+        assert log.parent.name == "logs"
+        yield lambda: note("compiling")
+
+    address = absolute(parse_url(f"sqlite:///{tmp_path / 'studies.db'}"))
+    study: Any = SimpleNamespace(
+        definition=search().definition, database=SimpleNamespace(address=address)
+    )
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(launcher, "Supervisor", Supervisor)
+    monkeypatch.setattr(launcher, "compiled_in_background", beside)
+    crew = launcher.Crew(devices=[GPU], task="unused", data_dir=None, timeout_s=None)
+    assert crew.work([study], [study], Onlooker(), StopRequests()) is Outcome.FILLED
+    assert said == ["looked", "compiling", "looked", "compiling"]

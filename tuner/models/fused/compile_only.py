@@ -74,6 +74,18 @@ class Kernel:
             CudaLauncher(self.source, made.metadata)
 
 
+def build_driver_module() -> None:
+    """What Triton builds with a C compiler before its first launch, for all kernels.
+
+    It needs a C compiler and the library of the GPU's driver; without them nothing is built. That
+    library is loaded, which touches no device: for a process of its own.
+    """
+    from triton.backends.nvidia.driver import CudaUtils
+
+    with contextlib.suppress(Exception):
+        CudaUtils()
+
+
 def kernel_of(function: Any, told: Mapping[str, Any], target: Any) -> Kernel:
     """The kernel that Triton's hook before compiling tells of."""
     from triton._C.libtriton import get_cache_invalidating_env_vars

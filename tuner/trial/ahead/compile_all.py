@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -23,7 +24,7 @@ from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
 from tuner.errors import TunerError
 from tuner.models.fused import why_not
-from tuner.models.fused.compile_only import Kernel
+from tuner.models.fused.compile_only import Kernel, build_driver_module
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.choose import faster_fused, why_nothing_is_built
@@ -32,6 +33,7 @@ from tuner.trial.ahead.compile_pool import CompilePool
 from tuner.trial.ahead.compile_progress import Progress
 from tuner.trial.ahead.ready_stamp import Ready, cache_folder, stamp_path, write_stamp
 
+T = TypeVar("T")
 NICE = 19
 CUDA = torch.device("cuda")
 
@@ -96,6 +98,8 @@ class Compiling:
         """Compile everything, and leave a stamp for each search; whether nothing failed."""
         wanted = self._wanted()
         for kernels in _firsts_first([each.by_configuration() for each in wanted]):
+            if kernels and not self.pool.found:
+                self.pool.run_beside(build_driver_module)
             self.pool.add(kernels)
             self._step()
         while not self.pool.is_over:
@@ -151,7 +155,7 @@ class Compiling:
             write_stamp(path, ready)
 
 
-def _firsts_first(searches: list[Iterator[Sequence[Kernel]]]) -> Iterator[Sequence[Kernel]]:
+def _firsts_first(searches: list[Iterator[Sequence[T]]]) -> Iterator[Sequence[T]]:
     """The first configuration of every search, then the rest of one after the other."""
     for each in searches:
         yield next(each, ())

@@ -10,7 +10,7 @@ import os
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +39,7 @@ class CompilePool:
     _running: dict[int, Kernel] = field(default_factory=dict)
     _elsewhere: dict[str, tuple[Kernel, float]] = field(default_factory=dict)
     """What another process compiles, and until when it is waited for."""
+    _beside: list[int] = field(default_factory=list)
 
     @property
     def found(self) -> int:
@@ -46,7 +47,7 @@ class CompilePool:
 
     @property
     def is_over(self) -> bool:
-        return not (self._left or self._running or self._elsewhere)
+        return not (self._left or self._running or self._elsewhere or self._beside)
 
     def add(self, kernels: Iterable[Kernel]) -> None:
         """To be compiled after those that were added before, except what is there already."""
@@ -58,6 +59,13 @@ class CompilePool:
                 self.there += 1
             else:
                 self._left.append(kernel)
+
+    def run_beside(self, action: Callable[[], None]) -> None:
+        """In a process of its own, which counts for nothing, not even as one of the jobs."""
+        pid = os.fork()
+        if pid == 0:
+            _do_and_end(action)
+        self._beside.append(pid)
 
     def step(self) -> None:
         """Take in what has ended, and start what there is room for; waits for nothing."""
@@ -71,6 +79,9 @@ class CompilePool:
         time.sleep(LOOK_S)
 
     def _take_in(self) -> None:
+        for pid in list(self._beside):
+            if os.waitpid(pid, os.WNOHANG)[0] != 0:
+                self._beside.remove(pid)
         for pid, kernel in list(self._running.items()):
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
                 continue
@@ -107,16 +118,16 @@ class CompilePool:
         """The process inherits the claim, which ends with it."""
         pid = os.fork()
         if pid == 0:
-            _compile_and_end(kernel)
+            _do_and_end(kernel.compile)
         if held is not None:
             os.close(held)
         self._running[pid] = kernel
 
 
-def _compile_and_end(kernel: Kernel) -> None:
+def _do_and_end(action: Callable[[], None]) -> None:
     code = 1
     try:
-        kernel.compile()
+        action()
         code = 0
     except BaseException:  # noqa: BLE001 - it must not go on as its parent would
         traceback.print_exc()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
 from tests.support.collected_kernels import pretend_compiled
 from tuner.models.fused import kernel_claims
@@ -79,3 +83,51 @@ def test_where_no_folder_can_be_made_everybody_compiles_for_himself(tmp_path: Pa
     (tmp_path / "file").touch()
     assert claim(KERNEL, tmp_path / "file") is None
     assert claim_in_turn(KERNEL, tmp_path / "file") is None
+
+
+def is_claimed(folder: Path) -> bool:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def test_what_a_worker_compiles_is_claimed_as_long_as_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a device that is made up, with a compiler that only looks."""
+    triton = pytest.importorskip("triton", reason="Triton is not installed")
+    if triton.knobs.runtime.interpret:
+        pytest.skip("kernels are interpreted in this process")
+    from tuner.training.engines.fused.loss import LossSum, score
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    claimed: list[list[bool]] = []
+
+    def look(source: Any, target: Any, options: Any) -> Any:
+        claimed.append([is_claimed(folder) for folder in sorted(tmp_path.iterdir())])
+        nothing = lambda *given: None  # noqa: E731
+        return SimpleNamespace(
+            run=nothing, launch_metadata=nothing, function=None, packed_metadata=None
+        )
+
+    device = SimpleNamespace(
+        get_current_target=lambda: triton.backends.compiler.GPUTarget("cuda", 90, 32),
+        get_current_device=lambda: -3,  # no other test's
+        get_current_stream=lambda device: 0,
+    )
+    monkeypatch.setattr(triton.compiler, "compile", look)
+    monkeypatch.setattr(triton.runtime.driver, "_active", device)
+    forecast, target, quantiles = torch.zeros(4, 3, 2, 5), torch.zeros(4, 3, 2), torch.zeros(5)
+    losses = LossSum(torch.device("cpu"), forecast.numel())
+    with kernel_claims.one_at_a_time():
+        score(forecast, target, quantiles, losses)
+        score(forecast, target, quantiles, losses, slope=torch.zeros_like(forecast))
+    assert [sum(each) for each in claimed] == [1, 1]
+    assert len(claimed[1]) == 2
+    assert not any(is_claimed(folder) for folder in tmp_path.iterdir())
+    assert triton.knobs.runtime.jit_cache_hook is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,5 +91,16 @@ def test_never_more_run_than_there_are_jobs(tmp_path: Path) -> None:
     assert len(pool._running) == 2
     emptied(pool)
     assert pool.compiled == 5
-    with pytest.raises(ChildProcessError):  # all were taken in
-        os.waitpid(-1, os.WNOHANG)
+    assert pool._running == {}
+
+
+def test_what_runs_beside_takes_no_job_and_counts_for_nothing(tmp_path: Path) -> None:
+    pool = CompilePool(tmp_path, jobs=1)
+    pool.run_beside((tmp_path / "built").touch)
+    assert not pool.is_over
+    pool.add(written(tmp_path, "a"))
+    pool.step()
+    assert len(pool._running) == 1
+    emptied(pool)
+    assert (tmp_path / "built").exists()
+    assert (pool.found, pool.compiled, pool.failed) == (1, 1, 0)
