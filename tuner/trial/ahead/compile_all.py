@@ -155,7 +155,7 @@ class Compiling:
             write_stamp(path, ready)
 
 
-def _firsts_first(searches: list[Iterator[Sequence[T]]]) -> Iterator[Sequence[T]]:
+def _firsts_first(searches: Sequence[Iterator[Sequence[T]]]) -> Iterator[Sequence[T]]:
     """The first configuration of every search, then the rest of one after the other."""
     for each in searches:
         yield next(each, ())
