@@ -45,7 +45,9 @@ class WarmOptions:
     ] = None
     jobs: Annotated[
         int | None,
-        typer.Option(min=1, max=MANY, metavar="N", help="Kernels at the same time (all cores)."),
+        typer.Option(
+            min=1, max=MANY, metavar="N", help="Kernels at the same time (a core each, up to 32)."
+        ),
     ] = None
     json: Json = False
 
@@ -141,13 +143,14 @@ def _searches(options: WarmOptions) -> tuple[list[Search], list[str]]:
 
 def _order(options: WarmOptions, capability: Capability, searches: Sequence[Search]) -> Order:
     from tuner.devices.cpu import available_cores
+    from tuner.launch.background import MOST_JOBS
     from tuner.trial.ahead.compile_order import Order
 
     return Order(
         capability=capability,
         searches=searches,
         data_dir=data_folder(options.data_dir),
-        jobs=options.jobs or len(available_cores()),
+        jobs=options.jobs or min(len(available_cores()), MOST_JOBS),
     )
 
 

@@ -23,6 +23,8 @@ from tuner.trial.ahead.ready_stamp import cache_folder, read_stamp, stamp_path
 
 SPARED_CORES, MANY_CORES = 2, 4
 """So many are left to trials and the launch itself, on machines that have at least so many."""
+MOST_JOBS = 32
+"""At the same time: a search has a hundred kernels, and each compiler needs 300 MB."""
 SAY_S = 5.0
 
 
@@ -126,7 +128,7 @@ def missing_of(searches: Sequence[Search], capability: Capability, cache: Path) 
 def background_jobs() -> int:
     """How many kernels are compiled at a time beside trials that are timed."""
     cores = len(available_cores())
-    return cores - SPARED_CORES if cores >= MANY_CORES else 1
+    return min(cores - SPARED_CORES, MOST_JOBS) if cores >= MANY_CORES else 1
 
 
 def _task_of(definition: StudyDefinition, task: str) -> Task:

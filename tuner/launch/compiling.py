@@ -85,6 +85,7 @@ class CompilingProcess:
         """Whatever it is at: nothing stays locked, and what is half compiled is compiled again."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(END_S)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(END_S)
         assert self.process.stdout is not None
         self.process.stdout.close()

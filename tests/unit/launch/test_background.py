@@ -71,7 +71,7 @@ def test_a_machine_that_is_warm_orders_nothing_and_knows_at_once(tmp_path: Path)
     assert time.perf_counter() - began < 0.2
 
 
-@pytest.mark.parametrize(("cores", "jobs"), [(1, 1), (2, 1), (4, 2), (16, 14)])
+@pytest.mark.parametrize(("cores", "jobs"), [(1, 1), (2, 1), (4, 2), (16, 14), (128, 32)])
 def test_two_cores_are_left_to_trials(
     monkeypatch: pytest.MonkeyPatch, cores: int, jobs: int
 ) -> None:

@@ -22,7 +22,7 @@ import torch
 from tuner.config import Backend, Hyperparameters, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
-from tuner.errors import TunerError
+from tuner.errors import DataError, TunerError
 from tuner.models.fused import why_not
 from tuner.models.fused.compile_only import Kernel, build_driver_module
 from tuner.models.registry import build_model
@@ -112,12 +112,18 @@ class Compiling:
         return self.pool.failed == 0
 
     def _wanted(self) -> list[Wanted]:
+        """Raises DataError where the data is missing, or not what a search was begun with."""
         loaded: dict[str, DeviceData] = {}
         wanted = []
         for search in self.order.searches:
             digest = search.definition.data_hash
             if digest not in loaded:
                 prepared = prepare(search.task, data_dir=self.order.data_dir)
+                if prepared.data_hash != digest:
+                    raise DataError(
+                        f"the data here is not what {search.definition.variant} is searched on "
+                        f"(hash {prepared.data_hash[:12]}, expected {digest[:12]})"
+                    )
                 loaded[digest] = to_device(prepared, "cpu")
             wanted.append(Wanted(search, loaded[digest], self.order.capability))
         return wanted

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.collected_kernels import HOPPER, kernels, pretend_compiled, search
+from tuner.errors import DataError
 from tuner.trial.ahead import compile_all
 from tuner.trial.ahead.compile_all import Compiling, _firsts_first
 from tuner.trial.ahead.compile_order import Capability, Order
@@ -66,6 +68,15 @@ def test_without_a_c_compiler_it_says_so_and_leaves_no_stamp(
     assert compiling(tmp_path).run()
     assert last_said(capsys) == Progress(reasons=("there is no gcc",), over=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_other_data_than_the_search_s_is_refused(tmp_path: Path) -> None:
+    """Its windows have other numbers, and so may its kernels."""
+    meant = search()
+    other = replace(meant, definition=replace(meant.definition, data_hash="0" * 64))
+    order = Order(capability=HOPPER, searches=[other], data_dir=None, jobs=1)
+    with pytest.raises(DataError, match="expected 000000000000"):
+        Compiling(order, tmp_path, os.getppid()).run()
 
 
 def test_it_ends_with_the_process_that_started_it(compiled: Path) -> None:
