@@ -2,7 +2,7 @@
 
 What launches kernels runs as always, on tensors of the CPU. Triton asks a driver for its target,
 and a hook whether a kernel is to be compiled: both are ours in `collected`, and each kernel is
-noted there with all that its entry in Triton's cache is named after. No CUDA library is loaded.
+noted there with all that its entry in Triton's cache is named after. No CUDA context is made.
 """
 
 from __future__ import annotations
