@@ -26,6 +26,7 @@ from tuner.cli import (
     trial,
     variants,
     verify,
+    warm,
     worker,
 )
 from tuner.errors import InterruptionError
@@ -100,6 +101,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
     "dashboard": (dashboard.dashboard, "Show the studies in a browser, read-only."),
     "variants": (variants.variants, "List the built-in variants, or try one."),
     "bench": (bench.bench, "Measure our backends, darts and neuralforecast."),
+    "warm": (warm.warm, "Compile what searches will need, also without a GPU."),
     "doctor": (doctor.doctor, "Check this machine: packages, GPUs, data, database."),
 }
 """Each command, and the line about it in the list of all; its own help says more."""

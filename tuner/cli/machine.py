@@ -12,10 +12,12 @@ from tuner.data.etth import find_etth
 from tuner.devices import Gpu, list_gpus
 from tuner.devices.cpu import available_cores, processor_name
 from tuner.devices.lock import DeviceLockError, describe_folder
+from tuner.devices.writable import who_may_change
 from tuner.errors import TunerError
 from tuner.storage.database import open_database
 from tuner.storage.location import cautions
 from tuner.storage.url import absolute, parse_url
+from tuner.trial.ahead.ready_stamp import cache_folder
 
 PACKAGES = (
     "torch",
@@ -47,7 +49,7 @@ def examine(*, storage: str, data_dir: Path | None, environment: Mapping[str, st
         _packages(),
         _gpus(gpus),
         _torch(),
-        *([_compiler()] if gpus else []),
+        *([_compiler(), _kernels(environment)] if gpus else []),
         _cpu(),
         _locks(),
         _etth(data_dir),
@@ -98,6 +100,13 @@ def _compiler() -> Check:
     return Check(
         "C compiler", "notice", f"{reason}: install one, or --backend auto means graph everywhere"
     )
+
+
+def _kernels(environment: Mapping[str, str]) -> Check:
+    cache = cache_folder(environment)
+    if (caution := who_may_change(cache)) is not None:
+        return Check("compiled kernels", "notice", caution)
+    return Check("compiled kernels", "ok", f"in {cache}, as workers and 'tuner warm' leave them")
 
 
 def _cpu() -> Check:

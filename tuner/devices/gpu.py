@@ -67,6 +67,19 @@ def list_gpus(environment: Mapping[str, str]) -> tuple[Gpu, ...]:
     return tuple(Gpu(index, *physical[number], number) for index, number in enumerate(visible))
 
 
+def compute_capability(gpu: Gpu) -> tuple[int, int] | None:
+    """What kernels for this GPU are compiled for, (9, 0) for Hopper; None where NVML cannot say."""
+    with nvml() as library:
+        if library is None:
+            return None
+        try:
+            handle = library.nvmlDeviceGetHandleByUUID(gpu.uuid)
+            major, minor = library.nvmlDeviceGetCudaComputeCapability(handle)
+        except library.NVMLError:
+            return None
+    return int(major), int(minor)
+
+
 def _visible(uuids: Sequence[str], setting: str | None) -> list[int]:
     """CUDA's reading of `CUDA_VISIBLE_DEVICES`: indices or UUID prefixes, up to the first that
     names no device.

@@ -88,9 +88,14 @@ class Child:
 
     def last_words(self) -> str:
         """The last line of its log."""
-        text = self.log_path.read_text(errors="replace")
-        lines = [line for line in text.splitlines() if line.strip()]
-        return lines[-1].removeprefix("tuner: error: ") if lines else "no output"
+        return last_line(self.log_path)
+
+
+def last_line(log: Path) -> str:
+    """What a process said last."""
+    text = log.read_text(errors="replace")
+    lines = [line for line in text.splitlines() if line.strip()]
+    return lines[-1].removeprefix("tuner: error: ") if lines else "no output"
 
 
 def _kind(device: Gpu | CpuCores) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import check_folder
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
+from tuner.launch.background import compiled_in_background, order_for
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
 from tuner.launch.plan import LaunchPlan, make_plan
 from tuner.launch.progress import Notes, Progress, Quiet
@@ -68,8 +69,24 @@ class Crew:
             deliver=functools.partial(deliver, studies, WorkerPaths(folder)),
             stop=stop,
         )
-        with progress.watching(studies) as tick:
-            return supervisor.run(tick, timeout_s=self.timeout_s)
+        order = order_for(
+            [each.definition for each in studies],
+            self.devices,
+            task=self.task,
+            data_dir=self.data_dir,
+            environment=environment,
+        )
+        log = folder / "logs" / "kernels.log"
+        with (
+            progress.watching(studies) as tick,
+            compiled_in_background(order, environment, log, progress.note) as look,
+        ):
+            return supervisor.run(lambda: _both(tick, look), timeout_s=self.timeout_s)
+
+
+def _both(first: Callable[[], None], then: Callable[[], None]) -> None:
+    first()
+    then()
 
 
 def run(

@@ -49,7 +49,7 @@ def make_plan(request: LaunchRequest, *, environment: Mapping[str, str]) -> Laun
         DataError: data that is missing or unfit.
     """
     _check_target(request.settings)
-    files = _study_files(request.variants)
+    files = study_files(request.variants)
     if request.study is not None:
         if len(files) > 1:
             raise UsageError(
@@ -69,7 +69,7 @@ def make_plan(request: LaunchRequest, *, environment: Mapping[str, str]) -> Laun
         name = request.study or f"{task.name}-{file.name}"
         longest = name_of_search(name, request.searches or 1)
         check_study_name(longest, flag="--study" if request.study else "--task and --variant")
-        definitions[name] = _definition(file, task, prepared.data_hash, request.settings)
+        definitions[name] = definition_of(file, task, prepared.data_hash, request.settings)
     return LaunchPlan(
         task=task,
         definitions=definitions,
@@ -79,7 +79,7 @@ def make_plan(request: LaunchRequest, *, environment: Mapping[str, str]) -> Laun
     )
 
 
-def _definition(
+def definition_of(
     file: StudyFile, task: Task, data_hash: str, settings: StudySettings
 ) -> StudyDefinition:
     """With the defaults of a new study where nothing else was said."""
@@ -149,7 +149,12 @@ def choose_devices(
     return share_out_cores(workers or min(DEFAULT_CPU_WORKERS, len(cores)), cores), notice
 
 
-def _study_files(variants: str | Sequence[str]) -> dict[str, StudyFile]:
+def study_files(variants: str | Sequence[str]) -> dict[str, StudyFile]:
+    """The study file of each variant named, by how it was named.
+
+    Raises:
+        UsageError: none is named, or one twice, or one that is not there.
+    """
     names = names_of(variants)
     if not any(names):
         raise UsageError("--variant: the list is empty; expected e.g. rmsnorm or rmsnorm,original")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import pytest
 
-from tuner.devices.gpu import Gpu, _visible, pick_gpus
+from tuner.devices import gpu
+from tuner.devices.gpu import Gpu, _visible, compute_capability, pick_gpus
 from tuner.errors import UsageError
 
 TWO = (Gpu(0, "GPU-aaaa-1", "Example GPU", 0), Gpu(1, "GPU-bbbb-2", "Example GPU", 1))
@@ -87,3 +92,34 @@ def test_cuda_visible_devices_is_read_as_cuda_reads_it(
     setting: str | None, visible: list[int]
 ) -> None:
     assert _visible(UUIDS, setting) == visible
+
+
+class Library:
+    """NVML with one GPU."""
+
+    class NVMLError(Exception):
+        """As NVML raises it."""
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802 - NVML's name
+        if uuid != TWO[0].uuid:
+            raise self.NVMLError
+        return f"handle of {uuid}"
+
+    def nvmlDeviceGetCudaComputeCapability(self, handle: str) -> list[int]:  # noqa: N802
+        assert handle == f"handle of {TWO[0].uuid}"
+        return [9, 0]
+
+
+@pytest.mark.parametrize(
+    ("library", "asked", "capability"),
+    [(Library(), TWO[0], (9, 0)), (Library(), TWO[1], None), (None, TWO[0], None)],
+)
+def test_nvml_says_what_kernels_are_compiled_for(
+    library: Any, asked: Gpu, capability: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def nvml() -> Iterator[Any]:
+        yield library
+
+    monkeypatch.setattr(gpu, "nvml", nvml)
+    assert compute_capability(asked) == capability

@@ -47,9 +47,7 @@ def parameter_gradients(
     per_split = samples_per_split(len(tables.products), n_samples)
     n_splits = -(-n_samples // per_split)
     partial = torch.empty(n_splits, n, device=workspace.device)
-    side = launching.side
-    if side is not None:
-        side.wait_stream(torch.cuda.current_stream())
+    launching.branch()
     sum_products[len(tables.products), n_splits](
         tables.products,
         workspace,
@@ -68,10 +66,9 @@ def parameter_gradients(
         num_stages=3,
         **launching.next(),
     )
-    with torch.cuda.stream(side):  # of None: where everything else runs
+    with launching.on_side():
         _sum_all_columns(sizes, tables, workspace, partial, per_split, launching)
-    if side is not None:
-        torch.cuda.current_stream().wait_stream(side)
+    launching.join()
     gradient = torch.empty(n, device=workspace.device)
     sum_splits[(-(-n // SUMMED_AT_ONCE),)](
         partial,
@@ -85,7 +82,7 @@ def parameter_gradients(
         BLOCK=SUMMED_AT_ONCE,
         SQUARED=squares is not None,
         num_warps=4,
-        **(launching.next() if side is None else launching.first()),
+        **(launching.next() if launching.side is None else launching.first()),
     )
     return gradient
 

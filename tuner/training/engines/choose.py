@@ -48,7 +48,8 @@ def resolve_backend(config: RunConfig, shapes: ModelShapes, device: torch.device
         return config.training.backend
     if device.type != "cuda":
         return Backend.EAGER
-    return Backend.TRITON if _faster_fused(config, shapes, device) else Backend.GRAPH
+    capability = torch.cuda.get_device_capability(device)
+    return Backend.TRITON if faster_fused(config, shapes, capability) else Backend.GRAPH
 
 
 def identifying_backend(config: RunConfig, shapes: ModelShapes, device: torch.device) -> Backend:
@@ -88,11 +89,12 @@ def choose_backend(
     return (backend, "") if reason is None else (Backend.GRAPH, reason)
 
 
-def _faster_fused(config: RunConfig, shapes: ModelShapes, device: torch.device) -> bool:
+def faster_fused(config: RunConfig, shapes: ModelShapes, capability: tuple[int, int]) -> bool:
+    """Whether `auto` means the fused kernels on a GPU of this compute capability."""
     sizes = config.hyperparameters
     if config.training.precision is Precision.BF16 or shapes.horizon > LONGEST_FUSED:
         return False
-    if torch.cuda.get_device_capability(device) != MEASURED_ON:
+    if capability != MEASURED_ON:
         return False
     return any(
         sizes.hidden_size <= hidden and sizes.batch_size <= batch for hidden, batch in FASTER_FUSED

@@ -11,6 +11,7 @@ Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", ICLR 201
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -118,6 +119,9 @@ class FlatAdamW(torch.optim.Optimizer):
         limit: what the norm of all gradients is clipped to.
         launching: how its kernels follow others.
     """
+
+    # Without torch's wrapper, which imports a compiler: seconds of a process's first set-up.
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
 
     def __init__(
         self,

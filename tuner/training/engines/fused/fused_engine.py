@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.fused import FusedTSMixer
+from tuner.models.fused.compile_only import Kernel, collected, launching_for
+from tuner.models.fused.kernel_claims import one_at_a_time
 from tuner.models.fused.launch_order import PLAIN, Launching, why_not_early
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
@@ -70,7 +72,7 @@ class TritonEngine(FusedEngine):
 
     Triton compiles a kernel when it is first launched, which is in `warm_up`, and keeps it on disk
     (`TRITON_CACHE_DIR`, by default `~/.triton/cache`), where other trials of these sizes and other
-    workers find it.
+    workers find it. What another process compiles just now is waited for.
     """
 
     backend = Backend.TRITON
@@ -115,11 +117,33 @@ class TritonEngine(FusedEngine):
 
     def warm_up(self) -> None:
         try:
-            super().warm_up()
+            with one_at_a_time():
+                super().warm_up()
         except Exception as error:
             if self._launching.early:
                 error.add_note("the kernels were launched early, by programmatic dependent launch")
             raise
+
+    def launch_everything(self) -> None:
+        """Every kernel of a training at least once, where kernels are only collected."""
+        self._run_everything_once()
+
+
+def kernels_of(
+    config: RunConfig, data: DeviceData, model: TSMixer, capability: tuple[int, int]
+) -> dict[str, Kernel]:
+    """What a training launches on a GPU of this compute capability, by key; nothing is launched.
+
+    Args:
+        config: of a training that runs on the fused kernels there.
+        data: on the CPU.
+        model: on the CPU.
+        capability: (9, 0) for Hopper.
+    """
+    with collected(capability) as kernels:
+        engine = TritonEngine(config, data, model, launching_for(capability))
+        engine.launch_everything()
+    return kernels
 
 
 def launching_on(device: torch.device) -> Launching:

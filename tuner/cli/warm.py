@@ -1,0 +1,213 @@
+"""`tuner warm`: compile what searches will need before anybody waits for it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.command import takes
+from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
+from tuner.cli.output import print_json, say
+from tuner.config import MANY, Backend, Precision
+from tuner.errors import TunerError, UsageError
+
+if TYPE_CHECKING:
+    from tuner.trial.ahead.compile_order import Capability, Order, Search
+    from tuner.trial.ahead.compile_progress import Progress
+
+LOOK_S, SAY_S = 0.05, 2.0
+NOBODY_TOLD = "no GPU is visible here; name what to compile for, e.g. --capability 9.0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmOptions:
+    """The options of `tuner warm`."""
+
+    variant: Annotated[
+        str, typer.Option(metavar="NAME[,NAME]", help="Variants or study files (.toml).")
+    ]
+    task: TaskName = "etth"
+    data_dir: DataDir = None
+    backend: Annotated[
+        Backend, typer.Option(help="As of the launch to come: auto or triton have kernels.")
+    ] = Backend.AUTO
+    precision: Annotated[Precision, typer.Option(help="As of the launch to come.")] = Precision.FP32
+    capability: Annotated[
+        str | None,
+        typer.Option(metavar="9.0", help="GPUs to compile for (the one that is here)."),
+    ] = None
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MANY, metavar="N", help="Kernels at the same time (a core each, up to 32)."
+        ),
+    ] = None
+    json: Json = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Warmed:
+    """What became of an order."""
+
+    progress: Progress
+    seconds: float
+
+
+@takes(WarmOptions)
+def warm(options: WarmOptions) -> int:
+    """Compile the kernels that a search of these variants will need, without a GPU.
+
+    A launch does so by itself, in the background. This is for images and clusters: what is compiled
+    lies in Triton's cache (TRITON_CACHE_DIR, else ~/.triton/cache), where workers find it. The
+    cache serves where the same versions of tuner and torch see it under the same path.
+    """
+    from tuner.launch.background import missing_of
+    from tuner.trial.ahead.ready_stamp import cache_folder
+
+    capability = _capability(options.capability)
+    cache = cache_folder(os.environ)
+    searches, reasons = _searches(options)
+    _warn_of_others(cache)
+    missing = missing_of(searches, capability, cache)
+    warmed = _compile(_order(options, capability, missing), cache) if missing else None
+    counts = _counts(searches, capability, cache, warmed)
+    reasons = list(dict.fromkeys([*reasons, *counts.reasons]))
+    if options.json:
+        print_json(
+            {
+                "capability": f"{capability[0]}.{capability[1]}",
+                "cache": str(cache),
+                "kernels": counts.ready,
+                "compiled": counts.compiled,
+                "were_there": counts.there,
+                "seconds": round(warmed.seconds, 1) if warmed is not None else 0.0,
+                "nothing_because": reasons,
+            }
+        )
+        return 0
+    for reason in reasons:
+        say(f"nothing to compile: {reason}")
+    if counts.ready:
+        took = f" in {warmed.seconds:.0f} s" if warmed is not None and counts.compiled else ""
+        say(
+            f"{counts.ready} kernels for compute capability {capability[0]}.{capability[1]} are "
+            f"ready: {counts.compiled} compiled{took}, {counts.there} were there; in {cache}"
+        )
+    return 0
+
+
+def _capability(text: str | None) -> Capability:
+    """Raises UsageError where none is named and no GPU says it, or where it is none."""
+    from tuner.devices.gpu import compute_capability, list_gpus
+
+    if text is None:
+        gpus = list_gpus(os.environ)
+        found = compute_capability(gpus[0]) if gpus else None
+        if found is None:
+            raise UsageError(NOBODY_TOLD)
+        return found
+    major, _, minor = text.partition(".")
+    if not all(part.isascii() and part.isdigit() and len(part) <= 2 for part in (major, minor)):  # noqa: PLR2004
+        raise UsageError(f"--capability: {text!r} is none; expected e.g. 9.0")
+    return int(major), int(minor)
+
+
+def _searches(options: WarmOptions) -> tuple[list[Search], list[str]]:
+    """What a launch would search, and why some of it has no kernels."""
+    from tuner.data.prepare import prepare
+    from tuner.data.task import load_task
+    from tuner.launch.plan import definition_of, study_files
+    from tuner.launch.request import StudySettings
+    from tuner.trial.ahead.compile_order import Search, why_none
+
+    files = study_files(options.variant)
+    task = load_task(options.task)
+    settings = StudySettings(backend=options.backend, precision=options.precision)
+    digest = prepare(task, data_dir=data_folder(options.data_dir)).data_hash
+    searches, reasons = [], []
+    for name, file in files.items():
+        definition = definition_of(file, task, digest, settings)
+        if (reason := why_none(definition)) is None:
+            searches.append(Search(definition=definition, task=task))
+        else:
+            reasons.append(f"{name}: {reason}" if len(files) > 1 else reason)
+    return searches, reasons
+
+
+def _order(options: WarmOptions, capability: Capability, searches: Sequence[Search]) -> Order:
+    from tuner.devices.cpu import available_cores
+    from tuner.launch.background import MOST_JOBS
+    from tuner.trial.ahead.compile_order import Order
+
+    return Order(
+        capability=capability,
+        searches=searches,
+        data_dir=data_folder(options.data_dir),
+        jobs=options.jobs or min(len(available_cores()), MOST_JOBS),
+    )
+
+
+def _compile(order: Order, cache: Path) -> _Warmed:
+    """Raises TunerError where a kernel does not compile, with the compiler's last line."""
+    from tuner.launch.compiling import CompilingProcess
+
+    began = time.monotonic()
+    note(f"finding out what to compile; Triton's cache is {cache}")
+    with tempfile.TemporaryDirectory(prefix="tuner-warm-") as folder:
+        process = CompilingProcess.start(order, os.environ, Path(folder) / "kernels.log")
+        try:
+            code, said, say_next = None, -1, 0.0
+            while code is None:
+                time.sleep(LOOK_S)
+                code = process.look()
+                seen = process.progress
+                if seen.found and seen.ready != said and time.monotonic() >= say_next:
+                    said, say_next = seen.ready, time.monotonic() + SAY_S
+                    note(f"{seen.ready} of {seen.found} kernels")
+            if code or not process.progress.over:
+                raise TunerError(_failure(process.progress, process.last_words()))
+        finally:
+            process.end()
+    return _Warmed(progress=process.progress, seconds=time.monotonic() - began)
+
+
+def _failure(progress: Progress, words: str) -> str:
+    if not progress.over:
+        return f"compiling ended early: {words}"
+    return f"{progress.failed} of {progress.found} kernels do not compile: {words}"
+
+
+def _counts(
+    searches: Sequence[Search], capability: Capability, cache: Path, warmed: _Warmed | None
+) -> Progress:
+    """What is ready for all of the searches, also for those that nothing was to be done for."""
+    from tuner.trial.ahead.compile_progress import Progress
+    from tuner.trial.ahead.ready_stamp import read_stamp, stamp_path
+
+    stamps = [read_stamp(stamp_path(cache, each, capability)) for each in searches]
+    names = {name for stamp in stamps if stamp is not None for name in stamp.kernels}
+    reasons = [stamp.reason for stamp in stamps if stamp is not None and not stamp.kernels]
+    if warmed is None:
+        return Progress(found=len(names), there=len(names), reasons=tuple(reasons))
+    done = warmed.progress
+    total = max(len(names), done.ready)  # no stamps where the cache cannot be written
+    return Progress(
+        found=total,
+        there=total - done.compiled,
+        compiled=done.compiled,
+        reasons=tuple(dict.fromkeys([*reasons, *done.reasons])),
+    )
+
+
+def _warn_of_others(cache: Path) -> None:
+    from tuner.devices.writable import who_may_change
+
+    if (caution := who_may_change(cache)) is not None:
+        note(caution)

@@ -1,0 +1,137 @@
+"""Kernels compiled in the background of a launch, while its workers start and train.
+
+Nothing depends on it: a worker that meets a kernel first compiles it itself, and one that fails
+here fails there, in a trial, with its reason.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tuner.data.task import Task, load_task
+from tuner.devices import CpuCores, Gpu
+from tuner.devices.cpu import available_cores
+from tuner.devices.gpu import compute_capability
+from tuner.launch.compiling import COMMAND, CompilingProcess
+from tuner.spec.definition import StudyDefinition
+from tuner.trial.ahead.compile_order import Capability, Order, Search, why_none
+from tuner.trial.ahead.ready_stamp import cache_folder, read_stamp, stamp_path
+
+SPARED_CORES, MANY_CORES = 2, 4
+"""So many are left to trials and the launch itself, on machines that have at least so many."""
+MOST_JOBS = 32
+"""At the same time: a search has a hundred kernels, and each compiler needs 300 MB."""
+SAY_S = 5.0
+
+
+@dataclass(slots=True)
+class Background:
+    """A process that compiles, what was last said of it, and to whom."""
+
+    compiling: CompilingProcess
+    note: Callable[[str], None]
+    _said: int = -1
+    _say_next: float = 0.0
+    _over: bool = False
+
+    def look(self) -> None:
+        """Say how far it is, now and then, and how it ended."""
+        if self._over:
+            return
+        code = self.compiling.look()
+        seen = self.compiling.progress
+        left = seen.found - seen.there
+        if code is not None:
+            self._over = True
+            if code:
+                self.note(
+                    "compiling kernels in the background failed, so workers compile what they "
+                    f"meet: {self.compiling.last_words()} (log: {self.compiling.log})"
+                )
+            elif left:
+                self.note(f"compiled kernels in the background: {seen.ready} of {seen.found}")
+        elif left and seen.ready != self._said and time.monotonic() >= self._say_next:
+            self._said, self._say_next = seen.ready, time.monotonic() + SAY_S
+            self.note(f"compiling kernels in the background: {seen.ready} of {seen.found}")
+
+
+@contextmanager
+def compiled_in_background(
+    order: Order | None,
+    environment: Mapping[str, str],
+    log: Path,
+    note: Callable[[str], None],
+    command: Sequence[str] = COMMAND,
+) -> Iterator[Callable[[], None]]:
+    """An order compiled as long as the context lasts; what it gives is called now and then.
+
+    Args:
+        order: None where nothing is to be compiled.
+        environment: of the workers.
+        log: a file for what the compilers complain of.
+        note: gets a line for a person, sometimes.
+        command: the process that compiles.
+    """
+    if order is None:
+        yield lambda: None
+        return
+    try:
+        compiling = CompilingProcess.start(order, environment, log, command)
+    except OSError as error:
+        note(f"kernels are not compiled in the background: {error}")
+        yield lambda: None
+        return
+    try:
+        yield Background(compiling, note).look
+    finally:
+        compiling.end()
+
+
+def order_for(
+    definitions: Sequence[StudyDefinition],
+    devices: Sequence[Gpu | CpuCores],
+    *,
+    task: str,
+    data_dir: Path | None,
+    environment: Mapping[str, str],
+) -> Order | None:
+    """What workers of these studies on these devices will need and nobody has compiled yet.
+
+    None where that is nothing: it takes milliseconds then.
+
+    Raises:
+        UsageError: the task file of a study on a CSV is not there.
+    """
+    meant = [each for each in definitions if why_none(each) is None]
+    if not meant or not isinstance(devices[0], Gpu):
+        return None
+    capability = compute_capability(devices[0])
+    if capability is None:
+        return None
+    searches = [Search(definition=each, task=_task_of(each, task)) for each in meant]
+    missing = missing_of(searches, capability, cache_folder(environment))
+    if not missing:
+        return None
+    return Order(capability=capability, searches=missing, data_dir=data_dir, jobs=background_jobs())
+
+
+def missing_of(searches: Sequence[Search], capability: Capability, cache: Path) -> list[Search]:
+    """One search of each kind that has no stamp in the cache."""
+    by_stamp = {stamp_path(cache, each, capability): each for each in searches}
+    return [each for path, each in by_stamp.items() if read_stamp(path) is None]
+
+
+def background_jobs() -> int:
+    """How many kernels are compiled at a time beside trials that are timed."""
+    cores = len(available_cores())
+    return min(cores - SPARED_CORES, MOST_JOBS) if cores >= MANY_CORES else 1
+
+
+def _task_of(definition: StudyDefinition, task: str) -> Task:
+    if definition.task["source"]["kind"] == "csv":
+        return load_task(task)
+    return Task.model_validate(definition.task)

@@ -1,0 +1,124 @@
+"""What is to be compiled: the kernels of some studies' searches on GPUs of one kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.config import Backend, Hyperparameters
+from tuner.data.task import Task
+from tuner.spec.definition import StudyDefinition
+
+Capability = tuple[int, int]
+"""A compute capability, (9, 0) for Hopper."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A study's definition, and its task with the place of its data."""
+
+    definition: StudyDefinition
+    task: Task
+
+    def needs(self) -> dict[str, Any]:
+        """All of the definition that kernels follow from."""
+        definition = self.definition.comparable()
+        space, training = definition["space"], definition["training"]
+        defaults = definition["defaults"]
+        sizes = ("hidden_size", "batch_size", "dropout")
+        return {
+            "architecture": definition["architecture"],
+            "data": definition["data_hash"],
+            "space": {name: space[name] for name in sizes},
+            "defaults": {name: defaults[name] for name in sizes},
+            "training": {name: str(training[name]) for name in ("backend", "precision")},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What one process compiles.
+
+    Attributes:
+        capability: of the GPUs.
+        searches: the first configuration of each comes first.
+        data_dir: the folder of the data; None: the user's cache.
+        jobs: kernels that are compiled at the same time.
+    """
+
+    capability: Capability
+    searches: Sequence[Search]
+    data_dir: Path | None
+    jobs: int
+
+    def to_json(self) -> str:
+        searches = [
+            {"definition": each.definition.as_dict(), "task": each.task.model_dump(mode="json")}
+            for each in self.searches
+        ]
+        return json.dumps(
+            {
+                "capability": self.capability,
+                "searches": searches,
+                "data_dir": None if self.data_dir is None else str(self.data_dir),
+                "jobs": self.jobs,
+            }
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Order:
+        data: Mapping[str, Any] = json.loads(text)
+        searches = [
+            Search(
+                definition=StudyDefinition.from_dict(each["definition"]),
+                task=Task.model_validate_json(json.dumps(each["task"])),
+            )
+            for each in data["searches"]
+        ]
+        major, minor = data["capability"]
+        return Order(
+            capability=(major, minor),
+            searches=searches,
+            data_dir=None if data["data_dir"] is None else Path(data["data_dir"]),
+            jobs=data["jobs"],
+        )
+
+
+def why_none(definition: StudyDefinition) -> str | None:
+    """Why a study's trials never run on the fused kernels, as far as its definition says so."""
+    backend = definition.training.backend
+    if backend not in (Backend.AUTO, Backend.TRITON):
+        return f"backend {backend.value} has no kernels of its own"
+    if ":" in definition.architecture.model:
+        return "the fused kernels are written for the built-in networks"
+    return None
+
+
+def configurations(definition: StudyDefinition) -> Iterator[Hyperparameters]:
+    """One of each kind that is compiled differently: the default first, then the widest.
+
+    Widths and batches are powers of two. Whether anything drops out is compiled in, how much is
+    not: the kinds without dropout come last, for few trials have exactly none.
+    """
+    defaults, space = definition.defaults, definition.space
+    yield defaults
+    rates = [defaults.dropout or space.dropout.high]
+    if space.dropout.low == 0 or defaults.dropout == 0:
+        rates.append(0.0)
+    for dropout in dict.fromkeys(rates):
+        for hidden in reversed(_powers(space.hidden_size.low, space.hidden_size.high)):
+            for batch in _powers(space.batch_size.low, space.batch_size.high):
+                yield Hyperparameters(
+                    learning_rate=defaults.learning_rate,
+                    weight_decay=defaults.weight_decay,
+                    dropout=dropout,
+                    hidden_size=hidden,
+                    batch_size=batch,
+                )
+
+
+def _powers(low: int, high: int) -> list[int]:
+    return [1 << n for n in range(low.bit_length() - 1, high.bit_length())]
