@@ -205,6 +205,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--max-epochs", type=int)
     parser.add_argument("--timeout", default="8m")
     parser.add_argument("--cpu", action="store_true", help="one worker")
+    parser.add_argument("--caches", type=Path, help="where the cold run leaves what it compiled")
     parser.add_argument("--show", action="store_true", help="what the launches say")
     parser.add_argument("--quick", action="store_true", help="a dry run: tiny trials on the CPU")
     parser.add_argument("--output", type=Path, required=True)
@@ -223,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.output.parent.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        caches = Path(folder) / "caches"
+        caches = options.caches or Path(folder) / "caches"
         for run in runs_of(options):
             ran = launched(run, options, Path(folder), caches)
             found[run.name] = figures(ran)
