@@ -24,7 +24,7 @@ from tuner.config import (
 from tuner.data.windows import DeviceData
 from tuner.training import EpochRecord, FitResult, evaluate, fit
 from tuner.training.checkpoint import CheckpointFiles
-from tuner.training.engines.pool import EnginePool
+from tuner.training.engines.pool import LEAST_FREE, EnginePool
 
 pytest.importorskip("triton")
 SIZES = tuple(itertools.product((32, 64), (128, 256)))
@@ -198,9 +198,12 @@ class Filled(EnginePool):
 
 
 @pytest.mark.parametrize("batch_size", [512, 1024])
+@pytest.mark.parametrize("least_free", [0.0, LEAST_FREE])
 def test_memory_that_runs_out_beside_a_full_pool_decides_nothing(
-    cuda_data: DeviceData, batch_size: int
+    cuda_data: DeviceData, batch_size: int, least_free: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether it is noticed before an engine is made, or when there is no memory for it."""
+    monkeypatch.setattr("tuner.training.engines.pool.LEAST_FREE", least_free)
     config = config_of(256, batch_size, max_epochs=2)
     expected = fit(config, cuda_data)
     scores = evaluate(present(expected.model), cuda_data)
@@ -210,7 +213,7 @@ def test_memory_that_runs_out_beside_a_full_pool_decides_nothing(
     found = fit(config, cuda_data, engines=pool)
     assert not found.context_lost
     assert_same(found, expected)
-    assert (len(pool), pool.filling) == (0, [])
+    assert pool.filling == []
     fit(config_of(32, 128), cuda_data, engines=pool)
     pool.fill()
     again = evaluate(present(found.model), cuda_data, make_room=pool.empty)
