@@ -17,9 +17,9 @@ import torch
 from tests.support.checkpointed_trainings import IDENTITY, assert_same, files, interrupted
 from tuner.config import RunConfig, StopReason
 from tuner.data.windows import DeviceData
-from tuner.epoch_record import EpochRecord
 from tuner.training import fit
-from tuner.training.checkpoint import Checkpoint, from_bytes, to_bytes
+from tuner.training.checkpoint import Checkpoint, CheckpointFiles, from_bytes, to_bytes
+from tuner.epoch_record import EpochRecord
 
 Configure = Callable[..., RunConfig]
 
@@ -166,6 +166,11 @@ def test_notes_travel_with_a_checkpoint(
     fit(run_config(), data, checkpoints=files(tmp_path), on_resume=told.append)
     assert [checkpoint.notes for checkpoint in told] == [notes]
     assert told[0].progress.epoch == 2
+
+
+def test_less_than_a_second_on_the_clock_is_worth_no_file(tmp_path: Path) -> None:
+    store = CheckpointFiles(folder=tmp_path, stem="trial-3", identity=IDENTITY, every_s=60.0)
+    assert [store.worth(seconds) for seconds in (0.0, 0.99, 1.0)] == [False, False, True]
 
 
 def test_a_disk_without_space_costs_the_checkpoint_and_not_the_training(

@@ -34,6 +34,12 @@ MOST = 32
 SHARE = 0.1
 """Of the device's memory, at most, for what the kept engines hold."""
 
+LEAST_FREE = 0.25
+"""Of the device's memory, where an engine is made beside kept ones: with less these go first.
+
+Memory that runs out in a capture may leave a process that can train no more.
+"""
+
 
 class Reusable(Engine, Protocol):
     """An engine that can begin another training of its sizes."""
@@ -121,6 +127,8 @@ class EnginePool:
         kind = _kind(config, data)
         lent = self._kept.pop(kind, None)
         if lent is None:
+            if _share_free(self._device) < LEAST_FREE:
+                self.empty()
             return self._made(kind, config, data, model)
         self._lent_again = True
         lent.engine.renew(config, model)
@@ -202,3 +210,11 @@ def _memory_of(device: torch.device) -> float:
     if device.type != "cuda":
         return math.inf
     return float(torch.cuda.get_device_properties(device).total_memory)
+
+
+def _share_free(device: torch.device) -> float:
+    """Of a GPU's memory, beside what this and other processes hold; elsewhere all."""
+    if device.type != "cuda":
+        return 1.0
+    free, total = torch.cuda.mem_get_info(device)
+    return free / total

@@ -24,7 +24,7 @@ from tuner.config import (
 from tuner.data.windows import DeviceData
 from tuner.training import EpochRecord, FitResult, evaluate, fit
 from tuner.training.checkpoint import CheckpointFiles
-from tuner.training.engines.pool import EnginePool
+from tuner.training.engines.pool import LEAST_FREE, EnginePool
 
 pytest.importorskip("triton")
 SIZES = tuple(itertools.product((32, 64), (128, 256)))
@@ -133,6 +133,9 @@ def held() -> tuple[int, int]:
 def test_memory_stays_as_it_is_once_every_size_was_met(
     cuda_data: DeviceData, pool: EnginePool
 ) -> None:
+    alone = fit(config_of(32, 128), cuda_data)
+    evaluate(present(alone.model), cuda_data)  # whatever stays with the process is there
+    del alone
     seen: list[tuple[int, int]] = []
     peaks: list[list[int]] = []
     for turn in range(6):
@@ -147,7 +150,9 @@ def test_memory_stays_as_it_is_once_every_size_was_met(
     assert len({allocated for allocated, _ in seen}) == 1
     # The second turn is the first without captures, which give unused memory back.
     assert len({reserved for _, reserved in seen[2:]}) == 1
-    assert all(turn == peaks[0] for turn in peaks[1:]), "a reused engine has its first peak"
+    assert all(turn == peaks[1] for turn in peaks[2:])
+    for first, later in zip(peaks[0], peaks[1], strict=True):
+        assert later >= first, "a reused engine has its first peak at least"
     assert pool.n_bytes > 0
 
 
@@ -193,9 +198,12 @@ class Filled(EnginePool):
 
 
 @pytest.mark.parametrize("batch_size", [512, 1024])
+@pytest.mark.parametrize("least_free", [0.0, LEAST_FREE])
 def test_memory_that_runs_out_beside_a_full_pool_decides_nothing(
-    cuda_data: DeviceData, batch_size: int
+    cuda_data: DeviceData, batch_size: int, least_free: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Whether it is noticed before an engine is made, or when there is no memory for it."""
+    monkeypatch.setattr("tuner.training.engines.pool.LEAST_FREE", least_free)
     config = config_of(256, batch_size, max_epochs=2)
     expected = fit(config, cuda_data)
     scores = evaluate(present(expected.model), cuda_data)
@@ -205,7 +213,7 @@ def test_memory_that_runs_out_beside_a_full_pool_decides_nothing(
     found = fit(config, cuda_data, engines=pool)
     assert not found.context_lost
     assert_same(found, expected)
-    assert (len(pool), pool.filling) == (0, [])
+    assert pool.filling == []
     fit(config_of(32, 128), cuda_data, engines=pool)
     pool.fill()
     again = evaluate(present(found.model), cuda_data, make_room=pool.empty)

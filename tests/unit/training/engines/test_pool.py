@@ -129,6 +129,18 @@ def test_engines_hold_no_more_than_their_share_of_the_device(
     assert (len(pool), pool.n_bytes) == (0, 0)
 
 
+def test_where_little_is_free_nothing_is_kept_in_the_way_of_a_new_engine(
+    data: DeviceData, run_config: Configure, workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = EnginePool(make=workshop)
+    pool.take_back(lend(pool, run_config(batch_size=16), data), peak_bytes=0)
+    monkeypatch.setattr(pools, "_share_free", lambda _device: 0.2)
+    pool.take_back(lend(pool, run_config(batch_size=16), data), peak_bytes=0)
+    assert [engine.gone for engine in workshop.made] == [False], "it is used again"
+    lend(pool, run_config(batch_size=32), data)
+    assert [engine.gone for engine in workshop.made] == [True, False]
+
+
 def test_emptying_says_whether_a_training_may_have_lacked_what_was_kept(
     data: DeviceData, run_config: Configure, workshop: Workshop
 ) -> None:
