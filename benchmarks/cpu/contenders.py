@@ -1,4 +1,4 @@
-"""Who competes in `cpu.py`: darts' network in a plain loop, our engine, and the bare matrix products of its step."""
+"""Who competes in `cpu.py`: darts' network in a plain loop, our engines, and the bare matrix products of its step."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from tuner.config import RunConfig
 from tuner.data.windows import Batch, DeviceData
 from tuner.models.registry import build_model
 from tuner.training.batching import batches
+from tuner.training.engines.compiled_cpu import CompiledCpuEngine
 from tuner.training.engines.eager import EagerEngine
 
 PRODUCTS = ("mm", "addmm", "bmm", "baddbmm")
 
 
 class Ours:
-    """Steps and validation as `fit` runs them."""
+    """Steps and validation as `fit` runs them, with PyTorch's operations."""
+
+    engine_of: type[EagerEngine] = EagerEngine
 
     def __init__(self, data: DeviceData, config: RunConfig, orders: Tensor) -> None:
         self._config, self._orders = config, orders
-        self.engine = EagerEngine(
+        self.engine = self.engine_of(
             config, data, build_model(config.architecture, data.shapes, config.hyperparameters)
         )
 
@@ -36,6 +39,12 @@ class Ours:
 
     def validate(self) -> None:
         self.engine.validation_loss()
+
+
+class Compiled(Ours):
+    """The same with the C++ kernels between the products, as `auto` takes them at these sizes."""
+
+    engine_of = CompiledCpuEngine
 
 
 class Darts:
@@ -163,4 +172,4 @@ class Floor:
             product()
 
 
-CONTENDERS = {"darts": Darts, "ours": Ours, "floor": Floor}
+CONTENDERS = {"darts": Darts, "eager": Ours, "compile": Compiled, "floor": Floor}

@@ -1,4 +1,4 @@
-"""Seconds per epoch of the reference job on a CPU: darts' network, ours, and the floor, side by side.
+"""Seconds per epoch of the reference job on a CPU: darts' network, our two engines, and the floor, side by side.
 
     python benchmarks/cpu/cpu.py --data-dir DIR --threads 2 --output benchmarks/cpu/2-cores
 
@@ -8,8 +8,9 @@ scaled to an epoch (all steps of one, and one pass over the validation windows).
 
 - darts: the network of darts' TSMixerModel in the plainest PyTorch loop, given ready batches. darts' own `fit` adds its
   DataLoader and Lightning to this; `tuner bench` measures that.
-- ours: the engine that `fit` uses on a CPU, all of it.
-- floor: nothing but the matrix products that a step of ours makes, one after the other.
+- eager: our engine of PyTorch's operations, all of it.
+- compile: the one with C++ kernels between the products, which `auto` takes at these sizes, all of it.
+- floor: nothing but the matrix products that an eager step makes, one after the other.
 
 Writes OUTPUT.json (every round) and OUTPUT.md (the table). Needs the `bench` extra.
 """
@@ -114,7 +115,7 @@ def _result(
     ready: dict[str, dict[str, Any]],
     rounds: dict[str, list[dict[str, float]]],
 ) -> dict[str, Any]:
-    n_steps = ready["ours"]["n_steps"]
+    n_steps = ready["eager"]["n_steps"]
     epochs = {
         name: [n_steps / arguments.steps * turn["train"] + turn["val"] for turn in turns]
         for name, turns in rounds.items()
@@ -131,14 +132,18 @@ def _result(
         "s_per_epoch": {
             name: {"median": statistics.median(e), "best": min(e)} for name, e in epochs.items()
         },
-        "darts_over_ours": {
-            "of the medians": statistics.median(epochs["darts"])
-            / statistics.median(epochs["ours"]),
-            "median of the rounds": statistics.median(
-                d / o for d, o in zip(epochs["darts"], epochs["ours"], strict=True)
-            ),
-            "of the best": min(epochs["darts"]) / min(epochs["ours"]),
+        "ratios": {
+            f"{slow} over {fast}": _ratios(epochs[slow], epochs[fast])
+            for slow, fast in (("darts", "eager"), ("darts", "compile"), ("eager", "compile"))
         },
+    }
+
+
+def _ratios(slow: list[float], fast: list[float]) -> dict[str, float]:
+    return {
+        "of the medians": statistics.median(slow) / statistics.median(fast),
+        "median of the rounds": statistics.median(s / f for s, f in zip(slow, fast, strict=True)),
+        "of the best": min(slow) / min(fast),
     }
 
 
@@ -155,13 +160,12 @@ def table(result: dict[str, Any], arguments: argparse.Namespace) -> str:
         step = statistics.median(turn["train"] for turn in turns) / arguments.steps * 1e3
         val = statistics.median(turn["val"] for turn in turns)
         lines.append(f"| {name} | {s['median']:.2f} | {s['best']:.2f} | {step:.1f} | {val:.2f} |")
-    ratios = ", ".join(f"{value:.2f} ({name})" for name, value in result["darts_over_ours"].items())
+    ratios = [
+        f"{pair}: " + ", ".join(f"{value:.2f} ({name})" for name, value in found.items()) + "."
+        for pair, found in result["ratios"].items()
+    ]
     return "\n".join(
-        [
-            *lines,
-            "",
-            f"darts over ours: {ratios}. Products of a step: {result['gflop_a_step']:.2f} GFLOP.",
-        ]
+        [*lines, "", *ratios, f"Products of a step: {result['gflop_a_step']:.2f} GFLOP."]
     )
 
 

@@ -114,7 +114,8 @@ def _files(variants: str) -> list[StudyFile]:
 
 def _backends(backends: str, device: torch.device) -> list[Backend]:
     known: list[Backend] = [backend for backend in Backend if backend is not Backend.AUTO]
-    there = [backend for backend in known if backend is Backend.EAGER or device.type == "cuda"]
+    on_cpu = (Backend.EAGER, Backend.COMPILE)
+    there = [backend for backend in known if backend in on_cpu or device.type == "cuda"]
     if backends.strip() == "all":
         return there
     chosen = []
@@ -126,7 +127,7 @@ def _backends(backends: str, device: torch.device) -> list[Backend]:
         if Backend(name) not in there:
             raise UsageError(
                 f"--backends: {name} needs a CUDA device, "
-                f"this one is {device.type}; use eager or all"
+                f"this one is {device.type}; use eager, compile or all"
             )
         chosen.append(Backend(name))
     return chosen

@@ -118,9 +118,10 @@ def _check_arithmetic(settings: StudySettings, device: Gpu | CpuCores) -> None:
         raise UsageError(
             "--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32 or bf16"
         )
-    if settings.backend not in (None, Backend.AUTO, Backend.EAGER):
+    if settings.backend in (Backend.GRAPH, Backend.TRITON):
         raise UsageError(
-            f"--backend {settings.backend.value} needs a CUDA GPU; on the CPU choose auto or eager"
+            f"--backend {settings.backend.value} needs a CUDA GPU; "
+            "on the CPU choose compile, auto or eager"
         )
 
 

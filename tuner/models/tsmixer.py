@@ -24,7 +24,8 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.models.branches import Branches, InPlace, Join
-from tuner.models.dropout import add_dropout, dropout, relu_dropout
+from tuner.models.dropout import add_dropout
+from tuner.models.elementwise import Elementwise, PlainElementwise
 from tuner.models.layers import (
     ChannelFirst,
     Layout,
@@ -71,15 +72,15 @@ class TimeMixing(nn.Module):
 
     def __init__(self, design: Design, sizes: MixingSizes, n_features: int) -> None:
         super().__init__()
+        self.elementwise: Elementwise = PlainElementwise()
         self.linear = design.layout.time_linear(sizes.horizon, sizes.horizon)
         self.dropout = sizes.dropout
         self.norm = design.norm(n_features, sizes.horizon)
 
     def forward(self, plane: Tensor) -> Tensor:
-        mixed: Tensor = self.norm(
-            plane + relu_dropout(self.linear(plane), self.dropout, training=self.training)
+        return self.elementwise.join(
+            plane, self.linear(plane), self.dropout, self.norm, relu=True, training=self.training
         )
-        return mixed
 
 
 class FeatureMixing(nn.Module):
@@ -93,6 +94,7 @@ class FeatureMixing(nn.Module):
     def __init__(self, design: Design, sizes: MixingSizes, n_in: int) -> None:
         super().__init__()
         layout, n_out = design.layout, sizes.hidden_size
+        self.elementwise: Elementwise = PlainElementwise()
         self.layout = layout
         self.widths = (
             [sizes.feed_forward_size] if n_in == n_out else [sizes.feed_forward_size, n_out]
@@ -110,16 +112,23 @@ class FeatureMixing(nn.Module):
         entered = self.enter(plane)
         expanded, *projected = entered.split(self.widths, dim=self.layout.feature_axis)
         residual = projected[0] if projected else plane
-        if horizon is not None and self.training:
-            stretched = self.layout.stretch(torch.relu(expanded), horizon)
-            hidden = dropout(stretched, self.dropout, training=True)
-        else:
-            hidden = relu_dropout(expanded, self.dropout, training=self.training)
-        added = add_dropout(residual, self.contract(hidden), self.dropout, training=self.training)
-        if horizon is not None and not self.training:
-            added = self.layout.stretch(added, horizon)
-        mixed: Tensor = self.norm(added)
-        return mixed
+        stretch = None
+        if horizon is not None:
+            stretch = functools.partial(self.layout.stretch, horizon=horizon)
+        hidden = self.elementwise.relu_dropout(
+            expanded,
+            self.dropout,
+            training=self.training,
+            stretch=stretch if self.training else None,
+        )
+        contracted = self.contract(hidden)
+        if stretch is not None and not self.training:
+            added = add_dropout(residual, contracted, self.dropout, training=False)
+            mixed: Tensor = self.norm(stretch(added))
+            return mixed
+        return self.elementwise.join(
+            residual, contracted, self.dropout, self.norm, relu=False, training=self.training
+        )
 
 
 class MixerBlock(nn.Module):

@@ -15,7 +15,7 @@ from tuner.errors import UsageError
 def plan(job: Job, data: DeviceData, **changes: Any) -> Plan:
     arguments: dict[str, Any] = {
         "variants": "original",
-        "backends": "all",
+        "backends": "eager",
         "against": "none",
         "hidden": [16],
         "batch": [64],
@@ -36,8 +36,11 @@ def without(patch: pytest.MonkeyPatch, library: str) -> None:
     patch.setitem(sys.modules, library, None)
 
 
-def test_on_a_cpu_all_backends_are_eager_alone(job: Job, data: DeviceData) -> None:
-    assert taking_part(plan(job, data)) == [("tuner original eager", 16, 64)]
+def test_on_a_cpu_all_backends_are_those_that_need_no_gpu(job: Job, data: DeviceData) -> None:
+    assert taking_part(plan(job, data, backends="all")) == [
+        ("tuner original eager", 16, 64),
+        ("tuner original compile", 16, 64),
+    ]
 
 
 def test_hidden_and_batch_sizes_form_a_grid_and_the_libraries_run_at_its_first_pair(

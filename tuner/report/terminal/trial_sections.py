@@ -120,7 +120,8 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
     if recorded.backend:
         yield "backend", f"{recorded.backend}, {recorded.precision or '-'}"
     if recorded.backend_fallback:
-        yield "not triton, since", recorded.backend_fallback
+        wanted = "compile" if recorded.backend == "eager" else "triton"
+        yield f"not {wanted}, since", recorded.backend_fallback
     if recorded.n_parameters is not None:
         yield (
             "network",

@@ -13,7 +13,9 @@ from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.fused import why_not
+from tuner.models.host_build import why_not_built
 from tuner.models.tsmixer import TSMixer
+from tuner.training.engines.compiled_cpu import CompiledCpuEngine, why_not_compiled
 from tuner.training.engines.eager import EagerEngine
 from tuner.training.engines.interface import Engine
 
@@ -28,6 +30,12 @@ the fused ones 1.03 times as fast at the largest of these sizes and 5.0 at the s
 LONGEST_FUSED = 32
 """Longest horizon that `auto` leaves to them: longer planes have other tiles, never timed."""
 
+LEAST_WINDOW, LEAST_PLANE = 96, 1 << 16
+"""From so many hours in and out, and so many numbers in a plane of a batch (batch x horizon x
+hidden), `auto` has kernels built for a CPU. A smaller training is over in seconds, and a step's
+time is no longer that of its planes.
+"""
+
 MEASURED_ON = (9, 0)
 """Compute capability of the GPUs that this was measured on (Hopper); on others nobody knows."""
 
@@ -36,16 +44,18 @@ def resolve_backend(config: RunConfig, shapes: ModelShapes, device: torch.device
     """What `auto` means for this configuration, data and device. Any other choice stands.
 
     On CUDA the fused kernels of `triton` where they are known to be faster, else captured graphs;
-    elsewhere eager. It follows from sizes, precision and device alone, never from what ran before:
-    a configuration always gets the same. Not `compile`: a trial of a few seconds never earns back
-    the minute of compiling that its sizes take, and few others have the same ones. See
-    docs/decisions.
+    on a CPU the C++ kernels of `compile` where planes are large, else eager. It follows from sizes,
+    precision and device alone, never from what ran before: a configuration always gets the same.
+    On CUDA not `compile`: a trial of a few seconds never earns back the minute of compiling that
+    its sizes take, and few others have the same ones. See docs/decisions.
 
     Whether the kernels serve the network, and can be built here, is not asked; `choose_backend`
     does.
     """
     if config.training.backend is not Backend.AUTO:
         return config.training.backend
+    if device.type == "cpu":
+        return Backend.COMPILE if _large_on_a_cpu(config, shapes) else Backend.EAGER
     if device.type != "cuda":
         return Backend.EAGER
     capability = torch.cuda.get_device_capability(device)
@@ -60,11 +70,11 @@ def identifying_backend(config: RunConfig, shapes: ModelShapes, device: torch.de
     with times of captured graphs.
     """
     backend = resolve_backend(config, shapes, device)
-    return (
-        Backend.GRAPH
-        if backend is Backend.TRITON and why_nothing_is_built() is not None
-        else backend
-    )
+    if backend is Backend.TRITON and why_nothing_is_built() is not None:
+        return Backend.GRAPH
+    if backend is Backend.COMPILE and device.type == "cpu" and why_not_built() is not None:
+        return Backend.EAGER
+    return backend
 
 
 def choose_backend(
@@ -72,12 +82,16 @@ def choose_backend(
 ) -> tuple[Backend, str]:
     """The backend that trains this model here, and why it is not `resolve_backend`'s, or empty.
 
-    Where the fused kernels of `triton` do not serve a model, captured graphs do.
+    Where the fused kernels of `triton` do not serve a model, captured graphs do; where the C++
+    kernels of `compile` on a CPU do not, or cannot be built, PyTorch's operations.
 
     Raises:
         UsageError: a backend this device does not have.
     """
     backend = resolve_backend(config, shapes, device)
+    if backend is Backend.COMPILE and device.type == "cpu":
+        reason = why_not_compiled(model, config.training.precision) or why_not_built()
+        return (backend, "") if reason is None else (Backend.EAGER, reason)
     if backend is not Backend.EAGER and device.type != "cuda":
         raise UsageError(
             f"backend {backend.value!r} needs a CUDA device, "
@@ -98,6 +112,16 @@ def faster_fused(config: RunConfig, shapes: ModelShapes, capability: tuple[int, 
         return False
     return any(
         sizes.hidden_size <= hidden and sizes.batch_size <= batch for hidden, batch in FASTER_FUSED
+    )
+
+
+def _large_on_a_cpu(config: RunConfig, shapes: ModelShapes) -> bool:
+    sizes = config.hyperparameters
+    plane = sizes.batch_size * shapes.horizon * sizes.hidden_size
+    return (
+        config.training.precision is Precision.FP32
+        and shapes.input_size + shapes.horizon >= LEAST_WINDOW
+        and plane >= LEAST_PLANE
     )
 
 
@@ -131,7 +155,9 @@ def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine
     """
     backend, fallback = choose_backend(config, data.shapes, model, data.minimum.device)
     if backend is Backend.EAGER:
-        return EagerEngine(config, data, model)
+        return EagerEngine(config, data, model, fallback)
+    if backend is Backend.COMPILE and data.minimum.device.type == "cpu":
+        return CompiledCpuEngine(config, data, model)
     if backend is Backend.COMPILE:
         if step_kernels_serve(model):
             from tuner.training.engines.fused.compiled_step import CompiledStepEngine

@@ -29,7 +29,10 @@ class EagerEngine:
     backend = Backend.EAGER
     fallback = ""
 
-    def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module) -> None:
+    def __init__(
+        self, config: RunConfig, data: DeviceData, model: nn.Module, fallback: str = ""
+    ) -> None:
+        self.fallback = fallback or self.fallback
         self._data = data
         self._step = Step(config, data, model)
         self._device = self._step.device

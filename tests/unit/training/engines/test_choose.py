@@ -265,7 +265,7 @@ def test_a_result_and_the_trials_record_say_why_another_backend_ran(
     )
     detail: Any = SimpleNamespace(record=SimpleNamespace(recorded=recorded), curve=(), best=None)
     shown = dict(_training(detail, plain=True))
-    assert (shown["backend"], shown["not triton, since"]) == (
+    assert (shown["backend"], shown["not compile, since"]) == (
         "eager, fp32",
         "the fused kernels know no such norm",
     )

@@ -1,0 +1,251 @@
+"""The elementwise work of a network on a CPU as kernels of our own (`host_kernels.cpp`).
+
+Left to PyTorch, ReLU, dropout, residual and norm pass over a plane ten times and draw random bits
+for every mask, which takes as long as the products (docs/log.md). Here each direction passes over
+it once, a window at a time. A mask is a hash of the element's number under a key of 64 bits, drawn
+from torch's generator for each; its rate is a multiple of 2^-32.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from tuner.models.elementwise import PlainElementwise, Stretch
+
+_WORDS = 1 << 32
+
+
+class _Dropout(NamedTuple):
+    """As the kernels take it: an element is dropped where its word, a signed number, is below
+    `bound`.
+    """
+
+    bound: int
+    first: int
+    second: int
+    scale: float
+
+
+class _Plane(NamedTuple):
+    """(samples, segments, width) and its strides; the last one is 1."""
+
+    samples: int
+    segments: int
+    width: int
+    sample_stride: int
+    segment_stride: int
+
+
+class HostKernels:
+    """An `Elementwise` for fp32 planes on a CPU; of other tensors it leaves the work to PyTorch.
+
+    Args:
+        library: the kernels, built.
+    """
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._plain = PlainElementwise()
+
+    def relu_dropout(
+        self, x: Tensor, p: float, *, training: bool, stretch: Stretch | None = None
+    ) -> Tensor:
+        if not training or not _serves(x):
+            return self._plain.relu_dropout(x, p, training=training, stretch=stretch)
+        if stretch is not None:
+            x = stretch(x)
+        result: Tensor = _ReluDropout.apply(self._library, x, p)  # type: ignore[no-untyped-call]
+        return result
+
+    def join(
+        self, residual: Tensor, x: Tensor, p: float, norm: nn.Module, *, relu: bool, training: bool
+    ) -> Tensor:
+        # PyTorch's are as fast where nothing is dropped and no gradient wanted.
+        if not (training and _serves(x) and _serves(residual)):
+            return self._plain.join(residual, x, p, norm, relu=relu, training=training)
+        residual = residual.expand_as(x)
+        if isinstance(norm, nn.LayerNorm) and norm.normalized_shape == x.shape[1:]:
+            joined: Tensor = _JoinNorm.apply(  # type: ignore[no-untyped-call]
+                self._library, residual, x, p, norm.weight, norm.bias, norm.eps, relu
+            )
+            return joined
+        added: Tensor = _Join.apply(self._library, residual, x, p, relu)  # type: ignore[no-untyped-call]
+        mixed: Tensor = norm(added)
+        return mixed
+
+
+def _serves(x: Tensor) -> bool:
+    return x.device.type == "cpu" and x.dtype == torch.float32 and x.dim() == 3  # noqa: PLR2004
+
+
+class _ReluDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, library: ctypes.CDLL, x: Tensor, p: float) -> Tensor:
+        x = _along_rows(x)
+        result = x.new_empty(x.shape)
+        mask = _draw(p)
+        library.relu_dropout(_at(x), _at(result), *_wide(_plane(x)), *_c(mask), _threads())
+        ctx.save_for_backward(result)
+        ctx.library, ctx.scale = library, mask.scale
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
+        (result,) = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        grad_x = torch.empty_like(gradient)
+        ctx.library.relu_dropout_backward(
+            _at(gradient),
+            _at(result),
+            _at(grad_x),
+            ctypes.c_int64(result.numel()),
+            ctypes.c_float(ctx.scale),
+            _threads(),
+        )
+        return None, grad_x, None
+
+
+class _Join(torch.autograd.Function):
+    """The sum, in the memory of `x`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, library: ctypes.CDLL, residual: Tensor, x: Tensor, p: float, relu: bool
+    ) -> Tensor:
+        added, kept, ctx.scale = _join(library, residual, x, p, relu, None)
+        ctx.save_for_backward(kept)
+        ctx.library = library
+        return added
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (kept,) = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        grad_x = torch.empty_like(gradient)
+        ctx.library.kept_backward(
+            _at(gradient),
+            _at(kept),
+            _at(grad_x),
+            ctypes.c_int64(kept.numel()),
+            ctypes.c_float(ctx.scale),
+            _threads(),
+        )
+        return None, gradient, grad_x, None, None
+
+
+class _Norm(NamedTuple):
+    """Of `_join`: the affine step, the result's memory, and what a backward pass needs."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+    result: Tensor
+    moments: Tensor
+
+
+class _JoinNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        library: ctypes.CDLL,
+        residual: Tensor,
+        x: Tensor,
+        p: float,
+        weight: Tensor,
+        bias: Tensor,
+        eps: float,
+        relu: bool,
+    ) -> Tensor:
+        norm = _Norm(weight, bias, eps, x.new_empty(x.shape), x.new_empty(len(x), 2))
+        added, kept, ctx.scale = _join(library, residual, x, p, relu, norm)
+        ctx.save_for_backward(added, kept, weight, norm.moments)
+        ctx.library = library
+        return norm.result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        added, kept, weight, moments = ctx.saved_tensors
+        gradient = gradients[0].contiguous()
+        grad_residual, grad_x = torch.empty_like(added), torch.empty_like(added)
+        threads = torch.get_num_threads()
+        parts = added.new_zeros(threads, 2, weight.numel())
+        affine = added.new_empty(2, *weight.shape)
+        ctx.library.join_norm_backward(
+            *map(_at, (gradient, added, kept, weight, moments)),
+            *map(_at, (grad_residual, grad_x, parts, affine)),
+            ctypes.c_int64(len(added)),
+            ctypes.c_int64(weight.numel()),
+            ctypes.c_float(ctx.scale),
+            _threads(),
+        )
+        return None, grad_residual, grad_x, None, affine[0], affine[1], None, None
+
+
+def _join(
+    library: ctypes.CDLL, residual: Tensor, x: Tensor, p: float, relu: bool, norm: _Norm | None
+) -> tuple[Tensor, Tensor, float]:
+    """The sum, of which elements of `x` it kept something, and by what they are multiplied."""
+    x = x.contiguous()
+    residual = _along_rows(residual)
+    kept = torch.empty(x.shape, dtype=torch.uint8)
+    mask = _draw(p)
+    nothing = ctypes.c_void_p()
+    library.join_norm(
+        *map(_at, (x, residual, kept)),
+        *(
+            [nothing] * 4
+            if norm is None
+            else map(_at, (norm.weight, norm.bias, norm.result, norm.moments))
+        ),
+        *_wide(_plane(residual)),
+        ctypes.c_int32(relu),
+        ctypes.c_int32(p > 0),
+        *_c(mask),
+        ctypes.c_float(0.0 if norm is None else norm.eps),
+        _threads(),
+    )
+    return x, kept, mask.scale
+
+
+def _draw(p: float) -> _Dropout:
+    """A fresh mask's key, from torch's generator; without a rate, nothing is drawn."""
+    if p == 0:
+        return _Dropout(-_WORDS // 2, 0, 0, 1.0)
+    key = int(torch.empty((), dtype=torch.int64).random_())
+    n_dropped = min(round(p * _WORDS), _WORDS - 1)
+    first, second = key >> 32, key & (_WORDS - 1)
+    return _Dropout(n_dropped - _WORDS // 2, first, second, _WORDS / (_WORDS - n_dropped))
+
+
+def _along_rows(x: Tensor) -> Tensor:
+    """With numbers that follow each other along the last axis, as the kernels read it."""
+    return x if x.stride(2) == 1 else x.contiguous()
+
+
+def _plane(x: Tensor) -> _Plane:
+    return _Plane(*x.shape, *x.stride()[:2])
+
+
+def _at(tensor: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+def _wide(plane: _Plane) -> tuple[ctypes.c_int64, ...]:
+    return tuple(map(ctypes.c_int64, plane))
+
+
+def _c(mask: _Dropout) -> tuple[Any, ...]:
+    return (
+        ctypes.c_int32(mask.bound),
+        ctypes.c_uint32(mask.first),
+        ctypes.c_uint32(mask.second),
+        ctypes.c_float(mask.scale),
+    )
+
+
+def _threads() -> ctypes.c_int32:
+    return ctypes.c_int32(torch.get_num_threads())
