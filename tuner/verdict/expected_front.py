@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from tuner.pareto import Point, front_indices
-from tuner.search.gaussian_process import GaussianProcess
 from tuner.spec.space import SearchSpace
 from tuner.study.results import StudyResults, TrialRecord
 
@@ -79,5 +78,7 @@ def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[P
         return None
     where = np.array([space.shares(trial.params) for trial in trials])
     values = np.log(np.array([trial.values for trial in trials]))
+    from tuner.search.gaussian_process import GaussianProcess  # scipy: most readers go without
+
     seconds, mql = (np.exp(GaussianProcess(where, column).left_out()) for column in values.T)
     return [(float(s), float(m)) for s, m in zip(seconds, mql, strict=True)]

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import minimize
 
 from tuner.search.gaussian_process import LENGTH_PRIOR, NOISE_PRIOR
 
@@ -70,6 +68,8 @@ class Belief:
 
 def believed(data: Repeated) -> Belief:
     """Fit the model and say what it makes of each configuration; deterministic."""
+    from scipy.linalg import cho_factor, cho_solve
+
     centre, scale = float(data.mean.mean()), float(data.mean.std()) or 1.0
     scaled = Repeated(
         where=data.where,
@@ -127,6 +127,8 @@ def _some_of(data: Repeated) -> Repeated:
 
 def _settings(data: Repeated) -> _Settings:
     """The most probable settings under their priors, by L-BFGS from one fixed start."""
+    from scipy.optimize import minimize
+
     d = data.where.shape[1]
     centre = np.array(
         [LENGTH_PRIOR[0]] * d + [0.0, EFFECT_PRIOR[0], NOISE_PRIOR[0], SLOPE_PRIOR[0]]
@@ -169,6 +171,8 @@ class _Likelihood:
         """Its negative logarithm for settings (lengths, signal, effect, noise, slope), and the
         gradient.
         """
+        from scipy.linalg import cho_factor, cho_solve
+
         data, d = self._data, self._data.where.shape[1]
         signal, effect, noise_there = (math.exp(part) for part in theta[d : d + 3])
         noise = noise_there * np.exp(-theta[d + 3] * data.length)

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
 
 from tuner.spec.margin import TOO_MUCH
 from tuner.verdict.known_runs import Run
@@ -110,6 +109,8 @@ class RunsModel:
         mean, c = self._mql.mean, self._mql.covariance
         variance = np.diag(c) + c[row, row] - 2 * c[row]
         room = mean[row] + math.log1p(margin) - mean
+        from scipy.special import ndtr  # here: who only watches a launch does not wait for it
+
         chance: Array = ndtr(room / np.sqrt(np.maximum(variance, 1e-18)))
         chance[row] = 1.0 if margin >= 0 else 0.0
         return chance
@@ -119,6 +120,8 @@ class RunsModel:
         of `error`.
         """
         variance = np.diag(self._mql.covariance) + error**2
+        from scipy.special import ndtr  # here: who only watches a launch does not wait for it
+
         chance: Array = ndtr((math.log(level) - self._mql.mean) / np.sqrt(variance))
         return chance
 

@@ -11,9 +11,10 @@ at every replay.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -48,6 +49,22 @@ def capture_streams(device: torch.device) -> tuple[torch.cuda.Stream, ...]:
     """
     with torch.cuda.device(device):
         return tuple(torch.cuda.Stream() for _ in range(1 + N_BRANCHES))  # type: ignore[no-untyped-call]
+
+
+@contextlib.contextmanager
+def captured(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) -> Iterator[None]:
+    """What is launched in here becomes the graph's, with its memory in the pool.
+
+    As `torch.cuda.graph` does it, which looks for garbage before, and gives all free memory back to
+    the device: it takes tenths of a second, and the next trial has to ask for that memory again.
+    """
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        graph.capture_begin(pool)
+        try:
+            yield
+        finally:
+            graph.capture_end()
 
 
 class CapturedEngine(ABC):
@@ -171,10 +188,10 @@ class CapturedEngine(ABC):
         self.model.train()
         for size in batch_shapes(self._n_windows, self._batch_size):
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=pool, stream=stream):
+            with captured(graph, pool, stream):
                 self._train_batch(size)
             self._steps[size] = graph
         self.model.eval()
         self._validation = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._validation, pool=pool, stream=stream):
+        with captured(self._validation, pool, stream):
             self._validate_to_mean()

@@ -140,7 +140,8 @@ class FusedStep(TrainingState):
         return FlatSnapshot(self.model, self._flat)
 
     def reset_optimizer(self) -> None:
-        self._optimizer.zero_grad(set_to_none=True)
+        for parameter in self._parameters:
+            parameter.grad = None  # `zero_grad` would import torch's compiler: a second
         self._optimizer.reset(
             weight_decay=self._config.hyperparameters.weight_decay,
             limit=self._config.training.gradient_clip,
