@@ -14,8 +14,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
-from scipy.optimize import minimize
 
 Array = np.ndarray[Any, Any]
 
@@ -59,18 +57,24 @@ class GaussianProcess:
 
     def left_out(self) -> Array:
         """What is expected at each row by all the others, (rows,): its own noise is not in it."""
+        from scipy.linalg import cho_solve
+
         inverse = cho_solve((self._lower, True), np.eye(len(self._z)))
         expected: Array = self._mean + self._scale * (self._z - self._weights / np.diag(inverse))
         return expected
 
     def posterior(self, x: Array) -> tuple[Array, Array]:
         """What is expected at `x`, and its standard deviation, (rows,) each, without noise."""
+        from scipy.linalg import solve_triangular
+
         kernel = self._kernel(x, self._x)
         explained = (solve_triangular(self._lower, kernel.T, lower=True) ** 2).sum(axis=0)
         variance = np.maximum(self._signal - explained, _LEAST_VARIANCE)
         return self._mean + self._scale * (kernel @ self._weights), self._scale * np.sqrt(variance)
 
     def _condition(self) -> None:
+        from scipy.linalg import cho_solve
+
         covariance = self._kernel(self._x, self._x) + self._noise * np.eye(len(self._x))
         self._lower = np.linalg.cholesky(covariance)
         self._weights = cho_solve((self._lower, True), self._z)
@@ -87,6 +91,9 @@ def _settings(x: Array, z: Array) -> tuple[Array, float, float]:
     """Lengths, the signal's variance and the noise's:
     the most probable ones, by L-BFGS from one fixed start.
     """
+    from scipy.linalg import cho_factor, cho_solve
+    from scipy.optimize import minimize
+
     n, d = x.shape
     apart = np.moveaxis((x[:, None, :] - x[None, :, :]) ** 2, 2, 0)
     centre = np.array([LENGTH_PRIOR[0]] * d + [0.0, NOISE_PRIOR[0]])
