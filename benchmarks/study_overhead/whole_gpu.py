@@ -99,6 +99,8 @@ def launched(run: Run, options: argparse.Namespace, folder: Path, caches: Path) 
         called(words, place, environment, show=options.show)
         seconds = time.monotonic() - began
         called(["study", "export", STUDY, "--output", "study.json.gz"], place, environment)
+        said = [path.read_text() for path in sorted(place.rglob("*.log"))]
+        Path(f"{options.output}-{run.name}.log").write_text("\n".join(said))
     return Ran(run, read_archive(place / "study.json.gz"), entered, seconds)
 
 

@@ -32,6 +32,10 @@ from tuner.worker.trainer import child
 GPU = Gpu(0, "GPU-of-tests", "Example", 0)
 
 
+def git_revision() -> None:
+    pass
+
+
 class EnginePool:
     """Nobody uses it."""
 
@@ -76,6 +80,8 @@ def train(words: Sequence[str]) -> None:
     for name, what in (("seeds_and_reruns", run_job), ("device_data", on_device)):
         sys.modules[f"tuner.trial.{name}"] = made_up(f"tuner.trial.{name}", what)
     pool = "tuner.training.engines.pool"
+    provenance = "tuner.trial.provenance"
+    sys.modules[provenance] = made_up(provenance, git_revision)
     sys.modules[pool] = made_up(pool, EnginePool)
     from tuner.worker.trainer.on_device import load_onto
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Mapping
 
 from tuner.data.prepare import PreparedData
@@ -12,6 +13,7 @@ from tuner.errors import TunerError, first_line
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.device_data import on_device
 from tuner.trial.job import TrialRunner
+from tuner.trial.provenance import git_revision
 from tuner.trial.seeds_and_reruns import run_job
 from tuner.trial.survival import lost_context
 
@@ -49,5 +51,8 @@ def _runner(prepared: Mapping[str, PreparedData], device: Gpu | CpuCores) -> Tri
         raise TunerError(
             f"{device.label} cannot be used: {first_line(error)}; see 'tuner doctor'"
         ) from error
-    engines = EnginePool() if isinstance(device, Gpu) else None
-    return functools.partial(run_job, data=data, engines=engines)
+    if not isinstance(device, Gpu):
+        return functools.partial(run_job, data=data)
+    # On a CPU it would disturb a timing: git looks through the whole checkout, in seconds.
+    threading.Thread(target=git_revision, name="revision", daemon=True).start()
+    return functools.partial(run_job, data=data, engines=EnginePool())
