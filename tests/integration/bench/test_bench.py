@@ -43,12 +43,12 @@ def test_a_bench_measures_everyone_and_writes_its_results(tmp_path: Path) -> Non
 
     with (here / "results" / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    names = ["darts", "neuralforecast", "tuner original eager", "tuner rmsnorm eager"]
-    assert [row["contender"] for row in rows] == names
-    assert [row["failure"] for row in rows] == [""] * 4
+    ours = [f"tuner {v} {b}" for v in ("original", "rmsnorm") for b in ("eager", "compile")]
+    assert [row["contender"] for row in rows] == ["darts", "neuralforecast", *ours]
+    assert [row["failure"] for row in rows] == [""] * 6
     assert {(row["n_windows"], row["n_steps"]) for row in rows} == {("422", "7")}
     assert rows[0]["n_parameters"] == rows[2]["n_parameters"]
-    darts, steps, original, _ = rows
+    darts, steps, original = rows[:3]
     assert float(original["speedup_epoch"]) == pytest.approx(
         float(darts["s_per_epoch"]) / float(original["s_per_epoch"])
     )
@@ -82,8 +82,8 @@ def test_after_a_lost_context_the_others_are_measured_in_a_fresh_process(tmp_pat
     )  # without `-m tuner`
     interpreter.chmod(0o755)
     words = (
-        "bench --task demo --cpu --variants rmsnorm,original --against none --hidden 8 "
-        "--rounds 1 --epochs 1 --json"
+        "bench --task demo --cpu --variants rmsnorm,original --backends eager --against none "
+        "--hidden 8 --rounds 1 --epochs 1 --json"
     )
     locks = os.environ | {"TMPDIR": str(tmp_path)}
     done = subprocess.run(
