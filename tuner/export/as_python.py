@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from tuner.config import Backend
 from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig, cores_of, protocol
 from tuner.export.bundle import Name, bundle, entry_text, names_in
@@ -22,6 +23,8 @@ NETWORK = "tuner.models.tsmixer"
 TRAINING = "tuner.export.standalone.training"
 DATA = "tuner.export.standalone.windows_of_series"
 DARTS_INTERFACE = "tuner.models.darts_interface"
+OWN_MASKS = (Backend.COMPILE.value, Backend.TRITON.value)
+"""Backends whose masks are not those of PyTorch's operations, which the script uses."""
 READERS: dict[str, tuple[Name, ...]] = {
     "demo": (("tuner.data.demo", "demo_series"),),
     "etth": ((DATA, "read_csv"),),
@@ -37,7 +40,7 @@ SCRIPT = """\
 {headline}
 #
 # Needs torch, pandas and numpy. Run:  python THIS_FILE {arguments}
-# With the trial's seed on the trial's kind of device it ends at the trial's test MQL.
+# {repeats}
 from __future__ import annotations
 
 {imports}
@@ -79,6 +82,7 @@ def render(config: BestConfig) -> str:
     )
     return SCRIPT.format(
         headline=comment(config),
+        repeats=repeats(config),
         arguments={"demo": "", "etth": "[FOLDER of ETTh1.csv and ETTh2.csv] "}.get(
             kind_of(config), "[CSV] "
         )
@@ -98,6 +102,17 @@ def comment(config: BestConfig) -> str:
     if ":" in config.architecture.model:
         lines.append(f"Its network is {one_line(config.architecture.model)}, whose code runs here.")
     return "\n".join(f"# {line}" for line in lines)
+
+
+def repeats(config: BestConfig) -> str:
+    """How near a run of the script with the trial's seed comes to the trial, in a line."""
+    backend = config.provenance.get("backend")
+    if backend in OWN_MASKS:
+        return (
+            f"The trial was trained by the backend {backend}, which draws dropout in its own way: "
+            "expect another seed's result."
+        )
+    return "With the trial's seed on the trial's kind of device it ends at the trial's test MQL."
 
 
 def kind_of(config: BestConfig) -> str:

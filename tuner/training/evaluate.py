@@ -67,7 +67,7 @@ def evaluate(
                 *_means(_window_losses(model, data, data.test, scored, make_room), data, data.test),
                 *_means(_window_losses(model, data, data.val, scored, make_room), data, data.val),
             ]
-            found = torch.stack(means).tolist()  # the one wait for the device
+            found = torch.stack(means).tolist()
     finally:
         model.train(was_training)
     n = len(data.series)
@@ -137,10 +137,6 @@ def _losses_in_passes(
 
 
 def _means(losses: Tensor, data: DeviceData, split: DeviceSplit) -> list[Tensor]:
-    """Of each series, then of all windows; scalars, not waited for."""
-    means = []
-    for position in range(len(data.series)):
-        belongs = split.series_index == position
-        # Not `losses[belongs]`: how many these are is known only when the device has caught up.
-        means.append(torch.where(belongs, losses, 0.0).sum() / belongs.sum())
+    """Of each series, then of all windows: scalars."""
+    means = [losses[split.series_index == position].mean() for position in range(len(data.series))]
     return [*means, losses.mean()]

@@ -44,7 +44,8 @@ def test_a_bench_measures_everyone_and_writes_its_results(tmp_path: Path) -> Non
     with (here / "results" / "results.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     ours = [f"tuner {v} {b}" for v in ("original", "rmsnorm") for b in ("eager", "compile")]
-    assert [row["contender"] for row in rows] == ["darts", "neuralforecast", *ours]
+    names = ["darts", "neuralforecast", *ours]
+    assert [row["contender"] for row in rows] == names
     assert [row["failure"] for row in rows] == [""] * 6
     assert {(row["n_windows"], row["n_steps"]) for row in rows} == {("422", "7")}
     assert rows[0]["n_parameters"] == rows[2]["n_parameters"]

@@ -328,6 +328,17 @@ def test_the_script_imports_nothing_that_needs_installing_but_torch_pandas_and_n
         assert others <= {"numpy", "pandas", "torch"}
 
 
+@pytest.mark.parametrize(
+    ("backend", "says"),
+    [("eager", "it ends at the trial's test MQL"), ("compile", "expect another seed's result")],
+)
+def test_the_script_says_how_near_it_comes_to_the_trial(
+    best: BestConfig, backend: str, says: str
+) -> None:
+    config = dataclasses.replace(best, provenance=best.provenance | {"backend": backend})
+    assert says in render(config, "python")
+
+
 def test_the_script_compiles_whatever_the_names_are(best: BestConfig) -> None:
     for study, task in (("two\nlines", 'it\'s "quoted"'), ('"""', "\\")):
         bent = dataclasses.replace(best, study=study, task=task)
