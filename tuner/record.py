@@ -143,7 +143,6 @@ class Recorded:
     attempts: int | None = _of(kinds.COUNT, kept=_SECTION)
     suggest_s: float | None = _of(kinds.SECONDS, kept=_SECTION)
     suggest_wait_s: float | None = _of(kinds.SECONDS)
-    """Of it, what the device waited: nothing where the trial before it trained meanwhile."""
     cycle_s: float | None = _of(kinds.SECONDS)
     turnover_s: float | None = _of(kinds.SECONDS)
     attempt_s: float | None = _of(kinds.SECONDS)

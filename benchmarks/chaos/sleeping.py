@@ -11,11 +11,11 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
-from tuner.epoch_record import EpochRecord
+from tuner.config import EpochRecord
 from tuner.record import Recorded
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
-from tuner.worker.trainer.child import main
+from tuner.worker.trainer.serve import main
 
 EPOCHS = 10
 

@@ -15,7 +15,7 @@ from tuner.storage import dialects
 from tuner.storage.queue import leases
 from tuner.worker.process import Orphan
 from tuner.worker.session import WorkOrder, work
-from tuner.worker.trainer.process import TrainerProcess
+from tuner.worker.trainer.trainer_process import TrainerProcess
 from tuner.worker.trainers import Trainer
 
 SLEEPING = Path(__file__).with_name("sleeping.py")

@@ -113,7 +113,7 @@ def _trainer(device: Gpu | CpuCores, heartbeat: int | None) -> Trainer:
     from tuner.devices import Gpu
 
     if isinstance(device, Gpu):
-        from tuner.worker.trainer.process import TrainerProcess
+        from tuner.worker.trainer.trainer_process import TrainerProcess
 
         return TrainerProcess(device, heartbeat)
     from tuner.worker.trainers import InThisProcess

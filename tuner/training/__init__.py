@@ -1,6 +1,6 @@
 """One training to convergence: `fit(config, data) -> FitResult`, then `evaluate(model, data)`."""
 
-from tuner.epoch_record import EpochRecord
+from tuner.config import EpochRecord
 from tuner.training.evaluate import Evaluation, evaluate
 from tuner.training.fit import fit
 from tuner.training.result import FitResult

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from safetensors import SafetensorError
 from torch import Tensor
 
-from tuner.epoch_record import EpochRecord
+from tuner.config import EpochRecord
 from tuner.errors import first_line
 from tuner.files.durable import is_full, read_regular, write_durably
 

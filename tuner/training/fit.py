@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from tuner.config import RunConfig, StopReason
+from tuner.config import EpochRecord, RunConfig, StopReason
 from tuner.data.windows import DeviceData
-from tuner.epoch_record import EpochRecord
 from tuner.errors import first_line
 from tuner.models.registry import build_model
 from tuner.training.checkpoint import Checkpoint, Checkpoints

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from tuner.config import Backend, Precision, StopReason
-from tuner.epoch_record import EpochRecord
+from tuner.config import Backend, EpochRecord, Precision, StopReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from tuner.config import Backend, RunConfig, StopReason
-from tuner.epoch_record import EpochRecord
+from tuner.config import Backend, EpochRecord, RunConfig, StopReason
 from tuner.training.checkpoint import Progress
 from tuner.training.clock import Clock
 from tuner.training.early_stopping import EarlyStopping

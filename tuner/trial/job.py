@@ -10,9 +10,8 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
-from tuner.config import Hyperparameters, StopReason
+from tuner.config import EpochRecord, Hyperparameters, StopReason
 from tuner.devices import CpuCores, Gpu
-from tuner.epoch_record import EpochRecord
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tuner.epoch_record import EpochRecord
+from tuner.config import EpochRecord
 from tuner.pareto import Point
 from tuner.search.pruning import Pruner, Verdict
 from tuner.storage.queue.epochs import EpochRow

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tuner.config import StopReason
-from tuner.epoch_record import EpochRecord
+from tuner.config import EpochRecord, StopReason
 from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.epochs import EpochRow

@@ -60,7 +60,8 @@ def test_another_variants_parts_are_left_out() -> None:
 def test_protocols_that_only_annotations_name_become_any() -> None:
     made = bundle([(NETWORK, "TSMixer")])
     assert (
-        made.aliases == "Branches = Design = Join = ModelShapes = Any  # named in annotations only"
+        made.aliases == "Branches = Design = Elementwise = Join = ModelShapes = Stretch = Any"
+        "  # named in annotations only"
     )
     assert "class Branches" not in made.definitions
     assert "Any" in made.imports

@@ -15,9 +15,8 @@ import safetensors.torch
 import torch
 
 from tests.support.checkpointed_trainings import IDENTITY, assert_same, files, interrupted
-from tuner.config import RunConfig, StopReason
+from tuner.config import EpochRecord, RunConfig, StopReason
 from tuner.data.windows import DeviceData
-from tuner.epoch_record import EpochRecord
 from tuner.training import fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles, from_bytes, to_bytes
 

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.config import Hyperparameters
+from tuner.config import EpochRecord, Hyperparameters
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
-from tuner.epoch_record import EpochRecord
 from tuner.search.pruning import Verdict
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy

@@ -1,8 +1,8 @@
-"""`python -m tuner.worker.trainer`: what `TrainerProcess` starts."""
+"""`python -m tuner.worker.trainer.trainer_main`: what `TrainerProcess` starts."""
 
 import sys
 
-from tuner.worker.trainer.child import Load, main
+from tuner.worker.trainer.serve import Load, main
 
 
 def _trainings() -> Load:

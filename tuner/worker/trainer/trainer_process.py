@@ -25,7 +25,7 @@ from tuner.worker.heartbeat import WAITING
 from tuner.worker.trainer.messages import Curve, Data, Ended, EpochEnded, Order, Ready, Refused
 from tuner.worker.trainer.stop_byte import StopByte
 
-MODULE = "tuner.worker.trainer"
+MODULE = "tuner.worker.trainer.trainer_main"
 LOOK_S = 0.02
 """How often the worker looks whether the training shall stop."""
 BEAT_S = 1.0

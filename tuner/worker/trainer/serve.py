@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 
-from tuner.config import StopReason
+from tuner.config import EpochRecord, StopReason
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.gpu import nvml
@@ -21,7 +21,6 @@ from tuner.devices.lock import DeviceLockError, lock_folder
 from tuner.devices.neighbours import signed_in
 from tuner.devices.stops import stops
 from tuner.display.log import log_to_stderr
-from tuner.epoch_record import EpochRecord
 from tuner.spec.seeds import seed_of_trial
 from tuner.trial.job import TrialJob, TrialRunner
 from tuner.trial.survival import survived
