@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from tuner.config import RunConfig
 from tuner.data.prepare import prepare
@@ -15,6 +19,7 @@ from tuner.models.tsmixer import TSMixer
 from tuner.spec.study_file import StudyFile
 from tuner.trial.ahead.compile_order import Search
 
+ROOT = Path(__file__).parents[2]
 HOPPER = (9, 0)
 CHEAPEST = "_gather"
 """The kernel that compiles soonest."""
@@ -88,7 +93,30 @@ def kernels() -> dict[str, Kernel]:
     return kernels_of(config, data(), model, HOPPER)
 
 
-def pretend_compiled(kernel: Kernel, cache: Path) -> None:
+class Named(NamedTuple):
+    """A kernel as its place in the cache."""
+
+    name: str
+    folder: str
+    marker: str
+
+
+def kernels_elsewhere() -> list[Named]:
+    """The same, as another process finds them that has compiled nothing.
+
+    What a kernel's key is depends on which other functions Triton has looked at before.
+    """
+    tell = (
+        "import json; from tests.support.collected_kernels import kernels; "
+        "print(json.dumps([[k.name, k.folder, str(k.marker)] for k in kernels().values()]))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", tell], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    return [Named(*each) for each in json.loads(said.stdout)]
+
+
+def pretend_compiled(kernel: Kernel | Named, cache: Path) -> None:
     """As far as anybody can see without launching it."""
     (cache / kernel.folder).mkdir(parents=True, exist_ok=True)
     (cache / kernel.marker).touch()

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.collected_kernels import CHEAPEST, HOPPER, kernels, pretend_compiled, search
+from tests.support.collected_kernels import (
+    CHEAPEST,
+    HOPPER,
+    kernels_elsewhere,
+    pretend_compiled,
+    search,
+)
 from tuner.cli.run import run
 from tuner.cli.warm import NOBODY_TOLD
 from tuner.launch import compiling
@@ -70,7 +76,7 @@ def test_what_is_missing_is_compiled_in_another_process_and_the_second_run_finds
 ) -> None:
     """All but one kernel are there already, as far as anybody can see: one takes no time."""
     pytest.importorskip("triton", reason="Triton is not installed")
-    found = list(kernels().values())
+    found = kernels_elsewhere()
     for kernel in found:
         if kernel.name != CHEAPEST or kernel is not found[0]:
             pretend_compiled(kernel, cache)
