@@ -6,6 +6,7 @@ It ends with its worker, whatever becomes of that, and hears no signal: the work
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import gc
 import os
 import signal
@@ -47,6 +48,7 @@ def main(words: Sequence[str], make_load: Callable[[], Load]) -> None:
     _end_with(parent)
     stops().count()
     log_to_stderr()
+    faulthandler.enable()  # a crash in a library says in the worker's log where it was
     beat = Heartbeat(None if heartbeat < 0 else heartbeat, source=TRAINER)
     beat.phase(STARTING)
     gc.disable()  # nobody searches all of torch for garbage, now or in the middle of a training
