@@ -138,6 +138,18 @@ def logs_waiting(label: str = "the device") -> Callable[[Holder | None], None]:
     return waiting
 
 
+def giving_up(on_phase: Callable[[str], None], give_up: Callable[[], bool]) -> Callable[[], bool]:
+    """Whether to wait no longer for a device, as `exclusive` asks: each time, who watches is told
+    what is waited for.
+    """
+
+    def asked() -> bool:
+        on_phase(WAITING_FOR_DEVICE)
+        return give_up()
+
+    return asked
+
+
 @contextmanager
 def exclusive(
     names: Sequence[str],

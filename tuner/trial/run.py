@@ -16,7 +16,7 @@ from optuna.trial import TrialState
 from tuner.config import Hyperparameters, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
-from tuner.devices.lock import WAITING_FOR_DEVICE, logs_waiting
+from tuner.devices.lock import giving_up, logs_waiting
 from tuner.models.own import methods_not_used
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
@@ -75,7 +75,7 @@ def run_trial(
         on_resume(checkpoint)
 
     asked = time.perf_counter()
-    give_up = _waiting(on_phase, should_stop)
+    give_up = giving_up(on_phase, lambda: should_stop() is not None)
     with exclusive(device.lock_names, give_up=give_up, waiting=logs_waiting(device.label)) as held:
         if not held:
             return None
@@ -105,16 +105,6 @@ def run_trial(
     recorded = dataclasses.replace(recorded, timed_earlier=carried.parts or None, wait_s=wait_s)
     recorded = _with_totals(recorded, result, definition, evaluation_s)
     return _to_trial_result(result, evaluation, recorded, definition)
-
-
-def _waiting(on_phase: Callable[[str], None], should_stop: StopCheck) -> Callable[[], bool]:
-    """Asked while another one has the device: tells that this trial waits, or gives up."""
-
-    def give_up() -> bool:
-        on_phase(WAITING_FOR_DEVICE)
-        return should_stop() is not None
-
-    return give_up
 
 
 def _notes_of(

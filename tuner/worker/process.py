@@ -65,6 +65,18 @@ def end_at_once(code: int) -> NoReturn:
     os._exit(code)
 
 
+def end_with(parent: int, number: signal.Signals) -> None:
+    """Have the kernel, where it is Linux, send this process a signal once its parent has died.
+
+    The parent is the thread that started it: the process may live on.
+    """
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, number)
+    if os.getppid() != parent:  # it died before we asked
+        sys.exit(TERMINATED)
+
+
 class Orphan:
     """Ends this process with its supervisor, however that dies: no worker is left behind.
 
@@ -79,9 +91,7 @@ class Orphan:
         if sys.platform != "linux":
             return
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it died before we asked
-            sys.exit(TERMINATED)
+        end_with(parent, signal.SIGTERM)
         threading.Thread(target=self._watch, args=(parent,), name="parent", daemon=True).start()
 
     def _watch(self, parent: int) -> None:

@@ -52,7 +52,9 @@ def capture_streams(device: torch.device) -> tuple[torch.cuda.Stream, ...]:
 
 
 @contextlib.contextmanager
-def captured(graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream) -> Iterator[None]:
+def captured(
+    graph: torch.cuda.CUDAGraph, pool: GraphMemory, stream: torch.cuda.Stream
+) -> Iterator[None]:
     """What is launched in here becomes the graph's, with its memory in the pool.
 
     As `torch.cuda.graph` does it, which looks for garbage before, and gives all free memory back to

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu, exclusive
-from tuner.devices.lock import WAITING_FOR_DEVICE, logs_waiting
+from tuner.devices.lock import giving_up, logs_waiting
 from tuner.errors import TunerError, first_line
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.device_data import on_device
@@ -33,12 +33,11 @@ def load_onto(
         TunerError: the device does not even take the data.
         DeviceLockError: devices cannot be locked.
     """
-
-    def waiting() -> bool:
-        on_phase(WAITING_FOR_DEVICE)
-        return give_up()
-
-    with exclusive(device.lock_names, give_up=waiting, waiting=logs_waiting(device.label)) as held:
+    with exclusive(
+        device.lock_names,
+        give_up=giving_up(on_phase, give_up),
+        waiting=logs_waiting(device.label),
+    ) as held:
         return _runner(prepare(), device) if held else None
 
 

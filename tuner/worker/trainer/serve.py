@@ -5,12 +5,10 @@ It ends with its worker, whatever becomes of that, and hears no signal: the work
 
 from __future__ import annotations
 
-import ctypes
+import dataclasses
 import faulthandler
 import gc
-import os
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 
@@ -23,13 +21,13 @@ from tuner.devices.neighbours import signed_in
 from tuner.devices.stops import stops
 from tuner.display.log import log_to_stderr
 from tuner.spec.seeds import seed_of_trial
-from tuner.trial.job import TrialJob, TrialRunner
+from tuner.trial.job import TrialRunner
 from tuner.trial.survival import survived
 from tuner.worker.heartbeat import IDLE, STARTING, TRAINER, Heartbeat
+from tuner.worker.process import end_with
 from tuner.worker.trainer.messages import Curve, Data, Ended, EpochEnded, Order, Ready, Refused
 from tuner.worker.trainer.stop_byte import StopByte
 
-PR_SET_PDEATHSIG = 1
 GiveUp = Callable[[], bool]
 Prepare = Callable[[], Mapping[str, PreparedData]]
 Load = Callable[[Gpu | CpuCores, Prepare, GiveUp, Callable[[str], None]], TrialRunner | None]
@@ -45,7 +43,7 @@ def main(words: Sequence[str], make_load: Callable[[], Load]) -> None:
     meanwhile.
     """
     line, stop, heartbeat, parent = (int(word) for word in words)
-    _end_with(parent)
+    _ignore_signals_until_end_of(parent)
     stops().count()
     log_to_stderr()
     faulthandler.enable()  # a crash in a library says in the worker's log where it was
@@ -103,22 +101,12 @@ def _train(
     def should_stop() -> StopReason | None:
         return StopReason.INTERRUPTED if stop.is_set() else None
 
-    job = TrialJob(
-        study=order.study,
-        definition=order.definition,
-        policy=order.policy,
-        number=order.number,
-        hyperparameters=order.hyperparameters,
-        device=order.device,
+    job = dataclasses.replace(
+        order.job,
         on_epoch=on_epoch,
         on_curve=on_curve,
-        should_stop=should_stop,
         on_phase=heartbeat.phase,
-        seed=order.seed,
-        seed_root=order.seed_root,
-        study_key=order.study_key,
-        checkpoints=order.checkpoints,
-        watched=order.watched,
+        should_stop=should_stop,
     )
     seed = seed_of_trial(job.number, root=job.seed_root) if job.seed is None else job.seed
     try:
@@ -129,14 +117,10 @@ def _train(
     line.send(Ended(result, () if job.watched is None else job.watched.verdicts))
 
 
-def _end_with(parent: int) -> None:
+def _ignore_signals_until_end_of(parent: int) -> None:
     """Ctrl-C reaches all processes of a terminal, and a shutdown all of a service: what becomes of
     the training is for the worker to say.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before we asked
-        sys.exit(1)
+    end_with(parent, signal.SIGKILL)
