@@ -97,16 +97,22 @@ class _ReluDropout(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
         (result,) = ctx.saved_tensors
         gradient = gradients[0].contiguous()
-        grad_x = torch.empty_like(gradient)
-        ctx.library.relu_dropout_backward(
-            _at(gradient),
-            _at(result),
-            _at(grad_x),
-            ctypes.c_int64(result.numel()),
-            ctypes.c_float(ctx.scale),
-            _threads(),
-        )
+        grad_x = _through(ctx.library.relu_dropout_backward, gradient, result, ctx.scale)
         return None, grad_x, None
+
+
+def _through(backward: Any, gradient: Tensor, kept: Tensor, scale: float) -> Tensor:
+    """The gradient of what was dropped out of, by what the forward pass kept."""
+    result = torch.empty_like(gradient)
+    backward(
+        _at(gradient),
+        _at(kept),
+        _at(result),
+        ctypes.c_int64(kept.numel()),
+        ctypes.c_float(scale),
+        _threads(),
+    )
+    return result
 
 
 class _Join(torch.autograd.Function):
@@ -125,15 +131,7 @@ class _Join(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (kept,) = ctx.saved_tensors
         gradient = gradients[0].contiguous()
-        grad_x = torch.empty_like(gradient)
-        ctx.library.kept_backward(
-            _at(gradient),
-            _at(kept),
-            _at(grad_x),
-            ctypes.c_int64(kept.numel()),
-            ctypes.c_float(ctx.scale),
-            _threads(),
-        )
+        grad_x = _through(ctx.library.kept_backward, gradient, kept, ctx.scale)
         return None, gradient, grad_x, None, None
 
 

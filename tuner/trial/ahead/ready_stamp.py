@@ -64,7 +64,7 @@ def read_stamp(path: Path) -> Ready | None:
     try:
         said = json.loads(read_regular(path, at_most=AT_MOST_BYTES))
         ready = Ready(tuple(map(str, said["kernels"])), str(said["reason"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return ready if all((path.parent / name).exists() for name in ready.kernels) else None
 
