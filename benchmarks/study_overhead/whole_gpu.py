@@ -1,6 +1,7 @@
 """How much of a GPU's time is training: whole launches, from Enter to the prompt, read off their trials' own records.
 
     python benchmarks/study_overhead/whole_gpu.py --data-dir DIR --runs earlier,sqlite,postgresql --earlier TREE --output OUT/whole-gpu
+    python benchmarks/study_overhead/whole_gpu.py --data-dir DIR --runs sqlite,earlier --sampler tpe --trials 1000 --earlier TREE --output OUT/thousand
     python benchmarks/study_overhead/whole_gpu.py --data-dir DIR --runs one,two --trials 200 --output OUT/scaling
     python benchmarks/study_overhead/whole_gpu.py --data-dir DIR --runs cold,warm --trials 200 --output OUT/cold
 
@@ -92,7 +93,7 @@ def launched(run: Run, options: argparse.Namespace, folder: Path, caches: Path) 
             "launch", "--variant", options.variant, "--task", options.task, "--study", STUDY, *device,
             *(("--data-dir", str(options.data_dir)) if options.data_dir else ()), "--trials", str(options.trials),
             "--timeout", options.timeout, *(("--max-epochs", str(options.max_epochs)) if options.max_epochs else ()),
-            *run.search, *(("--reruns", "0") if options.quick else ()),
+            *(run.search or ("--sampler", options.sampler)), *(("--reruns", "0") if options.quick else ()),
         ]  # fmt: skip
         print(f"{run.name}: tuner {' '.join(words)}", flush=True)
         entered, began = time.time(), time.monotonic()
@@ -204,6 +205,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--variant", default="original")
     parser.add_argument("--task", default="etth")
     parser.add_argument("--trials", type=int, default=400)
+    parser.add_argument("--sampler", default="auto", help="of searches")
     parser.add_argument("--max-epochs", type=int)
     parser.add_argument("--timeout", default="8m")
     parser.add_argument("--cpu", action="store_true", help="one worker")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,10 @@ from tuner.errors import UsageError
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
     from tuner.worker.trainers import Trainer
+
+
+STUDIES_FOLLOW = "-"
+"""In place of their names, to a supervised worker: they come on standard input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,20 +86,21 @@ def worker(options: WorkerOptions) -> int:
         if assignment is not None
         else own_device(gpu=None, cpu=True, cores=options.cores)
     )
-    from tuner.worker.session import WorkOrder, work
+    storage, folder = storage_url(options.storage), data_folder(options.data_dir)
+    trainer = _trainer(device, options.heartbeat)
+    from tuner.worker.session import WorkOrder, work  # takes a second, in which torch is imported
 
     order = WorkOrder(
-        studies=options.study,
-        storage=storage_url(options.storage),
+        studies=options.study if orphan is None else _named(options.study),
+        storage=storage,
         verify=options.verify,
         name=options.name,
         heartbeat=options.heartbeat,
         trust=options.trust,
-        data_dir=data_folder(options.data_dir),
+        data_dir=folder,
         task=options.task,
     )
     try:
-        trainer = _trainer(device, options.heartbeat)
         code = work(order, device, trainer, orphan=orphan, note=note)
     except ContextLostError as lost:
         if orphan is None:
@@ -103,6 +109,15 @@ def worker(options: WorkerOptions) -> int:
     if orphan is not None:
         end_at_once(code)
     return code
+
+
+def _named(studies: str) -> str:
+    """The names as given, or those that a supervisor gives who did not know them at the start."""
+    if studies != STUDIES_FOLLOW:
+        return studies
+    if not (line := sys.stdin.readline().strip()):
+        raise UsageError("--study -: standard input ended before it named a study")
+    return line
 
 
 def _trainer(device: Gpu | CpuCores, heartbeat: int | None) -> Trainer:

@@ -22,6 +22,8 @@ class Child:
     device: Gpu | CpuCores
     log_path: Path
     process: subprocess.Popen[bytes] | None = None
+    listening: int = -1
+    """The end of a pipe at which its life signs arrive."""
     watched: WatchedProcess | None = None
     name: str = ""
     """The worker's, a new one with each process."""
@@ -51,11 +53,16 @@ class Child:
         self.process, self.not_before = None, time.monotonic() + seconds
 
     def start(
-        self, command: Sequence[str], more: Sequence[str], environment: Mapping[str, str]
-    ) -> tuple[subprocess.Popen[bytes], int]:
+        self,
+        command: Sequence[str],
+        more: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        told_later: bool = False,
+    ) -> None:
         """A new worker: `command`, then what makes it the worker of this device, then `more`.
 
-        Returns the process, and the end of a pipe at which its life signs arrive.
+        With `told_later` it waits at its standard input until `tell` or `hang_up`.
         """
         self.name = f"{platform.node()[:60]}-{_kind(self.device)[:40]}-{secrets.token_hex(4)}"
         environment = dict(environment)
@@ -76,7 +83,7 @@ class Child:
                 self.process = subprocess.Popen(
                     words,
                     env=environment,
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE if told_later else subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                     pass_fds=(beating,),
@@ -84,7 +91,25 @@ class Child:
                 )
         finally:
             os.close(beating)
-        return self.process, listening
+        self.listening = listening
+
+    def tell(self, line: str) -> bool:
+        """Give the line that a worker waits for; whether it was there to hear it."""
+        assert self.process is not None, "it was started, and waits"
+        assert self.process.stdin is not None, "it was started, and waits"
+        try:
+            with self.process.stdin as waiting:
+                waiting.write(line.encode() + b"\n")
+        except BrokenPipeError:
+            return False
+        return True
+
+    def hang_up(self) -> None:
+        """Nobody will watch this worker, or tell it anything."""
+        assert self.process is not None, "it was started, and waits"
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        os.close(self.listening)
 
     def last_words(self) -> str:
         """The last line of its log."""

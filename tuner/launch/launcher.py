@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
 
-from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import check_folder
-from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
-from tuner.launch.background import compiled_in_background, order_for
+from tuner.launch.crew import Crew
+from tuner.launch.early import EarlyWorkers
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
-from tuner.launch.plan import LaunchPlan, make_plan
+from tuner.launch.plan import LaunchPlan, make_aim, make_plan
 from tuner.launch.progress import Notes, Progress, Quiet
 from tuner.launch.request import LaunchRequest, checked
 from tuner.launch.stopping import StopRequests
-from tuner.launch.supervisor import Supervisor
-from tuner.launch.work import Work
 from tuner.storage.database import Database, open_database
 from tuner.storage.location import cautions
 from tuner.storage.remedies import in_one_sentence
@@ -28,65 +22,7 @@ from tuner.study.open import OpenStudy
 from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
 from tuner.study.trust import require_trust
-from tuner.worker.paths import WorkerPaths, deliver, tidy_up, working_folder
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crew:
-    """What workers are started with, whatever they work at."""
-
-    devices: Sequence[Gpu | CpuCores]
-    task: str
-    data_dir: Path | None
-    timeout_s: float | None
-    hang_limit_s: float | None = None
-    options: Sequence[str] = ()
-    """More for the command line of each."""
-
-    def work(
-        self,
-        queues: Sequence[Work],
-        studies: Sequence[OpenStudy],
-        progress: Progress,
-        stop: StopRequests,
-    ) -> Outcome:
-        """Have workers run until the queues of these studies are empty."""
-        address = studies[0].database.address
-        folder = working_folder(address)
-        environment = {**os.environ, STORAGE_VARIABLE: address.full()}
-        options = [*self.options, "--task", self.task]
-        if self.data_dir is not None:
-            options += ["--data-dir", str(self.data_dir.absolute())]
-        else:  # as here, where nobody asked the environment
-            environment.pop(DATA_VARIABLE, None)
-        supervisor = Supervisor(
-            studies=queues,
-            devices=self.devices,
-            worker_options=options,
-            environment=environment,
-            log_folder=folder / "logs",
-            hang_limit_s=self.hang_limit_s,
-            deliver=functools.partial(deliver, studies, WorkerPaths(folder)),
-            stop=stop,
-        )
-        order = order_for(
-            [each.definition for each in studies],
-            self.devices,
-            task=self.task,
-            data_dir=self.data_dir,
-            environment=environment,
-        )
-        log = folder / "logs" / "kernels.log"
-        with (
-            progress.watching(studies) as tick,
-            compiled_in_background(order, environment, log, progress.note) as look,
-        ):
-            return supervisor.run(lambda: _both(tick, look), timeout_s=self.timeout_s)
-
-
-def _both(first: Callable[[], None], then: Callable[[], None]) -> None:
-    first()
-    then()
+from tuner.worker.paths import WorkerPaths, tidy_up, working_folder
 
 
 def run(
@@ -118,29 +54,43 @@ def run(
     )
     notes = Notes(progress or Quiet())
     address = absolute(parse_url(request.storage))
-    plan = make_plan(request, environment=os.environ)
+    aim = make_aim(request, environment=os.environ)
     check_folder()
-    for line in (plan.notice, *plan.of_networks, *cautions(address, workers=len(plan.devices))):
-        notes.note(line)
-    with in_one_sentence(), closing(open_database(address)) as database:
-        launched = _open(database, request, said, plan, notes)
-        ended = _fill(launched, request, plan, notes, stop or StopRequests())
-        _note_changed_budgets(launched, notes)
-        return LaunchOutcome(
-            ended=ended,
-            studies=tuple(_outcome(each) for each in launched),
-            notes=tuple(notes.lines),
-        )
+    crew = Crew(
+        devices=aim.devices,
+        task=request.task,
+        data_dir=request.data_dir,
+        timeout_s=request.timeout_s,
+        hang_limit_s=request.hang_limit_s,
+    )
+    with crew.early(address) as early:
+        plan = make_plan(request, aim)
+        for line in (aim.notice, *plan.of_networks, *cautions(address, workers=len(aim.devices))):
+            notes.note(line)
+        with in_one_sentence(), closing(open_database(address)) as database:
+            launched = _open(database, request, said, plan, crew, notes)
+            ended = _fill(launched, crew, early, notes, stop or StopRequests())
+            _note_changed_budgets(launched, notes)
+            return LaunchOutcome(
+                ended=ended,
+                studies=tuple(_outcome(each) for each in launched),
+                notes=tuple(notes.lines),
+            )
 
 
 def _open(
-    database: Database, request: LaunchRequest, said: Said, plan: LaunchPlan, notes: Notes
+    database: Database,
+    request: LaunchRequest,
+    said: Said,
+    plan: LaunchPlan,
+    crew: Crew,
+    notes: Notes,
 ) -> list[Launched]:
     launched = open_studies(
         database,
         plan.definitions,
         said,
-        device_model=plan.devices[0].model,
+        device_model=crew.devices[0].model,
         warm_start=request.warm_start,
     )
     own_code = [require_trust(each.study, trust=request.trust) for each in launched]
@@ -154,8 +104,8 @@ def _open(
 
 def _fill(
     launched: Sequence[Launched],
-    request: LaunchRequest,
-    plan: LaunchPlan,
+    crew: Crew,
+    early: EarlyWorkers,
     notes: Notes,
     stop: StopRequests,
 ) -> Outcome:
@@ -170,15 +120,8 @@ def _fill(
             notes.note(f"nothing to do: {each.name} holds {_held(each)}")
         return Outcome.FILLED
     for each in studies:
-        each.bind_device_model(plan.devices[0].model)
-    crew = Crew(
-        devices=plan.devices,
-        task=request.task,
-        data_dir=request.data_dir,
-        timeout_s=request.timeout_s,
-        hang_limit_s=request.hang_limit_s,
-    )
-    return crew.work(studies, studies, notes.progress, stop)
+        each.bind_device_model(crew.devices[0].model)
+    return crew.work(studies, studies, notes.progress, stop, early)
 
 
 def _held(study: OpenStudy) -> str:

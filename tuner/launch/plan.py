@@ -30,23 +30,30 @@ where anything else runs on one of two cores that wait for each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPlan:
-    """What the searches of each name are to be, and the devices that will run them."""
+class Aim:
+    """What was named, read, and the devices that will run it."""
 
+    files: Mapping[str, StudyFile]
+    """By how each variant was named."""
     task: Task
-    definitions: Mapping[str, StudyDefinition]
     devices: Sequence[Gpu | CpuCores]
     notice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPlan:
+    """What the searches of each name are to be."""
+
+    definitions: Mapping[str, StudyDefinition]
     of_networks: Sequence[str] = ()
     """What is to be said of classes of the user's own."""
 
 
-def make_plan(request: LaunchRequest, *, environment: Mapping[str, str]) -> LaunchPlan:
-    """Check everything a launch was asked for, in the order in which mistakes are cheapest to find.
+def make_aim(request: LaunchRequest, *, environment: Mapping[str, str]) -> Aim:
+    """Check what takes no time to check, in the order in which mistakes are cheapest to find.
 
     Raises:
         UsageError: a wrong variant, task file, study file or device.
-        DataError: data that is missing or unfit.
     """
     _check_target(request.settings)
     files = study_files(request.variants)
@@ -60,23 +67,28 @@ def make_plan(request: LaunchRequest, *, environment: Mapping[str, str]) -> Laun
     task = load_task(request.task)
     devices, notice = choose_devices(request.devices, environment=environment)
     _check_arithmetic(request.settings, devices[0])
+    return Aim(files=files, task=task, devices=devices, notice=notice)
+
+
+def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
+    """Check the rest of what a launch was asked for, which takes seconds.
+
+    Raises:
+        UsageError: a wrong study name, or a network that cannot work.
+        DataError: data that is missing or unfit.
+    """
+    task = aim.task
     prepared = prepare(task, data_dir=request.data_dir)
     definitions = {}
     of_networks: list[str] = []
-    for variant, file in files.items():
+    for variant, file in aim.files.items():
         if variant not in builtin_variants():
             of_networks += _check_network(variant, request.task, request.data_dir)
         name = request.study or f"{task.name}-{file.name}"
         longest = name_of_search(name, request.searches or 1)
         check_study_name(longest, flag="--study" if request.study else "--task and --variant")
         definitions[name] = definition_of(file, task, prepared.data_hash, request.settings)
-    return LaunchPlan(
-        task=task,
-        definitions=definitions,
-        devices=devices,
-        notice=notice,
-        of_networks=of_networks,
-    )
+    return LaunchPlan(definitions=definitions, of_networks=of_networks)
 
 
 def definition_of(

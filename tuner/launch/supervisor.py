@@ -20,6 +20,7 @@ from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import stopped_holder
 from tuner.errors import StudyGoneError, TunerError, UsageError
 from tuner.launch.child import Child
+from tuner.launch.early import EarlyWorkers, no_early_workers
 from tuner.launch.outcome import Outcome
 from tuner.launch.stopping import StopRequests
 from tuner.launch.waits import DeviceWaits
@@ -35,6 +36,7 @@ POLL_S = 0.25
 REAP_S = 5.0
 STOP_GRACE_S = 60.0
 FIRST_PAUSE_S = 1.0
+WORKER_COMMAND = (sys.executable, "-m", "tuner", "worker")
 _ASKED_TO_STOP = (-signal.SIGTERM, 128 + signal.SIGTERM)
 """How a worker ends that somebody else told to:
 it goes on in a new process, and nothing is held against it."""
@@ -54,10 +56,10 @@ class Supervisor:
     worker_options: Sequence[str]
     environment: Mapping[str, str]
     log_folder: Path
-    worker_command: Sequence[str] = field(
-        default_factory=lambda: (sys.executable, "-m", "tuner", "worker")
-    )
+    worker_command: Sequence[str] = WORKER_COMMAND
     """What starts a worker; the options of `tuner worker` follow."""
+    early: EarlyWorkers = field(default_factory=no_early_workers)
+    """Workers that are there already: the first of a device is taken from them."""
     hang_limit_s: float | None = None
     """See `Watchdog`."""
     deliver: Callable[[], object] = lambda: None
@@ -180,10 +182,19 @@ class Supervisor:
             )
         child.budget_at_start = sum(self._counts(opened).budget for opened in self.studies)
         names = ",".join(opened.name for opened in self.studies)
-        process, listening = child.start(
-            [*self.worker_command, "--study", names], self.worker_options, self.environment
-        )
-        child.watched = self._dog.watch(child.device.label, process, listening)
+        if not self._takes_early(child, names):
+            command = [*self.worker_command, "--study", names]
+            child.start(command, self.worker_options, self.environment)
+        assert child.process is not None, "it was started just now"
+        child.watched = self._dog.watch(child.device.label, child.process, child.listening)
+
+    def _takes_early(self, child: Child, names: str) -> bool:
+        """Have the worker that waits on this device for its studies, if there is one."""
+        early = self.early.take(child.device, names)
+        if early is None:
+            return False
+        child.process, child.listening, child.name = early.process, early.listening, early.name
+        return True
 
     def _stop(self, children: list[Child], tick: Callable[[], None]) -> None:
         """Ask the workers to hand back what they run; kill them when somebody asks again or the

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
-from tuner.launch.launcher import Crew
+from tuner.launch.crew import Crew
 from tuner.launch.outcome import Outcome
 from tuner.launch.plan import choose_devices
 from tuner.launch.progress import Notes, Progress, Quiet

@@ -4,6 +4,7 @@ not for ever."""
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.support.cli_processes import Bench, finished
 from tests.support.forked_cli import Done
 from tests.support.paths import SCRIPTS
 from tests.support.small_study import definition
-from tuner.errors import TERMINATED
+from tuner.errors import TERMINATED, UsageError
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
@@ -39,19 +40,21 @@ def bench(tmp_path: Path) -> Bench:
     return bench
 
 
-def worked(bench: Bench, plan: str, gpu: str = "0") -> Done:
+def worked(bench: Bench, plan: str, *more: str, gpu: str = "0", study: str = "tiny-small") -> Done:
     (bench.folder / "plan").write_text(plan)
-    return finished(
-        subprocess.Popen(
-            [sys.executable, STUB, "tuner", "worker", "--study", "tiny-small", "--gpu", gpu],
-            cwd=bench.folder,
-            env=bench.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+    with (bench.folder / "told").open("a+") as told:
+        told.seek(0)
+        return finished(
+            subprocess.Popen(
+                [sys.executable, STUB, "tuner", "worker", "--study", study, "--gpu", gpu, *more],
+                cwd=bench.folder,
+                env=bench.environment,
+                stdin=told,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         )
-    )
 
 
 def processes(bench: Bench) -> list[tuple[int, list[str]]]:
@@ -98,3 +101,16 @@ def test_a_device_that_takes_not_even_the_data_is_one_line(bench: Bench) -> None
     assert ended.code == 1
     said = "tuner: error: Example #0 cannot be used: CUDA error: no CUDA-capable device is detected"
     assert ended.err.splitlines() == [f"{said}; see 'tuner doctor'"]
+
+
+def test_a_supervised_worker_may_hear_later_what_it_works_at(bench: Bench) -> None:
+    supervised = ("--supervised-by", str(os.getpid()))
+    untold = worked(bench, "o" * 10, *supervised, study="-")
+    assert untold.code == UsageError.exit_code
+    assert "--study -: standard input ended before it named a study" in untold.err
+    (bench.folder / "told").write_text("tiny-small\n")
+    assert worked(bench, "o" * 10, *supervised, study="-").code == 0
+    assert bench.trials() == [(number, "COMPLETE") for number in range(10)]
+    alone = worked(bench, "o", study="-")
+    assert alone.code == UsageError.exit_code, "one on its own goes on in processes of its own"
+    assert "'-'" in alone.err

@@ -17,7 +17,7 @@ import pytest
 from tests.support.collected_kernels import HOPPER, search
 from tuner.config import Backend
 from tuner.devices import CpuCores, Gpu
-from tuner.launch import Outcome, StopRequests, background, launcher
+from tuner.launch import Outcome, StopRequests, background, crew
 from tuner.launch.background import background_jobs, compiled_in_background, order_for
 from tuner.launch.progress import Quiet
 from tuner.storage.url import absolute, parse_url
@@ -212,8 +212,8 @@ def test_workers_are_watched_and_kernels_compiled_at_the_same_time(
         definition=search().definition, database=SimpleNamespace(address=address)
     )
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(launcher, "Supervisor", Supervisor)
-    monkeypatch.setattr(launcher, "compiled_in_background", beside)
-    crew = launcher.Crew(devices=[GPU], task="unused", data_dir=None, timeout_s=None)
-    assert crew.work([study], [study], Onlooker(), StopRequests()) is Outcome.FILLED
+    monkeypatch.setattr(crew, "Supervisor", Supervisor)
+    monkeypatch.setattr(crew, "compiled_in_background", beside)
+    mine = crew.Crew(devices=[GPU], task="unused", data_dir=None, timeout_s=None)
+    assert mine.work([study], [study], Onlooker(), StopRequests()) is Outcome.FILLED
     assert said == ["looked", "compiling", "looked", "compiling"]

@@ -14,6 +14,7 @@ from tuner.devices import CpuCores
 from tuner.devices.holder import Holder
 from tuner.errors import TunerError
 from tuner.launch import Outcome, Supervisor, supervisor
+from tuner.launch.early import EarlyWorkers, no_early_workers
 from tuner.storage.records import Counts
 from tuner.worker.heartbeat import FRESH_PROCESS
 
@@ -65,6 +66,7 @@ class Launch:
     deliver: Callable[[], object] = lambda: None
     ticks: int = 0
     started: list[str] = field(default_factory=list)
+    early: EarlyWorkers = field(default_factory=no_early_workers)
 
     def run(self, on_tick: Callable[[Launch], None] = lambda launch: None) -> Outcome:
         def tick() -> None:
@@ -79,6 +81,7 @@ class Launch:
             log_folder=self.folder,
             worker_command=["/bin/sh", "-c", f"echo started; {self.script}"],
             deliver=self.deliver,
+            early=self.early,
         ).run(tick)
 
     def starts(self, core: int = 0) -> int:
@@ -286,3 +289,24 @@ def test_what_a_dead_worker_had_computed_is_delivered_before_its_work_is_taken_b
     assert launch.run() is Outcome.FILLED
     assert launch.starts() == 1
     assert done[:2] == ["delivered", "taken back"]
+
+
+def test_the_first_worker_is_the_one_that_waits_and_the_next_a_new_one(tmp_path: Path) -> None:
+    queue = Queue(budget=1)
+    early = EarlyWorkers(
+        devices=[CpuCores((0,))],
+        command=["/bin/sh", "-c", 'read names; echo "works at $names"; exit 1'],
+        options=[],
+        environment={},
+        log_folder=tmp_path,
+    )
+    launch = Launch(queue, tmp_path, early=early)
+
+    def finish(launch: Launch) -> None:
+        if launch.starts():
+            queue.finished = 1
+
+    with early:
+        assert launch.run(finish) is Outcome.FILLED
+    (log,) = tmp_path.glob("worker-*")
+    assert log.read_text().splitlines() == ["works at small", "started"]

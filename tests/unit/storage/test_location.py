@@ -80,8 +80,10 @@ def test_each_danger_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_launch_says_it_before_it_opens_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    five = SimpleNamespace(notice="", of_networks=(), definitions={}, devices=[object()] * 5)
-    monkeypatch.setattr("tuner.launch.launcher.make_plan", lambda *_, **__: five)
+    five = SimpleNamespace(notice="", devices=[object()] * 5)
+    plan = SimpleNamespace(of_networks=(), definitions={})
+    monkeypatch.setattr("tuner.launch.launcher.make_aim", lambda *_, **__: five)
+    monkeypatch.setattr("tuner.launch.launcher.make_plan", lambda *_, **__: plan)
 
     def refuse(*_: object, **__: object) -> None:
         raise StorageError("nothing is opened here")

@@ -1,0 +1,83 @@
+"""Workers that are started before anybody knows what they will work at: short commands here."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from tuner.devices import CpuCores, Gpu
+from tuner.files.environment import STORAGE_VARIABLE
+from tuner.launch.child import Child
+from tuner.launch.crew import Crew
+from tuner.launch.early import EarlyWorkers
+from tuner.storage.url import absolute, parse_url
+
+DEVICE, OTHER = CpuCores((0,)), CpuCores((1,))
+
+
+def early(folder: Path, script: str) -> EarlyWorkers:
+    return EarlyWorkers(
+        devices=[DEVICE],
+        command=["/bin/sh", "-c", script],
+        options=["--more"],
+        environment=dict(os.environ),
+        log_folder=folder / "logs",
+    )
+
+
+def ended(child: Child) -> int:
+    assert child.process is not None
+    code = child.process.wait(10)
+    os.close(child.listening)
+    return code
+
+
+def test_it_waits_until_it_hears_what_to_work_at(tmp_path: Path) -> None:
+    with early(tmp_path, 'echo "$@"; read names; echo "works at $names"') as workers:
+        waiting = workers._waiting[DEVICE.label]
+        assert workers.take(OTHER, "small") is None
+        assert waiting.runs
+        child = workers.take(DEVICE, "small,large")
+        assert child is waiting
+        assert workers.take(DEVICE, "small,large") is None, "it is taken"
+    assert ended(child) == 0, "whoever took it keeps it"
+    said = child.log_path.read_text()
+    assert "--supervised-by" in said
+    assert "--more" in said
+    assert said.endswith("works at small,large\n")
+
+
+def test_what_nobody_took_is_gone_and_leaves_no_empty_log(tmp_path: Path) -> None:
+    with early(tmp_path, "read names") as workers:
+        (child,) = workers._waiting.values()
+        assert child.runs
+    assert not child.runs
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_it_said_before_it_was_ended_stays(tmp_path: Path) -> None:
+    with early(tmp_path, "echo no such device; read names") as workers:
+        (child,) = workers._waiting.values()
+        deadline = time.monotonic() + 10
+        while not child.log_path.read_text() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert child.last_words() == "no such device"
+
+
+def test_one_that_ended_by_itself_is_not_taken(tmp_path: Path) -> None:
+    with early(tmp_path, "exit 2") as workers:
+        (child,) = workers._waiting.values()
+        assert child.process is not None
+        child.process.wait(10)
+        assert workers.take(DEVICE, "small") is None
+
+
+def test_a_crew_starts_early_on_gpus_only(tmp_path: Path) -> None:
+    gpu = Gpu(index=0, number=3, uuid="GPU-3", name="Example")
+    crew = Crew(devices=[gpu, DEVICE], task="etth", data_dir=tmp_path, timeout_s=None)
+    workers = crew.early(absolute(parse_url(f"sqlite:///{tmp_path}/studies.db")))
+    assert workers.devices == [gpu]
+    assert workers.options == ["--task", "etth", "--data-dir", str(tmp_path)]
+    assert workers.environment[STORAGE_VARIABLE].endswith("studies.db")
+    assert workers.log_folder == tmp_path / "logs"
