@@ -167,7 +167,9 @@ def _launched(name: str, storage: str, task: Path, device: str) -> Launched:
     database = open_database(parse_url(storage), create=False)
     try:
         opened = open_study(database, name)
-        first, second = (stint.worker for stint in stints(database.engine, opened.study_id))
+        # A trial that was made ready beside the first is handed back where that takes the device's
+        # context with it: whoever had it last trained it.
+        last = {each.trial_number: each.worker for each in stints(database.engine, opened.study_id)}
         config = run_config(
             opened.definition,
             hyperparameters(sound.params),
@@ -181,7 +183,7 @@ def _launched(name: str, storage: str, task: Path, device: str) -> Launched:
     return Launched(
         broken,
         sound,
-        (first, second),
+        (last[broken.number], last[sound.number]),
         (result.best_val_loss, evaluate(result.model, data).test_mql_mean),
     )
 
