@@ -68,8 +68,7 @@ class Answer:
 def recommended(
     study: StudySnapshot, model: RunsModel | None, *, margin: float, bounds: Bounds = UNBOUNDED
 ) -> Answer:
-    """The configuration that saves most time once it is confirmed, of all that are as good as the
-    study's default.
+    """What saves most time once it is confirmed, of all that is as good as the study's default.
 
     Args:
         study: as it is now.
