@@ -41,8 +41,8 @@ class FrontValues(StrEnum):
 PickName = Annotated[
     Pick,
     typer.Option(
-        help="The fastest that is as good as the default; or of the front the lowest MQL, the "
-        "lowest time, or the knee."
+        help="What saves most time and is as good as the default; or of the front the lowest "
+        "MQL, the lowest time, or the knee."
     ),
 ]
 ValuesName = Annotated[

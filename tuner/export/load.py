@@ -48,7 +48,7 @@ def load_best(
 
     Args:
         variant: built-in name, or a study file; not needed where `study` is given.
-        pick: `same-quality`, the fastest configuration that is surely enough as good as the
+        pick: `same-quality`, what saves most time of all that is surely enough as good as the
             default, the default itself where nothing faster is; or of the front `mql` (lowest MQL),
             `time` (fewest seconds) or `knee` (nearest to both).
         values: which front: `single` (of single runs), `expected` (of what all runs together

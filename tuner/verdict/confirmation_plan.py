@@ -22,7 +22,7 @@ from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
 from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.queue import verifications_of
-from tuner.verdict.recommendation import model_of
+from tuner.verdict.recommendation import CONFIRMATION_SEEDS, model_of
 from tuner.verdict.runs_model import RunsModel
 from tuner.verdict.same_quality import (
     Answer,
@@ -33,7 +33,7 @@ from tuner.verdict.same_quality import (
 )
 from tuner.verdict.verification_plan import Planned, refuse_apart
 
-SEEDS = 30
+SEEDS = CONFIRMATION_SEEDS
 """Of each configuration, unless somebody says otherwise: how many it takes is in
 benchmarks/verdict."""
 

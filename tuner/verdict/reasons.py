@@ -50,7 +50,12 @@ def because_of_answer(answer: Answer, own: Answer | None = None) -> str:
 
 
 def _found(answer: Answer) -> str:
-    what = "the default, which is the fastest" if answer.default_stands else "the fastest"
+    if answer.default_stands:
+        what = "the default, which is the fastest"
+    elif answer.against is None:
+        what = "what is expected to save most time once it is confirmed, of all"
+    else:
+        what = "the fastest"
     said = (
         f"Recommended: {what} whose MQL is {_asked(answer)}, as far as all runs of the study can "
         f"say: the chance is {percent(answer.chosen.chance)}. Expected of it: "

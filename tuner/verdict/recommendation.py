@@ -1,5 +1,8 @@
-"""What a study recommends: the fastest configuration that is, as far as all its runs can say, as
-good as the default one.
+"""What a study recommends: of the configurations that are, as far as all its runs can say, as good
+as the default one, that by which most time is expected to be saved once it is confirmed.
+
+The fastest of these is hardly ever within the margin by enough for a confirmation on 30 seeds to
+succeed, and what is not confirmed saves nothing (docs/decisions/0024).
 
 A search tries each configuration once, so the best it has seen is the luckiest. All runs of a
 study, of its search and of its verification, make one model (`tuner.verdict.runs_model`), which
@@ -33,6 +36,8 @@ VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 6, 3
 so many fresh seeds each."""
 LEAST_RUNS = 5
 """Of its own, without which nothing is recommended where a verification has run."""
+CONFIRMATION_SEEDS = 30
+"""Of a confirmation, unless somebody says otherwise: what is recommended has to pass it."""
 
 _SURE = 0.99
 _DRAWS = 1000
@@ -41,8 +46,8 @@ _SEED = 20261122
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """The fastest configuration that is as good as it was asked to be; `chosen` is None where none
-    is, surely enough.
+    """The best configuration that is as good as it was asked to be; `chosen` is None where none is,
+    surely enough.
 
     `nearest` is the one with the best chance then, None where one was chosen or there is none to
     name.
@@ -74,7 +79,8 @@ def recommend(
     least_runs: int = 1,
     candidates: Collection[int] | None = None,
 ) -> Recommendation:
-    """The fastest configuration that is as good as the default, and faster.
+    """Of the configurations that are as good as the default, and faster: the one with the most time
+    to save, as a logarithm, times the chance that a confirmation succeeds.
 
     Args:
         model: of the study's runs.
@@ -87,7 +93,10 @@ def recommend(
     """
     chances = model.chance_of_default(margin)
     assert model.default is not None, "or there were no chances"
-    chosen, nearest = _chosen(model, chances, model.faster(candidates), chance, least_runs)
+    row = model.row_of_default()
+    saved = np.log(model.seconds[row] / model.seconds)
+    worth = saved * model.chance_to_confirm(margin, CONFIRMATION_SEEDS)
+    chosen, nearest = _chosen(model, chances, model.faster(candidates), chance, least_runs, worth)
     return Recommendation(
         chosen=chosen,
         nearest=nearest,
@@ -113,7 +122,7 @@ def recommend_at(
     """
     chances = model.chance_of_level(level, error=error)
     may = model.among(candidates)
-    chosen, nearest = _chosen(model, chances, may, chance, least_runs)
+    chosen, nearest = _chosen(model, chances, may, chance, least_runs, -model.seconds)
     default = None if model.default is None else model.estimate(model.default, chances)
     return Recommendation(
         chosen=chosen, nearest=nearest, default=default, margin=None, level=level, chance=chance
@@ -193,13 +202,14 @@ def to_verify(
 
 
 def _chosen(
-    model: RunsModel, chances: Array, may: Array, chance: float, least_runs: int
+    model: RunsModel, chances: Array, may: Array, chance: float, least_runs: int, worth: Array
 ) -> tuple[Estimate | None, Estimate | None]:
+    """The one that is worth most of those that are sure; where none is, the nearest."""
     rows = np.flatnonzero(may)
     sure = [row for row in rows if chances[row] >= chance and model.runs[row] >= least_runs]
     if sure:
-        fastest = min(sure, key=lambda row: float(model.seconds[row]))
-        return model.estimate(model.trials[fastest], chances), None
+        best = max(sure, key=lambda row: float(worth[row]))
+        return model.estimate(model.trials[best], chances), None
     if not len(rows):
         return None, None
     return None, model.estimate(model.trials[rows[int(np.argmax(chances[rows]))]], chances)

@@ -17,6 +17,7 @@ import numpy as np
 from tuner.spec.margin import TOO_MUCH
 from tuner.verdict.known_runs import Run
 from tuner.verdict.repeated_runs import Belief, Repeated, believed
+from tuner.verdict.stats.noninferiority import LEVEL
 
 Array = np.ndarray[Any, Any]
 
@@ -113,6 +114,46 @@ class RunsModel:
 
         chance: Array = ndtr(room / np.sqrt(np.maximum(variance, 1e-18)))
         chance[row] = 1.0 if margin >= 0 else 0.0
+        return chance
+
+    def chance_to_confirm(self, margin: float, seeds: int) -> Array:
+        """How surely a confirmation on so many seeds calls each one no worse than the default by
+        more than `margin` (`tuner.verdict.stats.noninferiority`): 0 of the default.
+
+        Raises:
+            ValueError: the default configuration is not among the runs.
+        """
+        mean, c = self._mql.mean, self._mql.covariance
+        row = self.row_of_default()
+        variance = np.maximum(np.diag(c) + c[row, row] - 2 * c[row], 0.0)
+        chance: Array = self._confirmed(mean[row] - mean, margin, seeds, variance)
+        return chance
+
+    def drawn_worth(self, margin: float, seeds: int, count: int, seed: int) -> Array:
+        """What each configuration may be worth to whoever has it confirmed, (count,
+        configurations): the logarithm of how much faster than the default it is, times the chance
+        that a confirmation on so many seeds succeeds.
+
+        Raises:
+            ValueError: the default configuration is not among the runs.
+        """
+        row = self.row_of_default()
+        seconds, mql = self.draws(count, seed)
+        saved = np.maximum(seconds[:, [row]] - seconds, 0.0)
+        worth: Array = saved * self._confirmed(mql[:, [row]] - mql, margin, seeds, 0.0)
+        return worth
+
+    def _confirmed(self, lead: Array, margin: float, seeds: int, variance: Array | float) -> Array:
+        """The chance that the test claims, by how far each one's MQL lies below the default's, as
+        logarithms, and the variance of that.
+        """
+        from scipy.special import ndtr, stdtrit  # here: who only watches a launch does not wait
+
+        row = self.row_of_default()
+        error = (self._mql.noise + self._mql.noise[row]) / seeds
+        needed = float(stdtrit(seeds - 1, 1 - LEVEL)) * np.sqrt(error)
+        chance: Array = ndtr((lead + math.log1p(margin) - needed) / np.sqrt(error + variance))
+        chance[..., row] = 0.0
         return chance
 
     def chance_of_level(self, level: float, *, error: float = 0.0) -> Array:

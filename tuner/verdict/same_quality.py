@@ -1,5 +1,6 @@
-"""What a study recommends, as one answer: the fastest configuration that is surely enough as good
-as the default, or as another study's default; the default itself where nothing faster is.
+"""What a study recommends, as one answer: of the configurations that are surely enough as good as
+the default the one that saves most time once confirmed, or the fastest that is as good as another
+study's default; the default itself where nothing faster is.
 
 Whatever shows a configuration as recommended asks here.
 """
@@ -67,7 +68,7 @@ class Answer:
 def recommended(
     study: StudySnapshot, model: RunsModel | None, *, margin: float, bounds: Bounds = UNBOUNDED
 ) -> Answer:
-    """The fastest configuration that is as good as the study's default.
+    """What saves most time once it is confirmed, of all that is as good as the study's default.
 
     Args:
         study: as it is now.

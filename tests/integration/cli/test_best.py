@@ -105,7 +105,7 @@ def test_every_form_says_what_was_recommended(form: str, folder: Path, tmp_path:
         assert recipe.origin["recommendation"]["margin"] == 0.01
     if form != "json":
         head = done.out.splitlines()[1]
-        assert head.startswith("# Recommended: the fastest whose MQL is")
+        assert head.startswith("# Recommended: what is expected to save most time once it is")
 
 
 def test_a_margin_to_look_at_is_not_recorded(folder: Path) -> None:

@@ -17,6 +17,7 @@ from tuner.verdict.recommendation import (
 )
 from tuner.verdict.repeated_runs import Repeated, _Likelihood, believed
 from tuner.verdict.runs_model import RunsModel
+from tuner.verdict.stats.noninferiority import no_worse
 
 SEEDS_SD = 0.008
 
@@ -231,3 +232,46 @@ def test_the_noise_of_seeds_is_read_off_repeated_runs() -> None:
     assert np.sqrt(found.noise) == pytest.approx(sd, rel=0.15)
     off = (found.mean - np.sin(3 * where[:, 1])) / np.sqrt(np.diag(found.covariance))
     assert 0.6 < float(np.std(off)) < 1.4
+
+
+def test_of_what_is_surely_as_good_it_takes_what_a_confirmation_will_say_so_of() -> None:
+    random = np.random.default_rng(8)
+    runs = [*study(random), *(run_at(0, (0.0, 0.0), random) for _ in range(60))]
+    # Twice as fast and better; and a little faster still, within the margin by little.
+    for trial, seconds, mql in ((98, 0.5, 0.798), (99, 0.47, 0.8045)):
+        runs += [
+            Run(trial=trial, where=(0.3, 0.01 * trial), seconds=seconds, mql=mql + z, epochs=40)
+            for z in 0.008 * random.standard_normal(300)
+        ]
+    model = RunsModel(runs, 0)
+    candidates = (98, 99)
+    assert model.chance_of_default(0.01)[model.trials.index(99)] >= 0.95
+    found = recommend(model, candidates=candidates)
+    assert found.chosen is not None
+    assert found.chosen.trial == 98
+    level = recommend_at(model, 0.8 * 1.01, candidates=candidates)
+    assert level.chosen is not None
+    assert level.chosen.trial == 99, "at a level the fastest is the answer"
+
+
+@pytest.mark.parametrize("worse_by", [0.0, 0.004, 0.008])
+def test_the_chance_of_a_confirmation_is_how_often_one_succeeds(worse_by: float) -> None:
+    random = np.random.default_rng(9)
+    runs = [*study(random), *(run_at(0, (0.0, 0.0), random) for _ in range(2000))]
+    mql = 0.8 * (1 + worse_by)
+    runs += [
+        Run(trial=99, where=(0.3, 0.5), seconds=0.5, mql=mql + z, epochs=40)
+        for z in SEEDS_SD * random.standard_normal(2000)
+    ]
+    model = RunsModel(runs, 0)
+    said = model.chance_to_confirm(0.01, 30)[model.trials.index(99)]
+    claims = 0
+    for _ in range(400):
+        own, others = (
+            dict(enumerate(mean + SEEDS_SD * random.standard_normal(30))) for mean in (mql, 0.8)
+        )
+        found = no_worse(own, others, margin=0.01)
+        assert found is not None
+        claims += found.claimed
+    assert said == pytest.approx(claims / 400, abs=0.1)
+    assert model.chance_to_confirm(0.01, 30)[model.row_of_default()] == 0.0
