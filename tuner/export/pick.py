@@ -17,6 +17,7 @@ from tuner.export.choice import (
 from tuner.spec.margin import checked_margin
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.estimate_words import in_words
 from tuner.verdict.expected_front import Front
 from tuner.verdict.front_by_values import Values, expected_front, single_front, verified_front
 from tuner.verdict.picks import picks_expected
@@ -26,7 +27,6 @@ from tuner.verdict.runs_model import RunsModel
 from tuner.verdict.same_quality import (
     Answer,
     NoAnswerError,
-    in_words,
     recommended,
     recommended_against,
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from tuner.pareto import Point
 from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.estimate_words import in_words, percent, too_few_runs
 from tuner.verdict.front_by_values import Values
 from tuner.verdict.known_runs import runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate
-from tuner.verdict.same_quality import Answer, in_words, percent, too_few_runs
+from tuner.verdict.same_quality import Answer
 
 _POINTS = {"mql": "the lowest MQL", "time": "the least time", "knee": "the knee"}
 _FRONTS = {
@@ -63,7 +64,7 @@ def _found(answer: Answer) -> str:
     )
     if answer.default is not None and not answer.default_stands:
         said += f"; of its default, trial {answer.default.trial}: {_figures(answer.default)}"
-    return f"{said}."
+    return f"{said}.{_left(answer)}"
 
 
 def _stands(answer: Answer) -> str:
@@ -76,7 +77,15 @@ def _stands(answer: Answer) -> str:
         return f"{said}; nothing that may be chosen is expected to be faster."
     near = answer.nearest
     said += f"; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}"
-    return f"{said}{too_few_runs(near, answer.sure_enough, answer.least_runs)}."
+    return f"{said}{too_few_runs(near, answer.sure_enough, answer.least_runs)}.{_left(answer)}"
+
+
+def _left(answer: Answer) -> str:
+    """Whether it is time to stop, as far as what was tried is concerned."""
+    if answer.left is None:
+        return ""
+    most = f"{100 * answer.left.at_most:.0f} %"
+    return f" More runs of what was tried would save at most {most} more of its time (at 90 %)."
 
 
 def _briefly(own: Answer) -> str:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from tuner.errors import TunerError, UsageError
 from tuner.storage.queue.plans import is_confirmation
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.estimate_words import in_words, percent, too_few_runs
 from tuner.verdict.known_runs import candidates_of, runs_of
+from tuner.verdict.left_to_gain import LeftToGain, left_to_gain
 from tuner.verdict.recommendation import (
     LEAST_RUNS,
     Recommendation,
@@ -23,8 +25,6 @@ from tuner.verdict.recommendation import (
 )
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, bounds_in_words, excess
-
-_MOST_SAID = 0.99
 
 
 class NoAnswerError(TunerError):
@@ -59,6 +59,9 @@ class Answer:
     least_runs: int
     """How often something had to have run itself."""
     against: Reference | None = None
+    left: LeftToGain | None = None
+    """What more runs of what was tried could still change; None where another study's default was
+    asked for."""
 
     @property
     def default_stands(self) -> bool:
@@ -95,6 +98,12 @@ def recommended(
         margin=margin,
         sure_enough=found.chance,
         least_runs=least,
+        left=left_to_gain(
+            model,
+            None if found.chosen is None else found.chosen.trial,
+            margin=margin,
+            candidates=may,
+        ),
     )
 
 
@@ -276,25 +285,3 @@ def _nothing(
         f"{said}; the nearest to that is trial {model.trials[row]}, of which {seconds:.3f} s and "
         f"MQL {mql:.4f} are expected"
     )
-
-
-def in_words(estimate: Estimate) -> str:
-    """A configuration and what is expected of it."""
-    return f"trial {estimate.trial} (expected {estimate.seconds:.3f} s, MQL {estimate.mql:.4f})"
-
-
-def too_few_runs(estimate: Estimate, sure_enough: float, least: int) -> str:
-    """That a configuration is as good, surely enough, and has run less often than it takes; empty
-    where it is not so.
-    """
-    if estimate.runs >= least or estimate.chance < sure_enough:
-        return ""
-    times = "once" if estimate.runs == 1 else f"{estimate.runs} times"
-    return f", but it ran {times}, and a verified study takes {least} runs of it"
-
-
-def percent(chance: float) -> str:
-    """A chance for a reader, who is never told that something is certain."""
-    if chance > _MOST_SAID:
-        return "more than 99 %"
-    return "less than 1 %" if chance < 1 - _MOST_SAID else f"{100 * chance:.0f} %"

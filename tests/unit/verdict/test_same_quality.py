@@ -14,6 +14,7 @@ from tuner.errors import UsageError
 from tuner.study.archive import read_archive
 from tuner.study.results import StudyResults
 from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.estimate_words import percent
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.recommendation import CHANCE, LEAST_RUNS, model_of
@@ -23,7 +24,6 @@ from tuner.verdict.same_quality import (
     NoAnswerError,
     answer_of,
     least_runs,
-    percent,
     recommended,
     recommended_against,
     recommended_trial,
@@ -101,7 +101,10 @@ def test_once_a_verification_has_run_what_is_recommended_has_run_some_times() ->
     assert answer.nearest.chance >= CHANCE
     assert answer.nearest.runs == 1
     said = because_of_answer(answer)
-    assert said.endswith(f"but it ran once, and a verified study takes {LEAST_RUNS} runs of it.")
+    assert f"but it ran once, and a verified study takes {LEAST_RUNS} runs of it. " in said
+    assert answer.left is not None
+    most = f"{100 * answer.left.at_most:.0f} %"
+    assert said.endswith(f"would save at most {most} more of its time (at 90 %).")
     searched = dataclasses.replace(verified, read_runs=lambda: ())
     assert least_runs(searched) == 1
     assert least_runs(verified) == LEAST_RUNS
