@@ -56,6 +56,13 @@ class LaunchOptions:
             help="Until each study holds this many finished trials (a new one: 50).",
         ),
     ] = None
+    search_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="5m|none",
+            help="No trial begins once those of its search have had their devices for so long.",
+        ),
+    ] = None
     searches: Annotated[
         int | None,
         typer.Option(
@@ -206,6 +213,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         reruns=options.reruns,
         checkpoint_every=options.checkpoint_every,
         margin=options.margin,
+        search_time=options.search_time,
     )
     settings = StudySettings(
         max_epochs=options.max_epochs,
