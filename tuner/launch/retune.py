@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -137,12 +138,23 @@ class _Call:
     # -- the stages --------------------------------------------------------------------------------
 
     def _search(self, timeout_s: float | None) -> Outcome:
+        if self.agreed.registered == self.agreed.before and self._searches_are_full():
+            return Outcome.FILLED
         asked = search_request(self.request, self.agreed, timeout_s)
         watched = _Watched(self, Stage.SEARCH)
         found = launcher.run_after(self._register, asked, progress=watched, stop=self.stop)
         if found.ended is Outcome.FILLED:
             refuse_nothing_but_failures(found)
         return found.ended
+
+    def _searches_are_full(self) -> bool:
+        """Whether all of them are there and have what was registered."""
+        names = [each.group for each in self.agreed.to_search]
+        with self._opened(names) as members:
+            sizes = Counter(each.membership.group for each in members)
+            return all(
+                sizes[name] >= self.agreed.registered.searches for name in names
+            ) and not any(each.ledger.counts().left for each in members)
 
     def _register(self, studies: Sequence[OpenStudy]) -> None:
         """What was asked for, before anybody works."""

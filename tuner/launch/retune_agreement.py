@@ -47,6 +47,8 @@ class Agreement:
     """What a retune is from now on."""
 
     registered: Registered
+    before: Registered | None
+    """What was registered when the call began."""
     variant: Searched
     reference: Searched | None
     notes: tuple[str, ...] = ()
@@ -109,7 +111,9 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
     if there is None or there.against != now.against:
         both = reference is not None and not reference.begun
         now = dataclasses.replace(now, together=2 if both else 1)
-    return Agreement(registered=now, variant=variant, reference=reference, notes=tuple(notes))
+    return Agreement(
+        registered=now, before=there, variant=variant, reference=reference, notes=tuple(notes)
+    )
 
 
 def confirmation_begun(study: OpenStudy) -> bool:

@@ -1,8 +1,12 @@
-"""`tuner retune` as people run it: killed in every stage, given again, and once more when it is
-over."""
+"""`tuner retune` as people run it: killed on its way, given again, and once more when it is over.
+
+TUNER_TEST_KILL_IN=search,re-evaluation,confirmation kills it in every stage: two minutes.
+"""
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,10 +22,13 @@ from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import list_studies, open_study
 from tuner.study.registered_retune import Registered, registered_in
 
+LOOK_S = 0.5
+"""Each look costs CPU time that the workers lack."""
+STAGES = os.environ.get("TUNER_TEST_KILL_IN", "re-evaluation").split(",")
 pytestmark = pytest.mark.slow
 TWO = [STUDY, f"{STUDY}-2"]
 SMALL = ["retune", "--variant", "small.toml", "--task", "tiny.toml"]
-SIZES = {"workers": 2, "searches": 2, "trials": 13, "top": 1, "confirm-seeds": 6}
+SIZES = {"workers": 1, "searches": 2, "trials": 12, "top": 1, "confirm-seeds": 5, "reruns": 0}
 RETUNE = [*SMALL, "--cpu", *(f"--{name}={value}" for name, value in SIZES.items())]
 
 
@@ -75,6 +82,7 @@ def killed_in(bench: Bench, stage: str) -> Results:
 def first_of(bench: Bench, stage: str, ended: Callable[[], int | None]) -> Callable[[], bool]:
     def there() -> bool:
         assert ended() is None, "it ended early"
+        time.sleep(LOOK_S)
         try:
             return bool(results(bench)[stage])
         except (TunerError, *DATABASE_FAILURES):  # it is being made
@@ -83,38 +91,35 @@ def first_of(bench: Bench, stage: str, ended: Callable[[], int | None]) -> Calla
     return there
 
 
-def test_killed_in_every_stage_it_ends_with_exact_counts_and_says_the_same_again(
+def test_killed_on_its_way_it_ends_with_exact_counts_and_says_the_same_again(
     bench: Bench,
 ) -> None:
     before: Results = {}
-    for stage in ("search", "re-evaluation", "confirmation"):
+    for stage in STAGES:
         now = killed_in(bench, stage)
         for earlier, there in before.items():
             assert there.items() <= now[earlier].items(), "nothing that was computed is lost"
         before = now
         with bench.database() as database:
-            expected = Registered(searches=2, trials=13)
-            assert registered_in(database, STUDY) == expected
-    assert len(before["search"]) == 26
+            assert registered_in(database, STUDY) == Registered(searches=2, trials=12)
 
     done = finished(bench.start(*RETUNE))
     assert done.code == 0, done.err
     after = results(bench)
     for stage, there in before.items():
         assert there.items() <= after[stage].items()
-    assert after["search"] == before["search"]
-    assert after["re-evaluation"] == before["re-evaluation"], "it was over before the last kill"
+    assert after["search"] == before["search"], "it was over before the last kill"
     with bench.database() as database:
         for name in TWO:
             study = open_study(database, name)
-            assert study.ledger.counts().finished == 13
+            assert study.ledger.counts().finished == 12
             runs = study.verifications.runs()
             assert {run.state for run in runs} == {"finished"}
             confirming = [run for run in runs if is_confirmation(run.plan)]
-            assert len(confirming) in (6, 12)  # the default, and what is recommended
+            assert len(confirming) in (5, 10)  # the default, and what is recommended
             assert len({run.session for run in confirming}) == 1
-        assert registered_in(database, STUDY) == Registered(searches=2, trials=13, finished=True)
-    assert "stage 1 of 4, search: done, 26 trials" in done.err
+        assert registered_in(database, STUDY) == Registered(searches=2, trials=12, finished=True)
+    assert "stage 1 of 4, search: done, 24 trials" in done.err
     assert "Confirmed on untouched seeds:" in done.out
     assert "Retuning small cost " in done.out
     page = bench.folder / "storage" / f"retune-{STUDY}.html"
@@ -123,13 +128,13 @@ def test_killed_in_every_stage_it_ends_with_exact_counts_and_says_the_same_again
     again = bench.run(*RETUNE)
     assert (again.code, again.out) == (0, done.out)
     assert results(bench) == after
-    other = bench.run(*RETUNE, "--trials", "14")
+    other = bench.run(*RETUNE, "--trials", "13")
     assert other.code == 2
-    assert "was registered with --trials 13, and keeps that" in other.error
+    assert "was registered with --trials 12, and keeps that" in other.error
     short = bench.run(*SMALL, "--json")
     document = short.json()
-    assert (document["outcome"], document["registered"]["trials"]) == ("filled", 13)
+    assert (document["outcome"], document["registered"]["trials"]) == ("filled", 12)
     assert [each["done"] for each in document["stages"]][:3] == [
         len(after[stage]) for stage in ("search", "re-evaluation", "confirmation")
     ]
-    assert "keeps --searches 2 --trials 13" in short.err
+    assert "keeps --searches 2 --trials 12" in short.err
