@@ -66,8 +66,8 @@ class RetuneOptions:
         str | None,
         typer.Option(
             metavar="NAME",
-            help="The variant to hold it against, which is retuned as well (none: its own default "
-            "alone).",
+            help="The variant to hold it against, which is retuned as well; without it, its own "
+            "default alone counts.",
         ),
     ] = None
     gpus: Gpus = None

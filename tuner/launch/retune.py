@@ -36,6 +36,7 @@ from tuner.study.snapshot import snapshot
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups, read_studies
+from tuner.verdict.epochs_of import epochs_of
 from tuner.verdict.payback import Spent, paybacks, spent_on
 from tuner.verdict.retuned_words import bought_sentence, payback_sentence
 
@@ -229,8 +230,11 @@ class _Call:
         if now.budget_s is not None:
             own = [each for name in self.agreed.own_groups for each in groups[name]]
             lines.insert(0, bought_sentence(spent_on(own), now.budget_s, len(own)))
+        made_of = tuple(filter(None, (epochs_of(each.confirmation) for each in paid)))
+        lines += [each.sentence for each in made_of]
         return dataclasses.replace(
             found,
+            made_of=made_of,
             verdict=report,
             paybacks=paid,
             lines=tuple(lines),

@@ -18,6 +18,7 @@ from tuner.spec.policy import PolicyChanges
 from tuner.storage.url import DEFAULT_URL
 from tuner.study.registered_retune import Registered
 from tuner.verdict.compare.findings import Report
+from tuner.verdict.epochs_of import EpochsOf
 from tuner.verdict.payback import Payback
 
 
@@ -72,8 +73,12 @@ class RetuneOutcome:
     """What `tuner compare` says of the groups; None before everything has run."""
     paybacks: tuple[Payback, ...] = ()
     """Of each group; empty before everything has run."""
+    made_of: tuple[EpochsOf, ...] = ()
+    """Of each group with something confirmed: its epochs and their seconds against the default's,
+    of the search that `paybacks` names."""
     lines: tuple[str, ...] = ()
-    """What it cost, what its budget bought and when it pays, in sentences."""
+    """What it cost, what its budget bought, when it pays and what the gain is made of, in
+    sentences."""
     notes: tuple[str, ...] = ()
     """All lines that a person would have been told, in order."""
 
@@ -93,6 +98,7 @@ class RetuneOutcome:
             "stages": [each.as_dict() for each in self.stages],
             "seconds": self.seconds,
             "cost": [each.as_dict() for each in self.paybacks],
+            "made_of": [each.as_dict() for each in self.made_of],
             "sentences": list(self.lines),
             "verdict": self.verdict.as_dict() if self.verdict else None,
         }

@@ -14,7 +14,7 @@ from tuner.report.comparison_files import AT_LEVELS, BETWEEN_VARIANTS, CONFIRMED
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.confirmed_words import CHOSEN_ON_TEST
 
-COST = "What it cost"
+COST = "What it cost, and what it gives"
 PLAIN_S = 30.0
 """Where nothing can be drawn over, a line so often."""
 
