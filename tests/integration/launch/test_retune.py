@@ -68,7 +68,7 @@ def results(bench: Bench) -> Results:
 
 def killed_in(bench: Bench, stage: str) -> Results:
     """What there is after a retune was killed once `stage` had a result."""
-    process = bench.start(*RETUNE)
+    process = bench.start(*RETUNE, cores=1)
     try:
         wait_for(first_of(bench, stage, process.poll), f"a first result of the {stage}")
         kill([process])  # alone: its workers hand back what they run, and end
@@ -103,7 +103,7 @@ def test_killed_on_its_way_it_ends_with_exact_counts_and_says_the_same_again(
         with bench.database() as database:
             assert registered_in(database, STUDY) == Registered(searches=2, trials=12)
 
-    done = finished(bench.start(*RETUNE))
+    done = finished(bench.start(*RETUNE, cores=1))
     assert done.code == 0, done.err
     after = results(bench)
     for stage, there in before.items():
@@ -125,7 +125,7 @@ def test_killed_on_its_way_it_ends_with_exact_counts_and_says_the_same_again(
     page = bench.folder / "storage" / f"retune-{STUDY}.html"
     assert "What it cost, and what it gives" in page.read_text(encoding="utf-8")
 
-    again = bench.run(*RETUNE)
+    again = bench.run(*RETUNE, cores=1)
     assert (again.code, again.out) == (0, done.out)
     assert results(bench) == after
     other = bench.run(*RETUNE, "--trials", "13")
