@@ -93,13 +93,10 @@ def agreed(
     """
     if there is None:
         new = said.over(usual)
-        trials_said = said.trials is not None
-        return (
-            new if trials_said or new.budget_s is None else dataclasses.replace(new, trials=None)
-        ), []
+        if new.budget_s is not None and said.trials is None:  # as many as it buys
+            new = dataclasses.replace(new, trials=None)
+        return new, []
     now = said.over(there)
-    if now.budget_s is not None and there.budget_s is None and said.trials is None:
-        now = dataclasses.replace(now, trials=None)
     was, is_, plain = there.flags(), now.flags(), usual.flags()
     changed = [field for field in was if was[field] != is_[field]]
     fixed = changed if begun else [f for f in changed if f in _SHARED and there.budget_s]

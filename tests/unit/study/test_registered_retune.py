@@ -63,6 +63,12 @@ def test_another_setting_is_told_until_the_confirmation_has_begun() -> None:
         now(WAS, begun=True, against="layernorm")
 
 
+def test_a_budget_that_is_said_later_leaves_the_trials_as_they_are() -> None:
+    found, lines = now(Registered(trials=100), trials=None, budget_s=60.0)
+    assert (found.trials, found.budget_s) == (100, 60.0)
+    assert lines[0] == "the retune of etth-rmsnorm changes from --budget none to --budget 60s"
+
+
 def test_a_budget_stays_shared_as_it_was() -> None:
     was = Registered(searches=2, trials=None, budget_s=60.0)
     assert now(was, budget_s=90.0)[0].budget_s == 90.0
