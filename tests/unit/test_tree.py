@@ -18,6 +18,7 @@ SAME_NAME = {
     "__init__": "every folder has one",
     "explain": "the command, and what it says of a study",
     "neuralforecast_model": "of the benchmark, and of an export",
+    "retune": "the command, and what it calls",
     "rows": "of the benchmark's table, of a comparison's, and of Optuna's tables",
     "run": "what runs a command, and what runs a trial",
     "series": "the data's, and those that figures draw",

@@ -27,9 +27,21 @@ from tuner.cli.options import (
     storage_url,
 )
 from tuner.cli.output import print_json
-from tuner.config import MANY, MOST_SEARCHES, SAMPLERS, Backend, MqlSplit, Precision
-from tuner.errors import TunerError
-from tuner.spec.time_objectives import TimeObjective
+from tuner.cli.search_options import (
+    BackendName,
+    CheckpointEvery,
+    HangLimit,
+    MaxEpochs,
+    MqlSplitName,
+    PrecisionName,
+    Prune,
+    Reruns,
+    Sampler,
+    SamplerSeed,
+    TargetValLoss,
+    TimeObjectiveName,
+)
+from tuner.config import MANY, MOST_SEARCHES
 
 if TYPE_CHECKING:
     from tuner.launch import LaunchOutcome, LaunchRequest
@@ -56,6 +68,13 @@ class LaunchOptions:
             help="Until each study holds this many finished trials (a new one: 50).",
         ),
     ] = None
+    search_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="5m|none",
+            help="No trial begins once those of its search have had their devices for so long.",
+        ),
+    ] = None
     searches: Annotated[
         int | None,
         typer.Option(
@@ -67,25 +86,12 @@ class LaunchOptions:
         ),
     ] = None
     timeout: Timeout = None
-    max_epochs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=MANY, metavar="N", help="Epoch limit of a trial (the variant's: 200)."
-        ),
-    ] = None
+    max_epochs: MaxEpochs = None
     storage: Storage = None
     study: Study = None
-    time_objective: Annotated[
-        TimeObjective | None,
-        typer.Option(help="Which time is minimised (a new study: wall_clock_s)."),
-    ] = None
-    target_val_loss: Annotated[
-        str | None,
-        typer.Option(metavar="X", help="The validation loss of --time-objective time_to_target_s."),
-    ] = None
-    mql_split: Annotated[
-        MqlSplit | None, typer.Option(help="Which split's MQL is minimised (test).")
-    ] = None
+    time_objective: TimeObjectiveName = None
+    target_val_loss: TargetValLoss = None
+    mql_split: MqlSplitName = None
     max_time: Annotated[
         str | None,
         typer.Option(metavar="S|none", help="Configurations must take at most S seconds."),
@@ -99,39 +105,17 @@ class LaunchOptions:
             metavar="8GB|none", help="Configurations must need at most this (GPU: allocated)."
         ),
     ] = None
-    sampler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help=f"{', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]} (a new study: auto).",
-        ),
-    ] = None
-    sampler_seed: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|none",
-            help="Of the search, which one worker then repeats exactly (none: from its name).",
-        ),
-    ] = None
+    sampler: Sampler = None
+    sampler_seed: SamplerSeed = None
     warm_start: Annotated[
         str | None,
         typer.Option(
             metavar="STUDY[,STUDY]", help="Studies, or exported ones, whose fronts go first."
         ),
     ] = None
-    prune: Annotated[
-        bool | None,
-        typer.Option(
-            "--prune/--no-prune",
-            help="End trials early whose best possible end is dominated (--prune).",
-        ),
-    ] = None
-    backend: Annotated[
-        Backend | None, typer.Option(help="How the mathematics is executed (auto).")
-    ] = None
-    precision: Annotated[
-        Precision | None, typer.Option(help="Arithmetic of the matrix products (fp32).")
-    ] = None
+    prune: Prune = None
+    backend: BackendName = None
+    precision: PrecisionName = None
     seeds: Annotated[
         int | None,
         typer.Option(
@@ -141,16 +125,8 @@ class LaunchOptions:
             help="Train each configuration with so many seeds; medians count (1).",
         ),
     ] = None
-    reruns: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=MANY, metavar="N", help="How often a contaminated timing is run again (1)."
-        ),
-    ] = None
-    checkpoint_every: Annotated[
-        str | None,
-        typer.Option(metavar="30s|none", help="Time between two checkpoints of a training (30s)."),
-    ] = None
+    reruns: Reruns = None
+    checkpoint_every: CheckpointEvery = None
     margin: Annotated[
         str | None,
         typer.Option(
@@ -159,15 +135,7 @@ class LaunchOptions:
             "(a new study: 1%).",
         ),
     ] = None
-    hang_limit: Annotated[
-        str | None,
-        typer.Option(
-            metavar="10m",
-            help="Kill a worker without a sign of life for this long (30m before a trial's first "
-            "epoch, then 1m), "
-            "or for ten of its trial's epochs if those take longer.",
-        ),
-    ] = None
+    hang_limit: HangLimit = None
     trust: Trust = False
     json: Json = False
 
@@ -206,6 +174,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         reruns=options.reruns,
         checkpoint_every=options.checkpoint_every,
         margin=options.margin,
+        search_time=options.search_time,
     )
     settings = StudySettings(
         max_epochs=options.max_epochs,
@@ -236,6 +205,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
 
 def _report(outcome: LaunchOutcome, options: LaunchOptions, storage: str) -> None:
     from tuner.launch import Outcome
+    from tuner.launch.outcome import refuse_nothing_but_failures
     from tuner.report.study_status import groups_of, status_of
     from tuner.report.terminal.tables import print_summary
     from tuner.study.open import open_study
@@ -245,7 +215,7 @@ def _report(outcome: LaunchOutcome, options: LaunchOptions, storage: str) -> Non
         if not options.json:
             print_summary(opened, as_typed(options.storage), ended=outcome.ended.value)
         if outcome.ended is Outcome.FILLED:
-            _refuse_nothing_but_failures(outcome)
+            refuse_nothing_but_failures(outcome)
         if options.json:
             studies = [
                 status_of(study) | {"changed": each.changed}
@@ -253,9 +223,3 @@ def _report(outcome: LaunchOutcome, options: LaunchOptions, storage: str) -> Non
             ]
             found = {"studies": studies, "groups": groups_of(opened)}
             print_json({"outcome": outcome.ended.value, **found})
-
-
-def _refuse_nothing_but_failures(outcome: LaunchOutcome) -> None:
-    for each in outcome.studies:
-        if (reason := each.failure) is not None:
-            raise TunerError(f"every trial of {each.name} failed, the first with: {reason}")

@@ -25,6 +25,7 @@ def said_policy(
     reruns: int | None,
     checkpoint_every: str | None,
     margin: str | None,
+    search_time: str | None = None,
 ) -> dict[str, Any]:
     """The fields of a `SearchPolicy` that these flags name, with their values; a flag that is None
     was not given.
@@ -41,6 +42,7 @@ def said_policy(
         "max_time_s": (max_time, "--max-time", above_zero),
         "max_mql": (max_mql, "--max-mql", above_zero),
         "max_memory_bytes": (max_memory, "--max-memory", size_bytes),
+        "search_s": (search_time, "--search-time", duration_s),
     }
     for name, (text, flag, read) in liftable.items():
         if text is not None:

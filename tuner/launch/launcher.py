@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from tuner.devices.lock import check_folder
@@ -23,6 +23,9 @@ from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
 from tuner.study.trust import require_trust
 from tuner.worker.paths import WorkerPaths, tidy_up, working_folder
+
+Before = Callable[[Sequence[OpenStudy]], None]
+"""What is done with the studies of a launch once they are there, before anybody works at them."""
 
 
 def run(
@@ -45,6 +48,17 @@ def run(
         StorageError: a database that cannot be used, or fails for longer than one waits.
         TunerError: the workers could not be kept alive.
     """
+    return run_after(lambda _: None, request, progress=progress, stop=stop)
+
+
+def run_after(
+    before: Before,
+    request: LaunchRequest,
+    *,
+    progress: Progress | None = None,
+    stop: StopRequests | None = None,
+) -> LaunchOutcome:
+    """The same, with something to be done `before` the work."""
     request = checked(request)
     said = Said(
         trials=request.trials,
@@ -69,6 +83,7 @@ def run(
             notes.note(line)
         with in_one_sentence(), closing(open_database(address)) as database:
             launched = _open(database, request, said, plan, crew, notes)
+            before([each.study for each in launched])
             ended = _fill(launched, crew, early, notes, stop or StopRequests())
             _note_changed_budgets(launched, notes)
             return LaunchOutcome(
@@ -128,6 +143,8 @@ def _held(study: OpenStudy) -> str:
     counts = study.ledger.counts()
     if counts.finished > counts.budget:
         return f"{counts.finished} finished trials, and {counts.budget} were asked for"
+    if counts.time_is_up and counts.finished < counts.budget:
+        return f"{counts.finished} finished trials, and they have had the search's time"
     return f"{counts.finished} of {counts.budget} finished trials"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from optuna.trial import TrialState
 
+from tuner.errors import TunerError
 from tuner.storage.records import Counts
 from tuner.study.results import StudyResults
 
@@ -72,3 +73,10 @@ class LaunchOutcome:
             name: tuple(sorted(members, key=lambda each: each.search))
             for name, members in found.items()
         }
+
+
+def refuse_nothing_but_failures(outcome: LaunchOutcome) -> None:
+    """Raises TunerError where every trial of a study failed, with the first one's reason."""
+    for each in outcome.studies:
+        if (reason := each.failure) is not None:
+            raise TunerError(f"every trial of {each.name} failed, the first with: {reason}")

@@ -29,6 +29,7 @@ from tuner.verdict.confirmation_plan import each_once, plan_confirmation
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
+from tuner.verdict.round_allowances import RoundAllowance, allowances, committed_s
 from tuner.verdict.same_quality import why_none
 from tuner.verdict.verification_plan import Planned, plan_verification, study_names
 from tuner.verdict.verified import Verified, read_verified
@@ -61,6 +62,9 @@ class VerificationRequest:
     first of several variants where none is named."""
     margin: float | None = None
     """Of a confirmation; the studies' own where none is said."""
+    budget_s: Positive | None = None
+    """Of a verification: its runs, and those of earlier ones, may have devices for so long; what
+    has not begun by then is taken off the plan."""
     devices: DeviceChoice = field(default_factory=DeviceChoice)
     data_dir: Path | None = None
     storage: str = DEFAULT_URL
@@ -190,19 +194,41 @@ def _planned(
             seeds=request.seeds or SEEDS,
             choice=choice,
             stop_early=request.stop_early,
+            device_s=_left_s(opened, request.budget_s),
         )
+    return _planned_round(opened, request)
+
+
+def _left_s(opened: Sequence[OpenStudy], budget_s: float | None) -> float | None:
+    if budget_s is None:
+        return None
+    runs = [run for each in opened for run in each.verifications.runs()]
+    return max(0.0, budget_s - committed_s(runs))
+
+
+def _planned_round(opened: Sequence[OpenStudy], request: VerificationRequest) -> Planned:
     # Searches of one variant share no luck: those of each number have seeds of their own.
     by_number: dict[int, list[OpenStudy]] = {}
     for each in opened:
         by_number.setdefault(each.membership.search, []).append(each)
+    top, seeds = request.top or VERIFIED, request.seeds or VERIFIED_SEEDS
+    may_have: dict[int, RoundAllowance] = {}
+    if request.budget_s is not None:
+        now = {
+            number: [snapshot(each).with_runs_read() for each in mine]
+            for number, mine in by_number.items()
+        }
+        may_have = allowances(now, request.budget_s, top=top, seeds=seeds)
     rounds = [
         plan_verification(
             mine,
-            top=request.top or VERIFIED,
-            seeds=request.seeds or VERIFIED_SEEDS,
-            choice=choice,
+            top=may_have[number].top if number in may_have else top,
+            seeds=seeds,
+            choice=Choice.RECOMMENDED,
+            device_s=may_have[number].device_s if number in may_have else None,
         )
-        for mine in by_number.values()
+        for number, mine in by_number.items()
+        if request.budget_s is None or number in may_have
     ]
     return Planned(
         sum(each.new_runs for each in rounds),

@@ -108,25 +108,28 @@ def write_csv(report: Report, path: Path) -> None:
         raise TunerError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def write_html(report: Report, path: Path) -> None:
-    """A page of its own: sentences, table, fronts, fairness, what is missing.
+def write_html(
+    report: Report, path: Path, *, more: Sequence[tuple[str, Sequence[str]]] = ()
+) -> None:
+    """A page of its own: sentences, table, fronts, fairness, what is missing; and `more` sentences,
+    by their titles.
 
     Raises:
         TunerError: the file cannot be written.
     """
     try:
-        path.write_text(page(report), encoding="utf-8")
+        path.write_text(page(report, more=more), encoding="utf-8")
     except OSError as error:
         raise TunerError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def page(report: Report) -> str:
+def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
     title = f"{', '.join(s.variant for s in report.studies)} on {report.task}"
     device = ", ".join(sorted({s.device_model or "no device yet" for s in report.studies}))
     parts = [
         f"<h1>{in_html(title)}</h1>",
         f"<p>{in_html(device)}. Medians over fresh seeds, with {CONFIDENCE:.0%} intervals.</p>",
-        *(_list(title, lines) for title, lines in said(report)),
+        *(_list(title, lines) for title, lines in (*said(report), *more)),
         *(f"<p>{in_html(line)}.</p>" for line in (report.intervals, report.resolution) if line),
         _list("What is missing", report.missing, css="missing"),
         "<h2>The table</h2>",

@@ -52,6 +52,8 @@ class SearchPolicy:
     margin: float | None = None
     """How much higher than the default's an MQL may be that is as good, relative; None where nobody
     has said it yet and no confirmation has begun."""
+    search_s: float | None = None
+    """No trial begins once those of the search have had their devices for so many seconds."""
 
     @property
     def counted_margin(self) -> float:
@@ -74,13 +76,16 @@ class SearchPolicy:
             "checkpoint_s": "--checkpoint-every "
             f"{f'{exact(self.checkpoint_s)}s' if self.checkpoint_s else NONE}",
             "margin": f"--margin {in_percent(self.counted_margin)}",
+            "search_s": "--search-time "
+            f"{NONE if self.search_s is None else f'{exact(self.search_s)}s'}",
         }
 
     def to_json(self) -> str:
-        """The stored form. A margin that nobody has said is left out."""
+        """The stored form. What came later than others, and nobody has said, is left out."""
         plain = dataclasses.asdict(self)
-        if self.margin is None:
-            del plain["margin"]
+        for name in ("margin", "search_s"):
+            if plain[name] is None:
+                del plain[name]
         return json.dumps(plain, sort_keys=True)
 
     @staticmethod
@@ -132,6 +137,7 @@ class PolicyChanges:
     reruns: int | Unsaid = UNSAID
     checkpoint_s: float | Unsaid = UNSAID
     margin: float | Unsaid | None = UNSAID
+    search_s: float | Unsaid | None = UNSAID
 
     def said(self) -> Mapping[str, Any]:
         """The fields that were named, with their values.
@@ -160,6 +166,7 @@ class _Stored(Strict):
     reruns: Annotated[int, Field(ge=0, le=MOST_RERUNS)] = 1
     checkpoint_s: Annotated[float, Field(ge=0)] = 30.0
     margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)] | None = None
+    search_s: Annotated[float, Field(gt=0)] | None = None
 
 
 def exact(value: float) -> str:

@@ -42,10 +42,13 @@ class Counts:
     budget: int
     running: int
     finished: int
+    time_is_up: bool = False
+    """They have had the time on their devices that they may have: none begins any more."""
 
     @property
     def left(self) -> int:
-        return max(0, self.budget - self.finished)
+        """How many are to be waited for: once the time is up, those that run."""
+        return self.running if self.time_is_up else max(0, self.budget - self.finished)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results
 from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.allowance import ALLOWANCE
 from tuner.verdict.expected_front import (
     LEAST_TRIALS,
     Choice,
@@ -77,11 +78,13 @@ def plan_verification(
     choice: Choice = Choice.FRONT,
     stop_early: bool = False,
     shuffle_seed: int | None = None,
+    device_s: float | None = None,
 ) -> Planned:
     """Plan runs of the default configuration and of `top` ones along the front of each study, on
     `seeds` fresh seeds.
 
-    `choice` says which front.
+    `choice` says which front. New runs may have devices for `device_s` seconds all together: see
+    `allowance`.
 
     What was planned before stays, in its order: the same call again plans nothing new, and a plan
     for all of these studies goes on, on its seeds. Other seeds are ones that no search of any study
@@ -104,14 +107,7 @@ def plan_verification(
         asked = {ids[name] for name in chosen.trials}
         fresh = _seeds(opened[0].database, there, asked, seeds, choice)
         members = [(ids[name], r) for name, records in chosen.trials.items() for r in records]
-        blocks = [
-            [
-                Turn(study, r.number, r.params, seed)
-                for study, r in members
-                if (study, r.number, seed) not in planned
-            ]
-            for seed in fresh
-        ]
+        blocks = [[t for t in _block(members, seed) if _key(t) not in planned] for seed in fresh]
         whole = all(len(block) == len(members) for block in blocks)
         plan = {
             "shuffle_seed": secrets.randbits(31) if shuffle_seed is None else shuffle_seed,
@@ -123,12 +119,22 @@ def plan_verification(
             "picks": chosen.picks,
             "choice": choice.value,
             **({KNOWN: chosen.known} if chosen.known else {}),
+            **({} if device_s is None else {ALLOWANCE: device_s}),
         }
         first = max((run.place for run in everything), default=-1) + 1
         added = queue.add(interleaved(blocks, first=first, plan=plan))
         for name, mine in chosen.picks.items():
             note_picks(queue, ids[name], name, mine if name in chosen.expected else {})
         return Planned(added, tuple(chosen.missing), tuple(chosen.notes))
+
+
+def _block(members: Sequence[tuple[int, TrialRecord]], seed: int) -> list[Turn]:
+    """Every configuration once."""
+    return [Turn(study, record.number, record.params, seed) for study, record in members]
+
+
+def _key(turn: Turn) -> tuple[int, int, int]:
+    return turn.study_id, turn.trial_number, turn.seed
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def worth_verifying(study: StudySnapshot, count: int) -> list[TrialRecord] | Non
     model = model_of(study)
     if model is None or model.default is None:
         return None
-    mine = _rounds(study)
+    mine = rounds_of(study)
     if len(mine) >= ROUNDS or any(run.state in ("waiting", "running") for run in _last(mine)):
         return []
     numbers = to_verify(
@@ -43,7 +43,7 @@ def known_trials(studies: Sequence[StudySnapshot]) -> dict[str, int]:
     return {study.name: study.finished for study in studies}
 
 
-def _rounds(study: StudySnapshot) -> list[list[VerificationRun]]:
+def rounds_of(study: StudySnapshot) -> list[list[VerificationRun]]:
     """The runs of each round since the search last went on."""
     found: dict[str, list[VerificationRun]] = {}
     for run in runs_to_learn_from(study):

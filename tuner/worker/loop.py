@@ -186,7 +186,7 @@ class Worker:
         if self._lanes > 1:  # beside the training, whose process has the job by then
             job = dataclasses.replace(job, on_begun=begun)
         with self._turn.taken(job.should_stop) as mine:
-            if not mine:
+            if not mine or not piece.may_begin():
                 return None
             if self._lanes == 1:
                 begun()

@@ -16,6 +16,7 @@ from tuner.spec.seeds import seed_of_trial
 from tuner.spec.space import hyperparameters
 from tuner.storage.queue.claims import Ledger
 from tuner.storage.records import Claim, TrialResult
+from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
 from tuner.worker.live_pruning import StudyPruning
@@ -33,6 +34,7 @@ class TrialSource(Source):
         self._searched: dict[str, SearchPolicy] = {}
         self._pruning = {opened.name: StudyPruning(opened) for opened in context.studies}
         self._turnover = Turnover()
+        self._took: dict[str, dict[int, float]] = {opened.name: {} for opened in context.studies}
 
     @property
     def queues(self) -> Sequence[Ledger]:
@@ -74,6 +76,7 @@ class TrialSource(Source):
             self.follow_policy,
             self._pruning[opened.name],
             self._turnover,
+            self._took[opened.name],
         )
 
 
@@ -92,9 +95,14 @@ class _Trial(Piece):
         follow_policy: Callable[[OpenStudy], SearchPolicy],
         pruning: StudyPruning,
         turnover: Turnover,
+        took: dict[int, float],
     ) -> None:
+        """`took` are the seconds of trials of the study that have ended here and may not be stored
+        yet, by number.
+        """
         self._context = context
         self._claim = claim
+        self._took = took
         self._follow_policy = follow_policy
         self._pruning = pruning
         self._times = TrialTimes(turnover)
@@ -145,11 +153,22 @@ class _Trial(Piece):
             watched=self.running.watched,
         )
 
+    def may_begin(self) -> bool:
+        """It was claimed in time; the one before it may have used that up since."""
+        may_take = self._policy.search_s
+        if may_take is None:
+            return True
+        try:
+            return self.opened.ledger.spent_s(dict(self._took)) < may_take
+        except DATABASE_FAILURES:  # its claim is as good as it was
+            return True
+
     def begins(self) -> None:
         self._times.begins()
 
     def trained(self) -> None:
         self._times.returned()
+        self._took[self._claim.trial_number] = self._times.took_s
 
     def recorded(self, result: TrialResult) -> TrialResult:
         # With what others could change of the trial while it ran.

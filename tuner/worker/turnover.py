@@ -50,6 +50,12 @@ class TrialTimes:
         """The training has returned."""
         self._returned = self.turnover.free_since = time.perf_counter()
 
+    @property
+    def took_s(self) -> float:
+        """Of the device, the time before it that it waited included."""
+        since = self._begins if self._before is None else self._before
+        return self._returned - since
+
     def said_in(self, recorded: Recorded) -> Recorded:
         """The record of the trial with this in it.
 

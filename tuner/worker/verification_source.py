@@ -1,8 +1,11 @@
-"""Verification runs as work: in the plan's order, until none is left or the answer is clear."""
+"""Verification runs as work: in the plan's order, until none is left, the answer is clear, or the
+time that they have is over.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 
 from tuner.config import Hyperparameters, StopReason
@@ -11,7 +14,9 @@ from tuner.spec.policy import SearchPolicy
 from tuner.spec.space import hyperparameters
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import Verifications
+from tuner.storage.retry import DATABASE_FAILURES
 from tuner.trial.job import TrialJob
+from tuner.verdict.allowance import in_time, skip_what_is_too_late
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.verified import stop_if_clear
 from tuner.worker.running import RunningTrial
@@ -24,6 +29,7 @@ class VerificationSource(Source):
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
         self._queue = verifications_of(context.studies)
+        self._took: dict[int, float] = {}
 
     @property
     def queues(self) -> Sequence[Verifications]:
@@ -33,11 +39,13 @@ class VerificationSource(Source):
         stored, studies = self._context.stored, self._context.studies
         clear = "a look whether the answer is clear"
         stored(lambda: stop_if_clear(studies), clear, until_stopped=True)
+        late = "a look whether there is time for more"
+        stored(lambda: skip_what_is_too_late(self._queue), late, until_stopped=True)
         left = stored(self._queue.counts, "what is left", until_stopped=True).left
         return (Turn(self._queue, self._take_up),) if left else ()
 
     def _take_up(self, run: VerificationRun) -> Piece:
-        return _Run(self._context, run)
+        return _Run(self._context, run, self._queue, self._took)
 
 
 class _Run(Piece):
@@ -46,9 +54,19 @@ class _Run(Piece):
     _hyperparameters: Hyperparameters
     _policy: SearchPolicy
 
-    def __init__(self, context: WorkerContext, run: VerificationRun) -> None:
+    def __init__(
+        self,
+        context: WorkerContext,
+        run: VerificationRun,
+        queue: Verifications,
+        took: dict[int, float],
+    ) -> None:
+        """`took` are the seconds of runs that have ended here and may not be stored yet."""
         self._context = context
         self._run = run
+        self._queue = queue
+        self._took = took
+        self._began = 0.0
         self.opened = next(each for each in context.studies if each.study_id == run.study_id)
         self.what = f"trial {run.trial_number} of {self.opened.name} on seed {run.seed}"
         self.ticket = run.ticket
@@ -69,6 +87,19 @@ class _Run(Piece):
         except KeyError as error:
             raise UnfitConfigurationError(f"planned without a value of {error}") from None
         return True
+
+    def may_begin(self) -> bool:
+        """It was claimed in time; the one before it may have used that up since."""
+        try:
+            return in_time(self._queue, self._run, dict(self._took))
+        except DATABASE_FAILURES:  # its claim is as good as it was
+            return True
+
+    def begins(self) -> None:
+        self._began = time.perf_counter()
+
+    def trained(self) -> None:
+        self._took[self._run.run_id] = time.perf_counter() - self._began
 
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
         return TrialJob(

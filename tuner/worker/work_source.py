@@ -74,6 +74,10 @@ class Piece(ABC):
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
         """What to train, once it is prepared."""
 
+    def may_begin(self) -> bool:
+        """Whether there is still time for it, now that it is its turn; else it is handed back."""
+        return True
+
     def begins(self) -> None:  # noqa: B027 - some have nothing to do here
         """It has the device; the training begins."""
 

@@ -34,6 +34,7 @@ FIRST: dict[str, Any] = {
     "reruns": 3,
     "checkpoint_s": 0.0,
     "margin": 0.02,
+    "search_s": 90.0,
 }
 
 
@@ -46,7 +47,7 @@ def test_what_is_not_said_stays(database: Database) -> None:
     assert line == (
         "small keeps --sampler tpe --sampler-seed 7 --no-prune --max-time 10 --max-mql 0.8 "
         "--max-memory 8GB "
-        "--reruns 3 --checkpoint-every none --margin 2%"
+        "--reruns 3 --checkpoint-every none --margin 2% --search-time 90s"
     )
 
 

@@ -101,6 +101,8 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
         held = f"{counts.finished} of {counts.budget} trials finished"
         if counts.finished > counts.budget:
             held = f"{counts.finished} trials finished, {counts.budget} asked for"
+        if counts.time_is_up:
+            held += ", and they have had the search's time"
         console.print(f"{held}{_without_values(results)}")
         _warn_of_contamination(console, results)
         if results.clocks_differ:

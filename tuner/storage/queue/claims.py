@@ -2,7 +2,8 @@
 
 A claim is the budget's ticket, the trial, its lease and, at last, its result, in one row. The
 budget is exact because a claim is only made while the study's row is locked and running + finished
-claims are fewer than the budget; it cannot leak because there is no counter beside the rows. The
+claims are fewer than the budget; it cannot leak because there is no counter beside the rows. A
+budget in time holds in the same way: it is spent by what the finished claims recorded. The
 trial is taken in the same transaction: a worker that dies leaves no trial behind that nobody
 claims. A result is written under the claim's token first and told to Optuna after: a crash between
 the two is finished by whoever comes next. What all claims have in common: see `LeasedQueue`.
@@ -18,9 +19,11 @@ from optuna.distributions import BaseDistribution
 from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
 
 from tuner.errors import StudyGoneError
+from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.queue.device_time import device_seconds
 from tuner.storage.queue.leased_queue import LeasedQueue
 from tuner.storage.records import Attempt, Claim, Counts, TrialResult
 from tuner.storage.schema import claims, studies
@@ -51,6 +54,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
         )
         self._name = name or f"number {study_id}"
         self._study_id = study_id
+        self._took: dict[int, tuple[int, float]] = {}
 
     # -- budget ------------------------------------------------------------------------------------
 
@@ -74,11 +78,41 @@ class Ledger(LeasedQueue[Claim, Claim]):
 
     def _counts(self, connection: Connection) -> Counts:
         mine = (studies.c.study_id == self._study_id) & optuna_rows.has_study(studies.c.study_id)
-        budget = connection.execute(select(studies.c.budget).where(mine)).scalar_one_or_none()
-        if budget is None:
+        query = select(studies.c.budget, studies.c.policy).where(mine)
+        found = connection.execute(query).one_or_none()
+        if found is None:
             raise StudyGoneError.of(self._name)
         by_state = self._by_state(connection)
-        return Counts(budget, by_state.get("running", 0), by_state.get("finished", 0))
+        may_take = _search_s(found.policy)
+        return Counts(
+            found.budget,
+            by_state.get("running", 0),
+            by_state.get("finished", 0),
+            time_is_up=may_take is not None and self._spent_s(connection) >= may_take,
+        )
+
+    def spent_s(self, beside: Mapping[int, float] | None = None) -> float:
+        """Seconds that the finished trials had their devices for (`device_seconds`).
+
+        `beside` are seconds, by trial number, of trials that have ended and may not be stored yet:
+        each counts once.
+        """
+        with self._engine.connect() as connection:
+            return self._spent_s(connection, beside)
+
+    def _spent_s(self, connection: Connection, beside: Mapping[int, float] | None = None) -> float:
+        finished = self._mine & (claims.c.state == "finished")
+        there = set(connection.execute(select(claims.c.claim_id).where(finished)).scalars())
+        if new := sorted(there - self._took.keys()):
+            c = claims.c
+            query = select(c.claim_id, c.trial_number, c.result).where(finished)
+            for row in connection.execute(query.where(c.claim_id.in_(new))):
+                result = TrialResult.from_json(row.result)
+                self._took[row.claim_id] = row.trial_number, device_seconds(result.recorded)
+        known = [self._took[claim] for claim in there]
+        stored = {number for number, _ in known}
+        more = (s for number, s in (beside or {}).items() if number not in stored)
+        return sum(seconds for _, seconds in known) + sum(more)
 
     # -- a claim's row -----------------------------------------------------------------------------
 
@@ -92,10 +126,10 @@ class Ledger(LeasedQueue[Claim, Claim]):
 
     def _take(self, connection: Connection, worker: str, token: str) -> Claim | None:
         """A trial that waits, with its number and whatever parameters it has, or a new one without
-        any; None while running and finished trials fill the budget.
+        any; None while running and finished trials fill the budget, and once their time is up.
         """
         counts = self._counts(connection)
-        if counts.running + counts.finished >= counts.budget:
+        if counts.time_is_up or counts.running + counts.finished >= counts.budget:
             return None
         taken = optuna_rows.take_waiting(connection, self._study_id)
         made = taken or optuna_rows.create_running(connection, self._study_id)
@@ -237,3 +271,8 @@ class Ledger(LeasedQueue[Claim, Claim]):
                 )
                 for row in connection.execute(query)
             )
+
+
+def _search_s(policy: str | None) -> float | None:
+    """The seconds that a stored policy gives a search; None: as many as it takes."""
+    return SearchPolicy.from_json(policy).search_s if policy and "search_s" in policy else None

@@ -71,6 +71,8 @@ class StoredPlan(Loose):
     picks: Picks = Field(default_factory=dict)
     choice: Literal["front", "expected", "recommended"] = "front"
     chosen_later: Picks = Field(default_factory=dict)
+    device_s: Annotated[float, Field(ge=0)] | None = None
+    """How long its runs may have devices, all together; None: as long as they take."""
 
     @model_validator(mode="after")
     def _looks_ascend(self) -> Self:

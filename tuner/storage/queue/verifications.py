@@ -10,7 +10,7 @@ writes after it lost its lease is kept beside the run. What all claims have in c
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna.trial import TrialState
@@ -20,6 +20,7 @@ from tuner.errors import StudyGoneError
 from tuner.record import Recorded
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.queue.device_time import device_seconds
 from tuner.storage.queue.leased_queue import LeasedQueue
 from tuner.storage.queue.plans import read_plan
 from tuner.storage.queue.runs import PlannedRun, VerificationRun, run_row, stored_run
@@ -52,6 +53,7 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
             restart_grace_s=restart_grace_s,
         )
         self._names = dict(zip(study_ids, names, strict=False))
+        self._took: dict[int, float] = {}
 
     # -- the plan ----------------------------------------------------------------------------------
 
@@ -99,11 +101,12 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         with self._engine.connect() as connection:
             return {str(row[0]): read_plan(row[1]) for row in connection.execute(query)}
 
-    def skip_waiting(self, session: str, reason: str, *, look: int) -> int:
-        """Take the runs of `session` that nobody has begun off the plan: its answer is clear.
-        Returns how many.
+    def skip_waiting(self, session: str, reason: str, *, look: int | None = None) -> int:
+        """Take the runs of `session` that nobody has begun off the plan, for a `reason`. Returns
+        how many.
 
-        `look` is after how many seeds it was clear: the verdict rests on those.
+        `look` is after how many seeds its answer was clear, where that is why: the verdict rests
+        on those.
         """
         waiting = (
             self._mine & (verifications.c.session == session) & (verifications.c.state == "waiting")
@@ -117,6 +120,26 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
             return int(done.rowcount)
 
     # -- how much there is -------------------------------------------------------------------------
+
+    def spent_s(self, session: str, beside: Mapping[int, float] | None = None) -> float:
+        """Seconds that the finished runs of `session` had their devices for (`device_seconds`),
+        those of other studies in it included.
+
+        `beside` are seconds, by run, of those that have ended and may not be stored yet: each
+        counts once.
+        """
+        c = verifications.c
+        mine = c.session == session
+        with self._engine.connect() as connection:
+            rows = connection.execute(select(c.run_id, c.state).where(mine)).all()
+            there = {row.run_id for row in rows if row.state == "finished"}
+            if new := sorted(there - self._took.keys()):
+                for row in connection.execute(select(c.run_id, c.result).where(c.run_id.in_(new))):
+                    recorded = TrialResult.from_json(row.result).recorded
+                    self._took[row.run_id] = device_seconds(recorded)
+        of_it = {row.run_id for row in rows}
+        more = (s for run, s in (beside or {}).items() if run in of_it - there)
+        return sum(self._took[run] for run in there) + sum(more)
 
     def counts(self) -> Counts:
         """Runs: planned (without skipped ones), running and finished.

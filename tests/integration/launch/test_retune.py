@@ -1,0 +1,138 @@
+"""`tuner retune` as people run it: killed in every stage, given again, and once more when it is
+over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from tests.support.cli_processes import STUDY, Bench, finished, kill, wait_for, workers_of
+from tests.support.small_study import STUDY_TOML
+from tuner.errors import TunerError
+from tuner.storage import schema
+from tuner.storage.queue.plans import is_confirmation
+from tuner.storage.retry import DATABASE_FAILURES
+from tuner.study.open import list_studies, open_study
+from tuner.study.registered_retune import Registered, registered_in
+
+LOOK_S = 1.0
+"""Each look costs CPU time that the workers lack."""
+STAGES = ("search", "re-evaluation", "confirmation")
+pytestmark = pytest.mark.slow
+TWO = [STUDY, f"{STUDY}-2"]
+SMALL = ["retune", "--variant", "small.toml", "--task", "tiny.toml"]
+SIZES = {"workers": 1, "searches": 2, "trials": 12, "top": 1, "confirm-seeds": 5, "reruns": 0}
+RETUNE = [*SMALL, "--cpu", *(f"--{name}={value}" for name, value in SIZES.items())]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
+    # No epoch is ever better by this much than the first: each run converges, as it were, with
+    # its second.
+    text = STUDY_TOML.replace("patience = 100000", "patience = 1\nmin_delta = 1e6")
+    (tmp_path / "small.toml").write_text(text, encoding="utf-8")
+    return bench
+
+
+Results = dict[str, dict[tuple[int, int], str]]
+
+
+def results(bench: Bench) -> Results:
+    """All results that count, by stage, each under its trial, or its trial and seed."""
+    found: Results = {"search": {}, "re-evaluation": {}, "confirmation": {}}
+    if not (bench.folder / "storage" / "tuner.db").exists():
+        return found
+    with bench.database() as database:
+        with database.engine.connect() as connection:
+            claims = connection.execute(select(schema.claims)).all()
+        for row in claims:
+            key = (row.study_id, row.trial_number)
+            if row.state == "finished":
+                assert key not in found["search"], "a trial has one result"
+                found["search"][key] = row.result
+        for name in list_studies(database):
+            for run in open_study(database, name).verifications.runs():
+                stage = "confirmation" if is_confirmation(run.plan) else "re-evaluation"
+                if run.result is not None:
+                    found[stage][run.run_id, run.seed] = run.result.to_json()
+    return found
+
+
+def killed_in(bench: Bench, stage: str) -> Results:
+    """What there is after a retune was killed once `stage` had a result."""
+    process = bench.start(*RETUNE, cores=1)
+    try:
+        wait_for(first_of(bench, stage, process.poll), f"a first result of the {stage}")
+        kill([process])  # alone: its workers hand back what they run, and end
+    finally:
+        kill([process])
+        process.communicate()
+    wait_for(lambda: not workers_of(process.pid), "the workers' end")
+    return results(bench)
+
+
+def first_of(bench: Bench, stage: str, ended: Callable[[], int | None]) -> Callable[[], bool]:
+    def there() -> bool:
+        assert ended() is None, "it ended early"
+        time.sleep(LOOK_S)
+        try:
+            return bool(results(bench)[stage])
+        except (TunerError, *DATABASE_FAILURES):  # it is being made
+            return False
+
+    return there
+
+
+def test_killed_in_every_stage_it_ends_with_exact_counts_and_says_the_same_again(
+    bench: Bench,
+) -> None:
+    before: Results = {}
+    for stage in STAGES:
+        now = killed_in(bench, stage)
+        for earlier, there in before.items():
+            assert there.items() <= now[earlier].items(), "nothing that was computed is lost"
+        before = now
+        with bench.database() as database:
+            assert registered_in(database, STUDY) == Registered(searches=2, trials=12)
+
+    done = finished(bench.start(*RETUNE, cores=1))
+    assert done.code == 0, done.err
+    after = results(bench)
+    for stage, there in before.items():
+        assert there.items() <= after[stage].items()
+    for over in ("search", "re-evaluation"):  # before the last kill
+        assert after[over] == before[over]
+    with bench.database() as database:
+        for name in TWO:
+            study = open_study(database, name)
+            assert study.ledger.counts().finished == 12
+            runs = study.verifications.runs()
+            assert {run.state for run in runs} == {"finished"}
+            confirming = [run for run in runs if is_confirmation(run.plan)]
+            assert len(confirming) in (5, 10)  # the default, and what is recommended
+            assert len({run.session for run in confirming}) == 1
+        assert registered_in(database, STUDY) == Registered(searches=2, trials=12, finished=True)
+    assert "stage 1 of 4, search: done, 24 trials" in done.err
+    assert "Confirmed on untouched seeds:" in done.out
+    assert "Retuning small cost " in done.out
+    page = bench.folder / "storage" / f"retune-{STUDY}.html"
+    assert "What it cost, and what it gives" in page.read_text(encoding="utf-8")
+
+    again = bench.run(*RETUNE, cores=1)
+    assert (again.code, again.out) == (0, done.out)
+    assert results(bench) == after
+    other = bench.run(*RETUNE, "--trials", "13")
+    assert other.code == 2
+    assert "was registered with --trials 12, and keeps that" in other.error
+    short = bench.run(*SMALL, "--json")
+    document = short.json()
+    assert (document["outcome"], document["registered"]["trials"]) == ("filled", 12)
+    assert [each["done"] for each in document["stages"]][:3] == [
+        len(after[stage]) for stage in ("search", "re-evaluation", "confirmation")
+    ]
+    assert "keeps --searches 2 --trials 12" in short.err

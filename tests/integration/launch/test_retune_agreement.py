@@ -1,0 +1,127 @@
+"""What a retune is about, on every database: what is there is gone on with, what was registered
+stays, and what is over says its verdict without a device."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.support.drawn_verifications import verify_all
+from tests.support.planned_confirmations import SEEDS, known, opened
+from tuner.errors import UsageError
+from tuner.launch import Outcome, retune
+from tuner.launch.retune import RetuneRequest
+from tuner.launch.retune_agreement import Agreement, agreement
+from tuner.launch.stages import Stage, of_runs, of_search
+from tuner.storage.database import Database
+from tuner.study.open import OpenStudy
+from tuner.study.registered_retune import Registered, register_retune, registered_in
+from tuner.verdict.confirmation_plan import plan_confirmation
+
+ASKED = RetuneRequest(variant="rmsnorm", against="original", task="demo")
+
+
+def asked(database: Database, **said: object) -> Agreement:
+    request = dataclasses.replace(ASKED, **said)  # type: ignore[arg-type]
+    return agreement(request, database.address)
+
+
+@pytest.fixture
+def studies(unverified: Database) -> list[OpenStudy]:
+    """Two searches of each variant, 24 trials each, of which nothing is registered."""
+    found = opened(unverified)
+    for each in found:
+        unverified.optuna.set_study_user_attr(each.study_id, "tuner_retune", None)
+    return found
+
+
+def test_what_is_there_is_gone_on_with(studies: list[OpenStudy], unverified: Database) -> None:
+    found = asked(unverified)
+    assert found.registered == Registered(against="original", trials=24, together=2)
+    assert (found.groups, found.own_groups) == (("demo-original", "demo-rmsnorm"),) * 2
+    assert [each.group for each in found.to_search] == ["demo-original", "demo-rmsnorm"]
+    assert found.before is None
+    with pytest.raises(UsageError, match="there are 2 searches of 'demo-rmsnorm' already"):
+        asked(unverified, searches=1)
+    with pytest.raises(UsageError, match="is the variant itself"):
+        asked(unverified, against="rmsnorm")
+    with pytest.raises(UsageError, match="name one, and --against one"):
+        asked(unverified, variant="rmsnorm,simple")
+    register_retune(studies[2], Registered(against="original", searches=2, trials=24, together=2))
+    again = asked(unverified, against=None)
+    assert again.registered == again.before == registered_in(unverified, "demo-rmsnorm")
+    assert again.reference is not None
+    assert again.notes == (
+        "the retune of demo-rmsnorm keeps --against original --searches 2 --trials 24",
+    )
+
+
+def test_a_reference_that_is_confirmed_is_none_of_what_is_searched(
+    studies: list[OpenStudy], unverified: Database
+) -> None:
+    plan_confirmation(studies[:2], seeds=SEEDS)
+    found = asked(unverified)
+    assert found.registered.together == 1
+    assert [each.group for each in found.to_search] == ["demo-rmsnorm"]
+    assert found.own_groups == ("demo-rmsnorm",)
+
+
+def test_once_its_confirmation_has_begun_nothing_changes(
+    studies: list[OpenStudy], unverified: Database
+) -> None:
+    register_retune(studies[2], Registered(against="original", searches=2, trials=24, together=2))
+    plan_confirmation(studies, seeds=SEEDS)
+    assert asked(unverified, trials=24).to_search == ()
+    with pytest.raises(UsageError, match="registered with --trials 24, and keeps that"):
+        asked(unverified, trials=25)
+
+
+def test_one_that_is_over_says_its_verdict_without_a_device(
+    studies: list[OpenStudy], unverified: Database
+) -> None:
+    registered = Registered(against="original", searches=2, trials=24, together=2, finished=True)
+    register_retune(studies[2], registered)
+    plan_confirmation(studies, seeds=SEEDS)
+    verify_all(studies, known(mql=0.78))
+    request = dataclasses.replace(ASKED, storage=unverified.address.full())
+    outcome = retune.run(request)
+    assert outcome.ended is Outcome.FILLED
+    assert [each.stage for each in outcome.stages] == list(Stage)
+    assert outcome.stages[0].done == 4 * 24
+    assert outcome.verdict is not None
+    assert len(outcome.verdict.confirmed) == 4
+    reference, variant = outcome.paybacks
+    assert (reference.group, variant.group) == ("demo-original", "demo-rmsnorm")
+    offering = [each.confirmation for each in outcome.verdict.confirmed if each.confirmation.test]
+    assert reference.confirmed + variant.confirmed == len(offering) >= 2
+    assert reference.searches == 2
+    assert reference.saved_s is not None
+    # A default of 10 s, and what takes 6 s of them.
+    assert reference.saved_s[0] == pytest.approx(4.0, rel=0.1)
+    assert reference.trainings is not None
+    assert reference.trainings[0] == pytest.approx(reference.spent.total_s / 4.0, rel=0.1)
+    assert "it pays after" in outcome.lines[0]
+    assert any("times the epochs of its default" in line for line in outcome.lines)
+    assert outcome.as_dict()["cost"][0]["pays_after"]["trainings"] == reference.trainings[0]
+
+
+def test_a_stage_says_how_long_the_rest_takes(studies: list[OpenStudy]) -> None:
+    for each in studies[:2]:
+        each.ledger.set_budget(30)
+    try:
+        found = of_search(studies[:2], devices=2, timed=False)
+        assert (found.done, found.planned) == (48, 60)
+        each_s = found.device_s / 48
+        assert found.left_s == pytest.approx(12 * each_s / 2)
+    finally:
+        for each in studies[:2]:
+            each.ledger.set_budget(24)
+    plan_confirmation(studies[:2], seeds=SEEDS)
+    runs = [run for each in studies[:2] for run in each.verifications.runs()]
+    nothing = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None)
+    assert (nothing.done, nothing.left_s) == (0, None)
+    verify_all(studies[:2], known())
+    done = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None)
+    assert done.done == done.planned == len(runs)
+    assert done.left_s == 0

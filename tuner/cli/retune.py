@@ -1,0 +1,274 @@
+"""`tuner retune`: from a variant's name to a verdict, as one command that goes on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli import options as shared
+from tuner.cli.command import takes
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    Gpus,
+    Json,
+    Storage,
+    TaskName,
+    Timeout,
+    Trust,
+    Workers,
+    above_zero,
+    data_folder,
+    duration_s,
+    note,
+    share,
+    storage_url,
+)
+from tuner.cli.output import print_json
+from tuner.cli.replace import Force, check_free, is_page
+from tuner.cli.search_options import (
+    BackendName,
+    CheckpointEvery,
+    HangLimit,
+    MaxEpochs,
+    MqlSplitName,
+    PrecisionName,
+    Prune,
+    Reruns,
+    Sampler,
+    SamplerSeed,
+    TargetValLoss,
+    TimeObjectiveName,
+)
+from tuner.config import MANY, MOST_SEARCHES
+
+if TYPE_CHECKING:
+    from tuner.launch.retune import RetuneOutcome, RetuneRequest
+    from tuner.launch.stages import Standing
+    from tuner.launch.stopping import StopRequests
+    from tuner.report.terminal.retuning import StageLines
+    from tuner.study.open import OpenStudy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetuneOptions:
+    """The options of `tuner retune`."""
+
+    variant: Annotated[
+        str, typer.Option(metavar="NAME", help="The variant, or study file (.toml), to retune.")
+    ]
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The variant to hold it against, which is retuned as well; without it, its own "
+            "default alone counts.",
+        ),
+    ] = None
+    gpus: Gpus = None
+    cpu: Cpu = False
+    workers: Workers = None
+    task: TaskName = "etth"
+    data_dir: DataDir = None
+    searches: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_SEARCHES,
+            metavar="S",
+            help="Independent searches of each variant (5: a claim between two variants takes so "
+            "many).",
+        ),
+    ] = None
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MANY,
+            metavar="N",
+            help="Finished trials of each search (200; with --budget as many as it buys).",
+        ),
+    ] = None
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="20m",
+            help="Device time for all searches and their re-evaluation together; the confirmation "
+            "comes on top.",
+        ),
+    ] = None
+    margin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="1%",
+            help="As good as the default is an MQL at most so much above its own (1%).",
+        ),
+    ] = None
+    top: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MANY, metavar="N", help="Configurations of each round of re-evaluation (6)."
+        ),
+    ] = None
+    confirm_seeds: Annotated[
+        int | None,
+        typer.Option(min=1, max=MANY, metavar="N", help="Fresh seeds of the confirmation (30)."),
+    ] = None
+    timeout: Timeout = None
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The report (retune-<study>.html beside the SQLite file, else in storage).",
+        ),
+    ] = None
+    max_epochs: MaxEpochs = None
+    time_objective: TimeObjectiveName = None
+    target_val_loss: TargetValLoss = None
+    mql_split: MqlSplitName = None
+    sampler: Sampler = None
+    sampler_seed: SamplerSeed = None
+    prune: Prune = None
+    backend: BackendName = None
+    precision: PrecisionName = None
+    reruns: Reruns = None
+    checkpoint_every: CheckpointEvery = None
+    hang_limit: HangLimit = None
+    trust: Trust = False
+    force: Force = False
+    storage: Storage = None
+    json: Json = False
+
+
+@takes(RetuneOptions)
+def retune(options: RetuneOptions) -> int:
+    """Retune a variant to a verdict: searches, re-evaluation on fresh seeds, confirmation,
+    comparison.
+
+    Running the same command again goes on where it was, whatever ended it; once everything has run
+    it prints the verdict again. What is asked for is registered when it begins: a later call keeps
+    what it does not say, and nothing changes once the confirmation has begun.
+    """
+    request = _request(options)
+    from tuner.cli.foreground import EXIT_CODES
+    from tuner.launch.retune import run
+    from tuner.launch.stopping import StopRequests
+    from tuner.report.terminal.retuning import StageLines
+
+    page = options.html or _default_page(request)
+    check_free(page, is_page, force=options.force)
+    foreground = _Foreground(StageLines(), StopRequests())
+    outcome = run(request, progress=foreground, stop=foreground.stop)
+    _report(outcome, page, json=options.json)
+    return EXIT_CODES.get(outcome.ended, 0)
+
+
+def _request(options: RetuneOptions) -> RetuneRequest:
+    from tuner.cli.policy_options import said_policy
+    from tuner.launch import DeviceChoice, PolicyChanges, StudySettings
+    from tuner.launch.retune import RetuneRequest
+
+    policy = said_policy(
+        sampler=options.sampler,
+        sampler_seed=options.sampler_seed,
+        prune=options.prune,
+        max_time=None,
+        max_mql=None,
+        max_memory=None,
+        reruns=options.reruns,
+        checkpoint_every=options.checkpoint_every,
+        margin=None,
+    )
+    return RetuneRequest(
+        variant=options.variant,
+        against=options.against,
+        task=options.task,
+        searches=options.searches,
+        trials=options.trials,
+        budget_s=duration_s(options.budget, "--budget"),
+        margin=None if options.margin is None else share(options.margin, "--margin"),
+        top=options.top,
+        confirm_seeds=options.confirm_seeds,
+        devices=DeviceChoice(gpus=options.gpus, cpu=options.cpu, workers=options.workers),
+        data_dir=data_folder(options.data_dir),
+        storage=storage_url(options.storage),
+        timeout_s=duration_s(options.timeout, "--timeout"),
+        hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
+        settings=StudySettings(
+            max_epochs=options.max_epochs,
+            backend=options.backend,
+            precision=options.precision,
+            time_objective=options.time_objective,
+            target_val_loss=above_zero(options.target_val_loss, "--target-val-loss"),
+            mql_split=options.mql_split,
+        ),
+        policy=PolicyChanges(**policy),
+        trust=options.trust,
+    )
+
+
+def _default_page(request: RetuneRequest) -> Path:
+    """Where the logs are, too: the report is about this database, not about where one stands."""
+    import re
+
+    from tuner.storage.url import absolute, parse_url
+    from tuner.verdict.verification_plan import study_names
+    from tuner.worker.paths import working_folder
+
+    *_, group = study_names(request.variant, task=request.task)
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "_", group)[:60]
+    return working_folder(absolute(parse_url(request.storage))) / f"retune-{readable}.html"
+
+
+@dataclass(slots=True)
+class _Foreground:
+    """Notes and stages go to stderr, and signals end the work cleanly."""
+
+    lines: StageLines
+    stop: StopRequests
+    _begun: set[str] = field(default_factory=set)
+
+    def note(self, line: str) -> None:
+        shared.note(line)
+
+    def stage(self, standing: Standing) -> None:
+        first = standing.stage.value not in self._begun
+        self._begun.add(standing.stage.value)
+        self.lines.show(standing.line, stays=standing.over or first)
+
+    @contextmanager
+    def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:
+        from tuner.cli.foreground import stopped_by_signals
+
+        del studies
+        with self.lines.live(), stopped_by_signals(self.stop):
+            yield lambda: None
+
+
+def _report(outcome: RetuneOutcome, page: Path, *, json: bool) -> None:
+    from tuner.report.comparison_files import write_html
+    from tuner.report.terminal.retuning import COST, print_verdict, verdict_sections
+
+    written = None
+    if outcome.verdict is None:
+        note(
+            f"stopped early ({outcome.ended.value.replace('_', ' ')}): the same command continues "
+            "where this one stopped"
+        )
+    else:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        more = [(COST, [f"{each}." for each in outcome.lines])]
+        write_html(outcome.verdict, page, more=more)
+        written = str(page)
+        note(f"wrote {page}")
+    if json:
+        sections = verdict_sections(outcome.verdict, outcome.lines) if outcome.verdict else []
+        words = [{"title": title, "sentences": told} for title, told in sections]
+        print_json({**outcome.as_dict(), "words": words, "html": written})
+    elif outcome.verdict is not None:
+        print_verdict(outcome.verdict, outcome.lines)

@@ -1,0 +1,72 @@
+"""Options of commands that begin searches: what a study is, and how it is searched."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tuner.config import MANY, SAMPLERS, Backend, MqlSplit, Precision
+from tuner.spec.time_objectives import TimeObjective
+
+MaxEpochs = Annotated[
+    int | None,
+    typer.Option(min=1, max=MANY, metavar="N", help="Epoch limit of a trial (the variant's: 200)."),
+]
+TimeObjectiveName = Annotated[
+    TimeObjective | None,
+    typer.Option(help="Which time is minimised (a new study: wall_clock_s)."),
+]
+TargetValLoss = Annotated[
+    str | None,
+    typer.Option(metavar="X", help="The validation loss of --time-objective time_to_target_s."),
+]
+MqlSplitName = Annotated[
+    MqlSplit | None, typer.Option(help="Which split's MQL is minimised (test).")
+]
+Sampler = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"{', '.join(SAMPLERS[:-1])} or {SAMPLERS[-1]} (a new study: auto).",
+    ),
+]
+SamplerSeed = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|none",
+        help="Of the search, which one worker then repeats exactly (none: from its name).",
+    ),
+]
+Prune = Annotated[
+    bool | None,
+    typer.Option(
+        "--prune/--no-prune",
+        help="End trials early whose best possible end is dominated (--prune).",
+    ),
+]
+BackendName = Annotated[
+    Backend | None, typer.Option(help="How the mathematics is executed (auto).")
+]
+PrecisionName = Annotated[
+    Precision | None, typer.Option(help="Arithmetic of the matrix products (fp32).")
+]
+Reruns = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=MANY, metavar="N", help="How often a contaminated timing is run again (1)."
+    ),
+]
+CheckpointEvery = Annotated[
+    str | None,
+    typer.Option(metavar="30s|none", help="Time between two checkpoints of a training (30s)."),
+]
+HangLimit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="10m",
+        help="Kill a worker without a sign of life for this long (30m before a trial's first "
+        "epoch, then 1m), "
+        "or for ten of its trial's epochs if those take longer.",
+    ),
+]

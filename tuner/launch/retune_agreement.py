@@ -1,0 +1,170 @@
+"""What a retune is about before anything runs: which groups of searches, what was registered with
+them, and what this call says beside it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from tuner.errors import EmptyDatabaseError, UsageError
+from tuner.launch.plan import study_files
+from tuner.launch.retune_request import RetuneRequest
+from tuner.storage.database import Database, open_database
+from tuner.storage.url import DatabaseUrl
+from tuner.study.group import members_of, memberships
+from tuner.study.open import OpenStudy, open_study
+from tuner.study.registered_retune import (
+    SEARCHES,
+    Registered,
+    SaidOfRetune,
+    agreed,
+    registered_in,
+)
+from tuner.verdict.confirmation import confirmed_studies
+from tuner.verdict.verification_plan import study_names
+
+SEARCH_SHARE = 0.6
+"""Of a budget, for the trials. The rest tells the lucky ones from the good ones
+(docs/decisions/0025-a-retune-is-one-command.md)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """A variant of a retune."""
+
+    word: str
+    """As it was named: a built-in variant, or the path of a study file."""
+    group: str
+    begun: bool
+    """Runs of its confirmation are planned."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """What a retune is from now on."""
+
+    registered: Registered
+    before: Registered | None
+    """What was registered when the call began."""
+    variant: Searched
+    reference: Searched | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """All that the verdict is about, the reference first."""
+        found = (self.reference, self.variant)
+        return tuple(each.group for each in found if each is not None)
+
+    @property
+    def own_groups(self) -> tuple[str, ...]:
+        """Those whose search is this retune's."""
+        return self.groups[-self.registered.together :]
+
+    @property
+    def share_s(self) -> float | None:
+        """Seconds on devices for the trials of one search; None where there is no budget."""
+        now = self.registered
+        if now.budget_s is None:
+            return None
+        return now.budget_s * SEARCH_SHARE / (now.searches * now.together)
+
+    @property
+    def to_search(self) -> tuple[Searched, ...]:
+        """Whose search and re-evaluation are not over, the reference first."""
+        reference = self.reference if self.registered.together > 1 else None
+        return tuple(each for each in (reference, self.variant) if each and not each.begun)
+
+
+def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
+    """What is registered, with what the request says in its place. Nothing is written.
+
+    Raises:
+        UsageError: a variant or task that is not there, or what cannot change any more.
+        StorageError: the database cannot be read.
+    """
+    if len(study_files(request.variant)) > 1:
+        raise UsageError(f"--variant {request.variant} names several; name one, and --against one")
+    (group,) = study_names(request.variant, task=request.task)
+    with _opened_if_there(address) as database:
+        there = registered_in(database, group) if database else None
+        against = request.against or (there.against if there else None)
+        reference = None
+        if against is not None:
+            (other,) = study_names(against, task=request.task)
+            if other == group:
+                raise UsageError(f"--against {against} is the variant itself; name another one")
+            reference = Searched(word=against, group=other, begun=_begun(database, other))
+        variant = Searched(word=request.variant, group=group, begun=_begun(database, group))
+        said = SaidOfRetune(
+            against=request.against,
+            searches=request.searches,
+            trials=request.trials,
+            budget_s=request.budget_s,
+            margin=request.margin,
+        )
+        usual = _usual(database, group, request.searches) if there is None else Registered()
+        now, notes = agreed(group, there, usual, said, begun=variant.begun)
+    if there is None or there.against != now.against:
+        both = reference is not None and not reference.begun
+        now = dataclasses.replace(now, together=2 if both else 1)
+    return Agreement(
+        registered=now, before=there, variant=variant, reference=reference, notes=tuple(notes)
+    )
+
+
+def confirmation_begun(study: OpenStudy) -> bool:
+    """Whether runs of a confirmation of a study are planned."""
+    return any(study.name in confirmed_studies(run) for run in study.verifications.runs())
+
+
+@contextmanager
+def _opened_if_there(address: DatabaseUrl) -> Iterator[Database | None]:
+    """The database; None before there is one, which the first launch makes."""
+    if address.is_sqlite and not address.sqlite_path.exists():
+        yield None
+        return
+    try:
+        found = open_database(address, create=False)
+    except EmptyDatabaseError:
+        yield None
+        return
+    with closing(found) as database:
+        yield database
+
+
+def _begun(database: Database | None, group: str) -> bool:
+    return any(map(confirmation_begun, _members(database, group)))
+
+
+def _members(database: Database | None, group: str) -> list[OpenStudy]:
+    if database is None:
+        return []
+    return [
+        open_study(database, name) for name in members_of(memberships(database), group).values()
+    ]
+
+
+def _usual(database: Database | None, group: str, searches: int | None) -> Registered:
+    """What a retune is that nobody said anything of: what is there is gone on with.
+
+    Raises:
+        UsageError: fewer `searches` than there are.
+    """
+    there = _members(database, group)
+    if not there:
+        return Registered()
+    if searches is not None and searches < len(there):
+        raise UsageError(
+            f"--searches {searches}: there are {len(there)} searches of {group!r} already, and all "
+            "of a variant count; say as many, or more"
+        )
+    first = there[0]
+    return Registered(
+        searches=max(SEARCHES, len(there)),
+        trials=first.ledger.counts().budget,
+        margin=first.policy().counted_margin,
+    )

@@ -1,0 +1,157 @@
+"""The stages of a retune, and where one stands: how much is done, and how long the rest takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tuner.storage.queue.plans import is_confirmation
+from tuner.storage.queue.runs import VerificationRun
+from tuner.study.open import OpenStudy
+from tuner.verdict.payback import Spent
+from tuner.verdict.recommendation import ROUNDS
+from tuner.verdict.retuned_words import duration
+from tuner.verdict.round_allowances import run_seconds
+
+
+class Stage(StrEnum):
+    """In their order."""
+
+    SEARCH = "search"
+    REEVALUATION = "re-evaluation"
+    CONFIRMATION = "confirmation"
+    VERDICT = "verdict"
+
+    @property
+    def number(self) -> int:
+        return list(Stage).index(self) + 1
+
+
+_PIECES = {Stage.SEARCH: "trials", Stage.REEVALUATION: "runs", Stage.CONFIRMATION: "runs"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a stage stands."""
+
+    stage: Stage
+    done: int
+    """Trials or runs that are finished."""
+    planned: int | None
+    """Of how many, as far as that is known: where a budget in time ends it, it is not."""
+    device_s: float
+    """What these had their devices for."""
+    left_s: float | None = None
+    """How long the rest will take, by what each took so far; None while nothing is known, and when
+    it is over."""
+    over: bool = False
+    """There is nothing left to do."""
+    estimated: bool = False
+    """Not all that is `planned` is: some is expected."""
+
+    @property
+    def line(self) -> str:
+        """`stage 1 of 4, search: 120 of 400 trials, 0.71 s each, about 3.2 min left`."""
+        name = f"stage {self.stage.number} of {len(Stage)}, {self.stage.value}"
+        pieces = _PIECES.get(self.stage)
+        if pieces is None:
+            return name
+        if self.over:
+            took = f", {duration(self.device_s)} of device time" if self.done else ""
+            return f"{name}: done, {self.done} {pieces}{took}"
+        of = "" if self.planned is None else f" of {'about ' * self.estimated}{self.planned}"
+        parts = [f"{name}: {self.done}{of} {pieces}"]
+        if self.done:
+            parts.append(f"{duration(self.device_s / self.done)} each")
+        if self.left_s is not None:
+            parts.append(f"about {duration(self.left_s)} left")
+        return ", ".join(parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "stage": self.stage.value,
+            "over": self.over,
+            "done": self.done,
+            "planned": self.planned,
+            "device_s": self.device_s,
+            "left_s": self.left_s,
+        }
+
+
+def over(stage: Stage, spent: Spent) -> Standing:
+    """Of a stage that has nothing left to do."""
+    done, device_s = {
+        Stage.SEARCH: (spent.trials, spent.search_s),
+        Stage.REEVALUATION: (spent.reevaluation_runs, spent.reevaluation_s),
+        Stage.CONFIRMATION: (spent.confirmation_runs, spent.confirmation_s),
+        Stage.VERDICT: (0, 0.0),
+    }[stage]
+    return Standing(stage=stage, done=done, planned=done, device_s=device_s, over=True)
+
+
+def of_search(studies: Sequence[OpenStudy], *, devices: int, timed: bool) -> Standing:
+    """Of the searches of these studies; `timed`: it is their time that ends them."""
+    counts = [each.ledger.counts() for each in studies]
+    spent = [each.ledger.spent_s() for each in studies]
+    done, device_s = sum(each.finished for each in counts), sum(spent)
+    each_s = device_s / done if done else None
+    left_s: float | None = 0.0
+    for study, count, took_s in zip(studies, counts, spent, strict=True):
+        may_take = study.policy().search_s
+        by_time = None if may_take is None else max(0.0, may_take - took_s)
+        by_trials = None if each_s is None else count.left * each_s
+        known = [seconds for seconds in (by_time, by_trials) if seconds is not None]
+        left_s = left_s + min(known) / devices if known and left_s is not None else None
+    return Standing(
+        stage=Stage.SEARCH,
+        done=done,
+        planned=None if timed else sum(each.budget for each in counts),
+        device_s=device_s,
+        left_s=left_s,
+    )
+
+
+def of_runs(
+    stage: Stage, studies: Sequence[OpenStudy], *, devices: int, budget_s: float | None
+) -> Standing:
+    """Of the verification runs of these studies: those of confirmations, or all the others, of
+    which `budget_s` is for all.
+
+    Rounds that are not planned yet are taken to be as large as those that are.
+    """
+    confirming = stage is Stage.CONFIRMATION
+    runs = [
+        run
+        for each in studies
+        for run in each.verifications.runs()
+        if is_confirmation(run.plan) is confirming and run.state != "skipped"
+    ]
+    finished = [run for run in runs if run.state == "finished"]
+    device_s = run_seconds(finished)
+    rounds = ROUNDS if confirming else _rounds(runs)
+    planned = round(len(runs) * ROUNDS / rounds)
+    each_s = device_s / len(finished) if finished else None
+    left_s = None if each_s is None else (planned - len(finished)) * each_s
+    if budget_s is not None:
+        by_time = max(0.0, budget_s - device_s)
+        left_s = by_time if left_s is None else min(left_s, by_time)
+    return Standing(
+        stage=stage,
+        done=len(finished),
+        planned=None if budget_s is not None and not confirming else planned,
+        device_s=device_s,
+        left_s=None if left_s is None else left_s / devices,
+        estimated=rounds < ROUNDS,
+    )
+
+
+def _rounds(runs: Sequence[VerificationRun]) -> int:
+    """How many rounds of each study are planned; all of them where the front is verified."""
+    if not runs or any(run.plan.get("choice") != "recommended" for run in runs):
+        return ROUNDS
+    sessions: dict[int, set[str]] = {}
+    for run in runs:
+        sessions.setdefault(run.study_id, set()).add(run.session)
+    return max(map(len, sessions.values()))

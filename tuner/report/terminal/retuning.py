@@ -1,0 +1,88 @@
+"""What people see of a retune: one line for each stage, and at the end the verdict in sentences."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import rich.live
+
+from tuner.display.terminal import Console, is_live, line, make_console
+from tuner.report.comparison_files import AT_LEVELS, BETWEEN_VARIANTS, CONFIRMED, said
+from tuner.verdict.compare.findings import Report
+from tuner.verdict.confirmed_words import CHOSEN_ON_TEST
+
+COST = "What it cost, and what it gives"
+PLAIN_S = 30.0
+"""Where nothing can be drawn over, a line so often."""
+
+
+@dataclass(slots=True)
+class StageLines:
+    """On a terminal the line of the stage that is under way is drawn over; elsewhere it is printed
+    now and then. What is over stays.
+    """
+
+    console: Console = field(default_factory=lambda: make_console(stderr=True))
+    _display: rich.live.Live | None = None
+    _last: str = ""
+    _next: float = 0.0
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Draw over the line as long as the context lasts, where that can be done."""
+        if not is_live(self.console):
+            yield
+            return
+        with rich.live.Live(console=self.console, auto_refresh=False, transient=True) as display:
+            self._display = display
+            try:
+                yield
+            finally:
+                self._display = None
+
+    def show(self, words: str, *, stays: bool) -> None:
+        """A stage stands so; `stays`: it is over, or begins."""
+        if stays or self._display is None:
+            if stays or (time.monotonic() >= self._next and words != self._last):
+                self._last, self._next = words, time.monotonic() + PLAIN_S
+                self.console.print(words, soft_wrap=True)
+        else:
+            self._display.update(line(words), refresh=True)
+
+
+def verdict_sections(report: Report, lines: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """What a retune ends with, by titles: sentences of the comparison, and what it cost."""
+    wanted = (CONFIRMED, BETWEEN_VARIANTS, AT_LEVELS)
+    there = dict(said(report))
+    found = [(title, there[title]) for title in wanted if title in there]
+    missing = [f"{each}." for each in nothing_recommended(report)]
+    cost = [f"{each}." for each in lines]
+    read = [f"{each}." for each in report.notes if each == CHOSEN_ON_TEST]
+    parts = [*found, ("Nothing recommended", missing), (COST, cost), ("To read this", read)]
+    return [(title, told) for title, told in parts if told]
+
+
+def nothing_recommended(report: Report) -> list[str]:
+    """Why studies have no confirmation, a sentence each."""
+    from tuner.verdict.same_quality import answer_of
+
+    confirmed = {each.confirmation.study for each in report.confirmed}
+    found = []
+    for study in report.studies:
+        if study.name not in confirmed:
+            answer = answer_of(study)
+            why = answer if isinstance(answer, str) else "its confirmation has no runs"
+            found.append(f"{study.name}: {why}")
+    return found
+
+
+def print_verdict(report: Report, lines: Sequence[str]) -> None:
+    """The sections on stdout."""
+    console = make_console()
+    for title, told in verdict_sections(report, lines):
+        console.print(f"{title}:")
+        for each in told:
+            console.print(f"  {each}", soft_wrap=True)

@@ -1,0 +1,158 @@
+"""What retuning cost, and after how many trainings with what it found it has paid for itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.queue.plans import is_confirmation
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.round_allowances import run_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Seconds on devices, and what they were for."""
+
+    search_s: float
+    reevaluation_s: float
+    confirmation_s: float
+    trials: int
+    reevaluation_runs: int
+    confirmation_runs: int
+
+    @property
+    def total_s(self) -> float:
+        return self.search_s + self.reevaluation_s + self.confirmation_s
+
+    @property
+    def budgeted_s(self) -> float:
+        """What a budget is for: all but the confirmation."""
+        return self.search_s + self.reevaluation_s
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "search": {"trials": self.trials, "device_s": self.search_s},
+            "reevaluation": {"runs": self.reevaluation_runs, "device_s": self.reevaluation_s},
+            "confirmation": {"runs": self.confirmation_runs, "device_s": self.confirmation_s},
+            "device_s": self.total_s,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payback:
+    """Of one variant: what its searches and all their runs cost, and what a training saves with
+    what is recommended.
+
+    Of several searches it is the middle one of those that were confirmed, by their times; of an
+    even number the slower one of the two.
+    """
+
+    group: str
+    spent: Spent
+    confirmation: Confirmation | None
+    """Of that search; None where none was confirmed."""
+    confirmed: int
+    """How many of the searches were."""
+    searches: int
+
+    @property
+    def saved_s(self) -> tuple[float, float, float] | None:
+        """Seconds saved by a training, and the ends of their interval, the lower one first; None
+        where nothing is confirmed.
+        """
+        there = self.confirmation
+        if there is None or there.default is None or there.default.seconds is None:
+            return None
+        assert there.test is not None, "it is confirmed"
+        ratio, seconds = there.test.ratio, there.default.seconds.estimate
+        if ratio is None:
+            return None
+        return (
+            seconds * (1 - ratio.estimate),
+            seconds * (1 - ratio.high),
+            seconds * (1 - ratio.low),
+        )
+
+    @property
+    def trainings(self) -> tuple[int, int, float] | None:
+        """After how many trainings the cost is saved, from how few to how many by the interval of
+        the ratio of times (infinitely many where it holds 1); None where nothing is saved.
+        """
+        saved = self.saved_s
+        if saved is None or saved[0] <= 0:
+            return None
+        at_most = math.ceil(self.spent.total_s / saved[1]) if saved[1] > 0 else math.inf
+        return (
+            math.ceil(self.spent.total_s / saved[0]),
+            math.ceil(self.spent.total_s / saved[2]),
+            at_most,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        found, there, saved = self.trainings, self.confirmation, self.saved_s
+        return {
+            "group": self.group,
+            "spent": self.spent.as_dict(),
+            "searches": self.searches,
+            "confirmed": self.confirmed,
+            "study": there and there.study,
+            "trial": there and there.frozen.recommended,
+            "saved_s": None if saved is None else dict(zip(_ENDS, saved, strict=True)),
+            "pays_after": None
+            if found is None
+            else {
+                "trainings": found[0],
+                "low": found[1],
+                "high": None if math.isinf(found[2]) else found[2],
+            },
+        }
+
+
+_ENDS = ("estimate", "low", "high")
+
+
+def spent_on(studies: Sequence[StudySnapshot]) -> Spent:
+    """What all trials and all verification runs of these studies took that have ended."""
+    trials = [r.recorded for each in studies for r in each.results.records if r.state.is_finished()]
+    runs = [run for each in studies for run in each.runs if run.state == "finished"]
+    confirming = [run for run in runs if is_confirmation(run.plan)]
+    others = [run for run in runs if not is_confirmation(run.plan)]
+    return Spent(
+        search_s=sum(map(device_seconds, trials)),
+        reevaluation_s=run_seconds(others),
+        confirmation_s=run_seconds(confirming),
+        trials=len(trials),
+        reevaluation_runs=len(others),
+        confirmation_runs=len(confirming),
+    )
+
+
+def paybacks(groups: Mapping[str, Sequence[StudySnapshot]]) -> tuple[Payback, ...]:
+    """Of each group of searches, in their order."""
+    found = []
+    for name, studies in groups.items():
+        confirmed = sorted(filter(_holds, map(confirmation_of, studies)), key=_seconds)
+        found.append(
+            Payback(
+                group=name,
+                spent=spent_on(studies),
+                confirmation=confirmed[len(confirmed) // 2] if confirmed else None,
+                confirmed=len(confirmed),
+                searches=len(studies),
+            )
+        )
+    return tuple(found)
+
+
+def _holds(there: Confirmation | None) -> bool:
+    return there is not None and there.test is not None and there.test.claimed
+
+
+def _seconds(there: Confirmation | None) -> float:
+    found = there.recommended.seconds if there and there.recommended else None
+    return math.inf if found is None else found.estimate
