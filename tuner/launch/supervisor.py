@@ -56,7 +56,7 @@ class Supervisor:
     worker_options: Sequence[str]
     environment: Mapping[str, str]
     log_folder: Path
-    worker_command: Sequence[str] = WORKER_COMMAND
+    worker_command: Sequence[str] = field(default_factory=lambda: WORKER_COMMAND)
     """What starts a worker; the options of `tuner worker` follow."""
     early: EarlyWorkers = field(default_factory=no_early_workers)
     """Workers that are there already: the first of a device is taken from them."""
