@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tuner.errors import TunerError, UsageError
+from tuner.search.history import configuration
 from tuner.storage.queue.plans import is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.estimate_words import in_words, percent, too_few_runs
@@ -182,11 +183,22 @@ def offered(
 
 
 def least_runs(study: StudySnapshot) -> int:
-    """How often what is recommended must have run itself: once a verification has run, some
-    times. A confirmation is none: what it confirms has to stay what it is.
+    """How often what is recommended must have run itself: some times, once a verification has run,
+    or where the search itself runs configurations again. A confirmation is none: what it confirms
+    has to stay what it is.
     """
     verified = (run.result for run in study.runs if not is_confirmation(run.plan))
-    return LEAST_RUNS if any(result is not None for result in verified) else 1
+    again = _runs_again(study) or any(result is not None for result in verified)
+    return LEAST_RUNS if again else 1
+
+
+def _runs_again(study: StudySnapshot) -> bool:
+    """Whether any configuration but the default has trials of several seeds."""
+    default = study.results.default
+    usual = None if default is None else configuration(default.params)
+    met = [configuration(record.params) for record in study.results.complete]
+    others = [here for here in met if here != usual]
+    return len(set(others)) < len(others)
 
 
 def answer_of(study: StudySnapshot) -> Answer | str:

@@ -110,6 +110,19 @@ def test_once_a_verification_has_run_what_is_recommended_has_run_some_times() ->
     assert least_runs(verified) == LEAST_RUNS
 
 
+def test_where_a_search_runs_configurations_again_what_is_recommended_has_run_some_times(
+    rmsnorm: StudySnapshot,
+) -> None:
+    searched = dataclasses.replace(rmsnorm, read_runs=lambda: ())
+    default = searched.results.default
+    assert default is not None
+    other = next(each for each in searched.results.complete if not each.is_default)
+    for again, least in ((default, 1), (other, LEAST_RUNS)):
+        repeated = dataclasses.replace(again, number=10**6)
+        more = dataclasses.replace(searched.results, records=(*searched.results.records, repeated))
+        assert least_runs(with_records(searched, more)) == least
+
+
 def test_a_wider_margin_never_recommends_what_is_slower(
     layernorm: StudySnapshot, models: dict[str, RunsModel]
 ) -> None:
