@@ -33,8 +33,9 @@ def explain(
     """Say which hyperparameters matter, how validation ranks against test,
     and which learning rates converge.
     """
+    from tuner.report.terminal.explanations import print_explanations
     from tuner.verdict.compare.studies import read_studies
-    from tuner.verdict.explain import explain_study, print_explanations
+    from tuner.verdict.explain import explain_study
 
     found = [
         explain_study(each, epochs=epochs)

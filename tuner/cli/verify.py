@@ -21,6 +21,7 @@ from tuner.cli.options import (
     Workers,
     data_folder,
     duration_s,
+    note,
     opened_database,
     share,
     storage_url,
@@ -61,6 +62,13 @@ class VerifyOptions:
             help="Test what each study recommends against its default, on untouched seeds.",
         ),
     ] = False
+    ablate: Annotated[
+        bool,
+        typer.Option(
+            "--ablate",
+            help="Run what each study recommends with one value at a time set back to the default.",
+        ),
+    ] = False
     top: Annotated[
         int | None,
         typer.Option(
@@ -84,7 +92,8 @@ class VerifyOptions:
             min=1,
             max=MANY,
             metavar="N",
-            help="Fresh seeds for each configuration (10; of each round 6; with --confirm 30).",
+            help="Fresh seeds for each configuration (10; of each round 6; with --confirm 30; "
+            "with --ablate 10).",
         ),
     ] = None
     against: Annotated[
@@ -142,7 +151,7 @@ def verify(options: VerifyOptions) -> int:
 
     foreground = Foreground(_view)
     outcome = verification.run(request, progress=foreground, stop=foreground.stop)
-    _report(outcome, request.storage, json=options.json)
+    _report(outcome, request, json=options.json)
     return EXIT_CODES.get(outcome.ended, 0)
 
 
@@ -154,6 +163,10 @@ def _refuse_apart(options: VerifyOptions) -> None:
         "--stop-early": options.stop_early,
     }
     confirming = {"--against": options.against is not None, "--margin": options.margin is not None}
+    if options.ablate:
+        for flag, said in (alone | confirming | {"--confirm": options.confirm}).items():
+            if said:
+                raise UsageError(f"{flag} and --ablate exclude each other; choose one")
     for flag, said in (alone if options.confirm else confirming).items():
         if said and options.confirm:
             raise UsageError(f"{flag} and --confirm exclude each other; choose one")
@@ -177,6 +190,7 @@ def _request(options: VerifyOptions) -> VerificationRequest:
         seeds=options.seeds,
         stop_early=options.stop_early,
         confirm=options.confirm,
+        ablate=options.ablate,
         against=options.against,
         margin=None if options.margin is None else share(options.margin, "--margin"),
         devices=DeviceChoice(gpus=options.gpus, cpu=options.cpu, workers=options.workers),
@@ -194,14 +208,36 @@ def _view(studies: Sequence[OpenStudy]) -> AbstractContextManager[Live]:
     return progress_view(verifications_of(studies))
 
 
-def _report(outcome: VerificationOutcome, storage: str, *, json: bool) -> None:
+def _report(outcome: VerificationOutcome, request: VerificationRequest, *, json: bool) -> None:
     from tuner.report.terminal.verification import print_verified, verification_document
     from tuner.study.open import open_study
 
-    with opened_database(storage) as database:
+    with opened_database(request.storage) as database:
         opened = [open_study(database, name) for name in outcome.verified]
-        if json:
+        if request.ablate:
+            _report_ablations(opened, outcome, json=json)
+        elif json:
             document = {"outcome": outcome.ended.value, "missing": list(outcome.missing)}
             print_json(document | verification_document(opened))
         else:
             print_verified(opened, ended=outcome.ended.value)
+
+
+def _report_ablations(
+    opened: Sequence[OpenStudy], outcome: VerificationOutcome, *, json: bool
+) -> None:
+    from tuner.report.terminal.ablation_lines import ablation_lines
+    from tuner.study.snapshot import snapshot
+    from tuner.verdict.ablation import ablation_of
+
+    found = {each.name: ablation_of(snapshot(each).with_runs_read()) for each in opened}
+    if json:
+        ablations = {name: each and each.as_dict() for name, each in found.items()}
+        missing = list(outcome.missing)
+        print_json({"outcome": outcome.ended.value, "missing": missing, "ablations": ablations})
+        return
+    for line in outcome.missing:
+        note(line)
+    for each in found.values():
+        for line in ablation_lines(each) if each is not None else ():
+            typer.echo(line)

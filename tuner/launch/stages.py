@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tuner.storage.queue.plans import is_confirmation
+from tuner.storage.queue.plans import is_confirmation, stands_apart
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.verdict.payback import Spent
@@ -126,7 +126,8 @@ def of_runs(
         run
         for each in studies
         for run in each.verifications.runs()
-        if is_confirmation(run.plan) is confirming and run.state != "skipped"
+        if run.state != "skipped"
+        and (is_confirmation(run.plan) if confirming else not stands_apart(run.plan))
     ]
     finished = [run for run in runs if run.state == "finished"]
     device_s = run_seconds(finished)

@@ -24,6 +24,8 @@ from tuner.study.group import PREFIX, Group, all_meant, open_group
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import snapshot
 from tuner.study.trust import require_trust
+from tuner.verdict.ablation_plan import SEEDS as ABLATION_SEEDS
+from tuner.verdict.ablation_plan import plan_ablation
 from tuner.verdict.confirmation_plan import SEEDS as CONFIRMATION_SEEDS
 from tuner.verdict.confirmation_plan import each_once, plan_confirmation
 from tuner.verdict.expected_front import Choice
@@ -53,10 +55,13 @@ class VerificationRequest:
     choice: Choice | None = None
     """None: what may be recommended, where there are trials enough to say so; else the front."""
     seeds: Number | None = None
-    """Of each configuration: 10, of each round 6, of a confirmation 30."""
+    """Of each configuration: 10, of each round 6, of a confirmation 30, of an ablation 10."""
     stop_early: bool = False
     confirm: bool = False
     """Test what each study recommends, on untouched seeds, in place of a verification."""
+    ablate: bool = False
+    """Run what is recommended with one value at a time set back to the default, in place of a
+    verification."""
     against: str | None = None
     """Of a confirmation: a variant, or `group:NAME`, whose default's quality is asked for; the
     first of several variants where none is named."""
@@ -161,7 +166,7 @@ def _reference(
 
 def _choice(request: VerificationRequest, opened: Sequence[OpenStudy], notes: Notes) -> Choice:
     """What is verified where nobody said."""
-    if request.choice is not None or request.confirm or request.stop_early:
+    if request.choice is not None or request.confirm or request.ablate or request.stop_early:
         return request.choice or Choice.FRONT
     for each in opened:
         if why_none(snapshot(each).with_runs_read()) is not None:
@@ -180,6 +185,8 @@ def _planned(
     choice: Choice,
 ) -> Planned:
     """What there is to run, or the next round of it."""
+    if request.ablate:
+        return plan_ablation(opened, seeds=request.seeds or ABLATION_SEEDS)
     if request.confirm:
         return plan_confirmation(
             opened,

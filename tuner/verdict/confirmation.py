@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.storage.queue.plans import StoredFrozen, StoredPlan, is_confirmation
+from tuner.storage.queue.plans import StoredFrozen, StoredPlan, is_confirmation, stands_apart
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.elsewhere import Elsewhere, elsewhere
@@ -151,7 +151,8 @@ def confirmed_studies(run: VerificationRun) -> frozenset[str]:
 
 
 def runs_to_learn_from(study: StudySnapshot) -> tuple[VerificationRun, ...]:
-    """The verification runs by which something may be chosen: all but those of confirmations.
+    """The verification runs by which something may be chosen: all but those of confirmations and
+    ablations.
 
     Once a confirmation has failed, its runs say what was not known when it was planned, and count,
     too. While it stands, what it confirmed has to stay what it is.
@@ -165,7 +166,7 @@ def runs_to_learn_from(study: StudySnapshot) -> tuple[VerificationRun, ...]:
         test = _confirmation(study.name, mine, study.device_model).test
         if test is not None and not test.claimed:
             failed.add(session)
-    return tuple(r for r in study.runs if not is_confirmation(r.plan) or r.session in failed)
+    return tuple(r for r in study.runs if not stands_apart(r.plan) or r.session in failed)
 
 
 def tested(a: Verified, b: Verified, *, margin: float) -> Test:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.storage.database import initialisation_lock
-from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen, is_confirmation
+from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen, stands_apart
 from tuner.study.group import Group, grouped
 from tuner.study.open import OpenStudy
 from tuner.study.recorded_margin import record_margin
@@ -166,7 +166,7 @@ def _goes_on(study: StudySnapshot, there: Confirmation, reference: str | None) -
 
 def _known(study: StudySnapshot) -> int:
     """How much there is to choose by: trials that ended, and runs of other verifications."""
-    runs = [run for run in study.runs if not is_confirmation(run.plan)]
+    runs = [run for run in study.runs if not stands_apart(run.plan)]
     return study.finished + sum(run.state == "finished" for run in runs)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.ablation import Ablation, ablation_of
 from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.same_quality import answer_of
 from tuner.verdict.stats.intervals import Interval
@@ -78,9 +79,11 @@ class Explanation:
     """The trial that the study recommends; None while there is none."""
     why: str
     """What is recommended and how sure that is, or why nothing is; a sentence."""
+    ablation: Ablation | None = None
+    """What the gain is made of, as far as `tuner verify --ablate` has told."""
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return asdict(self) | {"ablation": self.ablation and self.ablation.as_dict()}
 
 
 def explain_study(study: StudySnapshot, *, epochs: int = 50) -> Explanation:
@@ -105,6 +108,7 @@ def explain_study(study: StudySnapshot, *, epochs: int = 50) -> Explanation:
         missing=tuple(missing),
         recommended=None if isinstance(answer, str) else answer.chosen.trial,
         why=answer if isinstance(answer, str) else because_of_answer(answer),
+        ablation=ablation_of(study),
     )
 
 
@@ -211,68 +215,3 @@ def _test_mql(record: TrialRecord) -> float:
     assert record.values is not None, "complete trials have values"
     mql = record.recorded.test_mql
     return record.values[1] if mql is None else mql
-
-
-def print_explanations(found: Sequence[Explanation]) -> None:
-    """For a person at a terminal."""
-    from rich.table import Table
-
-    from tuner.display.terminal import make_console
-
-    console = make_console()
-    for each in found:
-        console.print(each.study, style="bold")
-        if each.recommended is not None:
-            console.print(f"  trial {each.recommended}. {each.why}", soft_wrap=True)
-        for objective, shares in each.importances.items():
-            words = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-            console.print(f"  what {objective} depends on: {words}", soft_wrap=True)
-        if each.ranking is not None:
-            for line in _ranking_lines(each.ranking):
-                console.print(f"  {line}", soft_wrap=True)
-        table = Table(box=None, padding=(0, 1, 0, 2))
-        for heading in (
-            "learning rate",
-            "trials",
-            "converged",
-            f"under {each.epochs} epochs",
-            "median epochs",
-        ):
-            table.add_column(heading, justify="right", no_wrap=heading == "learning rate")
-        for rate in each.learning_rates:
-            median = "-" if rate.median_epochs is None else f"{rate.median_epochs:.0f}"
-            span = f"{rate.low:.1e} to {rate.high:.1e}"
-            table.add_row(span, str(rate.trials), str(rate.converged), str(rate.within), median)
-        if each.learning_rates:
-            console.print(table)
-        for line in each.missing:
-            console.print(f"  missing: {line}")
-
-
-def _ranking_lines(ranking: Ranking) -> list[str]:
-    lines = []
-    if ranking.spearman is not None:
-        s = ranking.spearman
-        lines.append(
-            f"validation and test MQL rank {ranking.trials} converged trials alike to "
-            f"{s.estimate:.2f} "
-            f"[{s.low:.2f}, {s.high:.2f}] (Spearman; 1 is the same order)"
-        )
-    chosen = (
-        f"validation would choose trial {ranking.by_validation}, whose test MQL is "
-        f"{ranking.price:.4f} above trial "
-        f"{ranking.by_test}'s, the lowest"
-        if ranking.by_validation != ranking.by_test
-        else f"validation and test choose the same trial, {ranking.by_test}"
-    )
-    lines.append(chosen)
-    if ranking.optimism is not None:
-        direction = (
-            "too low (choosing on test was optimistic)" if ranking.optimism < 0 else "not too low"
-        )
-        lines.append(
-            f"against fresh seeds the search's test MQL of {ranking.verified} verified front "
-            "configurations was "
-            f"{ranking.optimism:+.4f} off on average: {direction}"
-        )
-    return lines

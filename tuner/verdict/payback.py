@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.storage.queue.device_time import device_seconds
-from tuner.storage.queue.plans import is_confirmation
+from tuner.storage.queue.plans import is_confirmation, stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.round_allowances import run_seconds
@@ -121,7 +121,7 @@ def spent_on(studies: Sequence[StudySnapshot]) -> Spent:
     trials = [r.recorded for each in studies for r in each.results.records if r.state.is_finished()]
     runs = [run for each in studies for run in each.runs if run.state == "finished"]
     confirming = [run for run in runs if is_confirmation(run.plan)]
-    others = [run for run in runs if not is_confirmation(run.plan)]
+    others = [run for run in runs if not stands_apart(run.plan)]
     return Spent(
         search_s=sum(map(device_seconds, trials)),
         reevaluation_s=run_seconds(others),

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.pareto import knee_index
-from tuner.storage.queue.plans import CHOSEN_LATER, is_confirmation
+from tuner.storage.queue.plans import CHOSEN_LATER, stands_apart
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import Verifications
 from tuner.study.results import StudyResults
@@ -70,7 +70,7 @@ def note_picks(queue: Verifications, study_id: int, study: str, picked: Mapping[
 
 def choosing(runs: Iterable[VerificationRun]) -> list[VerificationRun]:
     """Those whose plan chose something to verify: a confirmation does not."""
-    return [run for run in runs if not is_confirmation(run.plan)]
+    return [run for run in runs if not stands_apart(run.plan)]
 
 
 def _noted(runs: Sequence[VerificationRun], study: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tuner.storage.queue.device_time import device_seconds
-from tuner.storage.queue.plans import is_confirmation
+from tuner.storage.queue.plans import stands_apart
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.allowance import ALLOWANCE
@@ -67,7 +67,7 @@ def committed_s(runs: Iterable[VerificationRun]) -> float:
     """
     sessions: dict[str, list[VerificationRun]] = {}
     for run in runs:
-        if not is_confirmation(run.plan):
+        if not stands_apart(run.plan):
             sessions.setdefault(run.session, []).append(run)
     total = 0.0
     for mine in sessions.values():

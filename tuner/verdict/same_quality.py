@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tuner.errors import TunerError, UsageError
 from tuner.search.history import configuration
-from tuner.storage.queue.plans import is_confirmation
+from tuner.storage.queue.plans import stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.estimate_words import in_words, percent, too_few_runs
 from tuner.verdict.known_runs import candidates_of, runs_of
@@ -187,7 +187,7 @@ def least_runs(study: StudySnapshot) -> int:
     or where the search itself runs configurations again. A confirmation is none: what it confirms
     has to stay what it is.
     """
-    verified = (run.result for run in study.runs if not is_confirmation(run.plan))
+    verified = (run.result for run in study.runs if not stands_apart(run.plan))
     again = _runs_again(study) or any(result is not None for result in verified)
     return LEAST_RUNS if again else 1
 

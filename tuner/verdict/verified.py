@@ -13,7 +13,7 @@ from optuna.trial import TrialState
 
 from tuner.record import Recorded
 from tuner.spec.margin import MARGIN
-from tuner.storage.queue.plans import is_confirmation
+from tuner.storage.queue.plans import stands_apart
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import StudySnapshot
@@ -46,7 +46,7 @@ class Verified:
 
     @property
     def converged(self) -> tuple[VerificationRun, ...]:
-        return tuple(run for run in self.runs if _values(run) is not None)
+        return tuple(run for run in self.runs if values_in(run) is not None)
 
     @property
     def clean(self) -> tuple[VerificationRun, ...]:
@@ -57,7 +57,7 @@ class Verified:
     def misses(self) -> dict[str, int]:
         """How often a run did not converge, by how it ended."""
         return dict(
-            Counter(str(_recorded(run).stopped_by) for run in self.runs if _values(run) is None)
+            Counter(str(_recorded(run).stopped_by) for run in self.runs if values_in(run) is None)
         )
 
     @property
@@ -67,11 +67,11 @@ class Verified:
 
     @property
     def seconds(self) -> Interval | None:
-        return median_interval([values[0] for run in self.clean if (values := _values(run))])
+        return median_interval([values[0] for run in self.clean if (values := values_in(run))])
 
     @property
     def mql(self) -> Interval | None:
-        return median_interval([values[1] for run in self.converged if (values := _values(run))])
+        return median_interval([values[1] for run in self.converged if (values := values_in(run))])
 
     def of_converged(self, figure: Callable[[Recorded], float | None]) -> Interval | None:
         """Median and interval of a recorded figure of the converged runs."""
@@ -86,7 +86,7 @@ class Verified:
         the first ones of a session that stopped early.
         """
         runs = [run for run in self.runs if blocks is None or run.block < blocks]
-        pairs = [(run, _values(run)) for run in runs]
+        pairs = [(run, values_in(run)) for run in runs]
         return Sample(
             name=self.name,
             seconds={r.seed: v[0] for r, v in pairs if v and not _recorded(r).contaminated},
@@ -136,7 +136,7 @@ def group_runs(
     """The runs of one study as configurations, but for those of confirmations: what is told by
     these stands apart. Runs on another device model than the study's are left out.
     """
-    kept = (run for run in runs if not is_confirmation(run.plan))
+    kept = (run for run in runs if not stands_apart(run.plan))
     return as_configurations(study, kept, device_model=device_model)
 
 
@@ -272,7 +272,7 @@ def _interval_of(
     return median_interval([found for run in runs if (found := figure(_recorded(run))) is not None])
 
 
-def _values(run: VerificationRun) -> tuple[float, ...] | None:
+def values_in(run: VerificationRun) -> tuple[float, ...] | None:
     """(seconds, test MQL) of a run that converged; None for a miss."""
     result = run.result
     if result is None or result.state != TrialState.COMPLETE or not result.recorded.converged:

@@ -24,6 +24,7 @@ from tuner.cli.verify import VerifyOptions
 from tuner.errors import UsageError
 from tuner.launch.verification import SEEDS, TOP
 from tuner.storage.url import DEFAULT_URL
+from tuner.verdict.ablation_plan import SEEDS as ABLATING
 from tuner.verdict.confirmation_plan import SEEDS as CONFIRMING
 from tuner.verdict.recommendation import VERIFIED, VERIFIED_SEEDS
 
@@ -247,5 +248,6 @@ def test_the_help_of_verify_says_how_many_seeds_and_configurations_there_are() -
     """Importing those numbers would cost every command a second."""
     hints = get_type_hints(VerifyOptions, include_extras=True)
     seeds, top = (get_args(hints[name])[1].help for name in ("seeds", "top"))
-    assert f"({SEEDS}; of each round {VERIFIED_SEEDS}; with --confirm {CONFIRMING})" in seeds
+    assert f"({SEEDS}; of each round {VERIFIED_SEEDS}; with --confirm {CONFIRMING}; " in seeds
+    assert f"with --ablate {ABLATING})" in seeds
     assert f"({TOP}); of each round ({VERIFIED})" in top

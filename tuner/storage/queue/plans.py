@@ -21,7 +21,11 @@ Picks = dict[StudyName, dict[Literal["default", "time", "knee", "mql"], Count]]
 
 
 CONFIRMATION = "confirmation"
-"""The kind of a plan that tests what was recommended before; others have no kind."""
+"""The kind of a plan that tests what was recommended before."""
+
+ABLATION = "ablation"
+"""The kind of a plan that takes a recommendation apart; a plan by which something is chosen has no
+kind."""
 
 
 class StoredFrozen(Loose):
@@ -57,11 +61,27 @@ class StoredFrozen(Loose):
         return list(dict.fromkeys(number for number in found if number is not None))
 
 
+class StoredAblation(Loose):
+    """What an ablation takes apart of one study, as it was when it was planned."""
+
+    trial: Count
+    recommended: dict[Label, int | float]
+    """The configuration of `trial`."""
+    default: dict[Label, int | float]
+
+    @model_validator(mode="after")
+    def _same_names(self) -> Self:
+        if self.recommended.keys() != self.default.keys():
+            raise ValueError("what it takes apart and the default have different names")
+        return self
+
+
 class StoredPlan(Loose):
     """A session's design: how many seeds, when it may stop, and which trials it asks about."""
 
-    kind: Literal["confirmation"] | None = None
+    kind: Literal["confirmation", "ablation"] | None = None
     confirms: dict[StudyName, StoredFrozen] = Field(default_factory=dict)
+    ablates: dict[StudyName, StoredAblation] = Field(default_factory=dict)
     reference: StudyName | None = None
     """The group whose default's quality `at_level` asks for."""
 
@@ -93,6 +113,16 @@ class StoredPlan(Loose):
 def is_confirmation(plan: Mapping[str, Any]) -> bool:
     """Whether a run of this plan tests what was recommended before, and chooses nothing."""
     return plan.get("kind") == CONFIRMATION
+
+
+def is_ablation(plan: Mapping[str, Any]) -> bool:
+    """Whether a run of this plan takes a recommendation apart, and chooses nothing."""
+    return plan.get("kind") == ABLATION
+
+
+def stands_apart(plan: Mapping[str, Any]) -> bool:
+    """Whether a run of this plan chooses nothing, whichever its kind."""
+    return is_confirmation(plan) or is_ablation(plan)
 
 
 _PARAMS: TypeAdapter[dict[str, float | int]] = TypeAdapter(dict[Label, int | float])
@@ -128,7 +158,7 @@ def plan_renamed(plan: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
     what was chosen stays known under its name.
     """
     changed = dict(plan)
-    for key in ("picks", CHOSEN_LATER, "confirms"):
+    for key in ("picks", CHOSEN_LATER, "confirms", "ablates"):
         if old in changed.get(key, {}):
             mine = changed[key][old]
             changed[key] = {

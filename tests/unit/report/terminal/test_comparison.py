@@ -7,9 +7,10 @@ import pytest
 
 from tests.support.paths import REPOSITORY
 from tuner.report.terminal.comparison import print_report
+from tuner.report.terminal.explanations import print_explanations
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.studies import read_studies
-from tuner.verdict.explain import explain_study, print_explanations
+from tuner.verdict.explain import explain_study
 
 STUDIES = REPOSITORY / "notebooks" / "data"
 FILES = [str(STUDIES / f"{name}.json.gz") for name in ("original", "rmsnorm")]

@@ -1,0 +1,110 @@
+"""An ablation from its plan to its lines, on every database: what one value made is known here."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.drawn_verifications import drawn_result, verify_all
+from tests.support.planned_confirmations import opened
+from tuner.cli.app import app
+from tuner.report.terminal.ablation_lines import ablation_lines
+from tuner.report.terminal.explanations import print_explanations
+from tuner.storage.database import Database
+from tuner.storage.records import TrialResult
+from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.snapshot import snapshot
+from tuner.trial.job import TrialJob
+from tuner.verdict.ablation import Ablation, ablation_of
+from tuner.verdict.ablation_plan import plan_ablation
+from tuner.verdict.confirmation_plan import plan_confirmation
+from tuner.verdict.explain import explain_study
+from tuner.verdict.fresh_seeds import seen_seeds
+from tuner.verdict.known_runs import runs_of
+from tuner.verdict.payback import spent_on
+from tuner.verdict.same_quality import recommended_trial
+from tuner.verdict.verified import verified_in
+
+NAME = "demo-rmsnorm"
+SEEDS = 8
+
+
+def slower_by_learning_rate(job: TrialJob) -> TrialResult:
+    """What has the default's learning rate takes three times as long; nothing else matters."""
+    usual = job.hyperparameters.learning_rate == job.definition.defaults.learning_rate
+    return drawn_result(job, seconds=6.0 if usual else 2.0, sd_time=0.02, sd_mql=0.0)
+
+
+def found(database: Database) -> Ablation:
+    (study,) = opened(database, NAME)
+    there = ablation_of(snapshot(study))
+    assert there is not None
+    return there
+
+
+def test_the_value_that_made_the_gain_is_named_first(
+    unverified: Database, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (study,) = opened(unverified, NAME)
+    before = seen_seeds(unverified)
+    planned = plan_ablation([study], seeds=SEEDS, shuffle_seed=1)
+    runs = study.verifications.runs()
+    recommended = recommended_trial(snapshot(study))
+    assert planned.new_runs == len(runs)
+    assert {run.trial_number for run in runs} == {recommended}
+    assert not {run.seed for run in runs} & before
+    blocks: dict[int, set[str]] = {}
+    for run in runs:
+        blocks.setdefault(run.block, set()).add(str(sorted(run.params.items())))
+    assert len(blocks) == SEEDS
+    assert len({frozenset(block) for block in blocks.values()}) == 1, "each runs in each block"
+    assert plan_ablation([study], seeds=SEEDS).new_runs == 0, "given again it plans nothing"
+
+    known = runs_of(snapshot(study))
+    verify_all([study], slower_by_learning_rate)
+    there = found(unverified)
+    assert there.complete
+    first, *others, whole = there.rows
+    assert (first.name, whole.name) == ("learning_rate", "")
+    for row in (first, whole):
+        assert row.time_ratio.low < row.time_ratio.estimate == pytest.approx(3.0, rel=0.1)
+    assert others
+    assert all(row.time_ratio.estimate == pytest.approx(1.0, abs=0.1) for row in others)
+    assert whole.mql_ratio.estimate == pytest.approx(1.0)
+    assert runs_of(snapshot(study)) == known, "it chooses nothing"
+    assert verified_in(snapshot(study)) == {}
+    assert spent_on([snapshot(study)]).reevaluation_runs == 0
+    assert recommended_trial(snapshot(study)) == recommended
+
+    plan_confirmation([study], seeds=5)
+    verify_all([study], slower_by_learning_rate)
+    assert plan_confirmation([study], seeds=5).new_runs == 0
+    assert found(unverified) == there
+    plan_ablation([study], seeds=SEEDS)
+    assert plan_confirmation([study], seeds=5).new_runs == 0, "an ablation is no news to it"
+
+    file = tmp_path_factory.mktemp("exported") / "study.json.gz"
+    write_archive(archive_of(study), file)
+    assert ablation_of(snapshot(read_archive(file))) == there
+
+
+def test_its_lines_say_what_was_set_back_and_how_much_it_cost(
+    unverified: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (study,) = opened(unverified, NAME)
+    plan_ablation([study], seeds=SEEDS)
+    verify_all([study], slower_by_learning_rate)
+    there = found(unverified)
+    heading, first, *_, last = ablation_lines(there)
+    assert heading.startswith(f"{NAME}: trial {there.trial} with one value set back")
+    assert first.strip().startswith("learning_rate ")
+    assert "x the time" in first
+    assert last.strip().startswith("all of them: the default")
+    print_explanations([explain_study(snapshot(study).with_runs_read())])
+    assert first in capsys.readouterr().out
+
+
+def test_flags_that_do_not_go_with_it_are_one_line() -> None:
+    for flags in (["--confirm"], ["--top", "3"], ["--against", "original"], ["--stop-early"]):
+        ran = CliRunner().invoke(app, ["verify", "--variant", "rmsnorm", "--ablate", *flags])
+        assert f"{flags[0]} and --ablate exclude each other" in str(ran.exception)

@@ -1,0 +1,38 @@
+"""What a gain is made of, as lines of a terminal."""
+
+from __future__ import annotations
+
+from tuner.files.plain import harmless
+from tuner.verdict.ablation import Ablation, SetBack
+from tuner.verdict.stats.intervals import Interval
+
+
+def ablation_lines(found: Ablation) -> list[str]:
+    """A heading, and a line for each value that was set back, what made most first."""
+    name = harmless(found.study)
+    if not found.rows:
+        return [f"{name}: trial {found.trial} is being taken apart; too few runs are finished"]
+    rest = "" if found.complete else ", not all finished"
+    heading = (
+        f"{name}: trial {found.trial} with one value set back to the default, against trial "
+        f"{found.trial} itself ({found.seeds} runs of each{rest}; 95 %):"
+    )
+    lines = [heading]
+    width = max(len(_what(row)) for row in found.rows)
+    for row in found.rows:
+        missed = f", {row.missed} missed" if row.missed else ""
+        lines.append(
+            f"  {_what(row):<{width}}  {_in_words(row.time_ratio, 2)} x the time, "
+            f"{_in_words(row.mql_ratio, 4)} x the MQL{missed}"
+        )
+    return lines
+
+
+def _what(row: SetBack) -> str:
+    if not row.name:
+        return "all of them: the default"
+    return f"{row.name} {row.value:.4g} -> {row.default:.4g}"
+
+
+def _in_words(ratio: Interval, digits: int) -> str:
+    return f"{ratio.estimate:.{digits}f} [{ratio.low:.{digits}f}, {ratio.high:.{digits}f}]"

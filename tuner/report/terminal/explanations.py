@@ -1,0 +1,80 @@
+"""What studies teach beside their fronts, for a person at a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from tuner.display.terminal import make_console
+from tuner.report.terminal.ablation_lines import ablation_lines
+from tuner.verdict.explain import Explanation, Ranking
+
+
+def print_explanations(found: Sequence[Explanation]) -> None:
+    """For a person at a terminal."""
+    console = make_console()
+    for each in found:
+        console.print(each.study, style="bold")
+        if each.recommended is not None:
+            console.print(f"  trial {each.recommended}. {each.why}", soft_wrap=True)
+        for line in _lines(each):
+            console.print(f"  {line}", soft_wrap=True)
+        if each.learning_rates:
+            console.print(_learning_rates(each))
+        for line in each.missing:
+            console.print(f"  missing: {line}")
+
+
+def _lines(found: Explanation) -> list[str]:
+    lines = []
+    for objective, shares in found.importances.items():
+        words = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+        lines.append(f"what {objective} depends on: {words}")
+    if found.ranking is not None:
+        lines += _ranking_lines(found.ranking)
+    if found.ablation is not None:
+        lines += ablation_lines(found.ablation)
+    return lines
+
+
+def _learning_rates(found: Explanation) -> Table:
+    table = Table(box=None, padding=(0, 1, 0, 2))
+    headings = ("trials", "converged", f"under {found.epochs} epochs", "median epochs")
+    table.add_column("learning rate", justify="right", no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for rate in found.learning_rates:
+        median = "-" if rate.median_epochs is None else f"{rate.median_epochs:.0f}"
+        span = f"{rate.low:.1e} to {rate.high:.1e}"
+        table.add_row(span, str(rate.trials), str(rate.converged), str(rate.within), median)
+    return table
+
+
+def _ranking_lines(ranking: Ranking) -> list[str]:
+    lines = []
+    if ranking.spearman is not None:
+        s = ranking.spearman
+        lines.append(
+            f"validation and test MQL rank {ranking.trials} converged trials alike to "
+            f"{s.estimate:.2f} "
+            f"[{s.low:.2f}, {s.high:.2f}] (Spearman; 1 is the same order)"
+        )
+    chosen = (
+        f"validation would choose trial {ranking.by_validation}, whose test MQL is "
+        f"{ranking.price:.4f} above trial "
+        f"{ranking.by_test}'s, the lowest"
+        if ranking.by_validation != ranking.by_test
+        else f"validation and test choose the same trial, {ranking.by_test}"
+    )
+    lines.append(chosen)
+    if ranking.optimism is not None:
+        direction = (
+            "too low (choosing on test was optimistic)" if ranking.optimism < 0 else "not too low"
+        )
+        lines.append(
+            f"against fresh seeds the search's test MQL of {ranking.verified} verified front "
+            "configurations was "
+            f"{ranking.optimism:+.4f} off on average: {direction}"
+        )
+    return lines
