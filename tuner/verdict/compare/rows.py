@@ -77,7 +77,7 @@ def rows_of(
 
 
 def _row(study: StudySnapshot, number: int, word: str) -> Row:
-    record = study.record(number)
+    record = study.configuration(number)
     verified = verified_in(study).get(number)
     figures: dict[str, Interval | float | None]
     known = (
