@@ -196,7 +196,8 @@ def _of_a_front(study: StudySnapshot, wanted: Asked) -> Picked:
         instead = nothing_expected(study)
         if wanted.values is not None:
             raise TunerError(f"{instead}; launch more trials, or say --values single")
-        chosen_on, notes = Values.SINGLE, (f"{instead}; this is of the front of single runs",)
+        of = "the search's runs" if study.results.repeated else "single runs"
+        chosen_on, notes = Values.SINGLE, (f"{instead}; this is of the front of {of}",)
     record = noted or choose(
         study.results,
         study.name,

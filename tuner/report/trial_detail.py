@@ -136,6 +136,7 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
         if last is not None and 0 <= number < last:
             there = "that one is another program's, and tuner ignores it"
         raise UsageError(f"study {opened.name!r} has no trial {number}; {there}")
+    whole = results.configuration_of(number) or record
     return TrialDetail(
         study=opened.name,
         variant=opened.definition.variant,
@@ -144,7 +145,7 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
         on_front=number in results.on_front,
         history=stints(opened.database.engine, opened.study_id, trial_number=number),
         curve=opened.epochs.of_trial(number),
-        verified=verified_of(opened, number),
+        verified=verified_of(opened, whole.number),
     )
 
 
