@@ -45,6 +45,7 @@ from tuner.verdict.compare.findings import compare
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.explain import explain_study
 from tuner.verdict.known_runs import candidates_of, default_of, runs_of
+from tuner.verdict.picks import picks_expected
 from tuner.verdict.recommendation import model_of
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in
@@ -252,6 +253,47 @@ def test_runs_that_missed_on_fresh_seeds_count_for_all_its_trials(study: OpenStu
     now = snapshot(study)
     assert before - candidates_of(now) == planned & before
     assert set(verified_in(now)) == planned
+
+
+def test_what_is_expected_and_recommended_has_the_medians(archive: Archive, tmp_path: Path) -> None:
+    file = tmp_path / "study.json.gz"
+    write_archive(with_runs(archive, ((0.1, 0.5), (0.2, 0.5), (0.1, 0.4), (0.4, 0.5))), file)
+    for asked in ({"pick": "time", "values": "expected"}, {"pick": "same-quality"}):
+        config = load_best(study=NAME, storage=str(file), **asked)
+        assert config.trial == REPEATED
+        assert tuple(config.values.values()) == pytest.approx((0.15, 0.5))
+        assert config.expected is not None
+        assert config.expected["runs"] == 4
+        assert config.provenance["trials"] == list(NUMBERS)
+
+
+def test_figures_on_fresh_seeds_are_found_from_each_of_its_trials(
+    archive: Archive, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/tuner.db"
+    database = open_database(parse_url(url))
+    opened = restore(database, on_front(archive), NAME)
+    plan_verification([opened], top=20, seeds=6, choice=Choice.FRONT)
+    verify_all([opened])
+    assert REPEATED in verified_in(snapshot(opened))
+    fresh = read_trial(opened, REPEATED).verified
+    assert fresh is not None
+    assert read_trial(opened, LUCKY).verified == fresh
+    for number in NUMBERS:
+        assert load_best(study=NAME, trial=number, storage=url).verified == fresh
+    database.close()
+
+
+def test_a_choice_of_a_verification_before_stays_that_of_its_configuration(
+    study: OpenStudy,
+) -> None:
+    plan_verification([study], top=20, seeds=1, choice=Choice.EXPECTED)
+    first, *_ = (run for run in study.verifications.runs())
+    results = read_results(study)
+    noted = dataclasses.replace(
+        first, plan={"choice": Choice.EXPECTED, "picks": {NAME: {"knee": LUCKY}}}
+    )
+    assert picks_expected(results, [noted], NAME) == {"knee": LUCKY}
 
 
 def test_a_warm_start_takes_each_configuration_once(archive: Archive, tmp_path: Path) -> None:
