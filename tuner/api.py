@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
     from tuner.data.windows import DeviceData
 
-__all__ = ["front_series", "load_data", "load_study", "load_subjects", "study_names", "to_frame"]
+__all__ = [
+    "front_frame",
+    "front_series",
+    "load_data",
+    "load_study",
+    "load_subjects",
+    "study_names",
+    "to_frame",
+]
 
 
 def load_data(task: str, *, device: str = "cpu", data_dir: str | Path | None = None) -> DeviceData:
@@ -68,10 +76,13 @@ def load_study(name: str, *, storage: str = DEFAULT_URL) -> StudyResults:
 
 
 def to_frame(results: StudyResults) -> pd.DataFrame:
-    """One row a trial: number, state, parameters, objective values, and the plain attributes."""
+    """One row a trial: number, state, parameters, objective values, and the plain attributes.
+
+    `on_front` is true of every trial whose configuration stands on the front; `front_frame` has the
+    front's own figures.
+    """
     import pandas as pd
 
-    front = {record.number for record in results.front}
     rows: list[dict[str, Any]] = []
     for record in results.records:
         plain = {
@@ -84,8 +95,28 @@ def to_frame(results: StudyResults) -> pd.DataFrame:
             | dict(record.params)
             | plain
             | values
-            | {"on_front": record.number in front}
+            | {"on_front": record.number in results.on_front}
         )
+    return pd.DataFrame(rows)
+
+
+def front_frame(results: StudyResults) -> pd.DataFrame:
+    """One row a configuration of the front, fastest first: its first trial's number, how many runs
+    it has, parameters, objective values, epochs, device, and whether its timing was disturbed; of
+    several runs these are medians.
+    """
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    for record in results.front:
+        row: dict[str, Any] = {"trial": record.number, "runs": record.runs}
+        row |= record.named_values or {}
+        row |= {"epochs": record.recorded.epochs} | record.params
+        row |= {
+            "device": record.recorded.device,
+            "contaminated": record.recorded.contaminated,
+        }
+        rows.append(row)
     return pd.DataFrame(rows)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -61,15 +61,27 @@ def reference_point(points: Sequence[Point]) -> Point:
     return float(worst[0] * 1.1), float(worst[1] * 1.1)
 
 
-def hypervolume_trace(points: Sequence[Point], reference: Point) -> list[float]:
+def hypervolume_trace(
+    points: Sequence[Point], reference: Point, of: Sequence[Hashable] | None = None
+) -> list[float]:
     """The hypervolume after each of `points`, in their order;
     it is computed anew only where the front moves.
+
+    `of` says of what each one is: a later point of the same takes the place of the earlier one, and
+    the volume may fall. Without it, each is of something else.
     """
     trace: list[float] = []
     front: list[Point] = []
     volume = 0.0
-    for point in points:
-        if not any(other[0] <= point[0] and other[1] <= point[1] for other in front):
+    latest: dict[Hashable, Point] = {}
+    for name, point in zip(range(len(points)) if of is None else of, points, strict=True):
+        again = name in latest
+        latest[name] = point
+        if again:
+            there = list(latest.values())
+            front = [there[i] for i in front_indices(there)]
+            volume = hypervolume(front, reference)
+        elif not any(other[0] <= point[0] and other[1] <= point[1] for other in front):
             front = [
                 other for other in front if not (point[0] <= other[0] and point[1] <= other[1])
             ] + [point]

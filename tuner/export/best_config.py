@@ -39,7 +39,9 @@ PROTOCOL_SETTINGS = (
 class BestConfig:
     """One configuration from a study, with where it comes from.
 
-    `values` are those of its one trial: seconds to convergence, and test MQL in original units.
+    `values` are those of its one trial: seconds to convergence, and test MQL in original units. Of
+    a configuration with several trials they are medians, each for itself; `trial` is the first of
+    them, `provenance` says which they are (`runs`, `trials`), and its `seeds` are those of all.
     `expected` is what all runs of the study make of it, None where that was not asked for or they
     are too few. `verified` holds fresh-seed figures, None until the configuration was verified: a
     single trial may have had a lucky seed. `chosen_on` says which of the three it was chosen on
@@ -192,28 +194,11 @@ def to_config(
     source: Mapping[str, Any] | None = None,
     untrusted: str = "",
 ) -> BestConfig:
-    """The configuration of a complete trial, and how it was `chosen`, of a study that is one of so
-    many `searches` of a group.
+    """The configuration of a complete trial, or of several, and how it was `chosen`, of a study
+    that is one of so many `searches` of a group.
     """
     place = membership or Membership(group=study)
     assert record.values is not None, "a configuration is that of a complete trial"
-    provenance = record.recorded.kept_in(In.PROVENANCE) | {
-        "seeds": seeds_of(
-            record.recorded,
-            record.number,
-            repeats=definition.seeds_per_trial,
-            root=place.seed_root,
-        ),
-        "training_windows": _training_windows(record),
-        "group": place.group,
-        "search": place.search,
-        "searches": searches,
-        "data_hash": definition.data_hash,
-        "definition_hash": definition.identity(),
-        "mql_split": definition.mql_split,
-        "ended": record.ended,
-        "exported_by": f"tuner {__version__}",
-    }
     return BestConfig(
         variant=definition.variant,
         task=definition.task_name,
@@ -229,11 +214,40 @@ def to_config(
         values=record.named_values or {},
         verified=verified,
         confirmed=confirmed,
-        provenance=provenance,
+        provenance=_provenance(definition, record, place, searches),
         definition=definition,
         source=dict(source or {}),
         untrusted=untrusted,
     )
+
+
+def _provenance(
+    definition: StudyDefinition, record: TrialRecord, place: Membership, searches: int
+) -> dict[str, Any]:
+    """How, where and on what it was trained."""
+    seeds: list[int] = []
+    for trial in record.each_trial:
+        seeds += seeds_of(
+            trial.recorded,
+            trial.number,
+            repeats=definition.seeds_per_trial,
+            root=place.seed_root,
+        )
+    found = record.recorded.kept_in(In.PROVENANCE) | {
+        "seeds": seeds,
+        "training_windows": _training_windows(record),
+        "group": place.group,
+        "search": place.search,
+        "searches": searches,
+        "data_hash": definition.data_hash,
+        "definition_hash": definition.identity(),
+        "mql_split": definition.mql_split,
+        "ended": record.ended,
+        "exported_by": f"tuner {__version__}",
+    }
+    if record.runs > 1:
+        found |= {"runs": record.runs, "trials": list(record.numbers)}
+    return found
 
 
 def _training_windows(record: TrialRecord) -> int | None:

@@ -19,7 +19,7 @@ def headline(config: BestConfig) -> list[str]:
     if p["contaminated"]:
         until += " (timing disturbed by something else on the device)"
     seeds = ", ".join(map(str, p["seeds"]))
-    where = f"{axis_title(error)} {mql:.4f} on {p['device']}, seed {seeds}."
+    where = f"{axis_title(error)} {mql:.4f} on {p['device']}, {_of_runs(config)}seed {seeds}."
     lines = [
         (
             f"{config.variant} on {config.task}: study {config.study}{_place(config)}, trial "
@@ -36,6 +36,14 @@ def headline(config: BestConfig) -> list[str]:
     ]
     # A comment ends with its line, whatever names the database holds.
     return [one_line(line) for line in lines]
+
+
+def _of_runs(config: BestConfig) -> str:
+    """That the figures are medians, and of which trials; nothing of one trial."""
+    p = config.provenance
+    if "runs" not in p:
+        return ""
+    return f"medians of {p['runs']} runs (trials {', '.join(map(str, p['trials']))}), "
 
 
 def one_line(text: str) -> str:
@@ -65,6 +73,8 @@ def _verified(config: BestConfig) -> str:
             "of the study."
         )
     if verified is None:
+        if "runs" in config.provenance:
+            return "NOT VERIFIED: these runs are of the search, which chose by them."
         return "NOT VERIFIED: these are the figures of one trial; a seed alone moves the MQL."
     time, mql = verified["wall_clock_s"], verified["test_mql"]
     return (

@@ -91,6 +91,7 @@ def load_best(
 def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> BestConfig:
     """What was picked of one of the searches, with what its study says of it."""
     study, picked = of
+    number = study.configuration(picked.record.number).number
     return to_config(
         study.definition,
         picked.record,
@@ -99,8 +100,8 @@ def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> Be
         searches=found.size,
         pick=picked.pick,
         chosen=how_chosen(picked, study.definition.objectives, study.results.clocks_differ),
-        verified=_fresh_seeds(study, picked.record.number),
-        confirmed=_confirmed(study, picked.record.number),
+        verified=_fresh_seeds(study, number),
+        confirmed=_confirmed(study, number),
     )
 
 

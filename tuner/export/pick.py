@@ -131,7 +131,13 @@ def pick_of(
     """
     if wanted.trial is not None:
         record = trial_by_number(study.results, study.name, wanted.trial)
-        return Picked(record=record, pick=BY_NUMBER, chosen_on=None, why="Chosen by its number.")
+        return Picked(
+            record=record,
+            pick=BY_NUMBER,
+            chosen_on=None,
+            why="Chosen by its number.",
+            notes=_one_of_several(study, record),
+        )
     refuse_nothing(study.results, study.name)
     if wanted.pick == SAME_QUALITY:
         return _same_quality(study, wanted, read_reference)
@@ -161,7 +167,7 @@ def _same_quality(
     assert model is not None, "or there was no answer"
     why = because_of_answer(answer, own)
     return Picked(
-        record=study.record(answer.chosen.trial),
+        record=study.configuration(answer.chosen.trial),
         pick=SAME_QUALITY,
         chosen_on=Values.EXPECTED,
         why=why,
@@ -190,7 +196,8 @@ def _of_a_front(study: StudySnapshot, wanted: Asked) -> Picked:
         instead = nothing_expected(study)
         if wanted.values is not None:
             raise TunerError(f"{instead}; launch more trials, or say --values single")
-        chosen_on, notes = Values.SINGLE, (f"{instead}; this is of the front of single runs",)
+        of = "the search's runs" if study.results.repeated else "single runs"
+        chosen_on, notes = Values.SINGLE, (f"{instead}; this is of the front of {of}",)
     record = noted or choose(
         study.results,
         study.name,
@@ -208,6 +215,7 @@ def _of_a_front(study: StudySnapshot, wanted: Asked) -> Picked:
             chosen_on,
             expected=None if expected is None else (expected.seconds, expected.mql),
             noted=noted is not None,
+            repeated=study.results.repeated,
         ),
         expected=expected,
         notes=notes,
@@ -221,7 +229,22 @@ def _noted(study: StudySnapshot, wanted: Asked) -> TrialRecord | None:
     number = picks_expected(study.results, study.runs, study.name).get(wanted.pick)
     if number is None or wanted.bounds != UNBOUNDED:
         return None
-    return trial_by_number(study.results, study.name, number)
+    trial_by_number(study.results, study.name, number)
+    return study.configuration(number)
+
+
+def _one_of_several(study: StudySnapshot, record: TrialRecord) -> tuple[str, ...]:
+    """That a trial by its number is one run of a configuration that has others."""
+    whole = study.configuration(record.number)
+    if whole.runs == 1 or whole.values is None:
+        return ()
+    seconds, mql = whole.values
+    numbers = ", ".join(map(str, whole.numbers))
+    said = (
+        f"trial {record.number} is one of {whole.runs} runs of its configuration (trials "
+        f"{numbers}), whose medians are {seconds:.3f} s and MQL {mql:.4f}"
+    )
+    return (said,)
 
 
 def _front(study: StudySnapshot, values: Values, model: RunsModel | None) -> Front:

@@ -186,6 +186,12 @@ def figure_of(report: Report) -> Any:
     return pareto_figure(series)
 
 
+def _unverified(row: Row) -> str:
+    if row.search_runs == 1:
+        return UNVERIFIED
+    return f"medians of {row.search_runs} runs of the search, not verified"
+
+
 def level_cell(fastest: Fastest | None) -> str:
     """Seconds, and the ratio to the first variant's where it is known:
     `0.518, 1.73 [0.66, 3.51] x`.
@@ -222,7 +228,7 @@ def _table(rows: Sequence[Row]) -> str:
     ]
     lines = ["<table><tr>" + "".join(f"<th>{head}</th>" for head in heads) + "</tr>"]
     for row in rows:
-        note = "" if row.verified else f"<br><small>{UNVERIFIED}</small>"
+        note = "" if row.verified else f"<br><small>{_unverified(row)}</small>"
         missed = sum(row.misses.values())
         note += f"<br><small>{missed} of {row.runs} runs missed</small>" if missed else ""
         words = [row.variant, row.core_change, f"{row.hyperparameters}, trial {row.trial}"]

@@ -17,6 +17,12 @@ from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.verdict.verified import Verified
 
+_REPEATED = (
+    "A configuration with several runs is one point, under its first trial's number: the medians "
+    "of their seconds and of their MQL. optuna-dashboard's own plots draw each run for itself, and "
+    "its own front is that of the luckiest."
+)
+
 
 def standing(
     opened: OpenStudy,
@@ -51,11 +57,13 @@ def standing(
         }
         if recommended is not None:
             words[recommended] = "**recommended**"
-        shown = [r for r in results.complete if r in front or r.number == recommended]
+        shown = [r for r in results.configurations if r in front or r.number == recommended]
         shown.sort(key=lambda record: record.values or (0.0, 0.0))
         lines += ["", "| | trial | seconds | MQL | epochs |", "|---|--:|--:|--:|--:|"]
         lines += [_row(words.get(record.number, ""), record) for record in shown]
-        lines += ["", *_verified(verified)]
+        if results.repeated:
+            lines += ["", _REPEATED]
+        lines += ["", *_verified(verified, repeated=results.repeated)]
     if workers:
         lines += ["", "| worker | device | trial | epoch |", "|---|---|--:|--:|"]
         lines += [_worker(worker) for worker in workers]
@@ -86,11 +94,13 @@ def _worker(worker: WorkerRow) -> str:
     return f"| {' | '.join(words)} | {_or_dash(worker.trial_number)} | {_or_dash(worker.epoch)} |"
 
 
-def _verified(verified: Sequence[Verified]) -> list[str]:
+def _verified(verified: Sequence[Verified], *, repeated: bool) -> list[str]:
     known = [
         (each, seconds, mql) for each in verified if (seconds := each.seconds) and (mql := each.mql)
     ]
     if not known:
+        if repeated:
+            return ["No figure here has been verified on fresh seeds."]
         return ["One trial is one seed: no figure here has been verified on others."]
     lines = [
         "On fresh seeds (medians with 95 % intervals):",
@@ -109,6 +119,7 @@ def _verified(verified: Sequence[Verified]) -> list[str]:
 def _row(word: str, record: TrialRecord) -> str:
     seconds, error = record.values or (0.0, 0.0)
     epochs = _or_dash(record.recorded.epochs)
+    word = ", ".join(filter(None, (word, record.runs_in_words)))
     return f"| {word} | {record.number} | {seconds:.3f} | {error:.4f} | {epochs} |"
 
 

@@ -37,6 +37,7 @@ class TrialDetail:
     task: str
     record: TrialRecord
     on_front: bool
+    """Its configuration is, whose figures are the medians of all its trials."""
     history: tuple[Stint, ...]
     curve: tuple[EpochRow, ...]
     verified: dict[str, Any] | None = None
@@ -135,15 +136,16 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
         if last is not None and 0 <= number < last:
             there = "that one is another program's, and tuner ignores it"
         raise UsageError(f"study {opened.name!r} has no trial {number}; {there}")
+    whole = results.configuration_of(number) or record
     return TrialDetail(
         study=opened.name,
         variant=opened.definition.variant,
         task=opened.definition.task_name,
         record=record,
-        on_front=number in {each.number for each in results.front},
+        on_front=number in results.on_front,
         history=stints(opened.database.engine, opened.study_id, trial_number=number),
         curve=opened.epochs.of_trial(number),
-        verified=verified_of(opened, number),
+        verified=verified_of(opened, whole.number),
     )
 
 

@@ -1,11 +1,16 @@
-"""What a study has found: its finished trials as plain records, and their Pareto front."""
+"""What a study has found: its finished trials as plain records, the configurations that these are
+of, and their Pareto front.
+
+A study may hold several trials of one configuration, each with its own seed. The front is of
+configurations: of single runs it would be that of the luckiest ones.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 
@@ -14,114 +19,103 @@ from tuner.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.record import Recorded
 from tuner.spec.objectives import limits_in_words, violations
 from tuner.spec.policy import SearchPolicy
+from tuner.study.configurations import configurations
 from tuner.study.open import OpenStudy
+from tuner.study.trial_record import TrialRecord
+
+__all__ = [
+    "FIRST_CLOCK",
+    "StudyResults",
+    "TrialRecord",
+    "clock_of",
+    "clocks_in_words",
+    "judged",
+    "read_results",
+    "record_of",
+]
 
 FIRST_CLOCK = 1
 """The version of the clock before records named it."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrialRecord:
-    """One trial: true parameter values, objective values (complete trials only) and what was
-    recorded with it.
-    """
-
-    number: int
-    state: TrialState
-    params: dict[str, float | int]
-    values: Point | None
-    recorded: Recorded
-    started: str | None
-    ended: str | None
-    objectives: tuple[str, ...] = OBJECTIVES
-    """Names of the values."""
-    feasible: bool = True
-    """False when a finished trial is beyond a limit of the study's policy, as of `--max-time`."""
-
-    @property
-    def converged(self) -> bool:
-        return bool(self.recorded.converged)
-
-    @property
-    def is_default(self) -> bool:
-        return bool(self.recorded.default)
-
-    @property
-    def place(self) -> str:
-        """Host and device that ran it, e.g. `node3,
-        NVIDIA H200 #1`; empty where neither was recorded.
-        """
-        return ", ".join(name for name in (self.recorded.host, self.recorded.device_label) if name)
-
-    @property
-    def named_values(self) -> dict[str, float] | None:
-        """The objective values by their names; None unless complete."""
-        return dict(zip(self.objectives, self.values, strict=True)) if self.values else None
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON: number, parameters, named values, and how the trial ended."""
-        return {
-            "trial": self.number,
-            "params": self.params,
-            "values": self.named_values,
-            "epochs": self.recorded.epochs,
-            "converged": self.converged,
-            "stopped_by": self.recorded.stopped_by,
-            "device": self.recorded.device_label,
-            "contaminated": self.recorded.contaminated,
-            "default": self.is_default,
-            "feasible": self.feasible,
-        }
+_NO_LIMITS = SearchPolicy()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that what is found once is kept
 class StudyResults:
     """All trials of a study at one moment."""
 
     records: tuple[TrialRecord, ...]
     objectives: tuple[str, ...] = OBJECTIVES
-    limits: str = ""
-    """The limits of the study's policy in words; empty where it has none."""
+    policy: SearchPolicy = _NO_LIMITS
+    """Whose limits the trials are held against."""
+
+    @property
+    def limits(self) -> str:
+        """The limits of the study's policy in words; empty where it has none."""
+        return limits_in_words(self.policy, self.objectives)
 
     @property
     def complete(self) -> tuple[TrialRecord, ...]:
+        """Every complete trial, also those of one configuration."""
         return tuple(
             record
             for record in self.records
             if record.state == TrialState.COMPLETE and record.values
         )
 
+    @functools.cached_property
+    def configurations(self) -> tuple[TrialRecord, ...]:
+        """Each configuration with a complete trial, once: that trial, or the medians of several
+        under the number of the first.
+        """
+        found = configurations(self.records)
+        return tuple(_judged(each, self.policy) if each.trials else each for each in found)
+
+    def configuration_of(self, number: int) -> TrialRecord | None:
+        """The configuration of the complete trial of that number; None where there is none."""
+        return next((c for c in self.configurations if number in c.numbers), None)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether some configuration has several trials."""
+        return any(each.runs > 1 for each in self.configurations)
+
     @property
     def default(self) -> TrialRecord | None:
-        """The first complete trial of the default configuration; None while there is none."""
-        return next((record for record in self.complete if record.is_default), None)
+        """The default configuration, under its first complete trial; None while it has none."""
+        return next((each for each in self.configurations if each.is_default), None)
 
     @property
     def eligible(self) -> tuple[TrialRecord, ...]:
-        """Trials that may stand on the front: converged ones within the study's limits.
+        """Configurations that may stand on the front: those of which every run converged, within
+        the study's limits.
 
-        Where none is within the limits, all converged ones (`infeasible` is then true); where none
-        converged, the complete ones (`censored` is then true).
+        Where none is within the limits, all that converged (`infeasible` is then true); where none
+        converged, all with a complete trial (`censored` is then true).
         """
-        converged = tuple(record for record in self.complete if record.converged) or self.complete
-        return tuple(record for record in converged if record.feasible) or converged
+        there = self.configurations
+        converged = tuple(each for each in there if each.converged) or there
+        return tuple(each for each in converged if each.feasible) or converged
 
     @property
     def infeasible(self) -> bool:
-        """True when there are trials for the front, and none of them keeps the study's limits."""
-        return bool(self.eligible) and not any(record.feasible for record in self.eligible)
+        """True when there is something for the front, and none of it keeps the study's limits."""
+        return bool(self.eligible) and not any(each.feasible for each in self.eligible)
 
     @property
     def censored(self) -> bool:
         """True when nothing converged: the front's times
         are where a limit cut the training, not convergence.
         """
-        return bool(self.complete) and not any(record.converged for record in self.complete)
+        there = self.configurations
+        return bool(there) and not any(each.converged for each in there)
 
     @property
     def clocks(self) -> tuple[int, ...]:
         """Versions of the clock that timed the trials which the front is made of."""
-        return tuple(sorted({clock_of(record.recorded) for record in self.eligible}))
+        trials = (trial for each in self.eligible for trial in each.each_trial)
+        return tuple(sorted({clock_of(trial.recorded) for trial in trials}))
 
     @property
     def clocks_differ(self) -> str:
@@ -130,13 +124,18 @@ class StudyResults:
 
     @property
     def front(self) -> tuple[TrialRecord, ...]:
-        """The non-dominated trials, fastest first."""
+        """The non-dominated configurations, fastest first."""
         eligible = self.eligible
         return tuple(eligible[i] for i in front_indices(self.points))
 
     @property
+    def on_front(self) -> frozenset[int]:
+        """The numbers of all trials whose configuration stands on the front."""
+        return frozenset(number for each in self.front for number in each.numbers)
+
+    @property
     def points(self) -> list[Point]:
-        return [record.values for record in self.eligible if record.values]
+        return [each.values for each in self.eligible if each.values]
 
     @property
     def reference(self) -> Point | None:
@@ -144,7 +143,7 @@ class StudyResults:
 
     @property
     def hypervolume(self) -> float | None:
-        """Relative to one tenth beyond the worst of these trials; None before the first."""
+        """Relative to one tenth beyond the worst of these configurations; None before the first."""
         reference = self.reference
         return hypervolume(self.points, reference) if reference else None
 
@@ -186,16 +185,14 @@ def judged(
     """`records` as a study's results under the limits of `policy`:
     each is marked feasible or not.
     """
+    return StudyResults(tuple(_judged(each, policy) for each in records), objectives, policy)
 
-    def feasible(record: TrialRecord) -> bool:
-        if record.values is None:
-            return True
-        return all(
-            excess <= 0 for excess in violations(policy, record.values, record.recorded).values()
-        )
 
-    marked = (dataclasses.replace(record, feasible=feasible(record)) for record in records)
-    return StudyResults(tuple(marked), objectives, limits_in_words(policy, objectives))
+def _judged(record: TrialRecord, policy: SearchPolicy) -> TrialRecord:
+    if record.values is None:
+        return dataclasses.replace(record, feasible=True)
+    beyond = violations(policy, record.values, record.recorded).values()
+    return dataclasses.replace(record, feasible=all(excess <= 0 for excess in beyond))
 
 
 def record_of(trial: FrozenTrial, objectives: tuple[str, ...]) -> TrialRecord:

@@ -78,6 +78,12 @@ class StudySnapshot:
     def record(self, number: int) -> TrialRecord:
         return next(record for record in self.results.records if record.number == number)
 
+    def configuration(self, number: int) -> TrialRecord:
+        """The configuration of a trial, with what all its trials came to; of a trial that is not
+        complete that trial.
+        """
+        return self.results.configuration_of(number) or self.record(number)
+
 
 def snapshot(found: OpenStudy | Archive) -> StudySnapshot:
     """The study as its database has it now, or as it was exported."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from optuna.trial import TrialState
 
-from tuner.record import MEANINGS, In, OverSeeds, Recorded, names_in
+from tuner.record import In, Recorded, names_in
 from tuner.storage.records import TrialResult
+from tuner.study.over_runs import over_runs
 
 
 def combined(results: Sequence[TrialResult], seeds: int) -> TrialResult:
@@ -29,7 +30,7 @@ def combined(results: Sequence[TrialResult], seeds: int) -> TrialResult:
     ]
     cut = next((run for run in results if not run.recorded.converged), last)
     recorded = dataclasses.replace(
-        _over_seeds([run.recorded for run in results]),
+        over_runs([run.recorded for run in results]),
         stopped_by=cut.recorded.stopped_by,
         runs=runs,
     )
@@ -40,39 +41,3 @@ def _of_a_run(recorded: Recorded) -> dict[str, Any]:
     """What is kept of each seed's run, where a trial has several."""
     flat = recorded.to_flat()
     return {name: flat[name] for name in names_in(In.RUNS) if name in flat}
-
-
-def _over_seeds(runs: Sequence[Recorded]) -> Recorded:
-    """What each thing of the last seed's record comes to over all seeds."""
-    last = runs[-1]
-    found: dict[str, Any] = {}
-    for name, meaning in MEANINGS.items():
-        values = [getattr(run, name) for run in runs]
-        if values[-1] is not None:
-            found[name] = _COME_TO[meaning.over_seeds](values)
-    for name in ("series_test_mql", "series_val_mql"):
-        found[name] = {
-            series: _median([getattr(run, name).get(series) for run in runs])
-            for series in getattr(last, name)
-        }
-    return dataclasses.replace(last, **found)
-
-
-def _median(values: Sequence[Any]) -> Any:
-    """Of counts, one that occurred; the last where a seed has none."""
-    kinds = {type(value) for value in values}
-    if kinds == {int}:
-        return statistics.median_low(values)
-    return statistics.median(values) if kinds <= {int, float} else values[-1]
-
-
-_COME_TO: Mapping[OverSeeds, Callable[[Sequence[Any]], Any]] = {
-    OverSeeds.MEDIAN: _median,
-    OverSeeds.MIN: lambda values: min(each for each in values if each is not None),
-    OverSeeds.MAX: lambda values: max(each for each in values if each is not None),
-    OverSeeds.ANY: any,
-    OverSeeds.ALL: all,
-    OverSeeds.FIRST: lambda values: values[0],
-    OverSeeds.LAST: lambda values: values[-1],
-    OverSeeds.JOINED: lambda values: "; ".join(each for each in values if each),
-}

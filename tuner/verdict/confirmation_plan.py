@@ -21,6 +21,7 @@ from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
 from tuner.verdict.interleaving import Turn, interleaved
+from tuner.verdict.known_runs import default_of
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import CONFIRMATION_SEEDS, model_of
 from tuner.verdict.runs_model import RunsModel
@@ -225,8 +226,8 @@ def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen])
         return []
     first = reference.members[0]
     now = snapshot(first)
-    record = next((r for r in now.results.complete if r.is_default and r.converged), None)
-    if record is None:
+    number = default_of(now)
+    if number is None:
         return []
-    plan = StoredFrozen(default=record.number, margin=now.policy.counted_margin, known=_known(now))
-    return [_Frozen(first, plan, {record.number: record.params})]
+    plan = StoredFrozen(default=number, margin=now.policy.counted_margin, known=_known(now))
+    return [_Frozen(first, plan, {number: now.record(number).params})]

@@ -30,7 +30,8 @@ _FOREST_SEED = 0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
     """How validation and test MQL rank a study's converged trials,
-    and what choosing by one does to the other.
+    and what choosing by one does to the other. Several trials of one configuration count as one,
+    with their medians.
 
     `spearman` is the correlation of the ranks. `by_test` and `by_validation` are the trials with
     the lowest test and the lowest validation MQL; `price` is how much higher the test MQL of the
@@ -94,7 +95,8 @@ def explain_study(study: StudySnapshot, *, epochs: int = 50) -> Explanation:
         missing.append(
             f"importances need {LEAST_TRIALS} complete trials, there are {len(complete)}"
         )
-    ranked = [r for r in complete if r.converged and r.recorded.val_mql is not None]
+    there = study.results.configurations
+    ranked = [r for r in there if r.converged and r.recorded.val_mql is not None]
     if len(ranked) < LEAST_RANKED:
         missing.append(f"a ranking needs {LEAST_RANKED} converged trials, there are {len(ranked)}")
     answer = answer_of(study)

@@ -17,7 +17,7 @@ class Values(StrEnum):
     """Which values say how fast and how good a configuration is."""
 
     SINGLE = "single"
-    """Of its one run in the search."""
+    """Of its one run in the search; the medians where it has several."""
     EXPECTED = "expected"
     """By the model of all runs of the study."""
     VERIFIED = "verified"
@@ -51,7 +51,8 @@ def _front(study: StudySnapshot, points: dict[int, Point]) -> Front:
     numbers = sorted(candidates_of(study) & points.keys())
     on_it = [numbers[i] for i in front_indices([points[number] for number in numbers])]
     return Front(
-        tuple(study.record(number) for number in on_it), tuple(points[number] for number in on_it)
+        tuple(study.configuration(number) for number in on_it),
+        tuple(points[number] for number in on_it),
     )
 
 

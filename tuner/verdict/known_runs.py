@@ -34,22 +34,29 @@ class Run:
 
 
 def candidates_of(study: StudySnapshot) -> frozenset[int]:
-    """The trials that may be recommended: those within the study's limits, of which no run on a
-    fresh seed missed.
+    """The configurations that may be recommended, by their first trials: those within the study's
+    limits, of which no run missed, neither of the search nor on a fresh seed.
     """
     missed = {
         run.trial_number
         for run in runs_to_learn_from(study)
         if run.result is not None and not run.result.recorded.converged
     }
-    return frozenset(r.number for r in study.results.eligible if r.number not in missed)
+    found = set()
+    for each in study.results.eligible:
+        # Where nothing converged, what missed is eligible, too: a search shows what there is.
+        mixed = bool(each.trials) and not each.converged
+        if not mixed and missed.isdisjoint(each.numbers):
+            found.add(each.number)
+    return frozenset(found)
 
 
 def default_of(study: StudySnapshot) -> int | None:
-    """The number of the first trial of the default configuration; None where none converged."""
-    converged = [record for record in study.results.complete if record.converged]
-    params = next((configuration(r.params) for r in converged if r.is_default), None)
-    return next((r.number for r in converged if configuration(r.params) == params), None)
+    """The number of the first trial of the default configuration that converged; None where none
+    did.
+    """
+    there = (each for c in study.results.configurations if c.is_default for each in c.each_trial)
+    return next((trial.number for trial in there if trial.converged), None)
 
 
 def runs_of(study: StudySnapshot) -> tuple[Run, ...]:

@@ -54,7 +54,7 @@ def picks_expected(
     of these breaks.
     """
     noted = _noted(runs, study)
-    eligible = {record.number for record in results.eligible}
+    eligible = {number for each in results.eligible for number in each.numbers}
     kept = all(number in eligible for pick, number in noted.items() if pick != "default")
     return noted if kept else {}
 

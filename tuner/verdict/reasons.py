@@ -17,15 +17,22 @@ _FRONTS = {
     Values.EXPECTED: "the front of what all runs of the study together expect",
     Values.VERIFIED: "the front of medians over fresh seeds, of what was verified alone",
 }
+_MEDIANS = "the front of the search's runs: medians where a configuration has several"
 
 
 def because_of_front(
-    pick: str, values: Values, *, expected: Point | None = None, noted: bool = False
+    pick: str,
+    values: Values,
+    *,
+    expected: Point | None = None,
+    noted: bool = False,
+    repeated: bool = False,
 ) -> str:
     """Of a point of a front; `expected` of it are so many seconds and such an MQL. `noted`: a
-    verification chose it.
+    verification chose it. `repeated`: the search ran some configuration several times.
     """
-    front = "the front that the last verification expected" if noted else _FRONTS[values]
+    front = _MEDIANS if repeated and values is Values.SINGLE else _FRONTS[values]
+    front = "the front that the last verification expected" if noted else front
     said = f"Chosen: {_POINTS[pick]} of {front}."
     if expected is not None:
         said += f" Expected of it: {expected[0]:.3f} s, MQL {expected[1]:.4f}."

@@ -14,7 +14,7 @@ from tuner.search.history import configuration
 from tuner.storage.queue.plans import stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.estimate_words import in_words, percent, too_few_runs
-from tuner.verdict.known_runs import candidates_of, runs_of
+from tuner.verdict.known_runs import candidates_of, default_of, runs_of
 from tuner.verdict.left_to_gain import LeftToGain, left_to_gain
 from tuner.verdict.recommendation import (
     LEAST_RUNS,
@@ -237,7 +237,7 @@ def why_none(study: StudySnapshot, *, default: bool = True) -> str | None:
             f"takes {LEAST_CONFIGURATIONS} to tell from luck what is as good as the default; "
             "launch more trials, or take a point of the front: --pick knee"
         )
-    if default and not any(each.is_default and each.converged for each in study.results.complete):
+    if default and default_of(study) is None:
         return (
             f"the default configuration of study {study.name!r} has no run that converged, so it "
             "is not known what is as good; take a point of the front: --pick knee, or name another "

@@ -38,9 +38,9 @@ class StudyFiles:
     """An artifact store as Optuna understands one, that holds nothing: each file is written when it
     is asked for.
 
-    A study has `trials.csv` and `definition.json`; the default trial and those on the front have
-    `curve.csv` and `trial.json`, the card that says what the model was trained with and what came
-    of it.
+    A study has `trials.csv` of all trials and `definition.json`; the default trial and those on the
+    front, the first of each configuration, have `curve.csv` and `trial.json`, the card that says
+    what the model was trained with and what came of it.
     """
 
     _files: dict[str, StudyFile] = field(default_factory=dict)
@@ -57,9 +57,9 @@ class StudyFiles:
         trial_ids = {
             trial.number: trial_id_of(trial) for trial in opened.optuna.get_trials(deepcopy=False)
         }
-        for number in sorted(
-            {r.number for r in results.front} | {r.number for r in results.complete if r.is_default}
-        ):
+        configurations = results.configurations
+        default = {each.number for each in configurations if each.is_default}
+        for number in sorted({each.number for each in results.front} | default):
             for each in _files_of_trial(opened, number):
                 artifact_id = self._announce(opened, each, f"/{number}")
                 found[f"dashboard:artifacts:{trial_ids[number]}:{artifact_id}"] = each

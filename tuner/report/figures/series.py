@@ -5,7 +5,7 @@ taken from a study's results, epochs, claims and verification runs.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
@@ -19,6 +19,7 @@ from tuner.report.figures.hypervolume import VolumeSeries
 from tuner.report.figures.timeline import Span
 from tuner.report.figures.trade import TradeSeries
 from tuner.storage.queue.stints import Stint
+from tuner.study.configurations import median_values
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import Curves
 from tuner.verdict.verified import Verified
@@ -39,13 +40,13 @@ def front_series(
     verified: Sequence[Verified] = (),
     recommended: int | None = None,
 ) -> FrontSeries:
-    """A study's trials ready for `tuner.report.figures.front.pareto_figure`,
+    """A study's configurations ready for `tuner.report.figures.front.pareto_figure`,
     called `name` in the legend.
 
-    The points are the trials that may stand on the front: converged ones, or all complete ones
-    where none converged. Configurations with enough verification runs are added, with their
-    intervals. `recommended` is the number of the trial that is to be marked as such
-    (`tuner.verdict.same_quality.recommended_trial`).
+    The points are the configurations that may stand on the front: converged ones, or all complete
+    ones where none converged; of several trials of one, their medians. Configurations with enough
+    verification runs are added, with their intervals. `recommended` is the number of the trial that
+    is to be marked as such (`tuner.verdict.same_quality.recommended_trial`).
     """
     points = (
         verified_points(verified) if results.objectives[1] == "test_mql" else []
@@ -53,7 +54,8 @@ def front_series(
     seeds = sorted({len(each.runs) for each in verified if _point(each) is not None})
     shown = results.eligible
     default = next((index for index, record in enumerate(shown) if record.is_default), None)
-    cut = next((r.values for r in results.complete if r.is_default and not r.converged), None)
+    there = results.configurations
+    cut = next((each.values for each in there if each.is_default and not each.converged), None)
     return FrontSeries(
         name=name,
         points=results.points,
@@ -88,15 +90,17 @@ def _point(each: Verified) -> VerifiedPoint | None:
 def label(record: TrialRecord) -> str:
     """What a figure says of a trial when it is pointed at, as HTML."""
     params = "<br>".join(f"{in_html(key)} {value:.3g}" for key, value in record.params.items())
-    return f"trial {record.number}<br>{params}"
+    runs = f", {record.runs_in_words}" if record.runs > 1 else ""
+    return f"trial {record.number}{runs}<br>{params}"
 
 
 def volume_series(results: StudyResults, name: str, reference: Point | None) -> VolumeSeries:
-    """The hypervolume after each trial that may stand on the front,
-    in the order in which they ended.
+    """The hypervolume after each trial of what may stand on the front, in the order in which they
+    ended. It falls where another run of a configuration says that the earlier ones were lucky.
     """
+    of = {number: each.number for each in results.eligible for number in each.numbers}
     ended = sorted(
-        (record for record in results.eligible if record.ended is not None),
+        (t for each in results.eligible for t in each.each_trial if t.ended is not None),
         key=lambda r: (r.ended or "", r.number),
     )
     if not ended or reference is None:
@@ -110,8 +114,21 @@ def volume_series(results: StudyResults, name: str, reference: Point | None) -> 
         name=name,
         finished=[order[record.ended or ""] for record in ended],
         hours=[(_moment(record.ended or "") - began).total_seconds() / 3600 for record in ended],
-        volume=hypervolume_trace([record.values for record in ended if record.values], reference),
+        volume=hypervolume_trace(
+            _running_medians(ended, of), reference, [of[each.number] for each in ended]
+        ),
     )
+
+
+def _running_medians(ended: Sequence[TrialRecord], of: Mapping[int, int]) -> list[Point]:
+    """What the configuration of each trial comes to by then: `of` has it by the trial's number."""
+    known: dict[int, list[TrialRecord]] = {}
+    points = []
+    for each in ended:
+        mine = known.setdefault(of[each.number], [])
+        mine.append(each)
+        points.append(median_values(mine))
+    return points
 
 
 def common_reference(studies: Iterable[StudyResults]) -> Point | None:
@@ -121,11 +138,11 @@ def common_reference(studies: Iterable[StudyResults]) -> Point | None:
 
 
 def trade_series(results: StudyResults, name: str) -> TradeSeries:
-    """Epochs and seconds an epoch of the trials that may stand on the front."""
+    """Epochs and seconds an epoch of the configurations that may stand on the front."""
     paces = [(each, each.recorded.epochs, each.recorded.s_per_epoch) for each in results.eligible]
     known = [(each, epochs, pace) for each, epochs, pace in paces if epochs and pace]
     shown = [each for each, _, _ in known]
-    front = {record.number for record in results.front}
+    front = results.on_front
     return TradeSeries(
         name=name,
         epochs=[epochs for _, epochs, _ in known],
@@ -174,7 +191,12 @@ def _emphasised(results: StudyResults, at_most: int, recommended: int | None) ->
     """Trials to show in colour, and what to call them: the default, what is recommended, and of the
     front the knee, the ends, the rest.
     """
-    chosen = {r.number: "default hyperparameters" for r in results.records if r.is_default}
+    again = {n for c in results.configurations if c.is_default for n in c.numbers if n != c.number}
+    chosen = {
+        r.number: "default hyperparameters"
+        for r in results.records
+        if r.is_default and r.number not in again
+    }
     if recommended is not None:
         chosen.setdefault(recommended, f"trial {recommended}: recommended")
     front = results.front

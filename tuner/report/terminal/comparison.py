@@ -37,8 +37,11 @@ def print_report(report: Report) -> None:
     console = make_console()
     if report.rows:
         _print_table(report, console)
-    if any(not row.verified for row in report.rows):
-        console.print("?  one run of the search, not verified: no ground for a verdict")
+    unverified = [row for row in report.rows if not row.verified]
+    if unverified:
+        one = all(row.search_runs == 1 for row in unverified)
+        which = "one run of the search" if one else "medians of runs of the search"
+        console.print(f"?  {which}, not verified: no ground for a verdict")
     for line in _misses(report):
         console.print(line)
     for title, found in said(report):

@@ -153,6 +153,7 @@ def _row(record: TrialRecord, *, wide: bool) -> str:
         words += f" {p['hidden_size']:>7} {p['batch_size']:>6} {p['learning_rate']:>9.2e}"
     marks = "default" if record.is_default else ""
     marks += " contaminated" if record.recorded.contaminated else ""
+    marks += f" {record.runs_in_words}"
     return f"{words}  {marks.strip()}".rstrip()
 
 

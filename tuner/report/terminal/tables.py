@@ -45,7 +45,7 @@ def front_table(opened: OpenStudy, results: StudyResults) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     for record in results.front:
         table.add_row(*_cells(record))
-    for record in results.complete:
+    for record in results.configurations:
         if record.is_default and record not in results.front:
             table.add_row(*_cells(record), style="dim")
     return table
@@ -79,7 +79,7 @@ def _cells(record: TrialRecord) -> tuple[str, ...]:
         f"{p['dropout']:.3f}",
         str(p["hidden_size"]),
         str(p["batch_size"]),
-        _marks(record),
+        " ".join(filter(None, (_marks(record), record.runs_in_words))),
     )
 
 
@@ -94,7 +94,7 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
         counts = each.ledger.counts()
         if results.front:
             console.print(front_table(each, results))
-            for line in _legend(results.complete):
+            for line in _legend(results.configurations):
                 console.print(line)
         else:
             console.print(f"{each.name}: no finished trial to show yet")

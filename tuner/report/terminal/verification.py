@@ -148,7 +148,6 @@ def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
 
 def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
     results = read_results(opened)
-    records = {record.number: record for record in results.records}
     chosen = picks_judged(results, verifications_of([opened]).runs(), opened.name)
     table = Table(
         title=f"{opened.name}: medians over fresh seeds [95 % interval]",
@@ -169,7 +168,7 @@ def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
     ):
         table.add_column(heading, justify="right", no_wrap=True)
     for each in sorted(verified, key=lambda v: v.seconds.estimate if v.seconds else float("inf")):
-        seen = _values(records.get(each.trial_number))
+        seen = _values(results.configuration_of(each.trial_number))
         epochs = each.of_converged(lambda run: run.epochs)
         table.add_row(
             str(each.trial_number),

@@ -19,7 +19,7 @@ FIGURES = ("epochs", "total_time_s", "s_per_epoch", "val_loss", "test_mql")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A configuration in the table. Each figure is a median
-    with its interval, or one number of an unverified trial.
+    with its interval, or one number of an unverified trial; of several, the median.
     """
 
     study: str
@@ -33,13 +33,17 @@ class Row:
     misses: Mapping[str, int]
     figures: Mapping[str, Interval | float | None]
     verdict: str = ""
+    search_runs: int = 1
+    """How many trials of the search the figures of an unverified row are medians of."""
 
     def as_dict(self) -> dict[str, Any]:
         plain = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name != "figures"
+            if field.name not in ("figures", "search_runs")
         }
+        if self.search_runs > 1:
+            plain["search_runs"] = self.search_runs
         figures = {name: _plain(value) for name, value in self.figures.items()}
         return plain | {
             "params": dict(self.params),
@@ -77,7 +81,7 @@ def rows_of(
 
 
 def _row(study: StudySnapshot, number: int, word: str) -> Row:
-    record = study.record(number)
+    record = study.configuration(number)
     verified = verified_in(study).get(number)
     figures: dict[str, Interval | float | None]
     known = (
@@ -111,6 +115,7 @@ def _row(study: StudySnapshot, number: int, word: str) -> Row:
         runs=len(verified.runs) if verified else 0,
         misses=verified.misses if verified else {},
         figures=figures,
+        search_runs=1 if known else record.runs,
     )
 
 

@@ -27,7 +27,7 @@ def record(number: int, values: tuple[float, float] | None, **said: Any) -> Tria
     return TrialRecord(
         number=number,
         state=TrialState.COMPLETE if values else TrialState.FAIL,
-        params=PARAMS,
+        params=PARAMS | {"dropout": 0.1 + number / 1000},
         values=values,
         recorded=Recorded(**{"epochs": 12, "converged": True, "total_s": 60.0} | said),
         started=f"2026-01-01T00:{number:02}:00",

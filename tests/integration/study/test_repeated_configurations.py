@@ -1,0 +1,349 @@
+"""A study in which one configuration ran four times, once with luck: what every command makes of
+it."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import shutil
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.drawn_verifications import missed, verify_all
+from tests.support.repeated_configurations import (
+    LUCKY,
+    MEDIANS,
+    NUMBERS,
+    REPEATED,
+    VALUES,
+    repeated_archive,
+    with_runs,
+)
+from tuner.export import load_best, render
+from tuner.export.recipe import read_recipe
+from tuner.report.dashboard.downloads import StudyFiles
+from tuner.report.standing import standing
+from tuner.report.study_status import status_of
+from tuner.report.terminal.tables import print_summary
+from tuner.report.trial_detail import read_trial
+from tuner.search.history import configuration
+from tuner.spec.seeds import seed_of_trial
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
+from tuner.study.archive import Archive, archive_of, read_archive, write_archive
+from tuner.study.open import OpenStudy
+from tuner.study.results import read_results
+from tuner.study.snapshot import snapshot
+from tuner.study.transfer import copy_study, extend_space, restore
+from tuner.study.warm_start import fronts_of, warm_start_with
+from tuner.verdict.compare.findings import compare
+from tuner.verdict.expected_front import Choice
+from tuner.verdict.explain import explain_study
+from tuner.verdict.known_runs import candidates_of, default_of, runs_of
+from tuner.verdict.picks import picks_expected
+from tuner.verdict.recommendation import model_of
+from tuner.verdict.verification_plan import plan_verification
+from tuner.verdict.verified import verified_in
+
+NAME = "demo-rmsnorm"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    return repeated_archive(tmp_path_factory.mktemp("repeated"))
+
+
+@pytest.fixture(scope="module")
+def stored(archive: Archive, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite file with the study; a test that writes copies it."""
+    path = tmp_path_factory.mktemp("stored") / "tuner.db"
+    database = open_database(parse_url(f"sqlite:///{path}"))
+    restore(database, archive, NAME)
+    database.close()
+    return path
+
+
+@pytest.fixture
+def study(stored: Path, tmp_path: Path) -> Iterator[OpenStudy]:
+    from tuner.study.open import open_study
+
+    path = shutil.copy(stored, tmp_path / "own.db")
+    database = open_database(parse_url(f"sqlite:///{path}"), create=False)
+    yield open_study(database, NAME)
+    database.close()
+
+
+def on_front(archive: Archive) -> Archive:
+    """The same, whose repeated configuration stands on the front."""
+    return with_runs(archive, tuple((seconds / 400, mql) for seconds, mql in VALUES))
+
+
+def test_the_front_has_the_medians_and_not_the_lucky_run(archive: Archive) -> None:
+    results = archive.results
+    whole = results.configuration_of(LUCKY)
+    assert whole is not None
+    assert (whole.number, whole.numbers) == (REPEATED, NUMBERS)
+    assert whole.values == pytest.approx(MEDIANS)
+    assert LUCKY not in results.on_front
+    assert min(mql for _, mql in results.points) > VALUES[2][1]
+
+
+def test_best_takes_no_luck_and_says_what_it_counts(archive: Archive, tmp_path: Path) -> None:
+    file = tmp_path / "study.json.gz"
+    write_archive(archive, file)
+    for pick in ("mql", "time", "knee"):
+        config = load_best(study=NAME, pick=pick, values="single", storage=str(file))
+        assert config.trial not in (LUCKY, *NUMBERS[1:])
+        assert tuple(config.values.values()) != VALUES[2]
+    write_archive(on_front(archive), file)
+    config = load_best(study=NAME, pick="time", values="single", storage=str(file))
+    root = archive.membership.seed_root
+    assert config.trial == REPEATED
+    assert tuple(config.values.values()) == pytest.approx((0.125, MEDIANS[1]))
+    document = json.loads(render(config, "json"))
+    assert document["provenance"]["runs"] == 4
+    assert document["provenance"]["trials"] == list(NUMBERS)
+    seeds = [seed_of_trial(number, root=root) for number in NUMBERS]
+    assert document["provenance"]["seeds"] == seeds
+    assert "medians where a configuration has several" in config.why
+    toml = render(config, "toml")
+    assert "medians of 4 runs (trials 5, 16, 17, 18)" in toml.partition("\n\n")[0]
+    assert "NOT VERIFIED: these runs are of the search" in toml
+    assert tomllib.loads(toml)["provenance"]["runs"] == 4
+    (tmp_path / "best.toml").write_text(toml, encoding="utf-8")
+    assert read_recipe(tmp_path / "best.toml").origin["provenance"]["trials"] == list(NUMBERS)
+    script = render(config, "python")
+    assert str(seeds) in script
+
+
+def test_a_trial_by_its_number_is_itself_and_says_that_there_are_others(
+    archive: Archive, tmp_path: Path
+) -> None:
+    file = tmp_path / "study.json.gz"
+    write_archive(archive, file)
+    config = load_best(study=NAME, trial=LUCKY, storage=str(file))
+    assert tuple(config.values.values()) == VALUES[2]
+    assert config.provenance["seeds"] == [seed_of_trial(LUCKY, root=archive.membership.seed_root)]
+    (note,) = config.notes
+    assert "trial 17 is one of 4 runs of its configuration (trials 5, 16, 17, 18)" in note
+    assert "medians are 50.000 s and MQL 1.1500" in note
+    assert load_best(study=NAME, trial=0, storage=str(file)).notes == ()
+
+
+def test_every_list_of_trials_has_all_and_what_shows_the_front_counts(
+    archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
+    opened = restore(database, on_front(archive), NAME)
+    results = read_results(opened)
+    status = status_of(opened)
+    row = next(row for row in status["front"] if row["trial"] == REPEATED)
+    assert (row["runs"], row["trials"]) == (4, list(NUMBERS))
+    assert all("runs" not in row for row in status["front"] if row["trial"] != REPEATED)
+    assert status["trials"]["complete"] == len(results.complete)
+    print_summary([opened], ["tuner", "launch"], ended="filled")
+    printed = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert [line[-2:] for line in printed if line[:1] == ["5"]] == [["4", "runs"]]
+    note = standing(opened, results, (), ())
+    assert "| fastest, 4 runs | 5 | 0.125 | 1.1500 |" in note
+    assert "its own front is that of the luckiest" in note
+    files = StudyFiles()
+    announced = files.attributes(opened, results)
+    names = {json.loads(text)["artifact_id"]: json.loads(text) for text in announced.values()}
+    (trials,) = (key for key, each in names.items() if each["filename"] == "trials.csv")
+    found = files.find(trials)
+    assert found is not None
+    rows = list(csv.DictReader(io.StringIO(found.content())))
+    assert [int(each["trial"]) for each in rows] == [r.number for r in results.records]
+    assert len([each for each in names.values() if each["filename"] == "trial.json"]) == len(
+        {r.number for r in results.front} | {0}
+    )
+    detail = read_trial(opened, LUCKY)
+    assert detail.on_front
+    assert detail.record.values == pytest.approx((0.01 / 400, 0.01)), "a trial is shown as it was"
+    database.close()
+
+
+def test_without_repetition_nothing_speaks_of_it(archive: Archive, tmp_path: Path) -> None:
+    once = dataclasses.replace(
+        archive, records=tuple(r for r in archive.records if r.number not in NUMBERS[1:])
+    )
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
+    opened = restore(database, once, NAME)
+    assert not any("runs" in row for row in status_of(opened)["front"])
+    note = standing(opened, read_results(opened), (), ())
+    assert "One trial is one seed" in note
+    assert "luckiest" not in note
+    assert " runs" not in note
+    database.close()
+
+
+def test_the_model_counts_runs_and_whoever_missed_is_no_candidate(archive: Archive) -> None:
+    study = snapshot(archive)
+    runs = [run for run in runs_of(study) if run.trial == REPEATED]
+    assert sorted((run.seconds, run.mql) for run in runs) == sorted(VALUES)
+    model = model_of(study)
+    assert model is not None
+    assert model.estimate(REPEATED, model.mql).runs == 4
+    assert set(model.trials) == {r.number for r in study.results.configurations if r.converged}
+    assert REPEATED in candidates_of(study)
+    assert not candidates_of(study) & set(NUMBERS[1:])
+    for change in (
+        {"converged": False, "stopped_by": "epoch_limit"},
+        {"converged": False, "stopped_by": "diverged"},
+    ):
+        last = archive.records[-1]
+        recorded = dataclasses.replace(last.recorded, **change)
+        changed = dataclasses.replace(
+            archive, records=(*archive.records[:-1], dataclasses.replace(last, recorded=recorded))
+        )
+        assert candidates_of(study) - candidates_of(snapshot(changed)) == {REPEATED}
+
+
+def test_the_default_that_ran_again_stays_the_default(archive: Archive) -> None:
+    default = archive.records[0]
+    assert default.is_default
+    again = dataclasses.replace(
+        archive.records[-1],
+        params=default.params,
+        recorded=dataclasses.replace(default.recorded, default=None),
+    )
+    cut = dataclasses.replace(
+        default, recorded=dataclasses.replace(default.recorded, converged=False)
+    )
+    middle = archive.records[1:-1]
+    assert default_of(snapshot(archive)) == 0
+    both = snapshot(dataclasses.replace(archive, records=(default, *middle, again)))
+    assert default_of(both) == 0
+    assert len([run for run in runs_of(both) if run.trial == 0]) == 2
+    found = snapshot(dataclasses.replace(archive, records=(cut, *middle, again)))
+    assert default_of(found) == again.number == model_default(found)
+    assert again.number not in candidates_of(found), "it missed once"
+
+
+def model_default(study: object) -> int | None:
+    model = model_of(study)  # type: ignore[arg-type]
+    assert model is not None
+    return model.default
+
+
+@pytest.mark.parametrize("choice", list(Choice))
+def test_a_verification_plans_a_configuration_once(study: OpenStudy, choice: Choice) -> None:
+    planned = plan_verification([study], top=20, seeds=2, choice=choice)
+    assert planned.new_runs > 0
+    runs = study.verifications.runs()
+    keys = {(configuration(run.params), run.seed) for run in runs}
+    assert len(keys) == len(runs)
+    assert not {run.trial_number for run in runs} & set(NUMBERS[1:])
+    taken = {run.seed for run in runs}
+    used = {record.recorded.seed for record in read_results(study).records}
+    assert not taken & used
+
+
+def test_runs_that_missed_on_fresh_seeds_count_for_all_its_trials(study: OpenStudy) -> None:
+    plan_verification([study], top=20, seeds=1, choice=Choice.FRONT)
+    planned = {run.trial_number for run in study.verifications.runs()}
+    before = candidates_of(snapshot(study))
+    verify_all([study], missed)
+    now = snapshot(study)
+    assert before - candidates_of(now) == planned & before
+    assert set(verified_in(now)) == planned
+
+
+def test_what_is_expected_and_recommended_has_the_medians(archive: Archive, tmp_path: Path) -> None:
+    file = tmp_path / "study.json.gz"
+    write_archive(with_runs(archive, ((0.1, 0.5), (0.2, 0.5), (0.1, 0.4), (0.4, 0.5))), file)
+    for asked in ({"pick": "time", "values": "expected"}, {"pick": "same-quality"}):
+        config = load_best(study=NAME, storage=str(file), **asked)
+        assert config.trial == REPEATED
+        assert tuple(config.values.values()) == pytest.approx((0.15, 0.5))
+        assert config.expected is not None
+        assert config.expected["runs"] == 4
+        assert config.provenance["trials"] == list(NUMBERS)
+
+
+def test_figures_on_fresh_seeds_are_found_from_each_of_its_trials(
+    archive: Archive, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/tuner.db"
+    database = open_database(parse_url(url))
+    opened = restore(database, on_front(archive), NAME)
+    plan_verification([opened], top=20, seeds=6, choice=Choice.FRONT)
+    verify_all([opened])
+    assert REPEATED in verified_in(snapshot(opened))
+    fresh = read_trial(opened, REPEATED).verified
+    assert fresh is not None
+    assert read_trial(opened, LUCKY).verified == fresh
+    for number in NUMBERS:
+        assert load_best(study=NAME, trial=number, storage=url).verified == fresh
+    database.close()
+
+
+def test_a_choice_of_a_verification_before_stays_that_of_its_configuration(
+    study: OpenStudy,
+) -> None:
+    plan_verification([study], top=20, seeds=1, choice=Choice.EXPECTED)
+    first, *_ = (run for run in study.verifications.runs())
+    results = read_results(study)
+    noted = dataclasses.replace(
+        first, plan={"choice": Choice.EXPECTED, "picks": {NAME: {"knee": LUCKY}}}
+    )
+    assert picks_expected(results, [noted], NAME) == {"knee": LUCKY}
+
+
+def test_a_warm_start_takes_each_configuration_once(archive: Archive, tmp_path: Path) -> None:
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
+    opened = restore(database, on_front(archive), NAME)
+    fronts = fronts_of(database, NAME)
+    assert [r.number for r in fronts[0].records] == [r.number for r in read_results(opened).front]
+    assert REPEATED in {r.number for r in fronts[0].records}
+    empty = dataclasses.replace(archive, records=(), budget=50, curves={}, notes={})
+    new = restore(database, empty, "new")
+    said = warm_start_with(new, fronts)
+    waiting = [configuration(trial.system_attrs["fixed_params"]) for trial in new.optuna.trials]
+    assert len(set(waiting)) == len(waiting) == len(fronts[0].records)
+    assert f"tries {len(waiting)} of the {len(waiting)} front configurations" in said
+    assert "trial 5" in str([trial.user_attrs for trial in new.optuna.trials])
+    database.close()
+
+
+def test_copies_extensions_and_exports_keep_every_run(study: OpenStudy, tmp_path: Path) -> None:
+    before = read_results(study)
+    copied = read_results(copy_study(study.database, NAME, "copy"))
+    assert [r.values for r in copied.records] == [r.values for r in before.records]
+    assert [r.numbers for r in copied.configurations] == [r.numbers for r in before.configurations]
+    assert [(r.number, r.values) for r in copied.front] == [
+        (r.number, r.values) for r in before.front
+    ]
+    file = tmp_path / "study.json.gz"
+    write_archive(archive_of(study), file)
+    read = read_archive(file).results
+    assert read == before
+    assert read.configurations == before.configurations
+    definition, space = study.definition, study.definition.space
+    wider = space.model_copy(
+        update={"hidden_size": space.hidden_size.model_copy(update={"high": 512})}
+    )
+    new, took = extend_space(study, wider, definition.defaults, "wider", trials=None)
+    extended = read_results(new)
+    assert took == len([r for r in before.records if r.state.is_finished()])
+    whole = extended.configuration_of(REPEATED)
+    assert whole is not None
+    assert whole.runs == 4
+    assert whole.values == pytest.approx(MEDIANS)
+
+
+def test_comparisons_and_explanations_speak_of_configurations(archive: Archive) -> None:
+    lucky = snapshot(on_front(archive))
+    (row,) = (row for row in compare([lucky], pick="time").rows if row.hyperparameters != "default")
+    assert (row.trial, row.search_runs) == (REPEATED, 4)
+    assert row.figures["test_mql"] == pytest.approx(MEDIANS[1])
+    assert row.as_dict()["search_runs"] == 4
+    ranking = explain_study(snapshot(archive)).ranking
+    assert ranking is not None
+    assert ranking.by_test not in NUMBERS

@@ -1,0 +1,69 @@
+"""A recorded study in which one configuration ran four times, once with luck: real records, real
+databases, no training."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.support.recorded_studies import record_study
+from tuner.pareto import Point
+from tuner.spec.seeds import seed_of_trial
+from tuner.storage.database import open_database
+from tuner.storage.url import parse_url
+from tuner.study.archive import Archive, archive_of
+from tuner.study.open import open_study
+from tuner.study.results import TrialRecord
+
+TRIALS = 16
+REPEATED = 5
+"""The number of the configuration's first trial."""
+NUMBERS = (REPEATED, TRIALS, TRIALS + 1, TRIALS + 2)
+LUCKY = TRIALS + 1
+"""The trial that dominates all others by its luck."""
+VALUES: tuple[Point, ...] = ((60.0, 1.2), (40.0, 1.1), (0.01, 0.01), (80.0, 1.3))
+"""Of the four runs; the medians are 50 s and 1.15."""
+MEDIANS = (50.0, 1.15)
+
+
+def repeated_archive(folder: Path) -> Archive:
+    """The study, as it would be exported: trials 16 to 18 repeat trial 5."""
+    url = f"sqlite:///{folder}/once.db"
+    name = record_study(url, variant="rmsnorm", trials=TRIALS)
+    database = open_database(parse_url(url), create=False)
+    try:
+        archive = archive_of(open_study(database, name))
+    finally:
+        database.close()
+    return with_runs(archive, VALUES)
+
+
+def with_runs(archive: Archive, values: Sequence[Point]) -> Archive:
+    """The first of `values` for the trial `REPEATED`, the others for trials that repeat it."""
+    first = archive.records[REPEATED]
+    runs = [
+        run_of(archive, first, number, each) for number, each in zip(NUMBERS, values, strict=True)
+    ]
+    others = [record for record in archive.records if record.number not in NUMBERS]
+    records = sorted([*others, *runs], key=lambda record: record.number)
+    return dataclasses.replace(archive, records=tuple(records), budget=len(records))
+
+
+def run_of(archive: Archive, first: TrialRecord, number: int, values: Point) -> TrialRecord:
+    """A trial of that number that repeats `first` with a seed of its own."""
+    seconds, mql = values
+    recorded = dataclasses.replace(
+        first.recorded,
+        seed=seed_of_trial(number, root=archive.membership.seed_root),
+        wall_clock_s=seconds,
+        test_mql=mql,
+        default=None,
+    )
+    return dataclasses.replace(
+        first,
+        number=number,
+        values=values,
+        recorded=recorded,
+        ended=f"2099-01-01T00:00:{number:02}",
+    )
