@@ -33,6 +33,8 @@ LEAST_CONFIGURATIONS = 3
 """Of fewer, there is nothing to choose."""
 LEAST_DEFAULT, SHARE_OF_DEFAULT = 4, 0.4
 """Runs of the default: so many, and this share of those of the most promising."""
+NOTHING_NEW = 0.9
+"""Of the trials of a search, after which no new configuration is tried."""
 AT_LEVELS, ANYWHERE = 0.1, 0.05
 """How often a random level is asked for, and how often the best new configuration whatever else."""
 
@@ -66,6 +68,13 @@ def known(history: TrialHistory, default: Place) -> Known | None:
         running=history.running,
         barred=history.set_aside,
     )
+
+
+def may_be_new(known: Known, budget: int | None) -> bool:
+    """Whether there is time left to learn what a new configuration is worth, in a search of so many
+    trials.
+    """
+    return budget is None or len(known.past) + len(known.running) < NOTHING_NEW * budget
 
 
 def _converged(past: Sequence[PastRun], where: Place) -> bool:

@@ -51,10 +51,15 @@ so that it can take them into account."""
 
 
 def sampler_for(
-    name: str, definition: StudyDefinition, policy: SearchPolicy, *, search: int = 1
+    name: str,
+    definition: StudyDefinition,
+    policy: SearchPolicy,
+    *,
+    search: int = 1,
+    budget: int | None = None,
 ) -> EncodedSampler:
     """The sampler of a study called `name`, which is the `search` of that number in its group, as
-    its policy wants it.
+    its policy wants it; `budget` is how many trials it is to have, where that is known.
 
     A policy without a seed gets one from the study's name: all workers of the study walk one Sobol
     sequence. Each search of a group walks its own, whatever the policy says.
@@ -75,6 +80,7 @@ def sampler_for(
         default=definition.defaults.as_dict(),
         history=TrialHistory(definition.space, definition.objectives, violated),
         margin=policy.counted_margin,
+        budget=budget,
     )
 
 
@@ -92,6 +98,7 @@ class EncodedSampler(WholeSpaceSampler):
         default: Mapping[str, Value] | None = None,
         history: TrialHistory | None = None,
         margin: float = MARGIN,
+        budget: int | None = None,
     ) -> None:
         self._space = space
         self._default = default
@@ -99,7 +106,7 @@ class EncodedSampler(WholeSpaceSampler):
         self._seed = seed
         self._history = history or TrialHistory(space)
         self._sobol = SobolPoints(len(space.ranges), seed)
-        self._margin = margin
+        self._margin, self._budget = margin, budget
         self._next_run: NextRun | None = None
 
     def reseed_rng(self) -> None:
@@ -143,19 +150,18 @@ class EncodedSampler(WholeSpaceSampler):
         method, history, default = self._method, self._history, self._default
         if not method.repeats or default is None or history.learnt < method.startup:
             return None
-        from tuner.search.next_run import (  # scipy: who only names a sampler does not wait for it
-            NextRun,
-            known,
-        )
+        from tuner.search import next_run  # scipy: who only names a sampler does not wait for it
 
-        found = known(history, place_of(self._space, default))
+        found = next_run.known(history, place_of(self._space, default))
         if found is None:
             return None
         if self._next_run is None:
-            self._next_run = NextRun(self._space, margin=self._margin)
+            self._next_run = next_run.NextRun(self._space, margin=self._margin)
         random = np.random.default_rng(_seed_of_ask(self._seed, number))
         with threadpool_limits(1):
-            return history.params_at(self._next_run.place(found, random))
+            new = next_run.may_be_new(found, self._budget)
+            place = self._next_run.place(found, random, new=new)
+        return history.params_at(place)
 
     def _suggest(self, number: int) -> tuple[dict[str, Value], dict[str, Any]]:
         """True values for the trial `number`, and what a genetic sampler notes on it."""

@@ -64,10 +64,14 @@ def worth(params: dict[str, Any]) -> float:
 
 
 def sampler(
-    name: str = "kg", *, violations: Violations | None = None, seed: int = 3
+    name: str = "kg",
+    *,
+    violations: Violations | None = None,
+    seed: int = 3,
+    budget: int | None = None,
 ) -> EncodedSampler:
     history = TrialHistory(SPACE, violations=violations)
-    return EncodedSampler(SPACE, name, seed=seed, default=DEFAULT, history=history)
+    return EncodedSampler(SPACE, name, seed=seed, default=DEFAULT, history=history, budget=budget)
 
 
 def searched(
@@ -244,6 +248,17 @@ def test_what_is_expected_beyond_a_limit_is_not_run_again() -> None:
     counts = Counter(configuration(params) for params in asked(free))
     again = [p for p in asked(free)[30:] if counts[configuration(p)] > 2 and p != DEFAULT]
     assert np.mean([true_seconds(p) > 0.95 * slowest for p in again]) < 0.2
+
+
+def test_towards_the_end_of_its_budget_it_tries_nothing_new(filled: Study) -> None:
+    for budget, new in ((400, True), (44, False)):
+        study = optuna.create_study(
+            directions=["minimize", "minimize"], sampler=sampler(budget=budget)
+        )
+        study.add_trials(filled.trials[:40])
+        there = {configuration(params) for params in asked(study)}
+        found = {configuration(study.ask(SPACE.stored()).params) for _ in range(4)}
+        assert bool(found - there) == new
 
 
 def test_what_cost_workers_their_lives_is_not_run_again(filled: Study) -> None:
