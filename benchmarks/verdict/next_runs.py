@@ -8,7 +8,7 @@ import numpy as np
 import optuna
 
 from benchmarks.verdict.budgets import Gpu
-from benchmarks.verdict.truths import truth
+from benchmarks.verdict.truths import Training, truth
 from tuner.search.next_run import Known, NextRun
 from tuner.search.next_run_model import fitted_until
 from tuner.search.past_runs import PastRun
@@ -17,28 +17,53 @@ from tuner.spec.margin import MARGIN
 
 
 class Searched:
-    """A study of a sampler, the default configuration first; `ask_s` is what each suggestion took."""
+    """A study of a sampler, the default configuration first; `ask_s` is what each suggestion took,
+    seconds of one core.
+    """
 
-    def __init__(self, gpu: Gpu, sampler: str) -> None:
+    def __init__(
+        self, gpu: Gpu, sampler: str, *, settled_after: float = 1.0, ahead: bool = False
+    ) -> None:
+        """After the share `settled_after` of the seconds it is at the end of its budget of trials;
+        `ahead`: a trial is asked for while the one before trains, as on a GPU.
+        """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._gpu, self._job = gpu, truth(gpu.name)
-        asked = EncodedSampler(self._job.space, sampler, seed=gpu.seed, default=self._job.default)
-        self._study = optuna.create_study(directions=["minimize", "minimize"], sampler=asked)
+        self._gpu, self._job, self._sampler = gpu, truth(gpu.name), sampler
+        self._settled_after, self._ahead = settled_after, ahead
+        self._study = optuna.create_study(
+            directions=["minimize", "minimize"], sampler=self._made(None)
+        )
         self._study.enqueue_trial(self._job.default)
+        self._untold: list[tuple[optuna.Trial, Training]] = []
         self.ask_s: list[float] = []
 
     def spend(self) -> None:
         """Until nothing is left."""
         while self._gpu.left_s > 0:
+            if self._gpu.spent_s > self._settled_after * self._gpu.budget_s:
+                self._study.sampler = self._made(0)
             began = time.process_time()
             trial = self._study.ask(self._job.space.stored())
             self.ask_s.append(time.process_time() - began)
+            while self._untold:
+                self._tell(*self._untold.pop())
             ended = self._gpu.train(tuple(self._job.where(trial.params)[0].tolist()))
-            trial.set_user_attr("epochs", ended.epochs)
-            trial.set_user_attr("converged", ended.converged)
-            if not ended.converged:
-                trial.set_user_attr("stopped_by", "epoch_limit")
-            self._study.tell(trial, (ended.seconds, ended.mql))
+            if self._ahead:
+                self._untold.append((trial, ended))
+            else:
+                self._tell(trial, ended)
+
+    def _made(self, budget: int | None) -> EncodedSampler:
+        job, seed = self._job, self._gpu.seed
+        return EncodedSampler(
+            job.space, self._sampler, seed=seed, default=job.default, budget=budget
+        )
+
+    def _tell(self, trial: optuna.Trial, ended: Training) -> None:
+        trial.set_user_attr("epochs", ended.epochs)
+        trial.set_user_attr("converged", ended.converged)
+        trial.set_user_attr("stopped_by", "converged" if ended.converged else "epoch_limit")
+        self._study.tell(trial, (ended.seconds, ended.mql))
 
 
 class NextSeeds:
