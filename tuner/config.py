@@ -57,7 +57,7 @@ class Precision(StrEnum):
     BF16 = "bf16"
 
 
-SamplerName = Literal["auto", "gp", "tpe", "nsga2", "random", "qmc"]
+SamplerName = Literal["auto", "alternate", "kg", "gp", "tpe", "nsga2", "random", "qmc"]
 """Who chooses the next configuration; `search/sampler.py` says how each is made."""
 
 SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)

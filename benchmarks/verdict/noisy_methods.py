@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import optuna
 
 from benchmarks.verdict.budgets import Gpu, Judged, Place, judged
 from benchmarks.verdict.confirmations import answered
-from benchmarks.verdict.next_runs import NextRuns
+from benchmarks.verdict.next_runs import NextSeeds, Searched
 from benchmarks.verdict.retunes import Answer, Retune, registered_level
 from benchmarks.verdict.truths import Training, truth
-from tuner.search.sampler import EncodedSampler
 from tuner.spec.margin import MARGIN
 from tuner.verdict.left_to_gain import left_to_gain
 from tuner.verdict.recommendation import CHANCE, LEAST_RUNS, recommend, to_confirm_at, to_verify
@@ -46,17 +44,8 @@ class Outcome:
 
 def auto(name: str, seed: int) -> dict[str, Any]:
     """A search by `auto` until the budget is spent."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    gpu, job = Gpu(name, seed, BUDGET_S), truth(name)
-    sampler = EncodedSampler(job.space, "auto", seed=seed, default=job.default)
-    study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
-    study.enqueue_trial(job.default)
-    while gpu.left_s > 0:
-        trial = study.ask(job.space.stored())
-        ended = gpu.train(tuple(job.where(trial.params)[0].tolist()))
-        if not ended.converged:
-            trial.set_user_attr("stopped_by", "epoch_limit")
-        study.tell(trial, (ended.seconds, ended.mql))
+    gpu = Gpu(name, seed, BUDGET_S)
+    Searched(gpu, "alternate").spend()
     rows = [[*where, t.seconds, t.mql, t.epochs] for where, t in gpu.trained]
     return {"truth": name, "seed": seed, "trials": rows}
 
@@ -110,13 +99,13 @@ def small_rounds(found: dict[str, Any]) -> Gpu:
 
 def again(found: dict[str, Any]) -> Gpu:
     gpu = begun(found, 0.6)
-    NextRuns(gpu, new=False).spend()
+    NextSeeds(gpu).spend()
     return gpu
 
 
 def alone(found: dict[str, Any]) -> Gpu:
     gpu = Gpu(found["truth"], found["seed"], BUDGET_S)
-    NextRuns(gpu).spend()
+    Searched(gpu, "kg").spend()
     return gpu
 
 

@@ -30,7 +30,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.verdict.budgets import Gpu
-from benchmarks.verdict.next_runs import NextRuns
+from benchmarks.verdict.next_runs import Searched
 from benchmarks.verdict.noisy_methods import BUDGET_S, METHODS, Outcome, Spend, auto, best, outcome
 from benchmarks.verdict.noisy_searches_table import lines
 from benchmarks.verdict.truths import TRUTHS
@@ -49,7 +49,7 @@ def outcomes(found: dict[str, Any], twice: bool) -> list[Outcome]:
         rows.append(outcome(spent[spend], name, choose))
     if twice:
         gpu = Gpu(found["truth"], found["seed"], BUDGET_S)
-        longer = NextRuns(gpu)
+        longer = Searched(gpu, "kg")
         longer.spend()
         gpu.budget_s *= 2
         longer.spend()

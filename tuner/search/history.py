@@ -11,51 +11,34 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import optuna
 from optuna.samplers import BaseSampler
-from optuna.storages import InMemoryStorage
-from optuna.study import Study, StudyDirection
+from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from tuner.config import OBJECTIVES, StopReason
 from tuner.pareto import Point
 from tuner.record import Recorded
+from tuner.search.history_storage import NAME, HistoryStorage
+from tuner.search.past_runs import PastRun, Place, place_of
+from tuner.search.seen_trials import Seen, filled
 from tuner.spec.objectives import CONSTRAINTS, values_of
 from tuner.spec.space import ZERO_SHARE, FloatRange, SearchSpace, Value
-from tuner.storage.optuna.private import numbered, trial_id_of
+from tuner.storage.optuna.private import numbered
 from tuner.storage.optuna.rows import ENQUEUED
 
 Violations = Callable[[Point, Recorded], dict[str, float]]
 Configuration = tuple[float, ...]
 
-_NAME = "history"
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Its multiples, modulo 1, fill the unit interval evenly."""
 _TEACHES = (StopReason.DIVERGED, StopReason.OUT_OF_MEMORY, StopReason.PRUNED)
 """Ends that say something of the configuration,
 beside a complete trial; an error may be anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """A finished trial to learn from. `values` is None where they are the worst of the others.
-
-    Of a pruned trial they are a bound only: its MQL is shown as no better than that of the middling
-    complete trial. The bound itself lies on the front, and a model would look about it for what is
-    better still.
-    """
-
-    trial: FrozenTrial
-    values: Point | None
-    recorded: Recorded
-
-    @property
-    def pruned(self) -> bool:
-        return self.values is not None and self.recorded.stopped_by == StopReason.PRUNED
 
 
 class TrialHistory:
@@ -72,12 +55,15 @@ class TrialHistory:
         self._distributions = space.encoded()
         self._violations = violations or (lambda _values, _recorded: {})
         self._finished: set[int] = set()
-        self._learnt: list[_Seen] = []
+        self._learnt: list[Seen] = []
         self._configurations: set[Configuration] = set()
-        self._measured: dict[Configuration, Point] = {}
+        self._measured: dict[Configuration, list[Point]] = defaultdict(list)
+        self._set_aside: set[Configuration] = set()
+        self._params: dict[Place, dict[str, Value]] = {}
         self._pending: list[FrozenTrial] = []
+        self._pending_places: list[Place] = []
         self._pending_configurations: set[Configuration] = set()
-        self._storage = _HistoryStorage()
+        self._storage = HistoryStorage()
 
     @property
     def learnt(self) -> int:
@@ -88,7 +74,7 @@ class TrialHistory:
         """Take in what changed since last time;
         `asking` is the number of the trial that is being asked for.
         """
-        self._pending = []
+        self._pending, self._pending_places = [], []
         self._pending_configurations = set()
         for trial in trials:
             if trial.number in self._finished or trial.number == asking:
@@ -103,6 +89,7 @@ class TrialHistory:
             else:
                 self._pending_configurations.add(configuration(params))
                 self._pending.append(self._translated(trial, params, TrialState.RUNNING))
+                self._pending_places.append(self._place(params))
 
     def holds(self, params: Mapping[str, Any]) -> bool:
         """True when some trial, finished or not, has this configuration."""
@@ -112,8 +99,56 @@ class TrialHistory:
         )
 
     def values_of(self, params: Mapping[str, Any]) -> Point | None:
-        """What the first complete trial of this configuration came to; None where there is none."""
-        return self._measured.get(configuration(params))
+        """What the complete trials of this configuration came to, in the mean; None where there is
+        none.
+        """
+        runs = self._measured.get(configuration(params))
+        if not runs:
+            return None
+        return statistics.fmean(s for s, _ in runs), statistics.fmean(mql for _, mql in runs)
+
+    # -- as runs of configurations, some of which are repeated -----------------------------------
+
+    def past_runs(self, first: int | None = None) -> list[PastRun]:
+        """The trials that teach something in the order of their numbers; or the first so many of
+        them, as they would be seen without the others.
+        """
+        learnt = sorted(self._learnt, key=lambda seen: seen.trial.number)[:first]
+        return [
+            PastRun(
+                where=seen.place,
+                seconds=values[0],
+                mql=values[1],
+                epochs=seen.recorded.epochs if seen.measured else None,
+                converged=seen.measured and seen.recorded.converged is not False,
+                limits=tuple(self._violations(values, seen.recorded).values()),
+            )
+            for seen, values in zip(learnt, filled(learnt), strict=True)
+        ]
+
+    @property
+    def running(self) -> Sequence[Place]:
+        """Of the trials that run or wait, one place each."""
+        return self._pending_places
+
+    @property
+    def set_aside(self) -> frozenset[Place]:
+        """Where trials are that cost several workers their lives, and others that did not."""
+        return frozenset(
+            place
+            for place, params in self._params.items()
+            if configuration(params) in self._set_aside
+        )
+
+    def params_at(self, place: Place) -> dict[str, Value]:
+        """True values: exactly those of the trials that are there, if any are."""
+        known = self._params.get(place)
+        return self._space.at(place) if known is None else dict(known)
+
+    def _place(self, params: Mapping[str, Any]) -> Place:
+        place = place_of(self._space, params)
+        self._params.setdefault(place, {name: params[name] for name in self._space.ranges})
+        return place
 
     def ask(
         self,
@@ -138,7 +173,7 @@ class TrialHistory:
         asked = optuna.trial.create_trial(state=TrialState.RUNNING)
         numbered(asked, number)  # the history's storage knows trials by their numbers
         self._storage.show(shown(self._with_values()), self._pending, asked)
-        study = Study(_NAME, self._storage, sampler=sampler)
+        study = Study(NAME, self._storage, sampler=sampler)
         searched = {name: d for name, d in self._distributions.items() if not d.single()}
         drawn = sampler.sample_relative(study, asked, searched) if jointly else {}
         notes = generation(asked)
@@ -156,11 +191,12 @@ class TrialHistory:
 
     def _learn(self, trial: FrozenTrial, params: Mapping[str, Any]) -> None:
         recorded = Recorded.from_flat(trial.user_attrs)
+        if recorded.set_aside:
+            self._set_aside.add(configuration(params))
         if trial.state == TrialState.COMPLETE:
-            values: Point | None = (float(trial.values[0]), float(trial.values[1]))
-            self._measured.setdefault(
-                configuration(params), (float(trial.values[0]), float(trial.values[1]))
-            )
+            measured = float(trial.values[0]), float(trial.values[1])
+            self._measured[configuration(params)].append(measured)
+            values: Point | None = measured
         elif recorded.target_missed:
             # It took at least this long; that it missed its target is a violated limit.
             values = values_of(recorded, ("wall_clock_s", self._objectives[1]))
@@ -169,7 +205,9 @@ class TrialHistory:
         else:
             return
         translated = self._translated(trial, params, TrialState.COMPLETE)
-        seen = _Seen(translated, values, recorded)
+        seen = Seen(
+            translated, values, recorded, self._place(params), trial.state == TrialState.COMPLETE
+        )
         if values is not None:
             self._fill(seen, values)
         self._learnt.append(seen)
@@ -178,22 +216,14 @@ class TrialHistory:
         """The finished trials in the order of their numbers, those without values of their own as
         bad as the worst.
         """
-        known = [seen.values for seen in self._learnt if seen.values is not None]
-        if not known:
+        if not self.learnt:
             return []
-        worst = max(value[0] for value in known), max(value[1] for value in known)
-        whole = [
-            seen.values for seen in self._learnt if seen.values is not None and not seen.pruned
-        ] or known
-        middling = statistics.median(mql for _, mql in whole)
-        for seen in self._learnt:
-            if seen.values is None:
-                self._fill(seen, worst)
-            elif seen.pruned:
-                self._fill(seen, (seen.values[0], max(seen.values[1], middling)))
+        for seen, values in zip(self._learnt, filled(self._learnt), strict=True):
+            if seen.values is None or seen.pruned:
+                self._fill(seen, values)
         return sorted((seen.trial for seen in self._learnt), key=lambda trial: trial.number)
 
-    def _fill(self, seen: _Seen, values: Point) -> None:
+    def _fill(self, seen: Seen, values: Point) -> None:
         seen.trial.values = list(values)
         violated = self._violations(values, seen.recorded)
         # Not set_constraint, which sets a value once and never again.
@@ -251,30 +281,3 @@ def generation(trial: FrozenTrial) -> dict[str, Any]:
     which generation it belongs to.
     """
     return {key: value for key, value in trial.system_attrs.items() if key.endswith(":generation")}
-
-
-class _HistoryStorage(InMemoryStorage):
-    """What a sampler reads: the trials it is shown, and the one that it is asked for."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.create_new_study([StudyDirection.MINIMIZE, StudyDirection.MINIMIZE], _NAME)
-        self._shown: list[FrozenTrial] = []
-        self._asked: FrozenTrial | None = None
-
-    def show(
-        self, finished: Sequence[FrozenTrial], pending: Sequence[FrozenTrial], asked: FrozenTrial
-    ) -> None:
-        self._shown = [*finished, *pending, asked]
-        self._asked = asked
-
-    def get_all_trials(
-        self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None
-    ) -> list[FrozenTrial]:
-        del study_id, deepcopy
-        return [trial for trial in self._shown if states is None or trial.state in states]
-
-    def set_trial_system_attr(self, trial_id: int, key: str, value: Any) -> None:
-        assert self._asked is not None
-        assert trial_id == trial_id_of(self._asked), "a sampler writes to the trial it is asked for"
-        self._asked.system_attrs[key] = value

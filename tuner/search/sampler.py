@@ -10,35 +10,31 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from threadpoolctl import threadpool_limits
 
-from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.history import TrialHistory, known_params
-from tuner.search.reshaped_trials import clipped, corner_of, most_telling, with_log_time, within
+from tuner.search.methods import Asked, method_of
+from tuner.search.past_runs import place_of
+from tuner.search.reshaped_trials import corner_of
 from tuner.search.sobol import SobolPoints
 from tuner.search.whole_space import WholeSpaceSampler
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.margin import MARGIN
 from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.space import SearchSpace, SizeRange, Value
 from tuner.storage.optuna.private import storage_of, trial_id_of
 
-STARTUP = 12
-"""Sobol points before a model is asked: twice the number of hyperparameters, and two more."""
-
-GP_HISTORY = 240
-"""A Gaussian process takes time with the cube of what it sees:
-of longer histories it sees the most telling part."""
+if TYPE_CHECKING:
+    from tuner.search.next_run import NextRun
 
 NEAR = 0.02
 """How far, as a share of its range, a continuous value moves to make a configuration new."""
@@ -54,82 +50,16 @@ ANSWERS_WITHIN_S = 5.0
 so that it can take them into account."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What an ask is about: the space, its default configuration and the corner that this sets, if
-    they are known.
-    """
-
-    space: SearchSpace
-    default: Mapping[str, Value] | None
-    corner: Point | None
-    seed: int
-
-
-_Shown = Callable[[list[FrozenTrial], Point | None], list[FrozenTrial]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Method:
-    """How a named sampler is used: made anew for each ask;
-    None draws the quasi-random points alone.
-    """
-
-    make: Callable[[_Asked], BaseSampler] | None
-    jointly: bool = True
-    startup: int = STARTUP
-    waits: bool = True
-    shown: _Shown = lambda trials, _corner: trials
-    """What the model sees of the finished trials."""
-    in_turn: _Method | None = None
-    """Asked for the trials of even numbers."""
-
-
-def _gp(asked: _Asked) -> BaseSampler:
-    return GPSampler(seed=asked.seed, n_startup_trials=1, warn_independent_sampling=False)
-
-
-def _tpe(asked: _Asked) -> BaseSampler:
-    return TPESampler(seed=asked.seed, multivariate=False, constant_liar=True, n_startup_trials=1)
-
-
-def _improvement(asked: _Asked) -> BaseSampler:
-    from tuner.search.acquisition import (
-        ImprovementSampler,  # scipy's optimiser: a command line that only names it waits
-    )
-
-    return ImprovementSampler(
-        asked.space, seed=asked.seed, corner=asked.corner, default=asked.default
-    )
-
-
-# One parameter at a time, as Optuna does for several objectives: drawn together it searched worse.
-_TPE = _Method(_tpe, jointly=False)
-_METHODS: Mapping[str, _Method] = {
-    "auto": replace(
-        _TPE,
-        shown=within,
-        in_turn=_Method(
-            _improvement, shown=lambda trials, _corner: most_telling(trials, GP_HISTORY)
-        ),
-    ),
-    "gp": _Method(
-        _gp, shown=lambda trials, _corner: clipped(with_log_time(most_telling(trials, GP_HISTORY)))
-    ),
-    "tpe": _TPE,
-    "nsga2": _Method(lambda asked: NSGAIISampler(seed=asked.seed), startup=0, waits=False),
-    "random": _Method(
-        lambda asked: RandomSampler(seed=asked.seed), jointly=False, startup=0, waits=False
-    ),
-    "qmc": _Method(None, waits=False),
-}
-
-
 def sampler_for(
-    name: str, definition: StudyDefinition, policy: SearchPolicy, *, search: int = 1
+    name: str,
+    definition: StudyDefinition,
+    policy: SearchPolicy,
+    *,
+    search: int = 1,
+    budget: int | None = None,
 ) -> EncodedSampler:
     """The sampler of a study called `name`, which is the `search` of that number in its group, as
-    its policy wants it.
+    its policy wants it; `budget` is how many trials it is to have, where that is known.
 
     A policy without a seed gets one from the study's name: all workers of the study walk one Sobol
     sequence. Each search of a group walks its own, whatever the policy says.
@@ -149,6 +79,8 @@ def sampler_for(
         seed=seed,
         default=definition.defaults.as_dict(),
         history=TrialHistory(definition.space, definition.objectives, violated),
+        margin=policy.counted_margin,
+        budget=budget,
     )
 
 
@@ -165,13 +97,17 @@ class EncodedSampler(WholeSpaceSampler):
         seed: int,
         default: Mapping[str, Value] | None = None,
         history: TrialHistory | None = None,
+        margin: float = MARGIN,
+        budget: int | None = None,
     ) -> None:
         self._space = space
         self._default = default
-        self._method = _METHODS[name]
+        self._method = method_of(name)
         self._seed = seed
         self._history = history or TrialHistory(space)
         self._sobol = SobolPoints(len(space.ranges), seed)
+        self._margin, self._budget = margin, budget
+        self._next_run: NextRun | None = None
 
     def reseed_rng(self) -> None:
         """Nothing to do: the seed and the trial's number fix each ask."""
@@ -193,6 +129,8 @@ class EncodedSampler(WholeSpaceSampler):
             else study.get_trials(deepcopy=False)
         )
         self._history.update(trials, asking=trial.number)
+        if (run := self._run(trial.number)) is not None:
+            return run
         params, notes = self._suggest(trial.number)
         for key, note in notes.items():
             storage_of(study).set_trial_system_attr(trial_id_of(trial), key, note)
@@ -205,6 +143,26 @@ class EncodedSampler(WholeSpaceSampler):
 
     # -- a suggestion ------------------------------------------------------------------------------
 
+    def _run(self, number: int) -> dict[str, Value] | None:
+        """What runs as the trial `number`, be it new or not, for a method that repeats; None where
+        there is no run of the default to go by.
+        """
+        method, history, default = self._method, self._history, self._default
+        if not method.repeats or default is None or history.learnt < method.startup:
+            return None
+        from tuner.search import next_run  # scipy: who only names a sampler does not wait for it
+
+        found = next_run.known(history, place_of(self._space, default))
+        if found is None:
+            return None
+        if self._next_run is None:
+            self._next_run = next_run.NextRun(self._space, margin=self._margin)
+        random = np.random.default_rng(_seed_of_ask(self._seed, number))
+        with threadpool_limits(1):
+            new = next_run.may_be_new(found, self._budget)
+            place = self._next_run.place(found, random, new=new)
+        return history.params_at(place)
+
     def _suggest(self, number: int) -> tuple[dict[str, Value], dict[str, Any]]:
         """True values for the trial `number`, and what a genetic sampler notes on it."""
         method = self._method
@@ -215,7 +173,7 @@ class EncodedSampler(WholeSpaceSampler):
             measured = self._history.values_of(self._default) if self._default is not None else None
             corner = corner_of(measured) if measured is not None else None
             inner = method.make(
-                _Asked(self._space, self._default, corner, _seed_of_ask(self._seed, number))
+                Asked(self._space, self._default, corner, _seed_of_ask(self._seed, number))
             )
             # Matrices this small lose several times over when threads share them out.
             with threadpool_limits(1):

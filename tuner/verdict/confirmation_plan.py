@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.storage.database import initialisation_lock
 from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen, stands_apart
 from tuner.study.group import Group, grouped
@@ -23,7 +24,7 @@ from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
 from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.known_runs import default_of
 from tuner.verdict.queue import verifications_of
-from tuner.verdict.recommendation import CONFIRMATION_SEEDS, model_of
+from tuner.verdict.recommendation import model_of
 from tuner.verdict.runs_model import RunsModel
 from tuner.verdict.same_quality import (
     Answer,

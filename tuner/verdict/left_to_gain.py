@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.spec.margin import MARGIN
-from tuner.verdict.recommendation import CONFIRMATION_SEEDS
 from tuner.verdict.runs_model import RunsModel
 
 _DRAWS = 1000

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.spec.margin import MARGIN
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.known_runs import default_of, runs_of
@@ -36,8 +37,6 @@ VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 6, 3
 so many fresh seeds each."""
 LEAST_RUNS = 5
 """Of its own, without which nothing is recommended where a verification has run."""
-CONFIRMATION_SEEDS = 30
-"""Of a confirmation, unless somebody says otherwise: what is recommended has to pass it."""
 
 _SURE = 0.99
 _DRAWS = 1000

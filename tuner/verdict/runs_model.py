@@ -1,7 +1,7 @@
 """What all runs of a study say of each configuration that ran: its time, its MQL, and how surely
 the MQL is within a margin of the default's.
 
-Time and MQL are modelled as logarithms (`tuner.verdict.repeated_runs`), so what is said of them is
+Time and MQL are modelled as logarithms (`tuner.search.repeated_runs`), so what is said of them is
 said of geometric means over seeds, which lie within a thousandth of the means.
 """
 
@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from tuner.search.repeated_runs import Belief, Repeated, believed
+from tuner.spec.confirming import LEVEL
 from tuner.spec.margin import TOO_MUCH
 from tuner.verdict.known_runs import Run
-from tuner.verdict.repeated_runs import Belief, Repeated, believed
-from tuner.verdict.stats.noninferiority import LEVEL
 
 Array = np.ndarray[Any, Any]
 

@@ -9,6 +9,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tuner.record import Recorded
 from tuner.search.bounds import FinishedTrial, Stopping
+from tuner.search.history import Configuration, configuration
 from tuner.search.pruning import Pruner
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.epochs import EpochRow
@@ -31,14 +32,17 @@ class StudyPruning:
         self._opened = opened
         self._curves: dict[int, tuple[tuple[float, ...], ...]] = {}
         self._finished: dict[int, FinishedTrial] = {}
+        self._ran: dict[int, Configuration] = {}
+        """Of the complete trials."""
         self._policy: SearchPolicy | None = None
         """Under whose limits they are feasible or not."""
 
     def watch(self, trial: FrozenTrial, policy: SearchPolicy) -> Watched | None:
         """The watch over a trial that is about to start; None when it is not to be pruned.
 
-        The default configuration never is: everything is measured against it. A database that is
-        away is no reason to wait: the trial is then trained to its end.
+        The default configuration never is: everything is measured against it. Nor is one that
+        repeats a complete trial: it is there for the mean, which would miss its slow and bad runs.
+        A database that is away is no reason to wait: the trial is then trained to its end.
         """
         if not policy.prune or Recorded.from_flat(trial.user_attrs).default:
             return None
@@ -56,7 +60,7 @@ class StudyPruning:
                 target_val_loss=definition.target_val_loss,
                 seeds=definition.seeds_per_trial,
             )
-            if not pruner.ready:
+            if not pruner.ready or self._repeats(trial):
                 return None
             pruner.look_up()  # here, where nothing is timed
             watched = Watched(pruner)
@@ -65,6 +69,11 @@ class StudyPruning:
             _log.warning("the database is away; trial %d will not be pruned", trial.number)
             return None
         return watched
+
+    def _repeats(self, trial: FrozenTrial) -> bool:
+        """Whether another trial of its configuration is complete."""
+        mine = configuration(trial.params)
+        return any(number != trial.number and mine == ran for number, ran in self._ran.items())
 
     def finished(self, policy: SearchPolicy) -> list[FinishedTrial]:
         """The complete trials with their curves, up to now, under the limits of `policy`."""
@@ -76,6 +85,7 @@ class StudyPruning:
             record_of(trial, objectives) for trial in complete if trial.number not in self._finished
         ]
         records = judged(fresh, objectives, policy).complete
+        self._ran.update((record.number, configuration(record.params)) for record in records)
         without = [record.number for record in records if record.number not in self._curves]
         if without:
             rows = self._opened.epochs.of_trials(without)

@@ -31,7 +31,8 @@ class TrialSource(Source):
 
     def __init__(self, context: WorkerContext) -> None:
         self._context = context
-        self._searched: dict[str, SearchPolicy] = {}
+        self._searched: dict[str, tuple[SearchPolicy, int]] = {}
+        """How each study's sampler was made: of which policy and budget."""
         self._pruning = {opened.name: StudyPruning(opened) for opened in context.studies}
         self._turnover = Turnover()
         self._took: dict[str, dict[int, float]] = {opened.name: {} for opened in context.studies}
@@ -49,31 +50,38 @@ class TrialSource(Source):
         for index, opened in enumerate(self._context.studies):
             counts = self._context.stored(opened.ledger.counts, "the budget", until_stopped=True)
             if counts.left:
-                fill.append(((counts.finished + counts.running) / counts.budget, index, opened))
-        open_budgets = [opened for _, _, opened in sorted(fill, key=lambda item: item[:2])]
+                full = (counts.finished + counts.running) / counts.budget
+                fill.append((full, index, opened, counts.budget))
         return [
-            Turn(opened.ledger, functools.partial(self._take_up, opened)) for opened in open_budgets
+            Turn(opened.ledger, functools.partial(self._take_up, opened, budget))
+            for _, _, opened, budget in sorted(fill, key=lambda item: item[:2])
         ]
 
     def idle(self) -> None:
         self._turnover.idle()
 
-    def follow_policy(self, opened: OpenStudy) -> SearchPolicy:
-        """Use the sampler that the study was last told to use; returns all that it was told."""
+    def follow_policy(self, opened: OpenStudy, *, budget: int) -> SearchPolicy:
+        """Use the sampler that the study was last told to use, for a budget of so many trials;
+        returns all that it was told.
+        """
         policy = self._context.stored(opened.policy, "the study's policy", until_stopped=True)
-        if self._searched.get(opened.name) != policy:
+        if self._searched.get(opened.name) != (policy, budget):
             opened.optuna.sampler = sampler_for(
-                opened.name, opened.definition, policy, search=opened.membership.search
+                opened.name,
+                opened.definition,
+                policy,
+                search=opened.membership.search,
+                budget=budget,
             )
-            self._searched[opened.name] = policy
+            self._searched[opened.name] = policy, budget
         return policy
 
-    def _take_up(self, opened: OpenStudy, claim: Claim) -> Piece:
+    def _take_up(self, opened: OpenStudy, budget: int, claim: Claim) -> Piece:
         return _Trial(
             self._context,
             opened,
             claim,
-            self.follow_policy,
+            functools.partial(self.follow_policy, budget=budget),
             self._pruning[opened.name],
             self._turnover,
             self._took[opened.name],

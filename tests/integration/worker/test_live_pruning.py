@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import Engine, event
 
 from tests.support.small_study import definition
@@ -244,6 +244,16 @@ def test_the_default_is_not_watched_and_neither_is_anything_before_enough_have_f
     assert pruning.watch(default, policy) is None
     assert pruning.watch(other, policy) is not None
     assert pruning.watch(other, SearchPolicy(prune=False)) is None
+
+
+def test_a_trial_that_repeats_a_complete_one_is_not_watched(searched: Searched) -> None:
+    pruning, policy = StudyPruning(searched.study), SearchPolicy()
+    trials = searched.study.optuna.get_trials(deepcopy=False)
+    for state, watched in ((TrialState.COMPLETE, False), (TrialState.PRUNED, True)):
+        first = next(t for t in trials[1:] if t.state is state)
+        repeat = create_trial(params=first.params, distributions=first.distributions, value=0.0)
+        repeat.number = len(trials)
+        assert (pruning.watch(repeat, policy) is not None) == watched
 
 
 def test_a_trial_that_goes_on_from_a_checkpoint_is_judged_with_the_epochs_it_had(

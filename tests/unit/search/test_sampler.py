@@ -16,16 +16,17 @@ from optuna.trial import TrialState, create_trial
 from tuner.config import SAMPLERS
 from tuner.record import Recorded
 from tuner.search.history import TrialHistory, configuration
+from tuner.search.methods import STARTUP
 from tuner.search.pruning import Verdict
 from tuner.search.reshaped_trials import clipped, most_telling, with_log_time
-from tuner.search.sampler import STARTUP, EncodedSampler, neighbours
+from tuner.search.sampler import EncodedSampler, neighbours
 from tuner.search.sobol import SobolPoints
 from tuner.spec.space import SearchSpace
 from tuner.spec.study_file import load_study_file
 
 FILE = load_study_file("rmsnorm")
 SPACE = FILE.space
-MODELS = ("auto", "gp", "tpe", "nsga2")
+MODELS = ("auto", "kg", "gp", "tpe", "nsga2")
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,16 @@ def record(study: Study, trials: int) -> None:
 
 @pytest.mark.parametrize(
     ("sampler", "trials"),
-    [("auto", 20), ("tpe", 20), ("gp", STARTUP + 1), ("nsga2", 60), ("random", 30), ("qmc", 20)],
+    [
+        ("auto", 20),
+        ("alternate", 20),
+        ("kg", 20),
+        ("tpe", 20),
+        ("gp", STARTUP + 1),
+        ("nsga2", 60),
+        ("random", 30),
+        ("qmc", 20),
+    ],
 )
 def test_every_suggestion_lies_in_the_stored_space(sampler: str, trials: int) -> None:
     for params in run(new_study(sampler), trials):
@@ -88,7 +98,7 @@ def test_auto_asks_for_the_largest_growth_and_tpe_in_turn() -> None:
 
 
 def test_all_samplers_of_the_command_line_are_tested_above() -> None:
-    assert set(SAMPLERS) == {"auto", "gp", "tpe", "nsga2", "random", "qmc"}
+    assert set(SAMPLERS) == {"auto", "alternate", "kg", "gp", "tpe", "nsga2", "random", "qmc"}
 
 
 def test_random_asks_cover_the_space_and_sometimes_use_no_weight_decay_at_all() -> None:
@@ -181,7 +191,7 @@ def test_workers_together_walk_one_sobol_sequence(sampler: str) -> None:
     assert asked == [SPACE.at(points.point(number)) for number in range(6)]
 
 
-@pytest.mark.parametrize("sampler", ["auto", "tpe", "nsga2", "random", "qmc"])
+@pytest.mark.parametrize("sampler", ["auto", "alternate", "tpe", "nsga2", "random", "qmc"])
 def test_no_configuration_is_tried_twice_however_small_the_space(sampler: str) -> None:
     ranges = {
         name: r.model_copy(update={"high": r.low, "zero": False})

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import check_grad
 
+from tuner.search.repeated_runs import Likelihood, Repeated, believed
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import (
     first_within,
@@ -15,7 +16,6 @@ from tuner.verdict.recommendation import (
     to_confirm_at,
     to_verify,
 )
-from tuner.verdict.repeated_runs import Repeated, _Likelihood, believed
 from tuner.verdict.runs_model import RunsModel
 from tuner.verdict.stats.noninferiority import no_worse
 
@@ -205,7 +205,7 @@ def test_settings_are_fitted_by_their_true_gradient() -> None:
         squares=random.random(n),
         length=-random.random(n),
     )
-    likelihood = _Likelihood(data)
+    likelihood = Likelihood(data)
     for _ in range(5):
         theta = 0.5 * random.standard_normal(7) - 0.5
         wrong = check_grad(lambda t: likelihood.at(t)[0], lambda t: likelihood.at(t)[1], theta)

@@ -20,14 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from tuner.spec.confirming import LEVEL
 from tuner.verdict.stats.intervals import LEAST_RUNS, Interval, t_beyond
 
 Array = np.ndarray[Any, Any]
-
-LEVEL = 0.04
-"""Of the test. "No worse" is said in at most 5 % of cases where it is worse by the margin, or more:
-a tail of bad seeds leaves this much to spare (benchmarks/verdict)."""
-
 
 _ROUNDING = 1e-12
 """Relative to the mean: a spread no greater than that is none."""

@@ -78,10 +78,10 @@ def believed(data: Repeated) -> Belief:
         squares=data.squares / scale**2,
         length=data.length,
     )
-    settings = _settings(_some_of(scaled))
+    settings = probable_settings(_some_of(scaled), _ITERATIONS)
     noise = settings.noise(scaled.length)
     of_means = noise / scaled.runs
-    kernel = settings.signal * _decay(_apart(scaled.where, settings.lengths))
+    kernel = settings.smooth(scaled.where, scaled.where)
     kernel[np.diag_indices_from(kernel)] += settings.effect + of_means
     # With N the noise of the means and C the covariance of what was seen, the posterior of what is
     # true has the mean z - N C^-1 z and the covariance N - N C^-1 N.
@@ -92,16 +92,31 @@ def believed(data: Repeated) -> Belief:
 
 
 @dataclass(frozen=True, slots=True)
-class _Settings:
+class Settings:
+    """Of a figure with mean 0 and variance 1 over configurations."""
+
     lengths: Array
+    """(coordinates,), in edges of the unit cube."""
     signal: float
     effect: float
+    """The variance of a configuration's own effect."""
     noise_there: float
     """The noise's variance where `length` is 0."""
     slope: float
 
     def noise(self, length: Array) -> Array:
+        """The variance of one run, by the length of the training."""
         found: Array = self.noise_there * np.exp(-self.slope * length)
+        return found
+
+    def smooth(self, a: Array, b: Array) -> Array:
+        """The covariance (Matérn 5/2) of what is smooth between `a` and `b`, (rows, coordinates)
+        each: (rows of a, rows of b).
+        """
+        a, b = a / self.lengths, b / self.lengths
+        squares = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T
+        r = _ROOT5 * np.sqrt(np.maximum(squares, 0.0))
+        found: Array = self.signal * (1 + r + r * r / 3) * np.exp(-r)
         return found
 
 
@@ -125,8 +140,11 @@ def _some_of(data: Repeated) -> Repeated:
     )
 
 
-def _settings(data: Repeated) -> _Settings:
-    """The most probable settings under their priors, by L-BFGS from one fixed start."""
+def probable_settings(data: Repeated, iterations: int) -> Settings:
+    """The most probable settings under their priors, by L-BFGS from one fixed start.
+
+    `data` has a mean of about 0 and a variance of about 1 over configurations.
+    """
     from scipy.optimize import minimize
 
     d = data.where.shape[1]
@@ -138,7 +156,7 @@ def _settings(data: Repeated) -> _Settings:
     )
     start = centre.copy()
     start[:d] = _START_LENGTH
-    likelihood = _Likelihood(data)
+    likelihood = Likelihood(data)
 
     def unlikely(theta: Array) -> tuple[float, Array]:
         """Negative logarithm of the posterior density, and its gradient."""
@@ -153,13 +171,13 @@ def _settings(data: Repeated) -> _Settings:
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
-        options={"maxiter": _ITERATIONS},
+        options={"maxiter": iterations},
     ).x
     signal, effect, noise = (math.exp(part) for part in theta[d : d + 3])
-    return _Settings(np.exp(theta[:d]), signal, effect + _JITTER, noise, float(theta[d + 3]))
+    return Settings(np.exp(theta[:d]), signal, effect + _JITTER, noise, float(theta[d + 3]))
 
 
-class _Likelihood:
+class Likelihood:
     """Of the means of configurations, and of how their runs differ from these."""
 
     def __init__(self, data: Repeated) -> None:
@@ -208,18 +226,3 @@ class _Likelihood:
             + 0.5 * float((free * np.log(noise) + data.squares / noise).sum())
         )
         return value, gradient
-
-
-def _apart(where: Array, lengths: Array) -> Array:
-    """Distances between configurations, in lengths: (configurations, configurations)."""
-    x = where / lengths
-    of_each = (x * x).sum(axis=1)
-    apart: Array = np.sqrt(np.maximum(of_each[:, None] + of_each - 2 * x @ x.T, 0.0))
-    return apart
-
-
-def _decay(apart: Array) -> Array:
-    """The Matérn 5/2 correlation at a distance."""
-    r = _ROOT5 * apart
-    found: Array = (1 + r + r * r / 3) * np.exp(-r)
-    return found
