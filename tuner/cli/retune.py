@@ -91,7 +91,7 @@ class RetuneOptions:
             min=1,
             max=MANY,
             metavar="N",
-            help="Finished trials of each search (200; with --budget as many as it buys).",
+            help="Finished trials of each search (320; with --budget as many as it buys).",
         ),
     ] = None
     budget: Annotated[

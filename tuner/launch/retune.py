@@ -25,6 +25,7 @@ from tuner.launch.retune_request import RetuneOutcome, RetuneProgress, RetuneReq
 from tuner.launch.retune_steps import confirmation_request, reevaluation_request, search_request
 from tuner.launch.stages import Stage, Standing, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
+from tuner.search.methods import method_of
 from tuner.storage.database import open_database
 from tuner.storage.remedies import in_one_sentence
 from tuner.storage.retry import DATABASE_FAILURES
@@ -163,6 +164,8 @@ class _Call:
         register_retune(mine, self.agreed.registered)
 
     def _reevaluate(self, timeout_s: float | None) -> Outcome:
+        if self._ran_again():
+            return Outcome.FILLED
         budget_s = self.agreed.registered.budget_s
         if budget_s is not None:
             with self._opened() as members:
@@ -173,6 +176,11 @@ class _Call:
         )
         watched = _Watched(self, Stage.REEVALUATION)
         return verification.run(asked, progress=watched, stop=self.stop).ended
+
+    def _ran_again(self) -> bool:
+        """Whether the searches themselves have run again what was promising."""
+        with self._opened() as members:
+            return all(method_of(each.policy().sampler).repeats for each in members)
 
     def _confirm(self, timeout_s: float | None) -> Outcome:
         asked = confirmation_request(self.request, self.agreed, timeout_s)

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from tuner.errors import EmptyDatabaseError, UsageError
 from tuner.launch.plan import study_files
 from tuner.launch.retune_request import RetuneRequest
+from tuner.search.methods import method_of
+from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import DatabaseUrl
 from tuner.study.group import members_of, memberships
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.registered_retune import (
     SEARCHES,
+    TRIALS_BEFORE_ROUNDS,
     Registered,
     SaidOfRetune,
     agreed,
@@ -27,8 +30,8 @@ from tuner.verdict.confirmation import confirmed_studies
 from tuner.verdict.verification_plan import study_names
 
 SEARCH_SHARE = 0.6
-"""Of a budget, for the trials. The rest tells the lucky ones from the good ones
-(docs/decisions/0025-a-retune-is-one-command.md)."""
+"""Of a budget, for the trials of a sampler that repeats nothing. The rest tells the lucky ones from
+the good ones (docs/decisions/0025-a-retune-is-one-command.md)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,8 @@ class Agreement:
     """What was registered when the call began."""
     variant: Searched
     reference: Searched | None
+    repeats: bool
+    """The sampler runs promising configurations again by itself."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -70,7 +75,8 @@ class Agreement:
         now = self.registered
         if now.budget_s is None:
             return None
-        return now.budget_s * SEARCH_SHARE / (now.searches * now.together)
+        share = 1.0 if self.repeats else SEARCH_SHARE
+        return now.budget_s * share / (now.searches * now.together)
 
     @property
     def to_search(self) -> tuple[Searched, ...]:
@@ -106,13 +112,21 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
             budget_s=request.budget_s,
             margin=request.margin,
         )
-        usual = _usual(database, group, request.searches) if there is None else Registered()
+        repeats = _repeats(database, group, request)
+        usual = Registered()
+        if there is None:
+            usual = _usual(database, group, request.searches, repeats=repeats)
         now, notes = agreed(group, there, usual, said, begun=variant.begun)
     if there is None or there.against != now.against:
         both = reference is not None and not reference.begun
         now = dataclasses.replace(now, together=2 if both else 1)
     return Agreement(
-        registered=now, before=there, variant=variant, reference=reference, notes=tuple(notes)
+        registered=now,
+        before=there,
+        variant=variant,
+        reference=reference,
+        repeats=repeats,
+        notes=tuple(notes),
     )
 
 
@@ -148,7 +162,19 @@ def _members(database: Database | None, group: str) -> list[OpenStudy]:
     ]
 
 
-def _usual(database: Database | None, group: str, searches: int | None) -> Registered:
+def _repeats(database: Database | None, group: str, request: RetuneRequest) -> bool:
+    """Whether the sampler that is asked for, or else that of the studies, runs again what is
+    promising.
+    """
+    there = [each.policy().sampler for each in _members(database, group)]
+    said = request.policy.said().get("sampler")
+    name = said or (there[0] if there else SearchPolicy().sampler)
+    return method_of(str(name)).repeats
+
+
+def _usual(
+    database: Database | None, group: str, searches: int | None, *, repeats: bool
+) -> Registered:
     """What a retune is that nobody said anything of: what is there is gone on with.
 
     Raises:
@@ -156,7 +182,7 @@ def _usual(database: Database | None, group: str, searches: int | None) -> Regis
     """
     there = _members(database, group)
     if not there:
-        return Registered()
+        return Registered() if repeats else Registered(trials=TRIALS_BEFORE_ROUNDS)
     if searches is not None and searches < len(there):
         raise UsageError(
             f"--searches {searches}: there are {len(there)} searches of {group!r} already, and all "

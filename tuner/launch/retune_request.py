@@ -36,7 +36,8 @@ class RetuneRequest:
     searches: Annotated[int, Field(ge=1, le=MOST_SEARCHES)] | None = None
     """Of each variant (5)."""
     trials: Number | None = None
-    """Of each search (200; with a budget as many as it buys)."""
+    """Of each search (320; 200 where its sampler repeats nothing; with a budget as many as it
+    buys)."""
     budget_s: Positive | None = None
     """Seconds on devices for searches and re-evaluation of all variants together."""
     margin: Annotated[float, Field(ge=0)] | None = None

@@ -58,6 +58,8 @@ class Standing:
         pieces = _PIECES.get(self.stage)
         if pieces is None:
             return name
+        if self.over and not self.done and self.stage is Stage.REEVALUATION:
+            return f"{name}: not needed, the searches ran again what was promising"
         if self.over:
             took = f", {duration(self.device_s)} of device time" if self.done else ""
             return f"{name}: done, {self.done} {pieces}{took}"

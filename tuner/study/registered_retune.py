@@ -22,9 +22,12 @@ from tuner.study.open import OpenStudy, attributes_of_studies
 
 RETUNE = "tuner_retune"
 """Where it is: with Optuna's own attributes of the study."""
-SEARCHES, TRIALS = 5, 200
+SEARCHES, TRIALS = 5, 320
 """Of a new retune for which nobody said another number: a claim between two variants takes so many
-searches of each, and what is known of errors is known of so many trials."""
+searches of each."""
+TRIALS_BEFORE_ROUNDS = 200
+"""Of each search, where its sampler repeats nothing: three rounds on fresh seeds follow, so that it
+comes to as many trainings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

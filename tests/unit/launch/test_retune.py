@@ -21,7 +21,12 @@ ASKED = RetuneRequest(variant="rmsnorm", against="original", devices=DeviceChoic
 
 
 def agreed(
-    *, reference: bool = True, begun: bool = False, together: int = 2, **registered: object
+    *,
+    reference: bool = True,
+    begun: bool = False,
+    together: int = 2,
+    repeats: bool = False,
+    **registered: object,
 ) -> Agreement:
     """Of rmsnorm against original, whose confirmation may have `begun`."""
     other = Searched(word="original", group="etth-original", begun=begun) if reference else None
@@ -30,6 +35,7 @@ def agreed(
         before=None,
         variant=Searched(word="rmsnorm", group="etth-rmsnorm", begun=False),
         reference=other,
+        repeats=repeats,
     )
 
 
@@ -39,6 +45,8 @@ def test_searches_of_both_share_the_budget_equally() -> None:
     assert found.variants == ["original", "rmsnorm"]
     assert found.policy.search_s == pytest.approx(600.0 / 10)
     assert (found.trials, found.searches, found.timeout_s) == (MOST_TRIALS, 5, 60.0)
+    alone = agreed(budget_s=1000.0, trials=None, searches=5, repeats=True)
+    assert alone.share_s == pytest.approx(1000.0 / 10), "nothing is kept for a re-evaluation"
     without = search_request(ASKED, agreed(trials=30), None)
     assert (without.policy.search_s, without.policy.margin, without.trials) == (UNSAID, UNSAID, 30)
 
@@ -86,6 +94,10 @@ def test_a_variant_alone_is_held_against_its_default() -> None:
         (
             Standing(stage=Stage.REEVALUATION, done=0, planned=252, device_s=0.0, estimated=True),
             "stage 2 of 4, re-evaluation: 0 of about 252 runs",
+        ),
+        (
+            Standing(stage=Stage.REEVALUATION, done=0, planned=0, device_s=0.0, over=True),
+            "stage 2 of 4, re-evaluation: not needed, the searches ran again what was promising",
         ),
         (
             Standing(stage=Stage.CONFIRMATION, done=60, planned=60, device_s=42.0, over=True),

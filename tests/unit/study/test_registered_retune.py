@@ -22,7 +22,7 @@ def now(
 @pytest.mark.parametrize(
     ("said", "searches", "trials", "budget_s"),
     [
-        ({}, 5, 200, None),
+        ({}, 5, 320, None),
         ({"searches": 2, "trials": 30}, 2, 30, None),
         # A budget alone ends the search; with both, whichever is first.
         ({"budget_s": 60.0}, 5, None, 60.0),
