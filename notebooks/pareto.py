@@ -29,7 +29,7 @@ from pathlib import Path
 warnings.filterwarnings("ignore", message="IProgress not found")  # we show no progress bars
 
 from tuner import load_best
-from tuner.api import load_subjects, to_frame
+from tuner.api import front_frame, load_subjects
 from tuner.errors import TunerError
 from tuner.export import render
 from tuner.report.figures.draw import draw
@@ -85,16 +85,17 @@ draw("curves-time", studies[:1])
 # %% [markdown]
 # ## The configurations on it
 #
-# One trial is one seed. Before a difference in test MQL is believed, it should be larger than what another seed alone
-# would make of the same configuration: that is what `tuner verify` and [compare_variants](compare_variants.ipynb) are for.
+# One trial is one seed; where a configuration has several `runs`, its figures are their medians. Before a difference
+# in test MQL is believed, it should be larger than what another seed alone would make of the same configuration: that
+# is what `tuner verify` and [compare_variants](compare_variants.ipynb) are for.
 
 # %%
 study = studies[0]
-frame = to_frame(study.results)
-front = frame[frame["on_front"]].sort_values(study.results.objectives[0])
+front = front_frame(study.results)
 front[
     [
         "trial",
+        "runs",
         *study.results.objectives,
         "epochs",
         "learning_rate",

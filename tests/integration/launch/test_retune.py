@@ -25,7 +25,14 @@ STAGES = ("search", "re-evaluation", "confirmation")
 pytestmark = pytest.mark.slow
 TWO = [STUDY, f"{STUDY}-2"]
 SMALL = ["retune", "--variant", "small.toml", "--task", "tiny.toml"]
-SIZES = {"workers": 1, "searches": 2, "trials": 12, "top": 1, "confirm-seeds": 5, "reruns": 0}
+SIZES: dict[str, int | str] = {
+    "workers": 1,
+    "searches": 2,
+    "trials": 12,
+    "top": 1,
+    "confirm-seeds": 5,
+    "reruns": 0,
+}
 SIZES |= {"sampler": "tpe"}  # which repeats nothing, so that there is something to re-evaluate
 RETUNE = [*SMALL, "--cpu", *(f"--{name}={value}" for name, value in SIZES.items())]
 

@@ -193,12 +193,9 @@ def test_the_model_counts_runs_and_whoever_missed_is_no_candidate(archive: Archi
     assert set(model.trials) == {r.number for r in study.results.configurations if r.converged}
     assert REPEATED in candidates_of(study)
     assert not candidates_of(study) & set(NUMBERS[1:])
-    for change in (
-        {"converged": False, "stopped_by": "epoch_limit"},
-        {"converged": False, "stopped_by": "diverged"},
-    ):
+    for how in ("epoch_limit", "diverged"):
         last = archive.records[-1]
-        recorded = dataclasses.replace(last.recorded, **change)
+        recorded = dataclasses.replace(last.recorded, converged=False, stopped_by=how)
         changed = dataclasses.replace(
             archive, records=(*archive.records[:-1], dataclasses.replace(last, recorded=recorded))
         )
@@ -222,14 +219,10 @@ def test_the_default_that_ran_again_stays_the_default(archive: Archive) -> None:
     assert default_of(both) == 0
     assert len([run for run in runs_of(both) if run.trial == 0]) == 2
     found = snapshot(dataclasses.replace(archive, records=(cut, *middle, again)))
-    assert default_of(found) == again.number == model_default(found)
-    assert again.number not in candidates_of(found), "it missed once"
-
-
-def model_default(study: object) -> int | None:
-    model = model_of(study)  # type: ignore[arg-type]
+    model = model_of(found)
     assert model is not None
-    return model.default
+    assert default_of(found) == again.number == model.default
+    assert again.number not in candidates_of(found), "it missed once"
 
 
 @pytest.mark.parametrize("choice", list(Choice))
@@ -258,8 +251,8 @@ def test_runs_that_missed_on_fresh_seeds_count_for_all_its_trials(study: OpenStu
 def test_what_is_expected_and_recommended_has_the_medians(archive: Archive, tmp_path: Path) -> None:
     file = tmp_path / "study.json.gz"
     write_archive(with_runs(archive, ((0.1, 0.5), (0.2, 0.5), (0.1, 0.4), (0.4, 0.5))), file)
-    for asked in ({"pick": "time", "values": "expected"}, {"pick": "same-quality"}):
-        config = load_best(study=NAME, storage=str(file), **asked)
+    for pick, values in (("time", "expected"), ("same-quality", None)):
+        config = load_best(study=NAME, storage=str(file), pick=pick, values=values)
         assert config.trial == REPEATED
         assert tuple(config.values.values()) == pytest.approx((0.15, 0.5))
         assert config.expected is not None
