@@ -58,7 +58,7 @@ class TrialHistory:
         self._learnt: list[Seen] = []
         self._configurations: set[Configuration] = set()
         self._measured: dict[Configuration, list[Point]] = defaultdict(list)
-        self._set_aside: set[Configuration] = set()
+        self._set_aside: dict[Configuration, Mapping[str, Any]] = {}
         self._params: dict[Place, dict[str, Value]] = {}
         self._pending: list[FrozenTrial] = []
         self._pending_places: list[Place] = []
@@ -133,11 +133,11 @@ class TrialHistory:
 
     @property
     def set_aside(self) -> frozenset[Place]:
-        """Where trials are that cost several workers their lives, and others that did not."""
+        """Where trials cost several workers their lives."""
         return frozenset(
-            place
-            for place, params in self._params.items()
-            if configuration(params) in self._set_aside
+            place_of(self._space, params)
+            for params in self._set_aside.values()
+            if not self._space.contains(params)
         )
 
     def params_at(self, place: Place) -> dict[str, Value]:
@@ -192,7 +192,7 @@ class TrialHistory:
     def _learn(self, trial: FrozenTrial, params: Mapping[str, Any]) -> None:
         recorded = Recorded.from_flat(trial.user_attrs)
         if recorded.set_aside:
-            self._set_aside.add(configuration(params))
+            self._set_aside[configuration(params)] = params
         if trial.state == TrialState.COMPLETE:
             measured = float(trial.values[0]), float(trial.values[1])
             self._measured[configuration(params)].append(measured)

@@ -57,13 +57,17 @@ class Known:
 
 def known(history: TrialHistory, default: Place) -> Known | None:
     """What a study's history says; None where its default has not converged, or too little ran."""
-    past = history.past_runs()
-    fit = history.past_runs(fitted_until(len(past)))
-    if not _converged(past, default) or len(rows_of(past)) < LEAST_CONFIGURATIONS:
+    every = history.past_runs()
+    past, fit = (
+        [run for run in runs if run.converged or run.where != default]
+        for runs in (every, history.past_runs(fitted_until(len(every))))
+    )
+    # What the default comes to where it fails would make all others look as good as it.
+    if not _ran(past, default) or len(rows_of(past)) < LEAST_CONFIGURATIONS:
         return None
     return Known(
         past=past,
-        fit=fit if _converged(fit, default) else past,
+        fit=fit if _ran(fit, default) else past,
         default=default,
         running=history.running,
         barred=history.set_aside,
@@ -77,8 +81,8 @@ def may_be_new(known: Known, budget: int | None) -> bool:
     return budget is None or len(known.past) + len(known.running) < NOTHING_NEW * budget
 
 
-def _converged(past: Sequence[PastRun], where: Place) -> bool:
-    return any(run.converged and run.where == where for run in past)
+def _ran(past: Sequence[PastRun], where: Place) -> bool:
+    return any(run.where == where for run in past)
 
 
 class NextRun:
@@ -99,13 +103,15 @@ class NextRun:
         nothing = np.empty((0, self._cube.dimensions))
         worth = Candidates(believed, np.arange(len(ran.runs)), nothing).worth
         order = np.argsort(-worth, kind="stable")
-        if ran.runs[d] < LEAST_DEFAULT + SHARE_OF_DEFAULT * ran.runs[order[:3]].max():
+        least = LEAST_DEFAULT + SHARE_OF_DEFAULT * ran.runs[order[:3]].max()
+        if ran.runs[d] < least and known.default not in known.barred:
             return known.default
-        places: list[Place] = [tuple(place) for place in ran.where.tolist()]
+        places = ran.places
         others = [i for i in order.tolist() if i != d and places[i] not in known.barred]
         tried = np.array([d, *others[: KNOWN - 1]])
         about = ran.where[others[:ABOUT] or [d]]
-        fresh = self._cube.drawn(about, frozenset(places), random) if new else nothing
+        there = known.barred.union(places)
+        fresh = self._cube.drawn(about, there, random) if new else nothing
         chosen = _chosen(Candidates(believed, tried, fresh), len(fresh), random)
         if chosen < len(tried):
             return places[int(tried[chosen])]

@@ -28,6 +28,8 @@ OF_DEFAULT = (0.0, 1.0)
 """The least variance of the default's own effect, in units of each figure's."""
 FIT_ROWS, ITERATIONS = 150, 40
 """Settings are fitted to so many configurations at most, with so many steps."""
+ROWS = 400
+"""What is believed follows from so many configurations at most: it takes time with their cube."""
 FIRST_FIT, GROWTH, LATEST = 11, 1.15, 40
 """Settings are fitted again when there are so many runs, then with each increase by this factor, or
 by this number where that is less."""
@@ -82,8 +84,8 @@ class Fits:
         """Those of time and MQL, by these runs."""
         if past != self._past:
             ran = Configurations.of(past, default)
-            some = _promising(ran)
-            self._found = tuple(_fitted(ran, figure, some) for figure in (TIME, MQL))
+            some = ran.taken(promising(ran, FIT_ROWS))
+            self._found = tuple(_fitted(ran, some, figure) for figure in (TIME, MQL))
             self._past = past
         return self._found
 
@@ -144,22 +146,25 @@ class Figure:
         )
 
 
-def _fitted(ran: Configurations, figure: int, rows: Array) -> Fitted:
-    mean = ran.mean[:, figure]
-    centre, scale = float(mean.mean()), float(mean.std()) or 1.0
-    data = Repeated(
-        where=ran.where[rows],
-        mean=(mean[rows] - centre) / scale,
-        runs=ran.runs[rows],
-        squares=ran.squares[rows, figure] / scale**2,
-        length=ran.length[rows] if figure == MQL else np.zeros(len(rows)),
-    )
-    return Fitted(probable_settings(data, ITERATIONS), centre, scale)
-
-
-def _promising(ran: Configurations) -> Array:
-    """The rows that settings are fitted to: what ran often, and what is fast and good."""
+def promising(ran: Configurations, count: int) -> Array:
+    """The rows of so many configurations at most, in their order: the default, what ran often, and
+    what is fast and good.
+    """
     beyond = np.maximum(ran.mean - ran.mean[ran.default], 0.0) @ np.array([0.5, 20.0])
     beyond = beyond - 0.5 * np.minimum(ran.runs, 3)
     beyond[ran.default] = -np.inf
-    return np.argsort(beyond, kind="stable")[:FIT_ROWS]
+    return np.sort(np.argsort(beyond, kind="stable")[:count])
+
+
+def _fitted(ran: Configurations, some: Configurations, figure: int) -> Fitted:
+    """By the spread of all configurations, and settings that fit some of them."""
+    mean = ran.mean[:, figure]
+    centre, scale = float(mean.mean()), float(mean.std()) or 1.0
+    data = Repeated(
+        where=some.where,
+        mean=(some.mean[:, figure] - centre) / scale,
+        runs=some.runs,
+        squares=some.squares[:, figure] / scale**2,
+        length=some.length if figure == MQL else np.zeros(len(some.runs)),
+    )
+    return Fitted(probable_settings(data, ITERATIONS), centre, scale)

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 
 from tuner.search.gaussian_process import GaussianProcess
-from tuner.search.next_run_model import MQL, TIME, Figure, Fitted
+from tuner.search.next_run_model import MQL, ROWS, TIME, Figure, Fitted, promising
 from tuner.search.past_runs import SHORTEST, Configurations, PastRun, Place, rows_of
 from tuner.spec.confirming import CONFIRMATION_SEEDS, LEVEL
 
@@ -62,10 +62,11 @@ class Believed:
         """Runs that have not ended count as if they came to what is expected of them."""
         ran = Configurations.of(past, default)
         limits = _limits(past, ran)
+        ran = ran.taken(promising(ran, ROWS))
         time, mql = (Figure(ran, figure, fitted[figure]) for figure in (TIME, MQL))
         if running:
             places = list(dict.fromkeys(running))
-            rows = rows_of(past)
+            rows = {place: i for i, place in enumerate(ran.places)}
             places.sort(key=lambda place: place not in rows)
             tried = np.array([rows[place] for place in places if place in rows], dtype=int)
             new = np.array(places[len(tried) :]).reshape(-1, ran.where.shape[1])

@@ -86,6 +86,22 @@ class Configurations:
             default=d,
         )
 
+    def taken(self, rows: Array) -> Configurations:
+        """Some of them, the default among them."""
+        return Configurations(
+            where=self.where[rows],
+            runs=self.runs[rows],
+            mean=self.mean[rows],
+            squares=self.squares[rows],
+            length=self.length[rows],
+            default=int(np.flatnonzero(rows == self.default)[0]),
+        )
+
+    @property
+    def places(self) -> list[Place]:
+        """Where each row is."""
+        return [tuple(place) for place in self.where.tolist()]
+
     def expecting(
         self, running: Mapping[Place, int], expected: Mapping[Place, tuple[float, float]]
     ) -> Configurations:
@@ -95,7 +111,7 @@ class Configurations:
         Source: Ginsbourger, Le Riche and Carraro, "Kriging Is Well-Suited to Parallelize
             Optimization" (2010).
         """
-        rows = {tuple(place): i for i, place in enumerate(self.where.tolist())}
+        rows = {place: i for i, place in enumerate(self.places)}
         new = [place for place in running if place not in rows]
         usual = self.mean[self.default, 0]
         lengths = [expected[place][0] - usual for place in new]

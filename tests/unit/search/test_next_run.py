@@ -17,6 +17,7 @@ from optuna.trial import TrialState, create_trial
 
 from tuner.search.history import TrialHistory, configuration
 from tuner.search.methods import AUTO, STARTUP, method_of
+from tuner.search.next_run import known
 from tuner.search.next_run_model import Fits, fitted_until
 from tuner.search.next_run_worth import Believed, Candidates
 from tuner.search.past_runs import Configurations, PastRun, place_of
@@ -311,6 +312,47 @@ def test_failed_trials_count_as_the_worst_run(filled: Study) -> None:
     assert failed.mql == max(run.mql for run in others)
     assert not failed.converged
     assert failed.epochs is None
+
+
+def test_a_default_that_fails_sometimes_does_not_make_others_look_as_good() -> None:
+    study = begun(24)
+    for _ in range(5):
+        study.add_trial(
+            create_trial(
+                state=TrialState.FAIL,
+                params=DEFAULT,
+                distributions=SPACE.stored(),
+                user_attrs={"stopped_by": "diverged"},
+            )
+        )
+    history = TrialHistory(SPACE)
+    history.update(study.trials, asking=99)
+    found = known(history, place_of(SPACE, DEFAULT))
+    assert found is not None
+    assert len(found.past) == 24
+
+
+def test_a_space_that_holds_nothing_new_is_searched_all_the_same() -> None:
+    ranges = {
+        name: r.model_copy(update={"high": r.low, "zero": False})
+        for name, r in SPACE.ranges.items()
+    }
+    small = SPACE.model_copy(
+        update=ranges | {"hidden_size": SPACE.hidden_size, "batch_size": SPACE.batch_size}
+    )
+    default = small.at([0.5] * 5)
+    study = optuna.create_study(
+        directions=["minimize", "minimize"],
+        sampler=EncodedSampler(small, "kg", seed=1, default=default),
+    )
+    study.enqueue_trial(default)
+    for _ in range(30):
+        trial = study.ask(small.stored())
+        assert small.contains(trial.params) == []
+        time_, mql = np.random.default_rng(trial.number).standard_normal(2)
+        study.tell(trial, (64 / trial.params["batch_size"] * math.exp(0.1 * time_), 1 + 0.01 * mql))
+    counts = Counter(configuration(params) for params in asked(study))
+    assert max(counts.values()) > 2
 
 
 def test_auto_has_a_name_of_its_own() -> None:
