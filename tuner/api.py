@@ -83,6 +83,7 @@ def to_frame(results: StudyResults) -> pd.DataFrame:
     """
     import pandas as pd
 
+    on_front = results.on_front
     rows: list[dict[str, Any]] = []
     for record in results.records:
         plain = {
@@ -95,7 +96,7 @@ def to_frame(results: StudyResults) -> pd.DataFrame:
             | dict(record.params)
             | plain
             | values
-            | {"on_front": record.number in results.on_front}
+            | {"on_front": record.number in on_front}
         )
     return pd.DataFrame(rows)
 

@@ -40,6 +40,8 @@ class TrialDetail:
     """Its configuration is, whose figures are the medians of all its trials."""
     history: tuple[Stint, ...]
     curve: tuple[EpochRow, ...]
+    configuration: TrialRecord | None = None
+    """Where it is one of several trials of a configuration, what all of them came to."""
     verified: dict[str, Any] | None = None
     """Fresh-seed figures of its configuration,
     as `tuner best` has them; None while there are too few."""
@@ -75,6 +77,7 @@ class TrialDetail:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the record as `tuner status` has it, and what only one trial has room for."""
+        whole = {"configuration": self.configuration.as_dict()} if self.configuration else {}
         return self.record.as_dict() | {
             "study": self.study,
             "variant": self.variant,
@@ -97,6 +100,7 @@ class TrialDetail:
             ],
             "curve": self._curve_summary(),
             "attributes": self.record.recorded.to_flat(),
+            **whole,
         }
 
     def _curve_summary(self) -> dict[str, Any] | None:
@@ -145,6 +149,7 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
         on_front=number in results.on_front,
         history=stints(opened.database.engine, opened.study_id, trial_number=number),
         curve=opened.epochs.of_trial(number),
+        configuration=whole if whole.runs > 1 else None,
         verified=verified_of(opened, whole.number),
     )
 

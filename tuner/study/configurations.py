@@ -87,8 +87,10 @@ def _as_one(trials: Sequence[TrialRecord], missed: Sequence[TrialRecord]) -> Tri
 
 def _recorded(trials: Sequence[TrialRecord], missed: Sequence[TrialRecord]) -> Recorded:
     found = over_runs([trial.recorded for trial in trials])
-    timed = over_runs([trial.recorded for trial in _timed(trials)])
-    times = {name: getattr(timed, name) for name in _OF_TIME}
+    clean, times = _timed(trials), {}
+    if len(clean) < len(trials):
+        timed = over_runs([trial.recorded for trial in clean])
+        times = {name: getattr(timed, name) for name in _OF_TIME}
     cut = next((t for t in (*trials, *missed) if not t.converged), None)
     # What is kept of each seed's training stays with its trial.
     own: dict[str, Any] = {"runs": None, "timings": None, "seeds": None}

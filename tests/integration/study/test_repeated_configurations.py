@@ -30,6 +30,7 @@ from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.standing import standing
 from tuner.report.study_status import status_of
 from tuner.report.terminal.tables import print_summary
+from tuner.report.terminal.trial_sections import print_trial
 from tuner.report.trial_detail import read_trial
 from tuner.search.history import configuration
 from tuner.spec.seeds import seed_of_trial
@@ -165,6 +166,12 @@ def test_every_list_of_trials_has_all_and_what_shows_the_front_counts(
     )
     detail = read_trial(opened, LUCKY)
     assert detail.on_front
+    assert detail.configuration is not None
+    assert detail.as_dict()["configuration"]["trials"] == list(NUMBERS)
+    print_trial(detail)
+    shown = capsys.readouterr().out
+    assert "4 runs (trials 5, 16, 17, 18), medians 0.125 s, 1.1500" in shown
+    assert "configuration" not in read_trial(opened, 0).as_dict()
     assert detail.record.values == pytest.approx((0.01 / 400, 0.01)), "a trial is shown as it was"
     database.close()
 

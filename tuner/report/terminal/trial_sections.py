@@ -25,11 +25,12 @@ WHOLE_S = 10
 def print_trial(detail: TrialDetail) -> None:
     """Print all that is known of a trial, in sections, as wide as the terminal is."""
     console = make_console()
+    front = "its configuration on the front" if detail.configuration else "on the front"
     marks = [
         name
         for name, holds in (
             ("default hyperparameters", detail.record.is_default),
-            ("on the front", detail.on_front),
+            (front, detail.on_front),
         )
         if holds
     ]
@@ -69,6 +70,11 @@ def _values(detail: TrialDetail) -> Rows:
         clock, error = detail.record.objectives
         yield clock, f"{values[0]:.3f} s (best epoch after {_s(recorded.time_to_best_s)}){warning}"
         yield error, f"{values[1]:.4f} (validation {_number(recorded.val_mql)})"
+    if detail.configuration is not None and detail.configuration.values is not None:
+        whole, (middle, quality) = detail.configuration, detail.configuration.values
+        numbers = ", ".join(map(str, whole.numbers))
+        medians = f"medians {middle:.3f} s, {quality:.4f}"
+        yield "its configuration", f"{whole.runs} runs (trials {numbers}), {medians}"
     if detail.verified is not None:
         seconds, mql = (
             _interval(detail.verified[key], digits)
