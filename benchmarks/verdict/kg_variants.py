@@ -1,6 +1,6 @@
 """What `--sampler kg` gives, and what it costs, by what it knows: at equal GPU seconds.
 
-    python benchmarks/verdict/kg_variants.py --searches 6 --jobs 2 --output benchmarks/verdict/kg-variants
+    python benchmarks/verdict/kg_variants.py --searches 3 --jobs 2 --output benchmarks/verdict/kg-variants
 
 The searches, what is recommended and how it is confirmed are those of noisy_searches.py, with the
 sampler that a user gets, in an Optuna study. Writes OUTPUT.md and OUTPUT.json.
@@ -71,7 +71,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--searches", type=int, default=6, help="of each truth")
+    parser.add_argument("--searches", type=int, default=3, help="of each truth")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
