@@ -20,7 +20,7 @@ GP_HISTORY = 240
 """A Gaussian process takes time with the cube of what it sees:
 of longer histories it sees the most telling part."""
 
-AUTO: SamplerName = "alternate"
+AUTO: SamplerName = "kg"
 """What `auto` means, also in studies that are continued (docs/decisions/0010, 0024)."""
 
 
