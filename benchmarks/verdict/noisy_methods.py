@@ -42,8 +42,8 @@ class Outcome:
     """What is said of how much more runs would give (`left_to_gain`)."""
 
 
-def auto(name: str, seed: int) -> dict[str, Any]:
-    """A search by `auto` until the budget is spent."""
+def alternate(name: str, seed: int) -> dict[str, Any]:
+    """A search by `alternate` until the budget is spent."""
     gpu = Gpu(name, seed, BUDGET_S)
     Searched(gpu, "alternate").spend()
     rows = [[*where, t.seconds, t.mql, t.epochs] for where, t in gpu.trained]
@@ -51,7 +51,7 @@ def auto(name: str, seed: int) -> dict[str, Any]:
 
 
 def begun(found: dict[str, Any], share: float) -> Gpu:
-    """The GPU after this share of its budget went into a search by `auto`."""
+    """The GPU after this share of its budget went into a search by `alternate`."""
     gpu = Gpu(found["truth"], found["seed"], BUDGET_S)
     for row in found["trials"]:
         if gpu.spent_s >= share * BUDGET_S:
@@ -111,11 +111,11 @@ def alone(found: dict[str, Any]) -> Gpu:
 
 Spend = Callable[[dict[str, Any]], Gpu]
 METHODS: Sequence[tuple[str, Spend, Callable[[RunsModel], int | None]]] = (
-    ("auto 77 %, 3 rounds of 6 x 6; the fastest", today, fastest),
-    ("auto 77 %, 3 rounds of 6 x 6; to be confirmed", today, best),
-    ("auto 60 %, rounds of 3 x 4; the fastest", small_rounds, fastest),
-    ("auto 60 %, rounds of 3 x 4; to be confirmed", small_rounds, best),
-    ("auto 60 %, then seeds one by one; to be confirmed", again, best),
+    ("alternate 77 %, 3 rounds of 6 x 6; the fastest", today, fastest),
+    ("alternate 77 %, 3 rounds of 6 x 6; to be confirmed", today, best),
+    ("alternate 60 %, rounds of 3 x 4; the fastest", small_rounds, fastest),
+    ("alternate 60 %, rounds of 3 x 4; to be confirmed", small_rounds, best),
+    ("alternate 60 %, then seeds one by one; to be confirmed", again, best),
     ("new or again from the start; to be confirmed", alone, best),
 )
 

@@ -4,7 +4,7 @@
 
 Each method spends the same seconds of search and verification on each truth
 (benchmarks/verdict/budgets.py). What it recommends is confirmed against the default 200 times; where
-a confirmation fails, the default's time stands. Searches of `auto` are kept in a file that is not
+a confirmation fails, the default's time stands. Searches of `alternate` are kept in a file that is not
 committed. `--report` takes the truths for reporting, `--twice` also lets the last method spend twice
 the budget, for what was said of it after the first. Writes OUTPUT.md and OUTPUT.json.
 """
@@ -31,7 +31,15 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.verdict.budgets import Gpu
 from benchmarks.verdict.next_runs import Searched
-from benchmarks.verdict.noisy_methods import BUDGET_S, METHODS, Outcome, Spend, auto, best, outcome
+from benchmarks.verdict.noisy_methods import (
+    BUDGET_S,
+    METHODS,
+    Outcome,
+    Spend,
+    alternate,
+    best,
+    outcome,
+)
 from benchmarks.verdict.noisy_searches_table import lines
 from benchmarks.verdict.truths import TRUTHS
 from tuner.spec.margin import MARGIN
@@ -40,7 +48,7 @@ CACHE = Path(__file__).parent / "noisy-searches.jsonl"
 
 
 def outcomes(found: dict[str, Any], twice: bool) -> list[Outcome]:
-    """All methods, from one search by `auto`, or from nothing."""
+    """All methods, from one search by `alternate`, or from nothing."""
     rows: list[Outcome] = []
     spent: dict[Spend, Gpu] = {}
     for name, spend, choose in METHODS:
@@ -127,7 +135,7 @@ def calibration(rows: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 
 def searched(todo: Sequence[tuple[str, int]], cache: Path, pool: ProcessPoolExecutor) -> list[Any]:
-    """Searches by `auto`, from the cache or now."""
+    """Searches by `alternate`, from the cache or now."""
     kept: dict[tuple[str, int], dict[str, Any]] = {}
     if cache.exists():
         for line in cache.read_text().splitlines():
@@ -135,7 +143,7 @@ def searched(todo: Sequence[tuple[str, int]], cache: Path, pool: ProcessPoolExec
             kept[one["truth"], one["seed"]] = one
     missing = [one for one in todo if one not in kept]
     with cache.open("a") as file:
-        for one in pool.map(auto, *zip(*missing, strict=True)) if missing else ():
+        for one in pool.map(alternate, *zip(*missing, strict=True)) if missing else ():
             kept[one["truth"], one["seed"]] = one
             file.write(json.dumps(one, separators=(",", ":"), ensure_ascii=False) + "\n")
             file.flush()

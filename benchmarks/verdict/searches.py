@@ -2,7 +2,7 @@
 
     python benchmarks/verdict/searches.py --searches 60 --jobs 2
 
-200 trials of `auto`, the default configuration first, on each truth (benchmarks/verdict/truths.py).
+200 trials of `alternate`, the default configuration first, on each truth (benchmarks/verdict/truths.py).
 A finished search is one line of the file; the same command goes on where it stopped. Trials are not
 pruned: a pruned one would have cost less, and says little to the model.
 """
@@ -32,7 +32,7 @@ from tuner.verdict.known_runs import Run
 
 CACHE = Path(__file__).parent / "searches.jsonl"
 TRIALS = 200
-SAMPLER = "auto"
+SAMPLER = "alternate"
 
 
 def search(name: str, seed: int, trials: int, at_once: int = 1) -> dict[str, Any]:

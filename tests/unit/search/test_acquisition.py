@@ -144,7 +144,7 @@ def test_it_keeps_limits() -> None:
 def test_workers_that_ask_together_are_not_sent_to_one_place() -> None:
     study = optuna.create_study(
         directions=["minimize", "minimize"],
-        sampler=EncodedSampler(SPACE, "auto", seed=1, default=DEFAULT),
+        sampler=EncodedSampler(SPACE, "alternate", seed=1, default=DEFAULT),
     )
     for trial in finished(24):
         study.add_trial(trial)
@@ -156,11 +156,11 @@ def test_workers_that_ask_together_are_not_sent_to_one_place() -> None:
 def test_without_a_finished_default_it_asks_all_the_same() -> None:
     study = optuna.create_study(
         directions=["minimize", "minimize"],
-        sampler=EncodedSampler(SPACE, "auto", seed=1, default=DEFAULT),
+        sampler=EncodedSampler(SPACE, "alternate", seed=1, default=DEFAULT),
     )
     for trial in finished(24)[1:]:
         study.add_trial(trial)
-    study.sampler = EncodedSampler(SPACE, "auto", seed=1)
+    study.sampler = EncodedSampler(SPACE, "alternate", seed=1)
     assert [SPACE.contains(study.ask(SPACE.stored()).params) for _ in range(2)] == [[], []]
 
 
