@@ -1,6 +1,6 @@
 """What `--sampler kg` gives, and what it costs, by what it knows: at equal GPU seconds.
 
-    python benchmarks/verdict/kg_variants.py --searches 3 --jobs 2 --output benchmarks/verdict/kg-variants
+    python benchmarks/verdict/kg_variants.py --searches 2 --jobs 2 --output benchmarks/verdict/kg-variants
 
 The searches, what is recommended and how it is confirmed are those of noisy_searches.py, with the
 sampler that a user gets, in an Optuna study. Writes OUTPUT.md and OUTPUT.json.

@@ -108,6 +108,8 @@ class NextRun:
             return known.default
         places = ran.places
         others = [i for i in order.tolist() if i != d and places[i] not in known.barred]
+        if not others and not new:
+            return known.default
         tried = np.array([d, *others[: KNOWN - 1]])
         about = ran.where[others[:ABOUT] or [d]]
         there = known.barred.union(places)
