@@ -42,10 +42,11 @@ def repeated_archive(folder: Path) -> Archive:
 def with_runs(archive: Archive, values: Sequence[Point]) -> Archive:
     """The first of `values` for the trial `REPEATED`, the others for trials that repeat it."""
     first = archive.records[REPEATED]
+    numbers = (REPEATED, *range(TRIALS, TRIALS + len(values) - 1))
     runs = [
-        run_of(archive, first, number, each) for number, each in zip(NUMBERS, values, strict=True)
+        run_of(archive, first, number, each) for number, each in zip(numbers, values, strict=True)
     ]
-    others = [record for record in archive.records if record.number not in NUMBERS]
+    others = [record for record in archive.records if record.number not in (*NUMBERS, *numbers)]
     records = sorted([*others, *runs], key=lambda record: record.number)
     return dataclasses.replace(archive, records=tuple(records), budget=len(records))
 

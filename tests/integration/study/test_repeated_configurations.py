@@ -47,7 +47,7 @@ from tuner.verdict.expected_front import Choice
 from tuner.verdict.explain import explain_study
 from tuner.verdict.known_runs import candidates_of, default_of, runs_of
 from tuner.verdict.picks import picks_expected
-from tuner.verdict.recommendation import model_of
+from tuner.verdict.recommendation import LEAST_RUNS, model_of
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in
 
@@ -257,14 +257,15 @@ def test_runs_that_missed_on_fresh_seeds_count_for_all_its_trials(study: OpenStu
 
 def test_what_is_expected_and_recommended_has_the_medians(archive: Archive, tmp_path: Path) -> None:
     file = tmp_path / "study.json.gz"
-    write_archive(with_runs(archive, ((0.1, 0.5), (0.2, 0.5), (0.1, 0.4), (0.4, 0.5))), file)
+    times, mqls = (0.1, 0.2, 0.1, 0.4, 0.15), (0.5, 0.5, 0.4, 0.5, 0.5)
+    write_archive(with_runs(archive, tuple(zip(times, mqls, strict=True))), file)
     for pick, values in (("time", "expected"), ("same-quality", None)):
         config = load_best(study=NAME, storage=str(file), pick=pick, values=values)
         assert config.trial == REPEATED
         assert tuple(config.values.values()) == pytest.approx((0.15, 0.5))
         assert config.expected is not None
-        assert config.expected["runs"] == 4
-        assert config.provenance["trials"] == list(NUMBERS)
+        assert config.expected["runs"] == LEAST_RUNS
+        assert config.provenance["trials"] == [*NUMBERS, max(NUMBERS) + 1]
 
 
 def test_figures_on_fresh_seeds_are_found_from_each_of_its_trials(
