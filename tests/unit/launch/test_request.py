@@ -30,7 +30,7 @@ Settings, Policy, Devices = launch.StudySettings, launch.PolicyChanges, launch.D
         ({"settings": Settings(backend="fast")}, "settings.backend: should be 'auto', 'eager'"),  # type: ignore[arg-type]
         ({"settings": Settings(target_val_loss=0.2)}, "belong together; give both or none"),
         ({"settings": Settings(precision="tf32")}, "an arithmetic of CUDA GPUs"),  # type: ignore[arg-type]
-        ({"policy": Policy(sampler="magic")}, "policy: sampler: should be 'auto', 'gp'"),
+        ({"policy": Policy(sampler="magic")}, "policy: sampler: should be 'auto', 'alternate'"),
         ({"policy": Policy(max_time_s=0.0)}, "policy: max_time_s: should be greater than 0"),
         ({"variants": ["rmsnorm", ""]}, "holds an empty name"),
         ({"variants": []}, "the list is empty"),

@@ -357,7 +357,7 @@ def test_a_space_that_holds_nothing_new_is_searched_all_the_same() -> None:
 
 def test_auto_has_a_name_of_its_own() -> None:
     assert method_of("auto") is method_of(AUTO)
-    assert AUTO == "alternate"
+    assert AUTO == "kg"
 
 
 def test_a_suggestion_takes_little_time_after_many_runs() -> None:
