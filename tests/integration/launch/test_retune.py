@@ -21,9 +21,9 @@ from tuner.study.registered_retune import Registered, registered_in
 
 LOOK_S = 1.0
 """Each look costs CPU time that the workers lack."""
-STAGES = ("search", "confirmation")
-"""Those in which it is killed. Its searches run promising configurations again, so the stage in
-between has nothing to do."""
+STAGES = ("confirmation",)
+"""Those in which it is killed; searches are killed in the tests of launches. These searches run
+promising configurations again, so the stage in between has nothing to do."""
 pytestmark = pytest.mark.slow
 TWO = [STUDY, f"{STUDY}-2"]
 SMALL = ["retune", "--variant", "small.toml", "--task", "tiny.toml"]

@@ -38,7 +38,7 @@ def test_a_worker_whose_supervisor_is_killed_ends_also_when_it_was_stopped(
         worker = psutil.Process(int(number))
         if stopped:
             worker.suspend()
-            wait_for(lambda: worker.status() == psutil.STATUS_STOPPED, "the worker to be stopped")
+            wait_for(lambda: stopped_wholly(worker), "the worker to be stopped")
         supervisor.send_signal(signal.SIGKILL)
         supervisor.wait()
         wait_for(lambda: gone(worker), "the worker's end")
@@ -48,6 +48,13 @@ def test_a_worker_whose_supervisor_is_killed_ends_also_when_it_was_stopped(
         if worker is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 worker.kill()
+
+
+def stopped_wholly(process: psutil.Process) -> bool:
+    """Each of its threads is: before that the kernel does not take it for stopped."""
+    threads = Path(f"/proc/{process.pid}/task").glob("*/stat")
+    states = [stat.read_text().rpartition(")")[2].split()[0] for stat in threads]
+    return set(states) == {"T"}
 
 
 def gone(process: psutil.Process) -> bool:
