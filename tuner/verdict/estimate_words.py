@@ -19,7 +19,7 @@ def too_few_runs(estimate: Estimate, sure_enough: float, least: int) -> str:
     if estimate.runs >= least or estimate.chance < sure_enough:
         return ""
     times = "once" if estimate.runs == 1 else f"{estimate.runs} times"
-    return f", but it ran {times}, and a verified study takes {least} runs of it"
+    return f", but it ran {times}, and {least} runs of it are needed"
 
 
 def percent(chance: float) -> str:

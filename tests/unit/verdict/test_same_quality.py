@@ -101,7 +101,7 @@ def test_once_a_verification_has_run_what_is_recommended_has_run_some_times() ->
     assert answer.nearest.chance >= CHANCE
     assert answer.nearest.runs == 1
     said = because_of_answer(answer)
-    assert f"but it ran once, and a verified study takes {LEAST_RUNS} runs of it. " in said
+    assert f"but it ran once, and {LEAST_RUNS} runs of it are needed. " in said
     assert answer.left is not None
     most = f"{100 * answer.left.at_most:.0f} %"
     assert said.endswith(f"would save at most {most} more of its time (at 90 %).")
