@@ -73,6 +73,26 @@ print(f"the trial itself, on {best.task}: {best.provenance['epochs']} epochs, te
 print(f"expected by all runs, on {best.task}: test MQL {best.expected['test_mql']:.4f}")
 
 # %% [markdown]
+# ### A fan chart
+#
+# `tuner train` keeps a network with its card as a file that forecasts; here that is done by hand. Quantiles of a forecast
+# are sorted, so they never cross. `tuner predict model.safetensors recent.csv --plot fan.png` draws the same figure.
+
+# %%
+from tuner import forecast_figure, load_model
+from tuner.data.prepare import prepare
+from tuner.export.saved_model import describe, save_model
+
+file = Path(tempfile.mkdtemp()) / "model.safetensors"
+save_model(file, result.model, describe(prepare(data.task), job.architecture, job.hyperparameters))
+
+recent = pd.concat(
+    pd.DataFrame(each.values, columns=list(data.task.target_columns)).assign(ds=each.timestamps, series=each.name)
+    for each in demo_series(rows=400, seed=0, n_targets=3)
+)
+forecast_figure(load_model(file), recent, start="2024-01-16 12:00", series=["demo1"], columns=["load"])
+
+# %% [markdown]
 # ## In neuralforecast
 #
 # `to_neuralforecast` sets up the same network as a neuralforecast model; the series of the panel are the network's target

@@ -16,6 +16,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.support.memory_folder import memory_folder
 from tests.support.paths import REPOSITORY
 
 # Read when torch is imported, which is after this. Two threads that wait for each other crawl as
@@ -39,6 +40,12 @@ _STEERING = ("TUNER_", "PG", "COLUMNS", "LINES", *_COLOURS)
 for _name in list(os.environ):
     if _name.startswith(_STEERING) and not _name.startswith(_KEPT):
         del os.environ[_name]
+
+# Every result is written to disk before anybody hears of it, and here thousands are: the suite
+# would wait for the disk half of its time. What waits for what stays the same in memory.
+_MEMORY = memory_folder(os.environ)
+if _MEMORY is not None:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 # What runs in a shell's background ignores Ctrl-C, and so would everything that the suite starts
 # and then interrupts.
@@ -75,7 +82,7 @@ def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     itself."""
     # Not beneath pytest's own folder: sockets are made here, whose paths may have a hundred
     # characters.
-    temporary = Path(tempfile.mkdtemp(prefix="tuner-tests-"))
+    temporary = Path(tempfile.mkdtemp(prefix="tuner-tests-", dir=_MEMORY))
     temporary.chmod(0o755)  # PostgreSQL runs as another user
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user-cache")))

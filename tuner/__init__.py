@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tuner import launch
-    from tuner.api import load_data, load_study
+    from tuner.api import forecast_figure, load_data, load_study
     from tuner.config import Architecture, Hyperparameters, ModelShapes, RunConfig, TrainingSettings
     from tuner.export import BestConfig, load_best
     from tuner.export.saved_model import SavedModel, load_model
@@ -35,6 +35,7 @@ _HOMES = {
     "build_model": "tuner.models.registry",
     "evaluate": "tuner.training",
     "fit": "tuner.training",
+    "forecast_figure": "tuner.api",
     "load_best": "tuner.export",
     "load_data": "tuner.api",
     "load_model": "tuner.export.saved_model",
@@ -54,6 +55,7 @@ __all__ = [
     "build_model",
     "evaluate",
     "fit",
+    "forecast_figure",
     "launch",
     "load_best",
     "load_data",

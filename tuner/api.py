@@ -18,10 +18,13 @@ from tuner.study.snapshot import StudySnapshot, snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
+    import plotly.graph_objects as go
 
     from tuner.data.windows import DeviceData
+    from tuner.export.saved_model import SavedModel
 
 __all__ = [
+    "forecast_figure",
     "front_frame",
     "front_series",
     "load_data",
@@ -46,6 +49,39 @@ def load_data(task: str, *, device: str = "cpu", data_dir: str | Path | None = N
     return to_device(
         prepare(load_task(task), data_dir=Path(data_dir) if data_dir else None), device
     )
+
+
+def forecast_figure(
+    model: SavedModel,
+    frame: pd.DataFrame,
+    *,
+    start: str | pd.Timestamp | None = None,
+    series: Sequence[str] = (),
+    columns: Sequence[str] = (),
+    title: str = "",
+) -> go.Figure:
+    """What a model forecasts, as fan charts: a panel for each series and target column.
+
+    Args:
+        model: of `tuner.load_model`.
+        frame: rows as `SavedModel.predict` takes them.
+        start: first time to forecast; what came from it on is drawn beside the forecast.
+        series: those to draw; all of the frame where none is named.
+        columns: target columns to draw; all where none is named.
+        title: a line above the figure.
+
+    Raises:
+        UsageError: an unknown name, a `start` from which nothing can be forecast, or more panels
+            than a figure can show.
+        DataError: columns, rows or values that are missing.
+    """
+    from tuner.data.recent_rows import rows_of
+    from tuner.report.figures.fan import fan_figure
+    from tuner.report.figures.forecast import fans_of
+
+    rows = rows_of(model.task, model.series, frame, series) if series else frame
+    fans = fans_of(model, rows, model.predict(rows, start=start), columns=columns)
+    return fan_figure(fans, title=title)
 
 
 def study_names(*, storage: str = DEFAULT_URL) -> list[str]:
@@ -112,7 +148,7 @@ def front_frame(results: StudyResults) -> pd.DataFrame:
     for record in results.front:
         row: dict[str, Any] = {"trial": record.number, "runs": record.runs}
         row |= record.named_values or {}
-        row |= {"epochs": record.recorded.epochs} | record.params
+        row |= {"epochs": record.recorded.epochs} | dict(record.params)
         row |= {
             "device": record.recorded.device,
             "contaminated": record.recorded.contaminated,

@@ -68,6 +68,29 @@ class MqlSplit(StrEnum):
 
     TEST = "test"
     VAL = "val"
+    ORIGINS = "origins"
+    """The test split but for its last block, which only a confirmation opens."""
+
+
+class Objective(StrEnum):
+    """What the error of a forecast is measured in."""
+
+    MQL = "mql"
+    """The units of the data: a column of large values counts more."""
+    SCALED = "scaled"
+    """Of each series and column, its mean change from one training row to the next: all columns
+    count alike."""
+
+
+Value = float | int | str | bool
+"""Of a hyperparameter."""
+
+BUILT_IN = ("learning_rate", "weight_decay", "dropout", "hidden_size", "batch_size")
+"""The hyperparameters that tuner itself knows, in the order of tables."""
+
+
+OF_THE_TASK = ("input_size",)
+"""Hyperparameters of the user's that change what is forecast from: no network is built with one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +99,49 @@ class Hyperparameters:
 
     learning_rate: float
     weight_decay: float
-    dropout: float
-    hidden_size: int
     batch_size: int
+    dropout: float | None = None
+    """None where the network takes none, as with `hidden_size`."""
+    hidden_size: int | None = None
+    own: Mapping[str, Value] = field(default_factory=dict, hash=False)
+    """Those of the network's own, by their names."""
 
-    def as_dict(self) -> dict[str, float | int]:
-        return dataclasses.asdict(self)
+    def as_dict(self) -> dict[str, Value]:
+        """All of them by name, the built-in ones first."""
+        found: dict[str, Value] = {}
+        for name in BUILT_IN:
+            value = getattr(self, name)
+            if value is not None:
+                found[name] = value
+        return found | dict(sorted(self.own.items()))
+
+    @property
+    def of_network(self) -> dict[str, Value]:
+        """Of its own hyperparameters, those that the network is built with."""
+        return {name: value for name, value in self.own.items() if name not in OF_THE_TASK}
+
+    @property
+    def input_size(self) -> int | None:
+        """Rows that the network sees of each window; None: as many as the task says."""
+        found = self.own.get("input_size")
+        return None if found is None else int(found)
+
+    @staticmethod
+    def of(params: Mapping[str, Value]) -> Hyperparameters:
+        """The typed record of a trial's true values.
+
+        Raises:
+            KeyError: no learning rate, weight decay or batch size is among them.
+        """
+        dropout, hidden_size = params.get("dropout"), params.get("hidden_size")
+        return Hyperparameters(
+            learning_rate=float(params["learning_rate"]),
+            weight_decay=float(params["weight_decay"]),
+            batch_size=int(params["batch_size"]),
+            dropout=None if dropout is None else float(dropout),
+            hidden_size=None if hidden_size is None else int(hidden_size),
+            own={name: value for name, value in params.items() if name not in BUILT_IN},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +160,11 @@ class ModelShapes:
     n_future: int
     n_static: int
     n_quantiles: int
+
+
+def shapes_seen(shapes: ModelShapes, hyperparameters: Hyperparameters) -> ModelShapes:
+    """The sizes of a task as a configuration sees it: maybe less of each window's past."""
+    return dataclasses.replace(shapes, input_size=hyperparameters.input_size or shapes.input_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,10 +57,15 @@ class InterruptionError(TunerError):
 def unknown_name(kind: str, name: str, known: Iterable[str], *, more: str = "") -> UsageError:
     """The error for a name that is not among `known`: nearest names first, then all of them."""
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=2, cutoff=0.5)
-    guess = f" (did you mean {' or '.join(repr(n) for n in near)}?)" if near else ""
+    near = guess(name, names, cutoff=0.5)
     listing = ", ".join(names) if names else "none"
-    return UsageError(f"unknown {kind} {name!r}{guess}; there are: {listing}{more}")
+    return UsageError(f"unknown {kind} {name!r}{near}; there are: {listing}{more}")
+
+
+def guess(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """What a misspelt name may have meant, in brackets; empty where nothing is near."""
+    near = difflib.get_close_matches(name, sorted(known), n=2, cutoff=cutoff)
+    return f" (did you mean {' or '.join(repr(each) for each in near)}?)" if near else ""
 
 
 def first_line(error: BaseException) -> str:

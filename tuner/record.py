@@ -12,55 +12,23 @@ import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, Flag, auto
 from typing import Any
 
 from tuner.files import kinds
 from tuner.files.kinds import Kind
+from tuner.files.meaning import In, Meaning, OverSeeds
 from tuner.files.plain import excerpt, harmless, harmless_data
 
-TEST_SERIES, VAL_SERIES = "test_mql/", "val_mql/"
-"""How the names begin, when flat, of the scores of each series."""
-
-
-class OverSeeds(Enum):
-    """What a thing becomes for a trial of several seeds, from what it was for each."""
-
-    MEDIAN = auto()
-    """Of counts, one that occurred."""
-    MIN = auto()
-    MAX = auto()
-    ANY = auto()
-    ALL = auto()
-    FIRST = auto()
-    LAST = auto()
-    JOINED = auto()
-    """The texts that are not empty."""
-
-
-class In(Flag):
-    """Where else a thing is kept or shown, beside the trial's own record."""
-
-    NOWHERE = 0
-    RUNS = auto()
-    """In what is kept of each seed's run, where a trial has several."""
-    TIMINGS = auto()
-    """In what is kept of each repetition of a contaminated run."""
-    PROVENANCE = auto()
-    """In an exported configuration: how and where it was trained, and how far."""
-    SECTION = auto()
-    """In a section of `tuner trial` that speaks of it; the others are listed at its end."""
-    NULL = auto()
-    """A training records it also where it is nothing, as null."""
-
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """What a field says of the thing it holds."""
-
-    kind: Kind
-    over_seeds: OverSeeds
-    kept: In
+SCORES = {
+    "series_test_mql": "test_mql/",
+    "series_val_mql": "val_mql/",
+    "block_test_mql": "test_block_mql/",
+    "column_test_mql": "test_mql_of/",
+    "column_val_mql": "val_mql_of/",
+    "baseline_test_mql": "baseline_test_mql/",
+    "baseline_val_mql": "baseline_val_mql/",
+}
+"""The fields that hold scores of parts, and how the names of these begin when flat."""
 
 
 def _of(kind: Kind, over_seeds: OverSeeds = OverSeeds.LAST, kept: In = In.NOWHERE) -> Any:
@@ -134,6 +102,14 @@ class Recorded:
     test_mql_mean: float | None = _of(kinds.FIGURE, _MEDIAN, _SECTION)
     series_test_mql: Mapping[str, float | None] = field(default_factory=dict)
     series_val_mql: Mapping[str, float | None] = field(default_factory=dict)
+    block_test_mql: Mapping[str, float | None] = field(default_factory=dict)
+    """Where the test split is cut: of the blocks that were forecast, as are all test figures."""
+    column_test_mql: Mapping[str, float | None] = field(default_factory=dict)
+    """Of the target columns, where there are several: in the units of the data."""
+    column_val_mql: Mapping[str, float | None] = field(default_factory=dict)
+    baseline_test_mql: Mapping[str, float | None] = field(default_factory=dict)
+    """With the default configuration: what forecasts without a network come to on its windows."""
+    baseline_val_mql: Mapping[str, float | None] = field(default_factory=dict)
     target_missed: bool | None = _of(kinds.FLAG, OverSeeds.ANY)
     """It never reached the registered validation loss: it has no time, and so no values."""
     failure: str | None = _of(kinds.TEXT, kept=_RUNS | _SECTION)
@@ -178,8 +154,8 @@ class Recorded:
             value = getattr(self, name)
             if value is not None or name in self.nulls:
                 flat[name] = value
-        flat |= {f"{TEST_SERIES}{name}": mql for name, mql in self.series_test_mql.items()}
-        flat |= {f"{VAL_SERIES}{name}": mql for name, mql in self.series_val_mql.items()}
+        for each, prefix in SCORES.items():
+            flat |= {f"{prefix}{part}": mql for part, mql in getattr(self, each).items()}
         flat |= self.other
         return {name: flat[name] for name in self.order if name in flat} | flat
 
@@ -198,8 +174,9 @@ class Recorded:
         infinite = {name for name in MEANINGS if _is_infinite(getattr(self, name))}
         nothing = {name for name in names_in(In.NULL) if getattr(self, name) is None}
         changed: dict[str, Any] = dict.fromkeys(infinite)
-        changed["series_test_mql"] = _finite(self.series_test_mql)
-        changed["series_val_mql"] = _finite(self.series_val_mql)
+        for name in SCORES:
+            scores = getattr(self, name)
+            changed[name] = {of: None if _is_infinite(mql) else mql for of, mql in scores.items()}
         changed["nulls"] = self.nulls | infinite | nothing
         return dataclasses.replace(self, **changed)
 
@@ -247,8 +224,7 @@ def is_set_aside(flat: Mapping[str, Any]) -> bool:
 def _read(flat: Mapping[str, Any], wrong: list[str]) -> Recorded:
     """The record; the names of what is wrong are added to `wrong`."""
     found: dict[str, Any] = {}
-    test: dict[str, Any] = {}
-    val: dict[str, Any] = {}
+    scores: dict[str, dict[str, Any]] = {name: {} for name in SCORES}
     other: dict[str, Any] = {}
     nulls: list[str] = []
     for name, value in flat.items():
@@ -256,10 +232,8 @@ def _read(flat: Mapping[str, Any], wrong: list[str]) -> Recorded:
         if holds is None:
             if value is not None and not _kind_of_other(name).holds(value):
                 wrong.append(name)
-            elif name.startswith(TEST_SERIES):
-                test[harmless(name.removeprefix(TEST_SERIES))] = value
-            elif name.startswith(VAL_SERIES):
-                val[harmless(name.removeprefix(VAL_SERIES))] = value
+            elif (of := _scores_of(name)) is not None:
+                scores[of][harmless(name.removeprefix(SCORES[of]))] = value
             else:
                 other[harmless(name)] = harmless_data(value)
         elif value is None:
@@ -273,9 +247,7 @@ def _read(flat: Mapping[str, Any], wrong: list[str]) -> Recorded:
         else:
             found[name] = harmless_data(value)
     return Recorded(
-        **found,
-        series_test_mql=test,
-        series_val_mql=val,
+        **(found | scores),
         other=other,
         order=_harmless_names(tuple(flat)),
         nulls=frozenset(nulls),
@@ -289,11 +261,11 @@ def _harmless_names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _kind_of_other(name: str) -> Kind:
-    return kinds.FIGURE if name.startswith((TEST_SERIES, VAL_SERIES)) else kinds.PLAIN
+    return kinds.PLAIN if _scores_of(name) is None else kinds.FIGURE
 
 
-def _finite(scores: Mapping[str, float | None]) -> dict[str, float | None]:
-    return {series: None if _is_infinite(mql) else mql for series, mql in scores.items()}
+def _scores_of(name: str) -> str | None:
+    return next((of for of, prefix in SCORES.items() if name.startswith(prefix)), None)
 
 
 def _is_infinite(value: object) -> bool:

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
 import textwrap
 from collections.abc import Sequence
 
-from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.answers import Answer
 from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.compare.registered import RegisteredLevel, SearchTime, groups_of
 from tuner.verdict.compare.sentences import in_brackets
-from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.explain import optimism
 from tuner.verdict.questions import BETWEEN
-from tuner.verdict.stats.searches import least_searches
 
 
 def conclusion(report: Report) -> str:
@@ -28,49 +23,6 @@ def conclusion(report: Report) -> str:
         faster = standing.found.high < 1
         return "**Yes.**" if faster else "**No: it is slower.**"
     return "**No claim follows yet.**" if standing.why_not else "**Undecided.**"
-
-
-def short_answer(report: Report, why: str) -> list[str]:
-    """The answer in three lines; `why` is the link to the reasons for which it is provisional."""
-    held = "; ".join(_of_level(report, level) for level in report.registered)
-    return [
-        f"1. {conclusion(report)} {_searches(report)}",
-        f"2. {held[:1].upper()}{held[1:]}." if held else "2. No default has been verified.",
-        f"3. Searches of one network differ, too ([why this is provisional]({why})); a claim takes {_needed(report)} of each.",
-    ]
-
-
-def _searches(report: Report) -> str:
-    groups = groups_of(report.studies).values()
-    least = min(len(each) for each in groups)
-    told = "One search of each" if least == 1 else f"{least} searches of each"
-    return f"{told}, {'confirmed' if _confirmed(report) else 'not confirmed'}."
-
-
-def _confirmed(report: Report) -> bool:
-    times = [
-        each for level in report.registered for found in level.searches.values() for each in found
-    ]
-    return bool(times) and all(each.confirmed for each in times)
-
-
-def _needed(report: Report) -> int:
-    return least_searches(max(1, len(groups_of(report.studies)) - 1))
-
-
-def _of_level(report: Report, level: RegisteredLevel) -> str:
-    """How long each variant takes to a level, in a few words."""
-    names = names_of_groups(report.studies)
-    took = "" if _confirmed(report) else "expected "
-    times = ", ".join(f"{names[group]} {_took(found)}" for group, found in level.searches.items())
-    return f"{took}time to MQL {level.mql:.4f} ({names[level.group]}'s default + {in_percent(level.margin)}): {times}"
-
-
-def _took(times: Sequence[SearchTime]) -> str:
-    known = [each.seconds for each in times if each.seconds is not None]
-    if not known:
-        return "unknown" if any(each.how == "unknown" for each in times) else "not reached"
-    return f"{statistics.median(known):.2f} s"
 
 
 def luck(studies: Sequence[StudySnapshot]) -> str:

@@ -2,7 +2,7 @@
 
     python benchmarks/campaign/readme.py
 
-Writes the report in docs/campaign.md, the short answer with its picture and table in README.md, each between markers
+Writes the report in docs/campaign.md, the picture and the table in README.md, each between markers
 such as `<!-- campaign -->` and `<!-- /campaign -->`, and the picture docs/front.png (which needs a Chromium; not with
 `--no-picture`). The campaign's question is one pair, asked alone; the other variants are held against the reference in
 one comparison of all.
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-from answer import by_family, conclusion, levels, luck, prose, short_answer
+from answer import by_family, conclusion, levels, luck, prose
 from plan import FULL
 from report_tables import device, parameters, table
 from state import CALLS
@@ -83,13 +83,6 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
         )
     lines = [*answer, "", *table(whole), "", *parameters(whole)]
     return [*lines, *_others(studies, whole), "", *_how(studies, whole, calls)]
-
-
-def answer_lines(paths: Sequence[Path]) -> list[str]:
-    """The README's answer in three lines."""
-    return short_answer(
-        compare(_studies(paths[:2]), pick="knee"), f"{REPORT}#why-this-is-provisional"
-    )
 
 
 def variants_lines(paths: Sequence[Path]) -> list[str]:
@@ -226,7 +219,6 @@ def written(text: str, folder: Path) -> str:
         return replaced(text, "campaign", campaign_lines(paths, calls))
     for name, lines in (
         ("front", front_lines),
-        ("answer", answer_lines),
         ("variants", variants_lines),
     ):
         text = replaced(text, name, lines(paths))

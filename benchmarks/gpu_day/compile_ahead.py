@@ -26,8 +26,9 @@ from tuner.config import Backend, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.data.windows import to_device
+from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
-from tuner.spec.study_file import builtin_variants, load_study_file
+from tuner.spec.study_file import load_study_file
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
 
@@ -108,7 +109,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.task, options.device = "etth", "cuda"
     if options.variants == "all":
-        options.variants = ",".join(builtin_variants())
+        options.variants = ",".join(builtin_names())
     if options.quick:
         options.task, options.device, options.backend = (
             str(QUICK / "quick.toml"),

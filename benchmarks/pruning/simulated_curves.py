@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from tuner.search.bounds import Stopping, epochs_waited
-from tuner.spec.space import FloatRange, SearchSpace
+from tuner.spec.ranges import FloatRange
+from tuner.spec.space import SearchSpace
 
 STEPS_OF_DEFAULT = 81
 S_PER_STEP = 0.076 / STEPS_OF_DEFAULT

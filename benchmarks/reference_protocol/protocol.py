@@ -23,7 +23,8 @@ from tuner.config import Backend, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
 from tuner.data.windows import DeviceData, to_device
-from tuner.spec.study_file import builtin_variants, load_study_file
+from tuner.models.names import builtin_names
+from tuner.spec.study_file import load_study_file
 from tuner.training import evaluate, fit
 from tuner.trial.provenance import versions
 
@@ -93,7 +94,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument(
         "--variants",
-        default=",".join(["original", *(v for v in builtin_variants() if v != "original")]),
+        default=",".join(["original", *(v for v in builtin_names() if v != "original")]),
     )
     parser.add_argument(
         "--seeds",

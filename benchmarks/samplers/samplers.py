@@ -30,15 +30,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")  # before numpy: one search a core
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.shared.one_core import one_core_each
+
+one_core_each()  # before numpy: one search a core
 
 import numpy as np
 import optuna
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import TrialState
 
-sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.samplers.job import Job, Outcome, reference
 from benchmarks.samplers.report import draw, report
 from benchmarks.samplers.simulated_job import SimulatedJob

@@ -5,6 +5,7 @@ is worth to whoever asked for it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +29,7 @@ Place = tuple[float, ...]
 BESIDE_S = 0.03
 """What a training costs beside its own seconds where the next is made ready meanwhile."""
 SEEDS = 30
+"""Of a confirmation, where nothing else is said."""
 CONFIRMATIONS = 200
 """How often a recommendation is confirmed, so that one lucky confirmation does not count."""
 
@@ -120,37 +122,60 @@ class Judged:
     """What a recommendation truly is. The default stands where nothing is recommended."""
 
     ratio: float
-    """Its true time over the default's."""
+    """The true time of what is tested first, over the default's."""
     worse_by: float
     """Its true MQL over the default's, less 1."""
     confirmed: float
     """In which share of confirmations it is called no worse."""
-
-    @property
-    def log_gain(self) -> float:
-        """Expected of the logarithm of what stands after a confirmation; more is better."""
-        return -math.log(self.ratio) * self.confirmed
+    log_gain: float
+    """Expected of the logarithm of what stands after a confirmation; more is better."""
+    wrong: float
+    """In which share of confirmations something stands that is truly beyond the margin."""
+    confirmation_s: float
+    """What a confirmation takes, the default's runs with it."""
 
     @property
     def recommended(self) -> bool:
         return self.ratio != 1.0
 
 
-def judged(gpu: Gpu, where: Place | None) -> Judged:
-    """Confirm a recommendation many times; the same every time."""
-    if where is None or where == gpu.default:
-        return Judged(1.0, 0.0, 0.0)
-    one, default = gpu.known(where), gpu.known(gpu.default)
+def judged(gpu: Gpu, places: Sequence[Place], *, seeds: int = SEEDS) -> Judged:
+    """Confirm a recommendation many times; the same every time.
+
+    Of several `places` each is tested where all before it are called no worse: the last that is
+    stands.
+    """
+    if not places or places[0] == gpu.default:
+        return Judged(1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    steps, default = [gpu.known(place) for place in places], gpu.known(gpu.default)
+    saved = [default.log_seconds - step.log_seconds for step in steps]
+    worse_by = [step.mql / default.mql - 1 for step in steps]
+    stood = []
     random = np.random.default_rng([gpu.seed, truth(gpu.name).made.seed, 30])
-    claims = 0
     for _ in range(CONFIRMATIONS):
-        own = one.mql + noise_of_mql(np.full(SEEDS, math.exp(one.log_epochs)), random)
-        others = default.mql + noise_of_mql(np.full(SEEDS, math.exp(default.log_epochs)), random)
-        found = no_worse(dict(enumerate(own)), dict(enumerate(others)), margin=MARGIN)
-        assert found is not None, "there are runs enough"
-        claims += found.claimed
+        stood.append(_claims(steps, default, seeds, random) - 1)
+    trainings = [math.exp(step.log_seconds) + BESIDE_S for step in (*steps, default)]
     return Judged(
-        math.exp(one.log_seconds - default.log_seconds),
-        one.mql / default.mql - 1,
-        claims / CONFIRMATIONS,
+        math.exp(-saved[0]),
+        worse_by[0],
+        sum(last >= 0 for last in stood) / CONFIRMATIONS,
+        sum(saved[last] for last in stood if last >= 0) / CONFIRMATIONS,
+        sum(worse_by[last] > MARGIN for last in stood if last >= 0) / CONFIRMATIONS,
+        seeds * sum(trainings),
     )
+
+
+def _claims(steps: Sequence[Known], default: Known, seeds: int, random: Any) -> int:
+    """How many are called no worse, one after the other."""
+    others = _mqls(default, seeds, random)
+    for place, step in enumerate(steps):
+        found = no_worse(_mqls(step, seeds, random), others, margin=MARGIN)
+        assert found is not None, "there are runs enough"
+        if not found.claimed:
+            return place
+    return len(steps)
+
+
+def _mqls(known: Known, seeds: int, random: Any) -> dict[int, float]:
+    noise = noise_of_mql(np.full(seeds, math.exp(known.log_epochs)), random)
+    return dict(enumerate(known.mql + noise))

@@ -8,27 +8,25 @@ sampler that a user gets, in an Optuna study. Writes OUTPUT.md and OUTPUT.json.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")  # before numpy: one search a core
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.shared.one_core import one_core_each
+
+one_core_each()  # before numpy: one search a core
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.verdict.budgets import Gpu
 from benchmarks.verdict.next_runs import Searched
 from benchmarks.verdict.noisy_methods import BUDGET_S, Outcome, best, outcome
 from benchmarks.verdict.noisy_searches import summary
 from benchmarks.verdict.noisy_searches_table import lines
+from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.truths import TRUTHS
 
 VARIANTS: Sequence[tuple[str, Callable[[Gpu], Searched]]] = (
@@ -68,22 +66,17 @@ def timings(asks: Sequence[Sequence[float]]) -> list[dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options_of(__doc__)
     parser.add_argument("--searches", type=int, default=3, help="of each truth")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     names = [made.name for made in TRUTHS if not made.report]
     todo = [(name, seed) for name in names for seed in range(options.searches)]
     rows: list[Outcome] = []
     asks: list[list[float]] = []
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for each, ask_s in pool.map(searched, *zip(*todo, strict=True)):
-            rows += each
-            asks.append(ask_s)
-            print(f"{each[0].truth} {each[0].seed}", file=sys.stderr, flush=True)
+    for each, ask_s in of_each_search(searched, todo, options.jobs):
+        rows += each
+        asks.append(ask_s)
     document: dict[str, Any] = {
         "budget_s": BUDGET_S,
         "searches": options.searches,
@@ -92,7 +85,6 @@ def main() -> None:
         "suggestions": timings(asks),
         "outcomes": [asdict(row) for row in rows],
     }
-    where = circumstances("simulated")
     text = [
         *lines(document),
         "",
@@ -101,8 +93,7 @@ def main() -> None:
     ]
     for t in document["suggestions"]:
         text.append(f"| {t['runs']} | {t['mean_ms']:.0f} | {t['most_ms']:.0f} |")
-    write(options.output, where | document, [*heading(where), *text])
-    print("\n".join(text))
+    publish(options.output, "simulated", document, text)
 
 
 if __name__ == "__main__":

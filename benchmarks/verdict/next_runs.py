@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 import optuna
 
-from benchmarks.verdict.budgets import Gpu
+from benchmarks.verdict.budgets import Gpu, Place
 from benchmarks.verdict.truths import Training, truth
 from tuner.search.next_run import Known, NextRun
 from tuner.search.next_run_model import fitted_until
@@ -22,10 +23,17 @@ class Searched:
     """
 
     def __init__(
-        self, gpu: Gpu, sampler: str, *, settled_after: float = 1.0, ahead: bool = False
+        self,
+        gpu: Gpu,
+        sampler: str,
+        *,
+        settled_after: float = 1.0,
+        ahead: bool = False,
+        first: Sequence[Place] = (),
     ) -> None:
         """After the share `settled_after` of the seconds it is at the end of its budget of trials;
-        `ahead`: a trial is asked for while the one before trains, as on a GPU.
+        `ahead`: a trial is asked for while the one before trains, as on a GPU; `first`: where it
+        begins, after the default.
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._gpu, self._job, self._sampler = gpu, truth(gpu.name), sampler
@@ -34,6 +42,8 @@ class Searched:
             directions=["minimize", "minimize"], sampler=self._made(None)
         )
         self._study.enqueue_trial(self._job.default)
+        for where in first:
+            self._study.enqueue_trial(self._job.space.at(where), skip_if_exists=True)
         self._untold: list[tuple[optuna.Trial, Training]] = []
         self.ask_s: list[float] = []
 

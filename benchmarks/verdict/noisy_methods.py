@@ -147,7 +147,7 @@ def outcome(gpu: Gpu, method: str, choose: Callable[[RunsModel], int | None]) ->
         gpu.name,
         gpu.seed,
         method,
-        judged(gpu, None if chosen is None else where[chosen]),
+        judged(gpu, () if chosen is None else (where[chosen],)),
         at.seconds / default.seconds,
         at.truly_within,
         len(gpu.trained),

@@ -11,10 +11,7 @@ the budget, for what was said of it after the first. Writes OUTPUT.md and OUTPUT
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -22,13 +19,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")  # before numpy: one search a core
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.shared.one_core import one_core_each
+
+one_core_each()  # before numpy: one search a core
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.verdict.budgets import Gpu
 from benchmarks.verdict.next_runs import Searched
 from benchmarks.verdict.noisy_methods import (
@@ -41,6 +38,7 @@ from benchmarks.verdict.noisy_methods import (
     outcome,
 )
 from benchmarks.verdict.noisy_searches_table import lines
+from benchmarks.verdict.simulation_files import kept, options_of, publish, searches_in
 from benchmarks.verdict.truths import TRUTHS
 from tuner.spec.margin import MARGIN
 
@@ -136,28 +134,19 @@ def calibration(rows: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def searched(todo: Sequence[tuple[str, int]], cache: Path, pool: ProcessPoolExecutor) -> list[Any]:
     """Searches by `alternate`, from the cache or now."""
-    kept: dict[tuple[str, int], dict[str, Any]] = {}
-    if cache.exists():
-        for line in cache.read_text().splitlines():
-            one = json.loads(line)
-            kept[one["truth"], one["seed"]] = one
-    missing = [one for one in todo if one not in kept]
-    with cache.open("a") as file:
-        for one in pool.map(alternate, *zip(*missing, strict=True)) if missing else ():
-            kept[one["truth"], one["seed"]] = one
-            file.write(json.dumps(one, separators=(",", ":"), ensure_ascii=False) + "\n")
-            file.flush()
-    return [kept[one] for one in todo]
+    found = {(one["truth"], one["seed"]): one for one in searches_in(cache)}
+    missing = [one for one in todo if one not in found]
+    if missing:
+        for one in kept(pool.map(alternate, *zip(*missing, strict=True)), cache):
+            found[one["truth"], one["seed"]] = one
+    return [found[one] for one in todo]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options_of(__doc__)
     parser.add_argument("--searches", type=int, default=6, help="of each truth")
     parser.add_argument("--report", action="store_true", help="on the truths for reporting")
     parser.add_argument("--twice", action="store_true", help="twice the budget, too")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--cache", type=Path, default=CACHE)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
@@ -177,10 +166,7 @@ def main() -> None:
         "calibration": calibration(rows),
         "outcomes": [asdict(row) for row in rows],
     }
-    where = circumstances("simulated")
-    text = lines(document)
-    write(options.output, where | document, [*heading(where), *text])
-    print("\n".join(text))
+    publish(options.output, "simulated", document, lines(document))
 
 
 if __name__ == "__main__":

@@ -12,23 +12,22 @@ difference; and the same of what is recommended at the registered level.
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")  # before numpy: one search a core
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.shared.one_core import one_core_each
+
+one_core_each()  # before numpy: one search a core
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.verdict.retunes import Retune, Verification, retune
 from benchmarks.verdict.searches import CACHE, read
+from benchmarks.verdict.simulation_files import options_of, publish
 from benchmarks.verdict.truths import TRUTHS
 from tuner.verdict.recommendation import CHANCE, ROUNDS, VERIFIED, VERIFIED_SEEDS
 
@@ -65,10 +64,7 @@ def compared(one: dict[Any, Any], two: dict[Any, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser = options_of(__doc__)
     parser.add_argument("--one", type=Path, default=CACHE)
     parser.add_argument("--two", type=Path, default=SECOND)
     parser.add_argument("--output", type=Path, required=True)
@@ -81,9 +77,7 @@ def main() -> None:
             done = pool.map(logarithms, searches, chunksize=4)
             kinds.append({(name, seed): shares for name, seed, *shares in done})
     found = compared(*kinds)
-    where = circumstances("no device")
     lines = [
-        *heading(where),
         f"{found['searches']} searches of 200 trials each way, verified in {HOW.name}.",
         "",
         "| true time, the default's = 1, geometric means | told first | told after | ratio | 95 % interval |",
@@ -94,8 +88,7 @@ def main() -> None:
         lines.append(
             f"| {name} | {f['one']:.3f} | {f['two']:.3f} | {f['ratio']:.3f} | {f['low']:.3f} to {f['high']:.3f} |"
         )
-    write(options.output, where | found, lines)
-    print("\n".join(lines))
+    publish(options.output, "no device", found, lines)
 
 
 if __name__ == "__main__":

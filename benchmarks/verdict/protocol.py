@@ -15,25 +15,25 @@ from __future__ import annotations
 import argparse
 import functools
 import math
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")  # before numpy: one retune a core
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.shared.one_core import one_core_each
+
+one_core_each()  # before numpy: one retune a core
 
 import numpy as np
 
-sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.verdict import deals, knees
 from benchmarks.verdict.confirmations import Confirmed, answered, confirmed, wrong_at_the_margin
 from benchmarks.verdict.protocol_table import lines
 from benchmarks.verdict.retunes import Retune, Verification, retune
 from benchmarks.verdict.searches import CACHE, SAMPLER, read
+from benchmarks.verdict.simulation_files import options_of, publish
 from benchmarks.verdict.truths import TRUTHS
 from tuner.verdict.recommendation import (
     CHANCE,
@@ -240,11 +240,8 @@ def _mean_ratio(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options_of(__doc__)
     parser.add_argument("--cache", type=Path, default=CACHE)
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--deals", type=int, default=150, help="of each truth")
     parser.add_argument("--searches", type=int, default=1000, help="of each truth, at most")
     parser.add_argument("--tune", action="store_true", help="show what settings do, too")
@@ -278,10 +275,7 @@ def main() -> None:
             "between": between(retunes, options, pool),
             "before": before(by_truth(report, pool(knees.knee, report)), options),
         }
-    where = circumstances("simulated")
-    text = lines(document)
-    write(options.output, where | document, [*heading(where), *text])
-    print("\n".join(text))
+    publish(options.output, "simulated", document, lines(document))
 
 
 if __name__ == "__main__":

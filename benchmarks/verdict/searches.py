@@ -9,23 +9,22 @@ pruned: a pruned one would have cost less, and says little to the model.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")  # before numpy: one search a core
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.shared.one_core import one_core_each
+
+one_core_each()  # before numpy: one search a core
 
 import numpy as np
 import optuna
 from optuna.trial import TrialState
 
-sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.verdict.simulation_files import kept, options_of, searches_in
 from benchmarks.verdict.truths import TRUTHS, Training, truth
 from tuner.search.sampler import EncodedSampler
 from tuner.verdict.known_runs import Run
@@ -76,28 +75,15 @@ def runs_of_search(found: dict[str, Any], most_epochs: int) -> tuple[list[Run], 
 
 
 def read(cache: Path, trials: int = TRIALS) -> list[dict[str, Any]]:
-    """The finished searches of so many trials; a line that an interruption cut is left out."""
-    if not cache.exists():
-        return []
-    found = []
-    for line in cache.read_text().splitlines():
-        try:
-            one = json.loads(line)
-        except ValueError:
-            continue
-        if len(one["trials"]) == trials:
-            found.append(one)
-    return found
+    """The finished searches of so many trials."""
+    return [one for one in searches_in(cache) if len(one["trials"]) == trials]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = options_of(__doc__)
     parser.add_argument("--searches", type=int, default=40, help="of each truth for reporting")
     parser.add_argument("--tuning", type=int, default=15, help="of each truth for tuning")
     parser.add_argument("--trials", type=int, default=TRIALS)
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--at-once", type=int, default=1, help="trials open at a time")
     parser.add_argument("--cache", type=Path, default=CACHE)
     options = parser.parse_args()
@@ -107,15 +93,12 @@ def main() -> None:
         for seed in range(options.searches if made.report else options.tuning):
             if (made.name, seed) not in done:
                 todo.append((made.name, seed))
-    with options.cache.open("a") as file, ProcessPoolExecutor(options.jobs) as pool:
-        file.write("\n")  # ends a line that an interruption cut
+    with ProcessPoolExecutor(options.jobs) as pool:
         running = [
             pool.submit(search, name, seed, options.trials, options.at_once) for name, seed in todo
         ]
-        for count, future in enumerate(as_completed(running), 1):
-            found = future.result()
-            file.write(json.dumps(found, separators=(",", ":"), ensure_ascii=False) + "\n")
-            file.flush()
+        ended = (future.result() for future in as_completed(running))
+        for count, found in enumerate(kept(ended, options.cache), 1):
             print(
                 f"{count}/{len(todo)} {found['truth']} {found['seed']}: {found['cpu_s']:.1f} s",
                 flush=True,

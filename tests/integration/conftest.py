@@ -4,8 +4,9 @@ from tests.support.browser import screenshots
 from tests.support.claims import at_first_sight
 from tests.support.databases import database, database_url, postgres, study
 from tests.support.in_process_worker import opened
-from tests.support.planned_confirmations import searched, unverified
+from tests.support.planned_confirmations import recorded_once, searched, unverified
 from tests.support.recorded_studies import recorded_database
+from tests.support.slurm_cluster import slurm, slurm_session
 
 __all__ = [
     "at_first_sight",
@@ -14,8 +15,11 @@ __all__ = [
     "opened",
     "postgres",
     "recorded_database",
+    "recorded_once",
     "screenshots",
     "searched",
+    "slurm",
+    "slurm_session",
     "study",
     "unverified",
 ]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from tests.support.present import present
 from tuner.api import load_data, load_study
+from tuner.config import Hyperparameters
 from tuner.spec.seeds import seed_of_trial
-from tuner.spec.space import hyperparameters
 from tuner.storage.database import open_database
 from tuner.storage.queue.stints import stints
 from tuner.storage.url import parse_url
@@ -172,7 +172,7 @@ def _launched(name: str, storage: str, task: Path, device: str) -> Launched:
         last = {each.trial_number: each.worker for each in stints(database.engine, opened.study_id)}
         config = run_config(
             opened.definition,
-            hyperparameters(sound.params),
+            Hyperparameters.of(sound.params),
             seed_of_trial(sound.number, root=opened.membership.seed_root),
         )
     finally:

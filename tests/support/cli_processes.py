@@ -152,14 +152,16 @@ class Bench:
                 for trial in study.optuna.get_trials(deepcopy=False)
             ]
 
-    def wait_until_training(self, process: subprocess.Popen[str], *, workers: int = 1) -> None:
-        """Until that many workers have finished an epoch of the trial they are at."""
+    def wait_until_training(
+        self, process: subprocess.Popen[str], *, workers: int = 1, epochs: int = 1
+    ) -> None:
+        """Until that many workers have finished so many epochs of the trial they are at."""
 
         def training() -> bool:
             assert process.poll() is None, f"the launch ended early: {process.communicate()}"
             return (
                 study is not None
-                and sum(bool(row.epoch) for row in study.roster.working()) >= workers
+                and sum((row.epoch or 0) >= epochs for row in study.roster.working()) >= workers
             )
 
         with contextlib.ExitStack() as stack:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.support import forks
+from tests.support import forks, namespaces
 from tests.support.forks import OwnNursery
 
 PATIENCE_S = 240.0
@@ -98,6 +98,8 @@ def _become(command: Mapping[str, Any]) -> None:
 
 def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:
     """Run `tuner WORDS` in this process, and end it with the exit code."""
+    if SUPERVISED not in words:
+        namespaces.enter_if_asked(environment)
     has_children = words[:1] in (["launch"], ["verify"]) and forks.available()
     children = OwnNursery(_end_as) if has_children else None
     if SUPERVISED in words:

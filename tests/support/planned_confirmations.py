@@ -3,12 +3,16 @@ figures are known."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from sqlalchemy import delete
 
 from tests.support.drawn_verifications import drawn_result
+from tests.support.postgres_cluster import Cluster
 from tests.support.recorded_studies import record_study
 from tuner.spec.membership import Membership
 from tuner.storage import schema
@@ -24,25 +28,60 @@ SEEDS = 12
 NAMES = ("demo-original", "demo-original-2", "demo-rmsnorm", "demo-rmsnorm-2")
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
-def searched(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Database]:
-    """Two searches of each of two variants, and a study too small to recommend anything."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('confirmation')}/tuner.db"
-    else:
-        cluster = request.getfixturevalue("postgres")
-        url = cluster.url(cluster.create_database())
+class Recorded:
+    """What was recorded once on each kind of database, and is copied for each file of tests."""
+
+    def __init__(self, folder: Path, request: pytest.FixtureRequest) -> None:
+        self._file = folder / "tuner.db"
+        self._request = request
+        self._template = ""
+
+    @contextmanager
+    def copied(self, kind: str, folder: Path) -> Iterator[str]:
+        """The URL of a copy that nobody else has."""
+        if kind == "sqlite":
+            if not self._file.exists():
+                _record(f"sqlite:///{self._file}")
+            copy = shutil.copy(self._file, folder / "tuner.db")
+            yield f"sqlite:///{copy}"
+            return
+        cluster: Cluster = self._request.getfixturevalue("postgres")
+        if not self._template:
+            name = cluster.create_database()
+            _record(cluster.url(name))
+            self._template = name
+        name = cluster.copy_database(self._template)
+        yield cluster.url(name)
+        cluster.empty_database(name)
+
+
+def _record(url: str) -> None:
     for name in NAMES:
         group = name.removesuffix("-2")
         place = Membership.of_new(name, group=group, search=1 if name == group else 2)
         variant = group.removeprefix("demo-")
         record_study(url, variant=variant, name=name, trials=24, membership=place)
     record_study(url, variant="simple", trials=6)
-    database = open_database(parse_url(url), create=False)
-    yield database
-    database.close()
+
+
+@pytest.fixture(scope="session")
+def recorded_once(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Recorded:
+    return Recorded(tmp_path_factory.mktemp("recorded-once"), request)
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def searched(
+    request: pytest.FixtureRequest,
+    recorded_once: Recorded,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Database]:
+    """Two searches of each of two variants, and a study too small to recommend anything."""
+    with recorded_once.copied(request.param, tmp_path_factory.mktemp("confirmation")) as url:
+        database = open_database(parse_url(url), create=False)
+        yield database
+        database.close()
 
 
 @pytest.fixture

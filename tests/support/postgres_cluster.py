@@ -4,15 +4,12 @@ trusted."""
 from __future__ import annotations
 
 import base64
-import contextlib
-import ctypes
 import hashlib
 import hmac
 import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -25,16 +22,13 @@ from urllib.parse import quote
 import psycopg
 
 from tests.support.postgres_binaries import find_binaries, server_owner
+from tests.support.servers import ends_with_the_tests, free_port
 
 USER = "tuner"
 PASSWORD = "pa{ss}@wo/rd:100%!q7"
 """Every character that a URL, a format string or a shell could trip over."""
 
-_PR_SET_PDEATHSIG = 1
 _PATIENCE_S = 120.0
-_PORTS = range(15_000, 30_000)
-"""Below those that the kernel gives to whoever connects: a server that restarts finds its own still
-free."""
 
 
 class Cluster:
@@ -53,6 +47,11 @@ class Cluster:
         self._start_somewhere()
         with self.connect() as connection:
             connection.execute(f"ALTER ROLE {USER} PASSWORD '{_kept_of(PASSWORD)}'")
+
+    @property
+    def binaries(self) -> Path:
+        """The folder with PostgreSQL's programs."""
+        return self._binaries
 
     def url(self, database: str, *, password: str | None = PASSWORD, user: str = USER) -> str:
         """The URL as people type it: the password as it is, nothing escaped."""
@@ -107,6 +106,15 @@ class Cluster:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
         return name
 
+    def copy_database(self, template: str) -> str:
+        """A fresh database with all that is in `template`, to which nobody is connected; its
+        name."""
+        self._databases += 1
+        name = f"test_{self._databases}"
+        with self.connect() as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return name
+
     def empty_database(self, name: str) -> None:
         """Take a database back: emptied, and so as good as a fresh one (which costs far more time
         and disk)."""
@@ -127,7 +135,7 @@ class Cluster:
             stderr=log,
             cwd=self._folder,
             env=self._environment(),
-            preexec_fn=_die_with_the_tests,  # noqa: PLW1509 - one system call, no locks
+            preexec_fn=ends_with_the_tests(signal.SIGQUIT),  # noqa: PLW1509 - one system call, no locks
             **self._owner,
         )
         log.close()
@@ -141,7 +149,7 @@ class Cluster:
         """On a port that is free now, unless somebody else takes it in the same moment: then on
         another."""
         while True:
-            self.port = _free_port()
+            self.port = free_port()
             try:
                 self.start()
             except RuntimeError:
@@ -206,6 +214,9 @@ class Cluster:
             "listen_addresses": "127.0.0.1",
             "unix_socket_directories": "",
             "fsync": "off",
+            # It lies in memory, maybe, and nothing tears a page there.
+            "full_page_writes": "off",
+            "max_wal_size": "128MB",
             "shared_buffers": "32MB",
             "max_connections": 100,
             "timezone": "Asia/Kathmandu",
@@ -248,15 +259,3 @@ def _kept_of(password: str) -> str:
     )
     parts = salt, hashlib.sha256(clients).digest(), servers
     return "SCRAM-SHA-256$1:{}${}:{}".format(*(base64.b64encode(part).decode() for part in parts))
-
-
-def _free_port() -> int:
-    while True:
-        port = _PORTS[secrets.randbelow(len(_PORTS))]
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-
-
-def _die_with_the_tests() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGQUIT)

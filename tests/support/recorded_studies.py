@@ -70,6 +70,7 @@ def record_study(
     worker: str = "recorder",
     said: Mapping[str, Any] | None = None,
     membership: Membership | None = None,
+    mql_split: str = "test",
 ) -> str:
     """Create the study `name` (`<task>-<variant>`) at `storage` and record `trials` results in it;
     returns its name.
@@ -84,6 +85,7 @@ def record_study(
         task=described.definition(),
         data_hash=prepare(described).data_hash,
         training=TrainingSettings(max_epochs=max_epochs),
+        mql_split=mql_split,
     )
     database = open_database(parse_url(storage))
     try:
@@ -154,8 +156,9 @@ def _plausible(
     """Wider networks and smaller batches forecast better and take longer: enough for a front."""
     distance = abs(math.log10(params["learning_rate"]) + 3.0)
     epochs = 200 if not converged else 20 + round(10 * distance) + number % 5
-    s_per_epoch = round(pace * (0.02 + 8.0 / params["batch_size"] + params["hidden_size"] / 400), 4)
-    mql = round(0.8 + 0.05 * distance**2 + 0.1 * params["dropout"] + 12 / params["hidden_size"], 4)
+    width, dropout = params.get("hidden_size", 64), params.get("dropout", 0.1)
+    s_per_epoch = round(pace * (0.02 + 8.0 / params["batch_size"] + width / 400), 4)
+    mql = round(0.8 + 0.05 * distance**2 + 0.1 * dropout + 12 / width, 4)
     attributes = {
         "stopped_by": "converged" if converged else "epoch_limit",
         "converged": converged,

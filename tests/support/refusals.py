@@ -10,13 +10,16 @@ from tests.support.forked_cli import run
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Every file and folder beneath `folder`, with a digest of what it holds."""
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        if path.is_file()
-        else "folder"
-        for path in sorted(folder.rglob("*"))
-    }
+    """Every file and folder beneath `folder`, with a digest of what it holds; but for what Python
+    keeps of the modules that it imports.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        if "__pycache__" in path.parts:
+            continue
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder"
+        found[str(path.relative_to(folder))] = digest
+    return found
 
 
 def refused(

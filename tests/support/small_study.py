@@ -62,19 +62,25 @@ from tuner.models.tsmixer import DESIGNS, TSMixer
 class Paced(TSMixer):
     def __init__(self, shapes, **sizes):
         super().__init__(shapes, DESIGNS["rmsnorm"], **sizes)
+        self.quick = QUICK
 
     def forward(self, *given):
         slow = Path(__file__).parent / "slow"
         try:
-            until = time.monotonic() + float(slow.read_text() or 0.5)
+            said = slow.read_text()
         except FileNotFoundError:
             return super().forward(*given)
+        if not said and self.quick > 0:
+            self.quick -= 1
+            return super().forward(*given)
+        until = time.monotonic() + float(said or 0.5)
         while slow.exists() and time.monotonic() < until:
             time.sleep(0.02)
         return super().forward(*given)
-"""
+""".replace("QUICK", "6")
 """The network rmsnorm; while there is a file `slow` beside it, a batch takes half a second, or as
-long as that file says."""
+long as that file says. Half a second only from the second epoch on: nobody waits for a network to
+be checked, and for somebody to train."""
 
 
 TASK = demo_task().model_copy(update={"name": "tiny"}).definition()

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.support.paths import BENCHMARKS
-from tuner.record import MEANINGS, In, OverSeeds, Recorded, checked, names_in
+from tuner.files.meaning import In, OverSeeds
+from tuner.record import MEANINGS, SCORES, Recorded, checked, names_in
 from tuner.study.archive import read_archive, write_archive
 
 
@@ -39,6 +40,7 @@ FLAT: dict[str, Any] = {
     "epochs": 7,
     "git_revision": None,
     "val_mql/a b": None,
+    "test_block_mql/1": 0.25,
     "note": {"of": ["a foreign client"]},
     "nothing": None,
     "order": "no field is meant",
@@ -53,6 +55,7 @@ def test_what_was_stored_is_written_back_as_it_was_whatever_it_is() -> None:
     assert checked(FLAT) == recorded
     assert (recorded.epochs, recorded.git_revision) == (7, None)
     assert (recorded.series_test_mql, recorded.series_val_mql) == ({"a b": 0.5}, {"a b": None})
+    assert recorded.block_test_mql == {"1": 0.25}
     assert set(recorded.other) == {"note", "nothing", "order"}
 
 
@@ -115,7 +118,7 @@ def test_a_training_that_ended_is_storable_as_json() -> None:
 
 
 def test_every_field_says_what_it_means() -> None:
-    told = {"series_test_mql", "series_val_mql", "other", "order", "nulls"}
+    told = {*SCORES, "other", "order", "nulls"}
     assert {each.name for each in fields(Recorded)} == MEANINGS.keys() | told
     timed = {name for name in MEANINGS if name.endswith("_s") or name == "s_per_epoch"} - {
         "samples_per_s"

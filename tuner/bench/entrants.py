@@ -16,7 +16,8 @@ from tuner.bench.ours import Ours
 from tuner.config import Backend, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError, unknown_name
-from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
+from tuner.models.names import builtin_names
+from tuner.spec.study_file import StudyFile, load_study_file
 
 BASELINE = "original"
 OURS = "tuner"
@@ -107,7 +108,7 @@ def names(text: str, flag: str) -> list[str]:
 
 def _files(variants: str) -> list[StudyFile]:
     if variants.strip() == "all":
-        others = [name for name in builtin_variants() if name != BASELINE]
+        others = [name for name in builtin_names() if name != BASELINE]
         return [load_study_file(name) for name in (BASELINE, *others)]
     return [load_study_file(name) for name in names(variants, "--variants")]
 

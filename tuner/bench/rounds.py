@@ -15,7 +15,7 @@ from tuner.bench.measurement import Measurement
 from tuner.bench.utilisation import UtilisationSampler
 from tuner.devices import Gpu
 from tuner.errors import UsageError, first_line
-from tuner.training.out_of_memory import out_of_memory
+from tuner.models.out_of_memory import out_of_memory
 from tuner.trial.survival import lost_context
 
 WATCHED_S = 3.0

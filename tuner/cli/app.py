@@ -18,8 +18,10 @@ from tuner.cli import (
     db,
     doctor,
     explain,
+    init,
     launch,
     plot,
+    predict,
     retune,
     status,
     study,
@@ -95,6 +97,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
     "trial": (trial.trial, "Show everything about one trial."),
     "best": (best.best, "Print a configuration of a study."),
     "train": (train.train, "Train a configuration, and save the model."),
+    "predict": (predict.predict, "Forecast with a trained model; draw a fan chart."),
     "plot": (plot.plot, "Draw a figure of studies into a file."),
     "verify": (verify.verify, "Run what may be the answer again on fresh seeds."),
     "compare": (compare.compare, "Compare variants, with intervals and tests."),
@@ -110,6 +113,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
 
 for _name, (_command, _line) in _COMMANDS.items():
     app.command(_name, short_help=_line)(_command)
+app.add_typer(init.app, name="init")
 app.add_typer(data.app, name="data")
 app.add_typer(db.app, name="db")
 app.add_typer(study.app, name="study")

@@ -77,6 +77,8 @@ def best(options: BestOptions) -> int:
     found = picked(options, task=options.task)
     chosen = form or (Format.JSON if options.json else Format.TOML)
     typer.echo(shown_lines(render(found, chosen.value)))
+    if found.loses:
+        note(found.loses)
     for line in found.notes:
         note(line)
     return 0

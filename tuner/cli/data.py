@@ -1,4 +1,4 @@
-"""`tuner data`: fetching the reference job's data ahead of time."""
+"""`tuner data`: a look at data before it is searched on, and fetching the reference job's."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Annotated
 
 import typer
 
+from tuner.cli import data_check
 from tuner.cli.output import say
 from tuner.errors import unknown_name
 
-app = typer.Typer(help="Data of the built-in tasks.", no_args_is_help=True)
+app = typer.Typer(help="Look at data; fetch that of the reference job.", no_args_is_help=True)
 
 
 @app.callback()
 def _root() -> None:
-    """Data of the built-in tasks."""
+    """Look at data; fetch that of the reference job."""
 
 
 @app.command()
@@ -32,3 +33,6 @@ def fetch(
         raise unknown_name("downloadable data", task, ["etth"])
     say(f"etth is in {fetch_etth(to)}")
     return 0
+
+
+app.command(short_help="Say what a file's or a task's data is.")(data_check.check)

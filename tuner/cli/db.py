@@ -1,7 +1,8 @@
-"""`tuner db`: making a database ready, looking it over, and moving it to a newer tuner."""
+"""`tuner db`: making a database ready, looking it over, copying it, moving it to a newer tuner."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,12 +10,14 @@ import typer
 from tuner.cli.options import Json, Storage, storage_url
 from tuner.cli.output import print_json, say
 
-app = typer.Typer(help="Make the database ready, look it over, upgrade it.", no_args_is_help=True)
+app = typer.Typer(
+    help="Make the database ready, look it over, back it up, upgrade it.", no_args_is_help=True
+)
 
 
 @app.callback()
 def _root() -> None:
-    """Make the database ready, look it over, upgrade it."""
+    """Make the database ready, look it over, back it up, upgrade it."""
 
 
 @app.command()
@@ -83,6 +86,25 @@ def check(
     if not report.findings:
         say("everything agrees")
     return 0 if report.healthy else 1
+
+
+@app.command()
+def backup(
+    file: Annotated[Path, typer.Argument(help="Where the copy goes.", show_default=False)],
+    storage: Storage = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over FILE if it is there.")] = False,
+) -> int:
+    """Copy the whole database to FILE while workers go on: an SQLite file, or, of PostgreSQL, what
+    pg_dump writes for pg_restore.
+    """
+    from tuner.storage.backup import back_up
+    from tuner.storage.url import absolute, parse_url
+
+    address = absolute(parse_url(storage_url(storage)))
+    back_up(address, file, overwrite=force)
+    size = file.stat().st_size
+    say(f"{file} holds {address} as it was when this began ({size / 1e6:.1f} MB)")
+    return 0
 
 
 @app.command()

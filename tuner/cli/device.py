@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tuner.cli.options import note
@@ -11,6 +12,8 @@ from tuner.errors import UsageError
 from tuner.files.home import guard_compiler_cache
 
 ONE_DEVICE = "a worker owns one device: give either --gpu INDEX (or --gpu free) or --cpu"
+
+FREE_CORES = "free:"
 
 if TYPE_CHECKING:
     from tuner.devices import CpuCores, Gpu
@@ -33,8 +36,13 @@ def chosen_device(*, gpu: int | None, cpu: bool) -> Gpu | CpuCores:
     return own_device(gpu=gpu, cpu=cpu, cores=None)
 
 
-def own_device(*, gpu: int | None, cpu: bool, cores: str | None) -> Gpu | CpuCores:
-    """Make this process see its device only. To be called before torch is imported."""
+def own_device(
+    *, gpu: int | None, cpu: bool, cores: str | None, patience_s: float = 0.0
+) -> Gpu | CpuCores:
+    """Make this process see its device only. To be called before torch is imported.
+
+    Cores that are to be free are waited for, `patience_s` at most.
+    """
     from tuner.devices import CpuCores, list_gpus, pick_gpus
     from tuner.devices.cpu import available_cores
 
@@ -44,10 +52,10 @@ def own_device(*, gpu: int | None, cpu: bool, cores: str | None) -> Gpu | CpuCor
         (picked,) = pick_gpus(str(gpu), list_gpus(os.environ), flag="--gpu")
         return own_gpu(picked)
     available = available_cores()
-    try:
-        wanted = tuple(sorted({int(core) for core in cores.split(",")})) if cores else available
-    except ValueError:
-        raise UsageError(f"--cores: {cores!r} is no list of cores; expected e.g. 0,1") from None
+    if cores is not None and cores.startswith(FREE_CORES):
+        wanted = _free_cores(cores, available, patience_s)
+    else:
+        wanted = _listed_cores(cores, available)
     if missing := set(wanted) - set(available):
         raise UsageError(
             f"--cores: there is no core {min(missing)}; there are {', '.join(map(str, available))}"
@@ -59,6 +67,29 @@ def own_device(*, gpu: int | None, cpu: bool, cores: str | None) -> Gpu | CpuCor
     return CpuCores(wanted)
 
 
+def _listed_cores(cores: str | None, available: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({int(core) for core in cores.split(",")} if cores else available))
+    except ValueError:
+        raise UsageError(
+            f"--cores: {cores!r} is no list of cores; expected e.g. 0,1, or free:2"
+        ) from None
+
+
+def _free_cores(cores: str, available: Sequence[int], patience_s: float) -> tuple[int, ...]:
+    """So many that no other worker here has, kept as long as this process lives."""
+    from tuner.devices.assignment_files import once_free
+    from tuner.devices.core_assignment import assign_free_cores
+
+    count = cores.removeprefix(FREE_CORES)
+    if not count.isdecimal() or not 1 <= int(count) <= len(available):
+        raise UsageError(
+            f"--cores: {cores!r}: expected free:N, N from 1 to the {len(available)} cores here"
+        )
+    assign = functools.partial(assign_free_cores, int(count), available)
+    return once_free(assign, patience_s=patience_s).cores.cores
+
+
 def own_gpu(gpu: Gpu) -> Gpu:
     """Make this process see this GPU only. To be called before torch is imported."""
     os.environ["CUDA_VISIBLE_DEVICES"] = gpu.uuid
@@ -66,10 +97,13 @@ def own_gpu(gpu: Gpu) -> Gpu:
     return gpu
 
 
-def assignment_at(wanted: str, *, kept: int | None = None) -> GpuAssignment:
+def assignment_at(
+    wanted: str, *, kept: int | None = None, patience_s: float = 0.0
+) -> GpuAssignment:
     """The GPU that `--gpu` names, for a worker: an index, or `free` for one without a worker.
 
-    `kept` is the descriptor of the assignment that it had as another program, if it was one.
+    `kept` is the descriptor of the assignment that it had as another program, if it was one; a free
+    one is waited for, `patience_s` at most.
 
     Raises:
         UsageError: neither of the two, or a GPU that is not there.
@@ -77,6 +111,7 @@ def assignment_at(wanted: str, *, kept: int | None = None) -> GpuAssignment:
         OSError: the descriptor is none.
     """
     from tuner.devices import list_gpus, pick_gpus
+    from tuner.devices.assignment_files import once_free
     from tuner.devices.gpu_assignment import assign_beside, assign_free, kept_assignment
 
     gpus = list_gpus(os.environ)
@@ -86,7 +121,7 @@ def assignment_at(wanted: str, *, kept: int | None = None) -> GpuAssignment:
                 "--gpu free: no GPU is visible here; run with --cpu, or check the driver (tuner "
                 "doctor)"
             )
-        return assign_free(gpus)
+        return once_free(functools.partial(assign_free, gpus), patience_s=patience_s)
     if not wanted.isdecimal():
         raise UsageError(f"--gpu: {wanted!r} is neither the index of a GPU nor 'free'")
     (picked,) = pick_gpus(wanted, gpus, flag="--gpu")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -35,11 +37,21 @@ class Foreground:
 
 
 @contextmanager
-def stopped_by_signals(stop: StopRequests) -> Iterator[None]:
-    """SIGINT and SIGTERM are requests, as long as the context lasts."""
+def stopped_by_signals(stop: StopRequests, *, same_signal_s: float = 0.0) -> Iterator[None]:
+    """SIGINT and SIGTERM are requests, as long as the context lasts.
+
+    What follows the first within `same_signal_s` is that one still: who ends a job on a cluster
+    tells each of its processes, and those between pass it on.
+    """
+    first_at = -math.inf
 
     def ask(number: int, frame: FrameType | None) -> None:
+        nonlocal first_at
         del frame
+        if time.monotonic() < first_at + same_signal_s:
+            return
+        if stop.first is None:
+            first_at = time.monotonic()
         stop.ask(Outcome.INTERRUPTED if number == signal.SIGINT else Outcome.TERMINATED)
 
     previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -13,13 +13,15 @@ from tuner.cli.options import (
     DataDir,
     Gpus,
     Json,
+    On,
+    Placement,
+    PrintOnly,
     Storage,
     Study,
     TaskName,
     Timeout,
     Trust,
     Workers,
-    above_zero,
     as_typed,
     data_folder,
     duration_s,
@@ -40,6 +42,7 @@ from tuner.cli.search_options import (
     SamplerSeed,
     TargetValLoss,
     TimeObjectiveName,
+    Until,
 )
 from tuner.config import MANY, MOST_SEARCHES
 
@@ -57,6 +60,9 @@ class LaunchOptions:
     gpus: Gpus = None
     cpu: Cpu = False
     workers: Workers = None
+    on: On = None
+    placement: Placement = None
+    print_only: PrintOnly = False
     task: TaskName = "etth"
     data_dir: DataDir = None
     trials: Annotated[
@@ -75,6 +81,7 @@ class LaunchOptions:
             help="No trial begins once those of its search have had their devices for so long.",
         ),
     ] = None
+    until: Until = None
     searches: Annotated[
         int | None,
         typer.Option(
@@ -156,48 +163,40 @@ def launch(options: LaunchOptions) -> int:
 
     foreground = Foreground(live_view)
     outcome = run(request, progress=foreground, stop=foreground.stop)
+    if outcome.printed:
+        typer.echo(outcome.printed, nl=False)
+        return 0
     _report(outcome, options, request.storage)
     return EXIT_CODES.get(outcome.ended, 0)
 
 
 def _request(options: LaunchOptions) -> LaunchRequest:
-    from tuner.cli.policy_options import said_policy
-    from tuner.launch import DeviceChoice, LaunchRequest, PolicyChanges, StudySettings
+    from tuner.cli.asked import devices_of, policy_of, settings_of
+    from tuner.launch import LaunchRequest
 
-    policy = said_policy(
-        sampler=options.sampler,
-        sampler_seed=options.sampler_seed,
-        prune=options.prune,
+    policy = policy_of(
+        options,
         max_time=options.max_time,
         max_mql=options.max_mql,
         max_memory=options.max_memory,
-        reruns=options.reruns,
-        checkpoint_every=options.checkpoint_every,
         margin=options.margin,
         search_time=options.search_time,
+        until=options.until,
     )
-    settings = StudySettings(
-        max_epochs=options.max_epochs,
-        seeds=options.seeds,
-        backend=options.backend,
-        precision=options.precision,
-        time_objective=options.time_objective,
-        target_val_loss=above_zero(options.target_val_loss, "--target-val-loss"),
-        mql_split=options.mql_split,
-    )
+    settings = settings_of(options, seeds=options.seeds)
     return LaunchRequest(
         variants=options.variant,
         task=options.task,
         study=options.study,
         data_dir=data_folder(options.data_dir),
-        devices=DeviceChoice(gpus=options.gpus, cpu=options.cpu, workers=options.workers),
+        devices=devices_of(options),
         trials=options.trials,
         searches=options.searches,
         timeout_s=duration_s(options.timeout, "--timeout"),
         hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
         storage=storage_url(options.storage),
         settings=settings,
-        policy=PolicyChanges(**policy),
+        policy=policy,
         warm_start=options.warm_start,
         trust=options.trust,
     )

@@ -32,7 +32,8 @@ Storage = Annotated[
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help=f"Folder with the task's data (else {DATA_VARIABLE}, else a cache)."
+        metavar="DIR|URL",
+        help=f"Folder or URL with the task's data (else {DATA_VARIABLE}, else a cache).",
     ),
 ]
 Json = Annotated[
@@ -46,7 +47,10 @@ TaskName = Annotated[
     str, typer.Option("--task", metavar="NAME|FILE", help="etth, demo, or a task file (.toml).")
 ]
 
-Gpus = Annotated[str | None, typer.Option(metavar="0,1|all", help="GPUs, one worker each.")]
+Gpus = Annotated[
+    str | None,
+    typer.Option(metavar="0,1|all", help="GPUs, one worker each; with --on: how many, or all."),
+]
 OneGpu = Annotated[
     int | None,
     typer.Option("--gpu", min=0, metavar="INDEX", help="The GPU to run on (0 if there is one)."),
@@ -54,7 +58,30 @@ OneGpu = Annotated[
 Cpu = Annotated[bool, typer.Option("--cpu", help="Run on the CPU.")]
 Workers = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="CPU workers, sharing out the cores (up to 4)."),
+    typer.Option(
+        min=1, metavar="N", help="CPU workers, sharing out the cores (up to 4); with --on: so many."
+    ),
+]
+On = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ENGINE",
+        help="Who places the workers on other machines: ray, ray://HOST:PORT, slurm or k8s.",
+    ),
+]
+Placement = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY=VALUE,...|FILE",
+        help="What the engine is told beside (partition=gpu,time=2:00:00), or a TOML file with "
+        "its table.",
+    ),
+]
+PrintOnly = Annotated[
+    bool,
+    typer.Option(
+        "--print", help="Print what the engine would be told; the studies are made, nobody works."
+    ),
 ]
 Timeout = Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")]
 
@@ -175,7 +202,7 @@ def size_bytes(text: str | None, flag: str) -> int | None:
     return int(size)
 
 
-def share(text: str, flag: str) -> float:
+def share(text: str | None, flag: str) -> float | None:
     """The margin that `1%`, `1 %` or `0.01` names.
 
     Raises:
@@ -183,14 +210,36 @@ def share(text: str, flag: str) -> float:
     """
     from tuner.spec.margin import checked_margin
 
-    match = _SHARE.match(text.strip())
-    if match is None:
+    if text is None:
+        return None
+    number = _number_of_share(text)
+    if number is None:
         raise UsageError(f"{flag}: {shown(text)!r} is no share; expected e.g. 1% or 0.01")
-    number = float(match["number"])
     try:
-        return checked_margin(number / 100 if match["percent"] else number)
+        return checked_margin(number)
     except UsageError as error:
         raise UsageError(f"{flag}: {error}") from None
+
+
+def part(text: str, flag: str) -> float:
+    """The part of a whole that `5%`, `5 %` or `0.05` names.
+
+    Raises:
+        UsageError: none of these, nothing, or the whole.
+    """
+    number = _number_of_share(text)
+    if number is None or not 0 < number < 1:
+        raise UsageError(
+            f"{flag}: {shown(text)!r} is no share between 0 and 1; expected e.g. 5% or 0.05"
+        )
+    return number
+
+
+def _number_of_share(text: str) -> float | None:
+    match = _SHARE.match(text.strip())
+    if match is None:
+        return None
+    return float(match["number"]) / (100 if match["percent"] else 1)
 
 
 def above_zero(text: str | None, flag: str) -> float | None:

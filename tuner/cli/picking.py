@@ -107,7 +107,7 @@ def picked(options: Picking, *, task: str, trust: bool = False) -> BestConfig:
         options.variant,
         pick=options.pick.value,
         values=options.values and options.values.value,
-        margin=None if options.margin is None else share(options.margin, "--margin"),
+        margin=share(options.margin, "--margin"),
         against=options.against,
         task=task,
         study=options.study,

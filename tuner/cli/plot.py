@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.forecasting import check_data, draw_fans, read_rows
 from tuner.cli.options import Storage, note, storage_url
 from tuner.cli.replace import Force, check_free, is_figure
+from tuner.errors import UsageError
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -31,6 +33,7 @@ class Kind(StrEnum):
     IMPORTANCES = "importances"
     TRADE = "trade"
     TIMELINE = "timeline"
+    FORECAST = "forecast"
 
 
 def plot(
@@ -48,18 +51,29 @@ def plot(
             help="Studies, or files of exported ones (default: all of the database).",
         ),
     ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL.safetensors", help="Of a forecast: what 'tuner train' wrote."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="DATA", help="Of a forecast: as 'tuner predict' takes it."),
+    ] = None,
     title: Annotated[str, typer.Option(metavar="TEXT", help="A line above the figure.")] = "",
     width: Annotated[int, typer.Option(min=200, max=10_000, metavar="N", help="Pixels.")] = 900,
     height: Annotated[int, typer.Option(min=150, max=10_000, metavar="N", help="Pixels.")] = 540,
     storage: Storage = None,
     force: Force = False,
 ) -> int:
-    """Draw a figure of one study or several into a file."""
+    """Draw a figure of one study or several into a file; or of what a trained model forecasts."""
     from tuner.report.figures.draw import draw
     from tuner.report.figures.save import check_kind, save
 
     check_kind(output)
     check_free(output, is_figure, force=force)
+    if kind is Kind.FORECAST or model is not None or data is not None:
+        _forecast(kind, model, data, output, title)
+        return 0
     names = [name.strip() for name in study.split(",")] if study is not None else None
     address = storage_url(storage)
     if kind is Kind.IMPORTANCES:
@@ -70,6 +84,21 @@ def plot(
     save(figure, output, width=width, height=height)
     note(f"wrote {output}")
     return 0
+
+
+def _forecast(kind: Kind, model: Path | None, data: Path | None, output: Path, title: str) -> None:
+    """Fan charts; 'tuner predict' says more of the same forecast."""
+    if kind is not Kind.FORECAST:
+        raise UsageError(f"--model and --data belong to 'tuner plot forecast', not to {kind}")
+    if model is None or data is None:
+        raise UsageError("'tuner plot forecast' takes --model MODEL.safetensors and --data DATA")
+    check_data(data)
+    from tuner.export.saved_model import load_model
+
+    saved = load_model(model)
+    frame = read_rows(data, saved.task)
+    draw_fans(saved, frame, saved.predict(frame), output, title=title)
+    note(f"wrote {output}")
 
 
 def _importances(names: list[str] | None, storage: str, title: str) -> go.Figure:

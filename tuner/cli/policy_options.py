@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tuner.cli.options import above_zero, duration_s, share, size_bytes
+from tuner.cli.options import above_zero, duration_s, part, share, size_bytes
 from tuner.config import SAMPLERS
 from tuner.errors import UsageError, unknown_name
 from tuner.spec.policy import LARGEST_SEED, NONE
@@ -19,13 +19,14 @@ def said_policy(
     sampler: str | None,
     sampler_seed: str | None,
     prune: bool | None,
-    max_time: str | None,
-    max_mql: str | None,
-    max_memory: str | None,
     reruns: int | None,
     checkpoint_every: str | None,
-    margin: str | None,
+    max_time: str | None = None,
+    max_mql: str | None = None,
+    max_memory: str | None = None,
     search_time: str | None = None,
+    margin: str | None = None,
+    until: str | None = None,
 ) -> dict[str, Any]:
     """The fields of a `SearchPolicy` that these flags name, with their values; a flag that is None
     was not given.
@@ -43,6 +44,7 @@ def said_policy(
         "max_mql": (max_mql, "--max-mql", above_zero),
         "max_memory_bytes": (max_memory, "--max-memory", size_bytes),
         "search_s": (search_time, "--search-time", duration_s),
+        "until": (until, "--until", part),
     }
     for name, (text, flag, read) in liftable.items():
         if text is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -54,6 +55,19 @@ def check_free(path: Path, is_ours: Callable[[Path], bool], *, force: bool) -> N
         )
 
 
+def check_placeable(path: Path) -> None:
+    """Refuse a file whose folder is not there and cannot be made, before what takes hours.
+
+    Raises:
+        UsageError: nothing can be written there.
+    """
+    folder = next(each for each in path.absolute().parents if each.exists())
+    if not folder.is_dir():
+        raise UsageError(f"{path}: {folder} is a file, no folder; name another place")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"{path}: the folder {folder} cannot be written to; name another place")
+
+
 def is_figure(path: Path) -> bool:
     """A picture or page of the kind that the name's ending says."""
     return PICTURES[path.suffix.lower()] in _head(path)
@@ -62,6 +76,18 @@ def is_figure(path: Path) -> bool:
 def is_table(path: Path) -> bool:
     """What `tuner compare --csv` writes."""
     return _first_row(path)[: len(TABLE_STARTS)] == TABLE_STARTS
+
+
+def is_forecast(path: Path) -> bool:
+    """What `tuner predict --output` writes: two names, then `column`, then quantile levels."""
+    if path.suffix.lower() == ".parquet":
+        import pyarrow.parquet as pq
+
+        columns = list(pq.read_schema(path).names)
+    else:
+        columns = _first_row(path)
+    names, levels = columns[:3], [float(level) for level in columns[3:]]
+    return names[2:] == ["column"] and bool(levels) and all(0 < level < 1 for level in levels)
 
 
 def is_page(path: Path) -> bool:

@@ -17,12 +17,13 @@ from tuner.cli.options import (
     DataDir,
     Gpus,
     Json,
+    On,
+    Placement,
     Storage,
     TaskName,
     Timeout,
     Trust,
     Workers,
-    above_zero,
     data_folder,
     duration_s,
     note,
@@ -30,7 +31,7 @@ from tuner.cli.options import (
     storage_url,
 )
 from tuner.cli.output import print_json
-from tuner.cli.replace import Force, check_free, is_page
+from tuner.cli.replace import Force, check_free, check_placeable, is_page
 from tuner.cli.search_options import (
     BackendName,
     CheckpointEvery,
@@ -44,6 +45,7 @@ from tuner.cli.search_options import (
     SamplerSeed,
     TargetValLoss,
     TimeObjectiveName,
+    Until,
 )
 from tuner.config import MANY, MOST_SEARCHES
 
@@ -73,6 +75,8 @@ class RetuneOptions:
     gpus: Gpus = None
     cpu: Cpu = False
     workers: Workers = None
+    on: On = None
+    placement: Placement = None
     task: TaskName = "etth"
     data_dir: DataDir = None
     searches: Annotated[
@@ -102,6 +106,7 @@ class RetuneOptions:
             "comes on top.",
         ),
     ] = None
+    until: Until = None
     margin: Annotated[
         str | None,
         typer.Option(
@@ -117,7 +122,7 @@ class RetuneOptions:
     ] = None
     confirm_seeds: Annotated[
         int | None,
-        typer.Option(min=1, max=MANY, metavar="N", help="Fresh seeds of the confirmation (30)."),
+        typer.Option(min=1, max=MANY, metavar="N", help="Fresh seeds of the confirmation (60)."),
     ] = None
     timeout: Timeout = None
     html: Annotated[
@@ -133,6 +138,13 @@ class RetuneOptions:
     mql_split: MqlSplitName = None
     sampler: Sampler = None
     sampler_seed: SamplerSeed = None
+    warm_start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STUDY[,STUDY]",
+            help="Other studies, or exported ones, whose fronts all searches try first.",
+        ),
+    ] = None
     prune: Prune = None
     backend: BackendName = None
     precision: PrecisionName = None
@@ -162,6 +174,7 @@ def retune(options: RetuneOptions) -> int:
 
     page = options.html or _default_page(request)
     check_free(page, is_page, force=options.force)
+    check_placeable(page)
     foreground = _Foreground(StageLines(), StopRequests())
     outcome = run(request, progress=foreground, stop=foreground.stop)
     _report(outcome, page, json=options.json)
@@ -169,21 +182,10 @@ def retune(options: RetuneOptions) -> int:
 
 
 def _request(options: RetuneOptions) -> RetuneRequest:
-    from tuner.cli.policy_options import said_policy
-    from tuner.launch import DeviceChoice, PolicyChanges, StudySettings
+    from tuner.cli.asked import devices_of, policy_of, settings_of
     from tuner.launch.retune import RetuneRequest
 
-    policy = said_policy(
-        sampler=options.sampler,
-        sampler_seed=options.sampler_seed,
-        prune=options.prune,
-        max_time=None,
-        max_mql=None,
-        max_memory=None,
-        reruns=options.reruns,
-        checkpoint_every=options.checkpoint_every,
-        margin=None,
-    )
+    policy = policy_of(options, until=options.until)
     return RetuneRequest(
         variant=options.variant,
         against=options.against,
@@ -191,23 +193,17 @@ def _request(options: RetuneOptions) -> RetuneRequest:
         searches=options.searches,
         trials=options.trials,
         budget_s=duration_s(options.budget, "--budget"),
-        margin=None if options.margin is None else share(options.margin, "--margin"),
+        margin=share(options.margin, "--margin"),
         top=options.top,
         confirm_seeds=options.confirm_seeds,
-        devices=DeviceChoice(gpus=options.gpus, cpu=options.cpu, workers=options.workers),
+        devices=devices_of(options),
         data_dir=data_folder(options.data_dir),
         storage=storage_url(options.storage),
         timeout_s=duration_s(options.timeout, "--timeout"),
         hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
-        settings=StudySettings(
-            max_epochs=options.max_epochs,
-            backend=options.backend,
-            precision=options.precision,
-            time_objective=options.time_objective,
-            target_val_loss=above_zero(options.target_val_loss, "--target-val-loss"),
-            mql_split=options.mql_split,
-        ),
-        policy=PolicyChanges(**policy),
+        settings=settings_of(options),
+        policy=policy,
+        warm_start=options.warm_start,
         trust=options.trust,
     )
 
@@ -260,7 +256,9 @@ def _report(outcome: RetuneOutcome, page: Path, *, json: bool) -> None:
             f"stopped early ({outcome.ended.value.replace('_', ' ')}): the same command continues "
             "where this one stopped"
         )
-    else:
+    elif not json:  # first: a page that cannot be written takes no words with it
+        print_verdict(outcome.verdict, outcome.lines)
+    if outcome.verdict is not None:
         page.parent.mkdir(parents=True, exist_ok=True)
         more = [(COST, [f"{each}." for each in outcome.lines])]
         write_html(outcome.verdict, page, more=more)
@@ -270,5 +268,3 @@ def _report(outcome: RetuneOutcome, page: Path, *, json: bool) -> None:
         sections = verdict_sections(outcome.verdict, outcome.lines) if outcome.verdict else []
         words = [{"title": title, "sentences": told} for title, told in sections]
         print_json({**outcome.as_dict(), "words": words, "html": written})
-    elif outcome.verdict is not None:
-        print_verdict(outcome.verdict, outcome.lines)

@@ -42,12 +42,28 @@ def run(arguments: list[str]) -> int:
         # Misuse as the command-line parser reports it; typer brings click under a name of its own.
         if hasattr(error, "format_message"):
             return _misused(arguments, error)
-        from tuner.storage.remedies import failure_of
-        from tuner.storage.retry import DATABASE_FAILURES
-
-        if isinstance(error, DATABASE_FAILURES):
-            return _fail(arguments, str(failure_of(error)), TunerError.exit_code)
+        if (said := _foreseen(error)) is not None:
+            return _fail(arguments, said, TunerError.exit_code)
         raise
+
+
+def _foreseen(error: Exception) -> str | None:
+    """What is to be said of a database that fails, or a package that is not there."""
+    from tuner.storage.remedies import failure_of
+    from tuner.storage.retry import DATABASE_FAILURES
+
+    if isinstance(error, DATABASE_FAILURES):
+        return str(failure_of(error))
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return _missing(error.name)
+    return None
+
+
+def _missing(module: str) -> str:
+    """Of a package that is needed and not there; our own modules are."""
+    if module.partition(".")[0] == "tuner":
+        return f"module {module} is missing: install tuner again"
+    return f"package {module!r} is not installed here, and this takes it: pip install {module}"
 
 
 def _print_anything() -> None:

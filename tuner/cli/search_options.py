@@ -22,7 +22,11 @@ TargetValLoss = Annotated[
     typer.Option(metavar="X", help="The validation loss of --time-objective time_to_target_s."),
 ]
 MqlSplitName = Annotated[
-    MqlSplit | None, typer.Option(help="Which split's MQL is minimised (test).")
+    MqlSplit | None,
+    typer.Option(
+        help="Which split's MQL is minimised (built-in tasks: test, own data: val); origins keeps "
+        "the last block of the test split for confirmations."
+    ),
 ]
 Sampler = Annotated[
     str | None,
@@ -36,6 +40,14 @@ SamplerSeed = Annotated[
     typer.Option(
         metavar="N|none",
         help="Of the search, which one worker then repeats exactly (none: from its name).",
+    ),
+]
+Until = Annotated[
+    str | None,
+    typer.Option(
+        metavar="10%|none",
+        help="No trial of a search begins once more runs of what it tried would save at most so "
+        "much of the recommended time (at 90 %).",
     ),
 ]
 Prune = Annotated[

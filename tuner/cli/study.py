@@ -157,6 +157,26 @@ def import_(
     return 0
 
 
+@app.command("code", short_help="Print the file with a study's own class.")
+def code(name: Name, storage: Storage = None, json: Json = False) -> int:
+    """Print the file with a study's own class, as the database has it, and its hash.
+
+    A worker on a host without that file runs it once it was told --trust-code with this hash.
+    """
+    from tuner.study.code import code_of
+    from tuner.study.open import open_study
+
+    with opened_database(storage_url(storage)) as database:
+        own, content = code_of(open_study(database, name))
+    text = content.decode()
+    if json:
+        print_json({"study": name, "file": str(own.path), "sha256": own.sha256, "source": text})
+        return 0
+    for line in (f"# sha256 {own.sha256}", f"# {own.path}", *text.expandtabs().split("\n")):
+        say(line)
+    return 0
+
+
 def _check_name(name: str) -> None:
     from tuner.launch.plan import check_study_name
 
@@ -165,6 +185,7 @@ def _check_name(name: str) -> None:
 
 def _say(opened: OpenStudy, what: str, *, json: bool) -> None:
     from tuner.report.study_status import status_of
+    from tuner.verdict.estimate_words import left_in_words
 
     if json:
         print_json(status_of(opened))
@@ -172,4 +193,7 @@ def _say(opened: OpenStudy, what: str, *, json: bool) -> None:
     counts = opened.ledger.counts()
     place = opened.membership
     search = f"; search {place.search} of group {place.group}" if place.group != opened.name else ""
-    say(f"{opened.name}: {what}; {counts.finished} of {counts.budget} trials finished{search}")
+    held = f"{counts.finished} of {counts.budget} trials finished"
+    if counts.little_left is not None:
+        held += f"; stopped: {left_in_words(counts.little_left.at_most)}"
+    say(f"{opened.name}: {what}; {held}{search}")

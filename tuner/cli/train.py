@@ -39,12 +39,15 @@ from tuner.cli.replace import Force, check_model_free
 from tuner.config import Backend
 from tuner.errors import UsageError
 from tuner.files.plain import excerpt
+from tuner.models.names import names_own_code
 
 if TYPE_CHECKING:
+    from tuner.data.task import Task
     from tuner.devices import CpuCores, Gpu
     from tuner.export.recipe import Recipe
     from tuner.export.train import Trained
     from tuner.training import EpochRecord
+    from tuner.training.naive_forecasts import BaselineScore
 
 SAY_EVERY_S = 10.0
 SEEDS_AT_MOST = 100
@@ -117,10 +120,9 @@ def train(options: TrainOptions) -> int:
     check_model_free(options.output, force=options.force)
     recipe = _recipe(options)
     recipe = replace(recipe, training=replace(recipe.training, backend=options.backend))
-    if ":" in recipe.architecture.model:
+    if names_own_code(recipe.architecture.model):
         note(f"this runs the code of {excerpt(recipe.architecture.model, at_most=500)}")
-    trained = _trained(options, recipe, device)
-    _report(options, trained)
+    _report(options, *_trained(options, recipe, device))
     return 0
 
 
@@ -148,15 +150,19 @@ def _recipe(options: TrainOptions) -> Recipe:
     return Recipe.of(best)
 
 
-def _trained(options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores) -> tuple[Trained, ...]:
-    """One training a seed, alone on the device; the best of them is saved."""
+def _trained(
+    options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores
+) -> tuple[tuple[Trained, ...], tuple[BaselineScore, ...]]:
+    """One training a seed, alone on the device; the best of them is saved, and what needs no
+    network is said beside it.
+    """
     from tuner.data.prepare import prepare
-    from tuner.data.task import load_task
     from tuner.data.windows import to_device
     from tuner.devices import Gpu, exclusive
     from tuner.export.train import save_trained, train_seeds
+    from tuner.training.naive_forecasts import score_baselines
 
-    task = load_task(options.task or recipe.task)
+    task = _task(options.task, recipe)
     prepared = prepare(task, data_dir=data_folder(options.data_dir))
     if recipe.data_hash not in (None, prepared.data_hash):
         note("this is other data than the configuration was found on; the card says so")
@@ -164,12 +170,30 @@ def _trained(options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores) -> t
     wanted = range(options.seeds) if options.seeds is not None else [options.seed or 0]
     with exclusive(device.lock_names, waiting=waiting_for(device.label)):
         trained = train_seeds(recipe, data, wanted, on_epoch=_announcer())
-    save_trained(options.output, recipe, prepared, trained, device.model)
-    return trained
+        baselines = score_baselines(data)
+    save_trained(options.output, recipe, prepared, trained, device.model, baselines)
+    return trained, baselines
 
 
-def _report(options: TrainOptions, trained: tuple[Trained, ...]) -> None:
-    from tuner.export.train import best_of, files_of
+def _task(named: str | None, recipe: Recipe) -> Task:
+    from tuner.data.task import load_task, task_file
+
+    try:
+        return load_task(named or recipe.task)
+    except UsageError:
+        if named is not None or task_file(recipe.task) is not None:
+            raise
+    raise UsageError(
+        f"the configuration is of task {excerpt(recipe.task)}, which is none of the built-in ones; "
+        "give its task file with --task FILE"
+    )
+
+
+def _report(
+    options: TrainOptions, trained: tuple[Trained, ...], baselines: tuple[BaselineScore, ...]
+) -> None:
+    from tuner.export.train import best_of, files_of, loses_to
+    from tuner.study.baselines import in_words
 
     kept, files = best_of(trained), files_of(options.output)
     if options.json:
@@ -181,7 +205,11 @@ def _report(options: TrainOptions, trained: tuple[Trained, ...]) -> None:
             }
         )
     else:
+        if said := loses_to(kept, baselines):
+            say(f"{said}.")
         _print(trained, kept)
+        scores = [f"{in_words(e.name)} {e.evaluation.test_mql_mean:.4f}" for e in baselines]
+        say(f"without a network, test MQL: {', '.join(scores)}")
     note(f"wrote {' and '.join(files)}")
 
 
@@ -199,6 +227,8 @@ def _announcer() -> Callable[[int, EpochRecord], None]:
 
 
 def _print(trained: tuple[Trained, ...], kept: Trained) -> None:
+    from tuner.report.terminal.interval_lines import print_forecast_quality
+
     for each in trained:
         r, mark = each.result, " (kept)" if each is kept else ""
         say(
@@ -206,4 +236,11 @@ def _print(trained: tuple[Trained, ...], kept: Trained) -> None:
             f"validation loss {r.best_val_loss:.6f}{mark}"
         )
         for series, mql in each.scores.test_mql.items():
-            say(f"  {series}: test MQL {mql:.4f}")
+            say(
+                f"  {series}: test MQL {mql:.4f}, of sorted quantiles "
+                f"{each.quality.sorted_mql[series]:.4f}"
+            )
+    if kept.scores.test_columns:
+        columns = [f"{name} {mql:.4f}" for name, mql in kept.scores.test_columns.items()]
+        say(f"test MQL by target column: {', '.join(columns)}")
+    print_forecast_quality(kept.quality)

@@ -14,6 +14,9 @@ from tuner.cli.options import (
     DataDir,
     Gpus,
     Json,
+    On,
+    Placement,
+    PrintOnly,
     Storage,
     TaskName,
     Timeout,
@@ -92,7 +95,7 @@ class VerifyOptions:
             min=1,
             max=MANY,
             metavar="N",
-            help="Fresh seeds for each configuration (10; of each round 6; with --confirm 30; "
+            help="Fresh seeds for each configuration (10; of each round 6; with --confirm 60; "
             "with --ablate 10).",
         ),
     ] = None
@@ -114,6 +117,9 @@ class VerifyOptions:
     gpus: Gpus = None
     cpu: Cpu = False
     workers: Workers = None
+    on: On = None
+    placement: Placement = None
+    print_only: PrintOnly = False
     stop_early: Annotated[
         bool,
         typer.Option(
@@ -151,6 +157,9 @@ def verify(options: VerifyOptions) -> int:
 
     foreground = Foreground(_view)
     outcome = verification.run(request, progress=foreground, stop=foreground.stop)
+    if outcome.printed:
+        typer.echo(outcome.printed, nl=False)
+        return 0
     _report(outcome, request, json=options.json)
     return EXIT_CODES.get(outcome.ended, 0)
 
@@ -177,7 +186,7 @@ def _refuse_apart(options: VerifyOptions) -> None:
 
 
 def _request(options: VerifyOptions) -> VerificationRequest:
-    from tuner.launch import DeviceChoice
+    from tuner.cli.asked import devices_of
     from tuner.launch.verification import VerificationRequest
     from tuner.verdict.expected_front import Choice
 
@@ -192,8 +201,8 @@ def _request(options: VerifyOptions) -> VerificationRequest:
         confirm=options.confirm,
         ablate=options.ablate,
         against=options.against,
-        margin=None if options.margin is None else share(options.margin, "--margin"),
-        devices=DeviceChoice(gpus=options.gpus, cpu=options.cpu, workers=options.workers),
+        margin=share(options.margin, "--margin"),
+        devices=devices_of(options),
         data_dir=data_folder(options.data_dir),
         timeout_s=duration_s(options.timeout, "--timeout"),
         storage=storage_url(options.storage),

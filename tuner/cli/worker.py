@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -10,16 +11,30 @@ import typer
 
 from tuner.cli.command import takes
 from tuner.cli.device import ONE_DEVICE, assignment_at, own_device, own_gpu
-from tuner.cli.options import Cpu, DataDir, Storage, Trust, data_folder, note, storage_url
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    Storage,
+    Trust,
+    data_folder,
+    duration_s,
+    note,
+    storage_url,
+)
+from tuner.cli.search_options import HangLimit
 from tuner.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tuner.devices import CpuCores, Gpu
     from tuner.worker.trainers import Trainer
 
 
 STUDIES_FOLLOW = "-"
 """In place of their names, to a supervised worker: they come on standard input."""
+PREDECESSOR_S = 90.0
+"""So long a worker that was placed waits for one before it to hand back what it ran, and to go."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +59,26 @@ class WorkerOptions:
     ] = None
     cpu: Cpu = False
     cores: Annotated[
-        str | None, typer.Option(metavar="0,1", help="With --cpu: the cores to own (all).")
+        str | None,
+        typer.Option(
+            metavar="0,1|free:N",
+            help="With --cpu: the cores to own (all); free:N: so many that no other worker has.",
+        ),
     ] = None
+    keep_alive: Annotated[
+        bool,
+        typer.Option(
+            "--keep-alive", help="Start the worker again when it dies or hangs, as a launch does."
+        ),
+    ] = False
+    hang_limit: HangLimit = None
     storage: Storage = None
     data_dir: DataDir = None
     task: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Task file, where the study's data is a CSV of your own."
+            metavar="FILE",
+            help="Task file of a study on your own CSV, where --data-dir is not enough.",
         ),
     ] = None
     verify: Annotated[
@@ -59,6 +86,13 @@ class WorkerOptions:
         typer.Option("--verify", help="Make the runs that 'tuner verify' planned, not trials."),
     ] = False
     trust: Trust = False
+    trust_code: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHA256[,SHA256]",
+            help="Let code run that only the database has, by its hash ('tuner study code').",
+        ),
+    ] = None
     supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None
     name: Annotated[str | None, typer.Option(hidden=True)] = None
     heartbeat: Annotated[int | None, typer.Option(hidden=True)] = None
@@ -76,17 +110,20 @@ def worker(options: WorkerOptions) -> int:
     orphan = Orphan(options.supervised_by) if options.supervised_by is not None else None
     if options.cpu == (options.gpu is not None):
         raise UsageError(ONE_DEVICE)
+    patience_s = PREDECESSOR_S if options.keep_alive else 0.0
     assignment = (
-        assignment_at(options.gpu, kept=options.kept_assignment)
+        assignment_at(options.gpu, kept=options.kept_assignment, patience_s=patience_s)
         if options.gpu is not None
         else None
     )
     device = (
         own_gpu(assignment.gpu)
         if assignment is not None
-        else own_device(gpu=None, cpu=True, cores=options.cores)
+        else own_device(gpu=None, cpu=True, cores=options.cores, patience_s=patience_s)
     )
     storage, folder = storage_url(options.storage), data_folder(options.data_dir)
+    if options.keep_alive:
+        return _kept(options, device, storage, folder)
     trainer = _trainer(device, options.heartbeat)
     from tuner.worker.session import WorkOrder, work  # takes a second, in which torch is imported
 
@@ -97,6 +134,7 @@ def worker(options: WorkerOptions) -> int:
         name=options.name,
         heartbeat=options.heartbeat,
         trust=options.trust,
+        trusted_code=_hashes(options.trust_code),
         data_dir=folder,
         task=options.task,
     )
@@ -111,6 +149,30 @@ def worker(options: WorkerOptions) -> int:
     return code
 
 
+def _kept(options: WorkerOptions, device: Gpu | CpuCores, storage: str, folder: Path | None) -> int:
+    """The exit code of a worker that is kept alive."""
+    from tuner.cli.foreground import EXIT_CODES, stopped_by_signals
+    from tuner.display.log import log_to_stderr
+    from tuner.launch import StopRequests
+    from tuner.launch.kept_worker import KeptWorker, keep
+    from tuner.worker.process import SAME_SIGNAL_S
+
+    log_to_stderr()
+    stop = StopRequests()
+    asked = KeptWorker(
+        studies=options.study,
+        storage=storage,
+        verify=options.verify,
+        task=options.task,
+        data_dir=folder,
+        hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
+        trust=options.trust,
+        trusted_code=sorted(_hashes(options.trust_code)),
+    )
+    with stopped_by_signals(stop, same_signal_s=SAME_SIGNAL_S):
+        return EXIT_CODES.get(keep(asked, device, stop=stop, note=note), 0)
+
+
 def _named(studies: str) -> str:
     """The names as given, or those that a supervisor gives who did not know them at the start."""
     if studies != STUDIES_FOLLOW:
@@ -118,6 +180,18 @@ def _named(studies: str) -> str:
     if not (line := sys.stdin.readline().strip()):
         raise UsageError("--study -: standard input ended before it named a study")
     return line
+
+
+def _hashes(named: str | None) -> tuple[str, ...]:
+    """Of `--trust-code`. Raises UsageError for anything else than SHA-256 in hexadecimal digits."""
+    hashes = tuple(each.strip().lower() for each in (named or "").split(",") if each.strip())
+    for each in hashes:
+        if re.fullmatch(r"[0-9a-f]{64}", each) is None:
+            raise UsageError(
+                f"--trust-code: {each!r} is no SHA-256; expected the 64 hexadecimal digits that "
+                "'tuner study code NAME' prints"
+            )
+    return hashes
 
 
 def _trainer(device: Gpu | CpuCores, heartbeat: int | None) -> Trainer:

@@ -6,12 +6,11 @@ Source: the ETDataset of Zhou et al. 2021 (github.com/zhouhaoyi/ETDataset, licen
 from __future__ import annotations
 
 import hashlib
-import urllib.request
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO
 
 from tuner.data.cache import user_cache
+from tuner.data.remote import reason_of, transfer, url_of
 from tuner.errors import DataError
 from tuner.files.durable import replacing
 
@@ -20,8 +19,7 @@ SHA256 = {
     "ETTh2.csv": "a3dc2c597b9218c7ce1cd55eb77b283fd459a1d09d753063f944967dd6b9218b",
 }
 BASE_URL = "https://raw.githubusercontent.com/zhouhaoyi/ETDataset/main/ETT-small"
-_TIMEOUT_S = 10.0
-_CHUNK = 1 << 16
+_MOST_BYTES = 64 << 20
 _ELSEWHERE = (
     "download ETTh1.csv and ETTh2.csv elsewhere "
     "and name their folder with --data-dir or TUNER_DATA_DIR"
@@ -34,13 +32,18 @@ def default_folder() -> Path:
 
 
 def read_etth(data_dir: Path | None, *, base_url: str = BASE_URL) -> dict[str, bytes]:
-    """The content of both files by file name: from `data_dir`, the user's cache, or the network.
+    """The content of both files by file name: from `data_dir`, the user's cache, or the network. A
+    `data_dir` that is a URL is where the cache is filled from.
 
     Raises:
         DataError: `data_dir` lacks a file, no network, or a file whose SHA-256 is not the known
             one.
     """
-    folder = fetch_etth(base_url=base_url) if data_dir is None else data_dir
+    url = url_of(data_dir)
+    if data_dir is None or url is not None:
+        folder = fetch_etth(base_url=url.rstrip("/") if url is not None else base_url)
+    else:
+        folder = data_dir
     return {name: _read_checked(folder / name) for name in SHA256}
 
 
@@ -50,7 +53,7 @@ def find_etth(data_dir: Path | None) -> Path:
     Raises:
         DataError: a file is missing, or its SHA-256 is not the known one.
     """
-    folder = default_folder() if data_dir is None else data_dir
+    folder = data_dir if data_dir is not None and url_of(data_dir) is None else default_folder()
     for name in SHA256:
         _read_checked(folder / name)
     return folder
@@ -103,7 +106,7 @@ def _download(url: str, path: Path) -> None:
     """Download to a temporary file beside `path`, check it, then move it into place in one step."""
     try:
         with replacing(path) as file:
-            _transfer(url, file, path.name)
+            transfer(url, file, path.name, most_bytes=_MOST_BYTES)
             file.seek(0)
             found, expected = hashlib.sha256(file.read()).hexdigest(), SHA256[path.name]
             if found != expected:
@@ -112,29 +115,7 @@ def _download(url: str, path: Path) -> None:
                     f"{expected}; try again, or {_ELSEWHERE}"
                 )
     except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
-        reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         raise DataError(
-            f"{path}: not there, and could not be downloaded from {url} ({reason}); {_ELSEWHERE}"
+            f"{path}: not there, and could not be downloaded from {url} ({reason_of(error)}); "
+            f"{_ELSEWHERE}"
         ) from None
-
-
-def _transfer(url: str, file: IO[bytes], name: str) -> None:
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    from tuner.display.terminal import make_console
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-    )
-    with (
-        urllib.request.urlopen(url, timeout=_TIMEOUT_S) as response,  # noqa: S310  the address is ours
-        Progress(*columns, console=make_console(stderr=True)) as progress,
-    ):
-        length = response.headers.get("Content-Length")
-        bar = progress.add_task(f"downloading {name}", total=int(length) if length else None)
-        while chunk := response.read(_CHUNK):
-            file.write(chunk)
-            progress.advance(bar, len(chunk))

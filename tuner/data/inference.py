@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +11,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from tuner.data.calendar_features import calendar_columns
-from tuner.data.source_kinds import CsvSource, EtthSource
+from tuner.data.recent_rows import (
+    Floats,
+    by_series,
+    numbers_of,
+    refuse_missing_columns,
+    times_of,
+)
+from tuner.data.steps_ahead import next_step, steps_of
 from tuner.data.task import Task
-from tuner.errors import DataError, UsageError, unknown_name
-
-Floats = npt.NDArray[np.float64]
-SERIES = "series"
-"""The id column of built-in tasks, whose sources have none."""
+from tuner.errors import DataError, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -35,23 +38,16 @@ class LastWindows:
     series: npt.NDArray[np.int64]  # (B,): number of each series
     past: npt.NDArray[np.float32]  # (B, L, C + P + F)
     future: npt.NDArray[np.float32]  # (B, T, F)
-    times: npt.NDArray[np.datetime64]  # (B, T)
-
-
-def time_column(task: Task) -> str:
-    """The column that holds a task's timestamps."""
-    if isinstance(task.source, CsvSource):
-        return task.source.time_column
-    return "date" if isinstance(task.source, EtthSource) else "ds"
-
-
-def id_column(task: Task) -> str:
-    """The column that names a row's series."""
-    return (task.source.id_column if isinstance(task.source, CsvSource) else None) or SERIES
+    times: npt.NDArray[Any]  # (B, T): datetime64; of an index, the numbers of the rows, int64
 
 
 def last_windows(
-    task: Task, names: Sequence[str], frame: pd.DataFrame, scaling: Scaling
+    task: Task,
+    names: Sequence[str],
+    frame: pd.DataFrame,
+    scaling: Scaling,
+    *,
+    start: pd.Timestamp | int | None = None,
 ) -> LastWindows:
     """The windows that end with each series' last row that has values.
 
@@ -62,22 +58,28 @@ def last_windows(
             carry the future covariates of the times to forecast; they are needed where the task has
             such columns, and only there.
         scaling: of targets, past covariates and future covariates, for all of `names`.
+        start: first time to forecast, UTC, or the number of a row of an index; targets and past
+            covariates from it on are not looked at. Without it, what follows the last row with
+            target values.
 
     Raises:
-        UsageError: series that the network does not know.
+        UsageError: series that the network does not know, or a `start` that is not the time after a
+            row with values.
         DataError: a column, rows or values that are missing, or timestamps that are not one step
             apart.
     """
-    columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
-    for column in (time_column(task), *columns):
-        if column not in frame.columns:
-            there = ", ".join(map(repr, map(str, frame.columns)))
-            raise DataError(f"the table has no column {column!r}; there are: {there}")
+    refuse_missing_columns(task, frame)
     windows = []
-    for name, rows in _by_series(task, names, frame).items():
+    for name, rows in by_series(task, names, frame).items():
         number = list(names).index(name)
+        times = times_of(task, name, rows)
+        given = numbers_of(task, name, rows)
+        if start is not None:
+            given[times >= start, : len(task.target_columns) + len(task.past_covariates)] = np.nan
+        one = _Rows(name, times, given, _end(task, given))
+        _check_start(task, one, start)
         windows.append(
-            (number, *_window(task, name, rows, scaling.minimum[number], scaling.scale[number]))
+            (number, *_window(task, one, scaling.minimum[number], scaling.scale[number]))
         )
     return LastWindows(
         series=np.array([window[0] for window in windows]),
@@ -87,49 +89,57 @@ def last_windows(
     )
 
 
-def _by_series(task: Task, names: Sequence[str], frame: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
-    column = id_column(task)
-    if column not in frame.columns:
-        if len(names) == 1:
-            return {names[0]: frame}
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What was given of one series: times (R,), numbers (R, C + P + F), and how many rows there are
+    up to the last one with values.
+    """
+
+    name: str
+    times: pd.Index
+    given: Floats
+    end: int
+
+
+def _end(task: Task, given: Floats) -> int:
+    known = np.flatnonzero(np.isfinite(given[:, : len(task.target_columns)]).any(axis=1))
+    return int(known[-1]) + 1 if len(known) else 0
+
+
+def _check_start(task: Task, rows: _Rows, start: pd.Timestamp | int | None) -> None:
+    if start is None or rows.end == 0:
+        return
+    after = next_step(task, rows.times, rows.end)
+    if after != start:
         raise UsageError(
-            "the table does not say which series its rows belong to; "
-            f"add a column {column!r} that holds one of: {', '.join(names)}"
+            f"series {rows.name!r} cannot be forecast from {start} on: its last row with values "
+            f"before is of {rows.times[rows.end - 1]}, so its forecast would begin at {after}"
         )
-    found = {str(name): rows for name, rows in frame.groupby(column, sort=False)}
-    for name in found:
-        if name not in names:
-            raise unknown_name("series", name, names, more="; the network was trained on these")
-    if not found:
-        raise DataError("the table has no rows")
-    return found
 
 
 def _window(
-    task: Task, name: str, rows: pd.DataFrame, minimum: Floats, scale: Floats
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.datetime64]]:
+    task: Task, rows: _Rows, minimum: Floats, scale: Floats
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[Any]]:
     """(L, C + P + F), (T, F) and (T,) of one series; `minimum` and `scale` are of its rows."""
     n_targets, n_past = len(task.target_columns), len(task.past_covariates)
-    given = _numbers(task, name, rows)
-    known = np.flatnonzero(np.isfinite(given[:, :n_targets]).any(axis=1))
-    end = int(known[-1]) + 1 if len(known) else 0
+    name, given, end = rows.name, rows.given, rows.end
     if end < task.input_size:
         raise DataError(
             f"series {name!r} has {end} rows with values, the network sees {task.input_size}; "
             "give more rows before"
         )
-    times = _times(task, name, rows, end)
+    times, clock = steps_of(task, name, rows.times, end)
     ahead = task.horizon if task.future_covariates else 0
     if len(given) < end + ahead:
         raise DataError(
             f"series {name!r}: {', '.join(map(repr, task.future_covariates))} "
             f"must be known for the {task.horizon} times to forecast, "
-            f"from {pd.Timestamp(times[task.input_size])} on; add rows with them, targets empty"
+            f"from {_shown(times[task.input_size])} on; add rows with them, targets empty"
         )
     window = given[end - task.input_size : end + ahead]
     _refuse_gaps(task, name, window, times)
     scaled = (window - minimum) / scale
-    calendar = calendar_columns(times, task.calendar)  # (L + T, ...)
+    calendar = calendar_columns(clock, task.calendar)  # (L + T, ...)
     future = np.hstack([scaled[:, n_targets + n_past :], calendar[: len(scaled)]])
     past = np.hstack([scaled[: task.input_size, : n_targets + n_past], future[: task.input_size]])
     coming = np.hstack(
@@ -140,42 +150,7 @@ def _window(
     return past.astype(np.float32), coming.astype(np.float32), times[task.input_size :]
 
 
-def _numbers(task: Task, name: str, rows: pd.DataFrame) -> Floats:
-    columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
-    try:
-        return rows[columns].to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"series {name!r}: a cell of {', '.join(columns)} is no number ({_first_line(error)})"
-        ) from None
-
-
-def _times(task: Task, name: str, rows: pd.DataFrame, end: int) -> npt.NDArray[np.datetime64]:
-    """The times of the window, (L + T,): those given, checked, and the ones that follow."""
-    cells = rows[time_column(task)]
-    try:
-        form = None if pd.api.types.is_datetime64_any_dtype(cells) else "ISO8601"
-        given = pd.DatetimeIndex(pd.to_datetime(cells, format=form, utc=True)).tz_localize(None)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"series {name!r}: {time_column(task)!r} holds no timestamps ({_first_line(error)})"
-        ) from None
-    first = end - task.input_size
-    expected = pd.date_range(
-        given[first], periods=task.input_size + task.horizon, freq=task.frequency
-    )
-    there = given[first : first + len(expected)]
-    wrong = np.flatnonzero(there != expected[: len(there)])
-    if wrong.size:
-        at = int(wrong[0])
-        raise DataError(
-            f"series {name!r}: {there[at]} stands where frequency {task.frequency!r} expects "
-            f"{expected[at]}; give the rows oldest first, without gaps or repetitions"
-        )
-    return expected.to_numpy().astype("datetime64[us]")
-
-
-def _refuse_gaps(task: Task, name: str, window: Floats, times: npt.NDArray[np.datetime64]) -> None:
+def _refuse_gaps(task: Task, name: str, window: Floats, times: npt.NDArray[Any]) -> None:
     """Every cell read must be a finite number; targets and past covariates are not read ahead."""
     columns: tuple[Any, ...] = (
         *task.target_columns,
@@ -188,9 +163,9 @@ def _refuse_gaps(task: Task, name: str, window: Floats, times: npt.NDArray[np.da
         row, column = np.argwhere(bad)[0]
         raise DataError(
             f"series {name!r}: {columns[column]!r} has no finite number at "
-            f"{pd.Timestamp(times[row])}; fill it in"
+            f"{_shown(times[row])}; fill it in"
         )
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+def _shown(step: Any) -> str:
+    return str(pd.Timestamp(step)) if isinstance(step, np.datetime64) else f"row {step}"

@@ -53,8 +53,11 @@ class PreparedData:
 
     `static` (S, K) float32, K 0 or 1; original = scaled * `scale` + `minimum`, both (S, C) float64;
     here S counts the series. `covariate_minimum` and `covariate_scale` are the same for the past
-    and then the future covariate columns. `data_hash` is the SHA-256 of the values, the timestamps
-    and the task's definition: where the file lies, and how it was written, is no part of it.
+    and then the future covariate columns. `change` (S, C) is each target's mean absolute change
+    from one training row to the next, in original units; 1 where nothing changes. `data_hash` is
+    the SHA-256 of the values, the timestamps and the task's definition: where the file lies, and
+    how it was written, is no part of it.
+    `filled_rows` and `filled_cells` count what was made up, for each series.
     """
 
     task: Task
@@ -68,7 +71,21 @@ class PreparedData:
     scale: Floats
     covariate_minimum: Floats
     covariate_scale: Floats
+    change: Floats
     data_hash: str
+    filled_rows: tuple[int, ...] = ()
+    filled_cells: tuple[int, ...] = ()
+
+    def filled_notice(self) -> str | None:
+        """How much of the data was made up, in a line; None where nothing was."""
+        rows, cells = sum(self.filled_rows), sum(self.filled_cells)
+        if not rows and not cells:
+            return None
+        how = getattr(self.task.source, "fill", "forward")
+        return (
+            f"task {self.task.name}: {rows:,} missing rows and {cells:,} empty cells were filled "
+            f"({how}); the objective counts them as if they had been measured"
+        )
 
 
 def prepare(
@@ -78,8 +95,8 @@ def prepare(
 
     Args:
         task: what to prepare.
-        data_dir: folder with ETTh1.csv and ETTh2.csv, used by `etth` only; a folder that lacks them
-            is an error.
+        data_dir: folder or URL with ETTh1.csv and ETTh2.csv, or with a CSV that is not at its own
+            path; one that lacks them is an error.
         cache_dir: where prepared data is kept, keyed by the content of the source files, the task
             and this code.
 
@@ -107,7 +124,10 @@ def prepare(
         scale=stored["scale"],
         covariate_minimum=stored["covariate_minimum"],
         covariate_scale=stored["covariate_scale"],
+        change=stored["change"],
         data_hash=stored["data_hash"],
+        filled_rows=stored["filled_rows"],
+        filled_cells=stored["filled_cells"],
     )
 
 
@@ -134,6 +154,8 @@ def data_hash(task: Task, series: Sequence[Series]) -> str:
         together.update(_canonical([one.name, *one.values.shape]))
         together.update(one.timestamps.astype("datetime64[us]").astype("<i8").tobytes())
         together.update(np.ascontiguousarray(one.values, dtype="<f8").tobytes())
+        if one.filled_rows or one.filled_cells:  # what was made up is not what was measured
+            together.update(_canonical(["filled", one.filled_rows, one.filled_cells]))
     return together.hexdigest()
 
 
@@ -148,15 +170,16 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
     collected: dict[str, list[dict[str, npt.NDArray[Any]]]] = {name: [] for name in SPLITS}
     minima: list[Floats] = []
     scales: list[Floats] = []
+    changes: list[Floats] = []
     for number, one in enumerate(series):
         sizes = split_sizes(len(one.values), task.split)
         minimum, scale = _fit_scaling(one.values[: sizes[0]])
         scaled = _apply_scaling(task, one, minimum, scale, label)
-        known = np.hstack(
-            [scaled[:, n_targets + n_past :], calendar_columns(one.timestamps, task.calendar)]
-        )
+        clock = one.timestamps if one.clock is None else one.clock
+        known = np.hstack([scaled[:, n_targets + n_past :], calendar_columns(clock, task.calendar)])
         minima.append(minimum)
         scales.append(scale)
+        changes.append(mean_change(one.values[: sizes[0], :n_targets]))
         first = 0
         for name, size in zip(SPLITS, sizes, strict=True):
             rows = slice(first, first + size)
@@ -180,7 +203,10 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
         "scale": scale[:, :n_targets],
         "covariate_minimum": minimum[:, n_targets:],
         "covariate_scale": scale[:, n_targets:],
+        "change": np.stack(changes),
         "data_hash": data_hash(task, series),
+        "filled_rows": tuple(one.filled_rows for one in series),
+        "filled_cells": tuple(one.filled_cells for one in series),
     }
 
 
@@ -191,6 +217,14 @@ def _concatenate(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDAr
         part["starts"] = part["starts"] + offset
         offset += len(part["targets"])
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def mean_change(train: Floats) -> Floats:
+    """What a scaled error is measured in (Hyndman and Koehler, "Another look at measures of
+    forecast accuracy", 2006; the M5 competition's scaled pinball loss).
+    """
+    change = np.abs(np.diff(train, axis=0)).mean(axis=0) if len(train) > 1 else train[0] * 0
+    return np.where(change > 0, change, 1.0)
 
 
 def _fit_scaling(train: Floats) -> tuple[Floats, Floats]:

@@ -1,15 +1,29 @@
-"""The kinds of source that a task may name: ETT, generated series, or a CSV file."""
+"""The kinds of source that a task may name: ETT, generated series, a CSV or a Parquet file."""
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 from tuner.files.plain import Label
 
 Name = Label
+
+HOW_WRITTEN = ("path", "header", "separator", "decimal", "encoding", "time_format")
+"""Keys that say where a file lies and in what dialect it is written: what it holds they do not."""
+
+LATER: Mapping[str, Any] = {
+    "index": False, "start": None, "timezone": None, "gaps": "refuse", "fill": "forward",
+}  # fmt: skip
+"""Keys that task files did not always have, at their defaults: there they are left out of what a
+task is, so that studies of before keep their identity.
+"""
+
+DEFAULT_TIME_COLUMN = "ds"
 
 
 class Frozen(BaseModel):
@@ -32,25 +46,109 @@ class DemoSource(Frozen):
     seed: int = Field(default=0, ge=0, le=2**63 - 1)
 
 
-class CsvSource(Frozen):
-    """The user's own file.
+class FileSource(Frozen):
+    """The user's own file: what it holds.
 
     Without `id_column` the file is wide: one row per timestamp, one series, named like the task.
-    With it the file is
-    long: the rows of several series stacked or interleaved, each series named by its id, numbered
-    in the order in which the ids first appear. `path` is relative to the folder of the task file.
+    With it the file is long: the rows of several series stacked or interleaved, each series named
+    by its id, numbered in the order in which the ids first appear. `path` is relative to the folder
+    of the task file.
+
     Timestamps are ISO 8601 unless `time_format` (as in Python's strptime) says otherwise; those
-    with an offset are converted to UTC.
+    with an offset are converted to UTC, those without are in `timezone` where one is named. With
+    `index` there is no time column: the rows are counted, and dated only where there is a `start`.
+
+    `gaps`: missing rows are refused; or filled, empty cells too, with the value before (`fill`
+    "forward") or on a line between the neighbours ("interpolate"); or skipped: the rows that are
+    there count as consecutive.
+    """
+
+    path: Path
+    index: bool = False
+    time_column: Name | None = Field(default=None, validate_default=True)
+    id_column: Name | None = None
+    time_format: Name | None = None
+    start: Name | None = None
+    timezone: Name | None = None
+    gaps: Literal["refuse", "fill", "skip"] = "refuse"
+    fill: Literal["forward", "interpolate"] = "forward"
+
+    @field_validator("time_column")
+    @classmethod
+    def _an_index_has_no_time_column(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if not info.data.get("index"):
+            return value or DEFAULT_TIME_COLUMN
+        if value is not None:
+            raise ValueError("index = true says that the file has no times; leave one of them out")
+        return None
+
+    @field_validator("start")
+    @classmethod
+    def _start_is_a_date_of_an_index(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return value
+        if not info.data.get("index"):
+            raise ValueError("belongs to index = true: the file has times of its own; leave it out")
+        try:
+            moment = datetime.datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is None or moment.tzinfo is not None:
+            raise ValueError(f"a date such as '1990-01-01' is expected, got {value!r}")
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _timezone_is_known(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is None:
+            return value
+        if info.data.get("index"):
+            raise ValueError("belongs to times, and index = true says there are none; leave it out")
+        from zoneinfo import ZoneInfo
+
+        try:
+            ZoneInfo(value)
+        except (KeyError, ValueError, OSError):
+            raise ValueError(
+                f"unknown time zone {value!r}; use for example 'Europe/Berlin', 'America/New_York'"
+            ) from None
+        return value
+
+    @field_validator("gaps")
+    @classmethod
+    def _an_index_has_no_gaps_to_skip(cls, value: str, info: ValidationInfo) -> str:
+        if value == "skip" and info.data.get("index"):
+            raise ValueError("the rows of an index are counted, none is missing; leave it out")
+        return value
+
+    @field_validator("fill")
+    @classmethod
+    def _fill_says_how(cls, value: str, info: ValidationInfo) -> str:
+        if value != "forward" and info.data.get("gaps", "fill") != "fill":
+            raise ValueError(f"{value!r} says how gaps are filled; set gaps = 'fill' as well")
+        return value
+
+    def what_it_holds(self) -> dict[str, Any]:
+        """The keys that are part of what a task is, as plain data."""
+        plain = self.model_dump(mode="json", exclude=set(HOW_WRITTEN))
+        return _without_defaults(plain)
+
+    def noted(self) -> dict[str, Any]:
+        """All keys, the path only as the file's name, as plain data that this model takes."""
+        plain = self.model_dump(mode="json") | {"path": self.path.name}
+        return _without_defaults(plain)
+
+
+class CsvSource(FileSource):
+    """The user's own CSV. Without a `header` its columns are column_1, column_2, ...; a column
+    whose cell in the header is empty is called so, too.
     """
 
     kind: Literal["csv"]
-    path: Path
-    time_column: Name = "ds"
-    id_column: Name | None = None
+    header: bool = True
     separator: Annotated[str, Field(min_length=1, max_length=1)] = ","
     decimal: Literal[".", ","] = "."
     encoding: Name = "utf-8"
-    time_format: Name | None = None
 
     @field_validator("decimal")
     @classmethod
@@ -71,4 +169,19 @@ class CsvSource(Frozen):
         return value
 
 
-Source = Annotated[EtthSource | DemoSource | CsvSource, Field(discriminator="kind")]
+class ParquetSource(FileSource):
+    """The user's own Parquet file."""
+
+    kind: Literal["parquet"]
+
+
+Source = Annotated[EtthSource | DemoSource | CsvSource | ParquetSource, Field(discriminator="kind")]
+
+OwnFile = Annotated[CsvSource | ParquetSource, Field(discriminator="kind")]
+OF_FILES = ("csv", "parquet")
+"""The kinds whose file is the user's."""
+
+
+def _without_defaults(plain: dict[str, Any]) -> dict[str, Any]:
+    defaults = {**LATER, "header": True}
+    return {key: value for key, value in plain.items() if defaults.get(key, ...) != value}

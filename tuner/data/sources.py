@@ -1,4 +1,4 @@
-"""Where a task's series come from: one entry point over etth, demo and CSV files."""
+"""Where a task's series come from: one entry point over etth, demo and the user's own files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 
 from tuner.data.demo import demo_series
 from tuner.data.etth import read_etth
+from tuner.data.remote import file_in
 from tuner.data.series import Series
-from tuner.data.source_kinds import CsvSource, DemoSource
+from tuner.data.source_kinds import CsvSource, DemoSource, FileSource
 from tuner.data.task import Task
 from tuner.errors import DataError, unknown_name
 
@@ -27,16 +28,16 @@ class OpenSource:
 
 
 def open_source(task: Task, data_dir: Path | None) -> OpenSource:
-    """Read the task's files. `data_dir` is where `etth` looks; a CSV has its own path, `demo` needs
-    none.
+    """Read the task's files. `data_dir`, a folder or a URL, is where `etth` looks, and where a file
+    is looked for by its name if it is not at its own path; `demo` needs none.
 
     Raises:
         DataError: a file that is missing, unreadable or not what it should be.
         UsageError: target columns the built-in data does not have.
     """
     source = task.source
-    if isinstance(source, CsvSource):
-        return _open_csv(task, source)
+    if isinstance(source, FileSource):
+        return _open_file(task, source, data_dir)
     if isinstance(source, DemoSource):
         rows, seed, n_targets = source.rows, source.seed, len(task.target_columns)
         return OpenSource(
@@ -50,15 +51,28 @@ def open_source(task: Task, data_dir: Path | None) -> OpenSource:
     )
 
 
-def _open_csv(task: Task, source: CsvSource) -> OpenSource:
-    from tuner.data.table import parse_table, read_bytes
+def _open_file(task: Task, source: FileSource, data_dir: Path | None) -> OpenSource:
+    from tuner.data.table import read_bytes
 
-    content = read_bytes(source.path)
+    path = source.path
+    if data_dir is not None and not path.exists():
+        path = file_in(data_dir, path.name, reuse=False)
+    content = read_bytes(path)
     return OpenSource(
         label=str(source.path),
         content_digest=_digest({"csv": content}),
-        parse=lambda: parse_table(content, source, task),
+        parse=lambda: _parse_file(content, source, task),
     )
+
+
+def _parse_file(content: bytes, source: FileSource, task: Task) -> tuple[Series, ...]:
+    if isinstance(source, CsvSource):
+        from tuner.data.table import parse_table
+
+        return parse_table(content, source, task)
+    from tuner.data.parquet import parse_parquet
+
+    return parse_parquet(content, source, task)
 
 
 def _parse_etth(contents: Mapping[str, bytes], task: Task) -> tuple[Series, ...]:

@@ -12,8 +12,16 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tuner.config import ModelShapes
-from tuner.data.source_kinds import CsvSource, DemoSource, EtthSource, Frozen, Name, Source
+from tuner.config import ModelShapes, MqlSplit, Objective
+from tuner.data.source_kinds import (
+    OF_FILES,
+    DemoSource,
+    EtthSource,
+    FileSource,
+    Frozen,
+    Name,
+    Source,
+)
 from tuner.errors import UsageError, unknown_name
 from tuner.files.plain import Prose
 from tuner.files.toml_file import read_toml, validate
@@ -40,7 +48,7 @@ class Task(Frozen):
     `future_covariates` columns known over the horizon too; `calendar` adds a sine and a cosine per
     cycle to the latter. `static_id` gives the model the series' number (0, 1, ...) as its one
     static covariate. `objective_series` names the series whose test MQL is the objective; None
-    means the mean over all series.
+    means the mean over all series. `objective` says in which units columns are averaged.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)
@@ -58,17 +66,25 @@ class Task(Frozen):
     quantiles: tuple[float, ...] = Field(default=PROTOCOL_QUANTILES, min_length=1, max_length=1000)
     eval_quantiles: tuple[float, ...] = Field(default=(), validate_default=True)
     objective_series: Name | None = None
+    objective: Objective = Objective.MQL
 
     @field_validator("frequency")
     @classmethod
     def _frequency_is_an_alias(cls, value: str, info: ValidationInfo) -> str:
         if isinstance(info.data.get("source"), EtthSource | DemoSource) and value != "h":
             raise ValueError(f"this source is hourly: 'h' is expected, got {value!r}")
-        if value in {"h", "D", "min"}:  # the usual ones, without importing pandas
-            return value
-        from tuner.data.times import frequency_problem
+        source = info.data.get("source")
+        local = isinstance(source, FileSource) and source.timezone is not None
+        if value in {"h", "min"} or (value == "D" and not local):
+            return value  # the usual ones, without importing pandas
+        from tuner.data.times import frequency_problem, within_a_day
 
         problem = frequency_problem(value)
+        if problem is None and local and not within_a_day(value):
+            problem = (
+                f"source.timezone is for steps shorter than a day, got {value!r}: days have no "
+                "daylight saving; leave timezone out"
+            )
         if problem:
             raise ValueError(problem)
         return value
@@ -84,7 +100,15 @@ class Task(Frozen):
 
     @field_validator("calendar")
     @classmethod
-    def _cycles_are_named_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+    def _cycles_are_named_once(
+        cls, value: tuple[str, ...], info: ValidationInfo
+    ) -> tuple[str, ...]:
+        source = info.data.get("source")
+        if value and isinstance(source, FileSource) and source.index and source.start is None:
+            raise ValueError(
+                "index = true: the rows have no dates; leave calendar empty, or date the first row "
+                "with start = '1990-01-01' under [source]"
+            )
         return _named_once(value, ())
 
     @field_validator("target_columns", "past_covariates", "future_covariates")
@@ -94,7 +118,7 @@ class Task(Frozen):
     ) -> tuple[str, ...]:
         source = info.data.get("source")
         taken: list[str] = []
-        if isinstance(source, CsvSource):
+        if isinstance(source, FileSource):
             taken += [column for column in (source.time_column, source.id_column) if column]
         for field in ("target_columns", "past_covariates", "future_covariates"):
             if field != info.field_name:
@@ -103,7 +127,7 @@ class Task(Frozen):
             info.field_name != "target_columns"
             and value
             and source is not None
-            and not isinstance(source, CsvSource)
+            and not isinstance(source, FileSource)
         ):
             raise ValueError(f"the source {source.kind!r} has no covariate columns; leave it empty")
         return _named_once(value, taken)
@@ -140,6 +164,14 @@ class Task(Frozen):
         return self.input_size + self.horizon
 
     @property
+    def usual_split(self) -> MqlSplit:
+        """Whose MQL is minimised where nobody says: the test split's in the reference job, whose
+        team had it so, and in the demonstration; the validation split's of data of one's own.
+        """
+        built_in = isinstance(self.source, EtthSource | DemoSource)
+        return MqlSplit.TEST if built_in else MqlSplit.VAL
+
+    @property
     def eval_index(self) -> tuple[int, ...]:
         """Position of each evaluated level among the trained ones."""
         return tuple(self.quantiles.index(level) for level in self.eval_quantiles)
@@ -151,21 +183,23 @@ class Task(Frozen):
         of the data is the hash of its content (`PreparedData.data_hash`).
         """
         plain = self.model_dump(mode="json", exclude={"description"})
-        for key in ("path", "separator", "decimal", "encoding", "time_format"):
-            plain["source"].pop(key, None)
+        if isinstance(self.source, FileSource):
+            plain["source"] = self.source.what_it_holds()
+        if self.objective is Objective.MQL:  # tasks of before there were others keep their hash
+            del plain["objective"]
         return plain
 
 
 def task_of(definition: Mapping[str, Any]) -> Task:
     """The task of a stored definition, as strictly as that of a file.
 
-    It has no path (data is identified by its hash), so a CSV's is made up.
+    It has no path (data is identified by its hash), so a file's is made up.
 
     Raises:
         ValueError: it describes no task.
     """
     source = definition.get("source")
-    if isinstance(source, dict) and source.get("kind") == "csv":
+    if isinstance(source, dict) and source.get("kind") in OF_FILES:
         definition = {**definition, "source": {"path": ".", **source}}
     return Task.model_validate_json(json.dumps(definition), strict=True)
 
@@ -225,13 +259,20 @@ def load_task(name_or_path: str) -> Task:
         UsageError: unknown name, or a task file that is missing or wrong (file, line and key are
             named).
     """
-    if "/" in name_or_path or name_or_path.endswith(".toml"):
-        return _load_file(Path(name_or_path).expanduser())
+    if (path := task_file(name_or_path)) is not None:
+        return _load_file(path)
     if name_or_path not in _BUILT_IN:
         raise unknown_name(
             "task", name_or_path, _BUILT_IN, more="; or the path of a task file ending in .toml"
         )
     return _BUILT_IN[name_or_path]()
+
+
+def task_file(name_or_path: str) -> Path | None:
+    """The task file that is named; None where a built-in task is."""
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        return Path(name_or_path).expanduser()
+    return None
 
 
 def _load_file(path: Path) -> Task:
@@ -242,7 +283,7 @@ def _load_file(path: Path) -> Task:
         raise UsageError(
             f"{where}: key 'name': {task.name!r} is a built-in task; choose another name"
         )
-    if isinstance(task.source, CsvSource):
+    if isinstance(task.source, FileSource):
         data_file = (path.parent / task.source.path.expanduser()).absolute()
         task = task.model_copy(
             update={"source": task.source.model_copy(update={"path": data_file})}

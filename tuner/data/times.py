@@ -1,7 +1,10 @@
-"""Timestamps of a file: parsed, and checked to be sorted, unique and without gaps."""
+"""Timestamps of a file: parsed, and checked to be sorted, unique and without gaps; those of an
+index, counted.
+"""
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +17,12 @@ from tuner.errors import DataError
 
 Times = npt.NDArray[np.datetime64]
 
+DAY_NS = 86_400_000_000_000
+UNDATED = "1970-01-01"
+"""The first row of an index that nobody dated."""
+
+_OFFSET = re.compile(r"(?:[zZ]|[+-]\d\d(?::?\d\d)?)$")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeColumn:
@@ -23,9 +32,14 @@ class TimeColumn:
     column: str
     time_format: str | None
     wide: bool
+    zone: str | None = None
 
     def at(self, row: int) -> str:
         return f"{self.file}, row {row}, column {self.column!r}"
+
+    def show(self, time: np.datetime64) -> str:
+        """A time for a message; where a time zone was taken off, it says so."""
+        return f"{pd.Timestamp(time)}{' UTC' if self.zone else ''}"
 
 
 def frequency_problem(alias: str) -> str | None:
@@ -39,6 +53,35 @@ def frequency_problem(alias: str) -> str | None:
     if offset is None or offset.n < 1:
         return f"{alias!r} is no pandas frequency; use for example 'h', '15min', 'D', 'W-SUN', 'MS'"
     return None
+
+
+def within_a_day(alias: str) -> bool:
+    """Whether one step of frequency `alias` is shorter than a day."""
+    offset = pd.tseries.frequencies.to_offset(alias)
+    return isinstance(offset, pd.offsets.Tick) and offset.nanos < DAY_NS
+
+
+def counted_times(rows: int, start: str | None, frequency: str, file: str) -> Times:
+    """Times of an index, (rows,): one `frequency` after the other, from `start` on.
+
+    Raises:
+        DataError: they leave the calendar, or `start` is none of them.
+    """
+    first = pd.Timestamp(start or UNDATED)
+    try:
+        index = pd.date_range(first, periods=rows, freq=frequency)
+    except (pd.errors.OutOfBoundsDatetime, OverflowError):
+        raise DataError(
+            f"{file}: {rows} rows at frequency {frequency!r} from {first} on leave the calendar; "
+            "set a shorter frequency in the task file"
+        ) from None
+    if start is not None and index[0] != first:
+        raise DataError(
+            f"{file}: start {start!r} does not fit frequency {frequency!r}, whose next timestamp "
+            f"is {index[0]}; correct one of them in the task file"
+        )
+    times: Times = index.to_numpy().astype("datetime64[us]")
+    return times
 
 
 def parse_times(cells: Sequence[str], rows: Sequence[int], where: TimeColumn) -> Times:
@@ -68,11 +111,60 @@ def parse_times(cells: Sequence[str], rows: Sequence[int], where: TimeColumn) ->
     return times
 
 
+def have_offsets(texts: Sequence[str], where: TimeColumn) -> npt.NDArray[np.bool_]:
+    """Which times say their offset from UTC, (R,)."""
+    if where.zone is None:
+        return np.ones(len(texts), dtype=np.bool_)
+    if where.time_format is not None:
+        return np.full(len(texts), "%z" in where.time_format, dtype=np.bool_)
+    # A day alone ends in what looks like an offset.
+    return np.array([":" in text and bool(_OFFSET.search(text)) for text in texts], dtype=np.bool_)
+
+
 def check_times(times: Times, rows: Sequence[int], frequency: str, where: TimeColumn) -> None:
     """Sorted, unique, every step one `frequency`. `rows` are the timestamps' rows in the file.
 
     Raises:
         DataError: the first row that breaks the order or the step.
+    """
+    check_order(times, rows, where)
+    expected = _expected(times, frequency)
+    wrong = np.flatnonzero(times != expected)
+    if wrong.size == 0:
+        return
+    first = int(wrong[0])
+    if first == 0:
+        raise DataError(off_the_grid(times[0], rows[0], expected[0], frequency, where))
+    if times[first] > expected[first]:
+        raise DataError(
+            f"{where.at(rows[first])}: gap: {where.show(times[first])} follows "
+            f"{where.show(times[first - 1])}, but frequency {frequency!r} expects "
+            f"{where.show(expected[first])}; fill in the missing rows, set gaps under [source], or "
+            "correct the frequency"
+        )
+    raise DataError(
+        f"{where.at(rows[first])}: {where.show(times[first])} follows "
+        f"{where.show(times[first - 1])} too soon for frequency {frequency!r}, which expects "
+        f"{where.show(expected[first])}; correct the row or the frequency"
+    )
+
+
+def off_the_grid(
+    time: np.datetime64, row: int, expected: np.datetime64, frequency: str, where: TimeColumn
+) -> str:
+    """What to say of a first timestamp that is none of its frequency's."""
+    return (
+        f"{where.at(row)}: {where.show(time)} does not fit frequency {frequency!r}, "
+        f"whose next timestamp is {where.show(expected)}; "
+        "set the frequency of the file in the task file"
+    )
+
+
+def check_order(times: Times, rows: Sequence[int], where: TimeColumn) -> None:
+    """Sorted and unique. `rows` are the timestamps' rows in the file.
+
+    Raises:
+        DataError: the first row that breaks the order.
     """
     hint = (
         "" if not where.wide else "; if the file holds several series, set id_column under [source]"
@@ -83,35 +175,13 @@ def check_times(times: Times, rows: Sequence[int], frequency: str, where: TimeCo
         later = int(stops[0]) + 1
         if times[later] == times[later - 1]:
             raise DataError(
-                f"{where.at(rows[later])}: duplicate timestamp {_show(times[later])} (also in row "
-                f"{rows[later - 1]}); keep one row per timestamp{hint}"
+                f"{where.at(rows[later])}: duplicate timestamp {where.show(times[later])} "
+                f"(also in row {rows[later - 1]}); keep one row per timestamp{hint}"
             )
         raise DataError(
-            f"{where.at(rows[later])}: unsorted timestamps: {_show(times[later])} comes after "
-            f"{_show(times[later - 1])}; sort the rows by time{hint}"
+            f"{where.at(rows[later])}: unsorted timestamps: {where.show(times[later])} comes after "
+            f"{where.show(times[later - 1])}; sort the rows by time{hint}"
         )
-    expected = _expected(times, frequency)
-    wrong = np.flatnonzero(times != expected)
-    if wrong.size == 0:
-        return
-    first = int(wrong[0])
-    if first == 0:
-        raise DataError(
-            f"{where.at(rows[0])}: {_show(times[0])} does not fit frequency {frequency!r}, "
-            f"whose next timestamp is {_show(expected[0])}; "
-            "set the frequency of the file in the task file"
-        )
-    if times[first] > expected[first]:
-        raise DataError(
-            f"{where.at(rows[first])}: gap: {_show(times[first])} follows "
-            f"{_show(times[first - 1])}, but frequency {frequency!r} expects "
-            f"{_show(expected[first])}; fill in the missing rows or correct the frequency"
-        )
-    raise DataError(
-        f"{where.at(rows[first])}: {_show(times[first])} follows {_show(times[first - 1])} "
-        f"too soon for frequency {frequency!r}, which expects {_show(expected[first])}; "
-        "correct the row or the frequency"
-    )
 
 
 def _expected(times: Times, frequency: str) -> Times:
@@ -125,7 +195,3 @@ def _expected(times: Times, frequency: str) -> Times:
     expected: Times = index.to_numpy().astype("datetime64[us]")
     # Steps after the last are never looked at: an earlier one differs before them.
     return np.concatenate([expected, np.full(len(times) - len(expected), expected[-1])])
-
-
-def _show(time: np.datetime64) -> str:
-    return str(pd.Timestamp(time))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,7 @@ from torch import Tensor
 from tuner.config import ModelShapes
 from tuner.data.prepare import PreparedData, PreparedSplit
 from tuner.data.task import Task
+from tuner.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,11 +80,53 @@ class DeviceData:
     test: DeviceSplit
     minimum: Tensor  # (series, C) float64
     scale: Tensor  # (series, C) float64
+    change: Tensor  # (series, C) float64: mean absolute change from row to row, original units
+    kept: dict[Hashable, Any] = field(default_factory=dict, init=False)
+    """What was worked out of this data once and serves all trainings on it, by whoever did."""
+
+    def seeing(self, input_size: int | None) -> DeviceData:
+        """The same windows, of whose past only the last `input_size` rows are seen; all of them
+        where None. Forecasts are of the same rows, and the tensors are shared.
+
+        Raises:
+            UsageError: the windows have no such past.
+        """
+        whole = self.shapes.input_size
+        if input_size in (None, whole):
+            return self
+        if not 1 <= input_size <= whole:
+            raise UsageError(
+                f"input_size {input_size}: the windows of task {self.task.name!r} have {whole} "
+                f"rows of past; expected 1 to {whole}, or a longer input_size in the task"
+            )
+        found: DeviceData | None = self.kept.get(input_size)
+        if found is None:
+            found = replace(
+                self,
+                task=self.task.model_copy(update={"input_size": input_size}),
+                shapes=replace(self.shapes, input_size=input_size),
+                train=_shorter(self.train, whole, input_size),
+                val=_shorter(self.val, whole, input_size),
+                test=_shorter(self.test, whole, input_size),
+            )
+            self.kept[input_size] = found
+        return found
 
     def __repr__(self) -> str:
         """What people want to see of it in a notebook: no tensors."""
         counts = f"{len(self.train)} train, {len(self.val)} val, {len(self.test)} test windows"
         return f"<{self.task.name}: {', '.join(self.series)}; {counts}; on {self.minimum.device}>"
+
+
+def _shorter(split: DeviceSplit, whole: int, input_size: int) -> DeviceSplit:
+    """The windows without the first rows of their past."""
+    left_out = whole - input_size
+    return replace(
+        split,
+        starts=split.starts + left_out,
+        past_steps=split.past_steps[:, :input_size],
+        future_steps=split.future_steps - left_out,
+    )
 
 
 def to_device(
@@ -102,6 +147,7 @@ def to_device(
         test=_split(prepared.test, prepared.shapes, static, device, dtype),
         minimum=_tensor(prepared.minimum, device),
         scale=_tensor(prepared.scale, device),
+        change=_tensor(prepared.change, device),
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.devices.physical import physical_host
 from tuner.errors import UsageError
 
 
@@ -33,6 +34,12 @@ class CpuCores:
     @property
     def lock_names(self) -> tuple[str, ...]:
         return tuple(f"cpu-core-{core}" for core in self.cores)
+
+    @property
+    def lease_keys(self) -> tuple[str, ...]:
+        """What each core is called in the database: the same in all containers of its host."""
+        host = physical_host()
+        return tuple(f"cpu-{host}-core-{core}" for core in self.cores)
 
 
 def processor_name() -> str:

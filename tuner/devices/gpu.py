@@ -35,6 +35,11 @@ class Gpu:
     def lock_names(self) -> tuple[str, ...]:
         return (self.uuid,)
 
+    @property
+    def lease_keys(self) -> tuple[str, ...]:
+        """What it is called in the database: no other GPU anywhere has its UUID."""
+        return (self.uuid,)
+
 
 @contextmanager
 def nvml() -> Iterator[Any | None]:

@@ -19,6 +19,9 @@ from tuner.devices.stops import stops
 CPU_FOREIGN_SHARE = 0.10
 """On a CPU, a timing is contaminated when others used more than this share of our cores' time."""
 
+SEES_PROCESSES = "sees_processes"
+"""Of the details on a GPU: whether NVML lists any process at all."""
+
 _HARMFUL_THROTTLE = {
     0x08: "hardware slowdown",
     0x20: "software thermal slowdown",
@@ -105,6 +108,9 @@ def _judge_gpu(before: dict[str, Any], after: dict[str, Any]) -> Observation:
     why += [name for bit, name in _HARMFUL_THROTTLE.items() if throttle & bit]
     details = {
         "other_processes": others,
+        # Ours is there by now. Where not even that is listed, as in many containers, those of other
+        # databases are not either.
+        SEES_PROCESSES: bool(before["processes"] or after["processes"]),
         "sm_clock_mhz": [before["sm_clock_mhz"], after["sm_clock_mhz"]],
         "memory_clock_mhz": [before["memory_clock_mhz"], after["memory_clock_mhz"]],
         "temperature_c": [before["temperature_c"], after["temperature_c"]],

@@ -32,6 +32,13 @@ def shown(text: object) -> str:
     return "".join(each if each.isprintable() else _escape(each) for each in text)
 
 
+def shown_value(value: float | str | bool, digits: int = 6) -> str:
+    """The value of a hyperparameter: a number with so many digits, else as it is."""
+    if isinstance(value, str | bool):
+        return shown(value)
+    return f"{value:.{digits}g}"
+
+
 def shown_lines(text: str) -> str:
     """The same for a text of several lines, whose line breaks are our own."""
     return "\n".join(shown(line) for line in text.split("\n"))

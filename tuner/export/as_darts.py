@@ -10,6 +10,7 @@ from __future__ import annotations
 from tuner.export.as_python import (
     DARTS_INTERFACE,
     DATA,
+    FORECAST_FILE,
     NETWORK_HEAD,
     TRAINING,
     comment,
@@ -18,10 +19,12 @@ from tuner.export.as_python import (
     network_function,
     read_function,
     settings_lines,
+    sizes_of,
     users_class,
 )
 from tuner.export.best_config import BestConfig
 from tuner.export.bundle import Name, bundle
+from tuner.models.names import names_own_code
 
 DARTS = "tuner.export.standalone.darts_training"
 
@@ -113,12 +116,12 @@ def render(config: BestConfig) -> str:
     if config.architecture.model != "original":
         network, more, own_norm, what = _drop_in(config)
         roots += more
-        if ":" in config.architecture.model:
+        if names_own_code(config.architecture.model):
             needs += ["import importlib.util", "from typing import cast"]
-    made = bundle(roots, first=[DARTS, TRAINING, DATA])
-    arguments = {"demo": "", "etth": "[FOLDER of ETTh1.csv and ETTh2.csv]"}.get(
-        kind_of(config), "[CSV]"
-    )
+    made = bundle(roots, first=[DARTS, TRAINING, DATA, FORECAST_FILE])
+    arguments = {"demo": "", "etth": "[FOLDER of ETTh1.csv and ETTh2.csv] "}.get(
+        kind_of(config), "[CSV] "
+    ) + "[--forecasts FILE.csv]"
     return SCRIPT.format(
         headline=comment(config),
         arguments=arguments,
@@ -141,10 +144,9 @@ def _drop_in(config: BestConfig) -> tuple[str, list[Name], str, str]:
     Which of the two interfaces a class of the user's own has, the script finds out: nothing is
     imported to write it.
     """
-    model, settings = config.architecture.model, dict(config.architecture.settings)
-    if ":" in model:
-        more = f", **{literal(settings)}" if settings else ""
-        sizes = f"hidden_size=job.hidden_size, dropout=job.dropout{more}"
+    model = config.architecture.model
+    if names_own_code(model):
+        sizes = sizes_of(config)
         function = f"{NETWORK_HEAD}    return OWN_CLASS(shapes, {sizes})"
         text = USERS.format(find=users_class(model), function=function)
         what = "The class of the study takes the place of darts' own, or is inside what does."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.export.as_python import comment, literal
 from tuner.export.best_config import BestConfig
 from tuner.export.neuralforecast_model import arguments
+from tuner.models.names import library_class
 from tuner.models.registry import check_name
 
 CLASSES = {
@@ -19,7 +20,7 @@ CLASSES = {
 SCRIPT = """\
 {headline}
 #
-# Needs tuner and neuralforecast. Run:  python THIS_FILE PANEL.csv
+# Needs {needs}. Run:  python THIS_FILE PANEL.csv
 # The panel has a row for each series and time: unique_id, ds, y. Name exogenous columns in
 # futr_exog_list, hist_exog_list or stat_exog_list below.
 import sys
@@ -75,7 +76,11 @@ def render(config: BestConfig) -> str:
     given, name = arguments(config), config.architecture.model
     check_name(name)
     settings = dict(config.architecture.settings)
-    if name in CLASSES:
+    of_library = library_class(name)
+    needs = "tuner and neuralforecast" if of_library is None else "neuralforecast"
+    if of_library is not None:
+        model, imports = of_library, f"from neuralforecast.models import {of_library}"
+    elif name in CLASSES:
         model = CLASSES[name]
         imports = f"from tuner.integrations.neuralforecast import {model}"
     else:
@@ -93,6 +98,7 @@ def render(config: BestConfig) -> str:
         lines.append("    lr_scheduler=torch.optim.lr_scheduler.ExponentialLR,")
     return SCRIPT.format(
         headline=comment(config),
+        needs=needs,
         imports=imports,
         model=model,
         arguments="\n".join(lines),

@@ -9,19 +9,25 @@ that into another network.
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tuner.config import Backend
+from tuner.data.source_kinds import LATER
 from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig, cores_of, protocol
 from tuner.export.bundle import Name, bundle, entry_text, names_in
 from tuner.export.headline import headline, one_line
 from tuner.files.plain import excerpt
+from tuner.models.names import library_class, names_own_code
 from tuner.models.registry import check_name
 
 NETWORK = "tuner.models.tsmixer"
 TRAINING = "tuner.export.standalone.training"
 DATA = "tuner.export.standalone.windows_of_series"
+OF_LIBRARY = "tuner.models.of_neuralforecast.build"
+FORECAST_FILE = "tuner.export.standalone.forecast_file"
 DARTS_INTERFACE = "tuner.models.darts_interface"
 OWN_MASKS = (Backend.COMPILE.value, Backend.TRITON.value)
 """Backends whose masks are not those of PyTorch's operations, which the script uses."""
@@ -75,10 +81,13 @@ def render(config: BestConfig) -> str:
     network, roots = network_function(config)
     reader, reader_roots = read_function(config)
     made = bundle(
-        [(TRAINING, "run"), (TRAINING, "Job"), *reader_roots, *roots], first=[TRAINING, DATA]
+        [(TRAINING, "run"), (TRAINING, "Job"), *reader_roots, *roots],
+        first=[TRAINING, DATA, FORECAST_FILE],
     )
     extra = (
-        "import importlib.util\nfrom typing import cast" if ":" in config.architecture.model else ""
+        "import importlib.util\nfrom typing import cast"
+        if names_own_code(config.architecture.model)
+        else ""
     )
     return SCRIPT.format(
         headline=comment(config),
@@ -86,7 +95,7 @@ def render(config: BestConfig) -> str:
         arguments={"demo": "", "etth": "[FOLDER of ETTh1.csv and ETTh2.csv] "}.get(
             kind_of(config), "[CSV] "
         )
-        + "[--device cuda]",
+        + "[--device cuda] [--forecasts FILE.csv]",
         imports="\n".join(line for line in (extra, made.imports) if line),
         aliases=made.aliases,
         settings=settings_lines(config),
@@ -99,7 +108,7 @@ def render(config: BestConfig) -> str:
 def comment(config: BestConfig) -> str:
     """What every script says at its head."""
     lines = headline(config)
-    if ":" in config.architecture.model:
+    if names_own_code(config.architecture.model):
         lines.append(f"Its network is {one_line(config.architecture.model)}, whose code runs here.")
     return "\n".join(f"# {line}" for line in lines)
 
@@ -124,7 +133,8 @@ def settings_lines(config: BestConfig) -> str:
     """The fields of a `Job`, one a line."""
     p = config.provenance
     given: dict[str, Any] = {
-        **config.hyperparameters.as_dict(),
+        **replace(config.hyperparameters, own={}).as_dict(),
+        "input_size": config.shapes.input_size,
         **protocol(config.training),
         "seeds": list(p["seeds"]),
         "threads": cores_of(p["device"]),
@@ -146,6 +156,7 @@ def read_function(config: BestConfig) -> tuple[str, list[Name]]:
     source = task["source"]
     columns = [*task["target_columns"], *task["past_covariates"], *task["future_covariates"]]
     kind = kind_of(config)
+    check_readable({**source, "header": config.source.get("header", True)})
     if kind == "demo":
         rows, seed = literal(source["rows"]), literal(source["seed"])
         sizes = f"rows={rows}, seed={seed}, n_targets={len(columns)}"
@@ -177,16 +188,39 @@ def read_function(config: BestConfig) -> tuple[str, list[Name]]:
     return head + body, list(READERS[kind])
 
 
+def check_readable(source: Mapping[str, Any]) -> None:
+    """Refuse a file that a script cannot read: scripts read CSVs with a header and times, as they
+    are.
+
+    Raises:
+        UsageError: it is another.
+    """
+    if source["kind"] not in READERS:
+        raise UsageError(
+            f"a script does not read {source['kind']} files yet; use --format json, or write the "
+            "table as a CSV"
+        )
+    plain = {**LATER, "header": True}
+    for key, usual in plain.items():
+        if source.get(key, usual) != usual:
+            raise UsageError(
+                f"a script does not know '{key}' under [source] of a task yet; use --format json"
+            )
+
+
 def network_function(config: BestConfig) -> tuple[str, list[Name]]:
     """The function that builds the network of this variant, and what it needs.
 
     Raises:
         UsageError: a built-in variant that this tuner does not have.
     """
-    model, settings = config.architecture.model, dict(config.architecture.settings)
+    model = config.architecture.model
     check_name(model)
-    sizes = "hidden_size=job.hidden_size, dropout=job.dropout"
-    sizes += f", **{literal(settings)}" if settings else ""
+    sizes = sizes_of(config)
+    of_library = library_class(model)
+    if of_library is not None:
+        built = f"build_of_library({literal(of_library)}, shapes, dict({sizes}))"
+        return f"{NETWORK_HEAD}    return {built}", [(OF_LIBRARY, "build_of_library")]
     if ":" in model:
         own = (
             f"{users_class(model)}\n\n\n{NETWORK_HEAD}"
@@ -196,6 +230,17 @@ def network_function(config: BestConfig) -> tuple[str, list[Name]]:
     design = entry_text(NETWORK, "DESIGNS", model)
     text = f"{NETWORK_HEAD}    return TSMixer(shapes, {design}, {sizes})"
     return text, [(NETWORK, "TSMixer"), *names_in(NETWORK, design)]
+
+
+def sizes_of(config: BestConfig) -> str:
+    """The arguments that a network is built with, beside its shapes."""
+    words = [
+        f"{name}=job.{name}"
+        for name in ("hidden_size", "dropout")
+        if getattr(config.hyperparameters, name) is not None
+    ]
+    settings = dict(config.architecture.settings)
+    return ", ".join([*words, *([f"**{literal(settings)}"] if settings else [])])
 
 
 def users_class(model: str) -> str:

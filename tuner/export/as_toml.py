@@ -4,15 +4,12 @@ TOML has no null: such keys are left out.
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
 
 from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig
 from tuner.export.headline import headline
-
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+from tuner.files.toml_text import toml_key, toml_value
 
 
 def render(config: BestConfig) -> str:
@@ -26,28 +23,15 @@ def render(config: BestConfig) -> str:
         if isinstance(table, dict):
             lines += ["", f"[{key}]"]
             lines += [
-                f"{_key(name)} = {_value(value)}"
+                f"{toml_key(name)} = {_value(value)}"
                 for name, value in table.items()
                 if value is not None
             ]
     return "\n".join(lines)
 
 
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _value(name)
-
-
 def _value(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        if None in value:
-            raise UsageError("a list holds a null, which TOML does not have; use --format json")
-        return "[" + ", ".join(map(_value, value)) + "]"
-    if isinstance(value, dict):
-        return (
-            "{ "
-            + ", ".join(f"{_value(k)} = {_value(v)}" for k, v in value.items() if v is not None)
-            + " }"
-        )
-    # As in JSON, but for characters beyond 16 bits, which JSON writes as a pair that TOML refuses,
-    # and DEL.
-    return json.dumps(value, ensure_ascii=False, allow_nan=False).replace("\x7f", "\\u007f")
+    try:
+        return toml_value(value)
+    except ValueError as error:
+        raise UsageError(f"{error}; use --format json") from None

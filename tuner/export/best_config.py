@@ -10,14 +10,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tuner.config import Architecture, Hyperparameters, ModelShapes, TrainingSettings
+from tuner.config import (
+    Architecture,
+    Hyperparameters,
+    ModelShapes,
+    TrainingSettings,
+    Value,
+    shapes_seen,
+)
 from tuner.data.task import shapes, task_of
 from tuner.errors import UsageError
-from tuner.record import In
+from tuner.files.meaning import In
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.seeds import seeds_of
-from tuner.spec.space import hyperparameters
+from tuner.study.baselines import loses
 from tuner.study.results import TrialRecord
 from tuner.version import __version__
 
@@ -51,6 +58,7 @@ class BestConfig:
     study's last confirmation found of this trial, None where that was of another one or there was
     none. `why` is a sentence of all this, and `notes` is what else to know. `source` is where a
     task file says the data is and in what dialect it is written; empty where no file was named.
+    `baselines` are the MQL of forecasts without a network, by the study's own objective.
     """
 
     variant: str
@@ -58,7 +66,7 @@ class BestConfig:
     study: str
     trial: int
     pick: str
-    params: dict[str, float | int]
+    params: dict[str, Value]
     values: dict[str, float]
     verified: dict[str, Any] | None
     provenance: dict[str, Any]
@@ -69,15 +77,20 @@ class BestConfig:
     recommendation: dict[str, Any] | None = None
     confirmed: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
+    baselines: dict[str, float] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
     untrusted: str = ""
     """The file of an exported study that names a network of its own, whose code must not run
     unasked; else empty."""
+    no_code: str = ""
+    """Why the study's class cannot run on this host; else empty."""
 
     def refuse_untrusted(self) -> None:
-        """Raises UsageError where to build the network
-        would run code that only an exported study named.
+        """Raises UsageError where to build the network would run code that only an exported study
+        named, or other code than the study's.
         """
+        if self.no_code:
+            raise UsageError(self.no_code)
         if self.untrusted:
             raise UsageError(
                 f"{self.untrusted} names the network {self.architecture.model}, whose code would "
@@ -87,11 +100,23 @@ class BestConfig:
 
     @property
     def architecture(self) -> Architecture:
-        return self.definition.architecture
+        """The network as it is to be built: its own hyperparameters are settings now."""
+        of_study = self.definition.architecture
+        settings = {**of_study.settings, **self.hyperparameters.of_network}
+        return Architecture(model=of_study.model, settings=settings)
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        return hyperparameters(self.params)
+        return Hyperparameters.of(self.params)
+
+    @property
+    def loses(self) -> str:
+        """That a forecast without a network is as good, in a sentence; empty where none is."""
+        objective = self.definition.objectives[1]
+        mql = self.values[objective]
+        if self.verified is not None and objective in self.verified:
+            mql = self.verified[objective]["median"]
+        return loses(mql, self.baselines)
 
     @property
     def training(self) -> TrainingSettings:
@@ -100,8 +125,8 @@ class BestConfig:
 
     @property
     def shapes(self) -> ModelShapes:
-        """The sizes of the study's task."""
-        return shapes(task_of(self.definition.task))
+        """The sizes of the study's task, as this configuration sees it."""
+        return shapes_seen(shapes(task_of(self.definition.task)), self.hyperparameters)
 
     def build_model(self, shapes: ModelShapes | None = None) -> nn.Module:
         """A new, untrained network of this configuration, for the study's task or for `shapes`.
@@ -157,9 +182,10 @@ class BestConfig:
             "verified": self.verified,
             "confirmed": self.confirmed,
             "recommendation": self.recommendation,
+            "baselines": self.baselines or None,
             "architecture": {
-                "model": self.architecture.model,
-                "settings": dict(self.architecture.settings),
+                "model": self.definition.architecture.model,
+                "settings": dict(self.definition.architecture.settings),
             },
             "training": protocol(self.training),
             "provenance": self.provenance,
@@ -191,6 +217,7 @@ def to_config(
     chosen: Chosen = NOTHING_SAID,
     verified: dict[str, Any] | None = None,
     confirmed: dict[str, Any] | None = None,
+    baselines: Mapping[str, float] | None = None,
     source: Mapping[str, Any] | None = None,
     untrusted: str = "",
 ) -> BestConfig:
@@ -210,7 +237,8 @@ def to_config(
         expected=chosen.expected,
         recommendation=chosen.recommendation,
         notes=chosen.notes,
-        params=record.params,
+        baselines=dict(baselines or {}),
+        params=dict(record.params),
         values=record.named_values or {},
         verified=verified,
         confirmed=confirmed,
@@ -245,6 +273,8 @@ def _provenance(
         "ended": record.ended,
         "exported_by": f"tuner {__version__}",
     }
+    if record.recorded.column_test_mql:
+        found["test_mql_of"] = dict(record.recorded.column_test_mql)
     if record.runs > 1:
         found |= {"runs": record.runs, "trials": list(record.numbers)}
     return found

@@ -4,9 +4,10 @@ figures, and where it comes from.
 
 from __future__ import annotations
 
-from tuner.config import OBJECTIVES
+from tuner.config import OBJECTIVES, MqlSplit
 from tuner.export.best_config import BestConfig
 from tuner.spec.objectives import axis_title
+from tuner.study.baselines import in_words
 
 
 def headline(config: BestConfig) -> list[str]:
@@ -19,8 +20,11 @@ def headline(config: BestConfig) -> list[str]:
     if p["contaminated"]:
         until += " (timing disturbed by something else on the device)"
     seeds = ", ".join(map(str, p["seeds"]))
+    if p.get("mql_split") == MqlSplit.ORIGINS:
+        error = f"{axis_title(error)} (but for the last block)"
     where = f"{axis_title(error)} {mql:.4f} on {p['device']}, {_of_runs(config)}seed {seeds}."
     lines = [
+        *([f"{config.loses}."] if config.loses else []),
         (
             f"{config.variant} on {config.task}: study {config.study}{_place(config)}, trial "
             f"{config.trial}, pick {config.pick}."
@@ -33,9 +37,28 @@ def headline(config: BestConfig) -> list[str]:
             f"{name} {version}" for name, version in (p["versions"] or {}).items() if version
         ),
         _verified(config) if config.confirmed is None else f"{config.confirmed['sentence']}.",
+        *_baselines(config),
+        *_by_column(config),
     ]
     # A comment ends with its line, whatever names the database holds.
     return [one_line(line) for line in lines]
+
+
+def _baselines(config: BestConfig) -> list[str]:
+    """What forecasts without a network come to, where it is known."""
+    if not config.baselines:
+        return []
+    each = [f"{in_words(name)} {mql:.4f}" for name, mql in config.baselines.items()]
+    return [f"Without a network, on the same windows: {', '.join(each)}."]
+
+
+def _by_column(config: BestConfig) -> list[str]:
+    """The test MQL of each target column, where there are several: in the units of the data."""
+    columns = config.provenance.get("test_mql_of", {})
+    if not columns:
+        return []
+    each = [f"{name} {mql:.4g}" for name, mql in columns.items() if mql is not None]
+    return [f"Test MQL by target column: {', '.join(each)}."]
 
 
 def _of_runs(config: BestConfig) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,17 @@ from tuner.export.choice import SAME_QUALITY
 from tuner.export.how_chosen import how_chosen
 from tuner.export.of_group import pick_of_group
 from tuner.export.pick import Picked, asked
+from tuner.models.names import names_own_code
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import open_database
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.archive import is_archive_name, read_archive
+from tuner.study.baselines import baselines_of
+from tuner.study.code import with_code
 from tuner.study.group import Group, grouped, searches_of, studies_meant
 from tuner.study.open import open_study
+from tuner.study.own_file import OwnFile
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.confirmation import confirmation_of
@@ -81,11 +86,27 @@ def load_best(
     described = load_task(task)
     found = _found(variant, study, storage, described.name, named=task != DEFAULT_TASK)
     config = _config(found, pick_of_group(found, wanted, lambda n: _reference(n, task, storage)))
-    return dataclasses.replace(
+    config = dataclasses.replace(
         config,
         source=_source(described, found.definition),
         untrusted=_untrusted(storage, found.definition) if not trust else "",
     )
+    in_file = storage is not None and is_archive(storage)
+    return config if in_file else _with_code(config, storage or DEFAULT_URL, trust=trust)
+
+
+def _with_code(config: BestConfig, storage: str, *, trust: bool) -> BestConfig:
+    """With a class of somebody's own as this host has it, or may have it from the database; else
+    with why it cannot run here, which only matters to who builds or trains it.
+    """
+    if OwnFile.of(config.definition) is None:
+        return config
+    with closing(open_database(absolute(parse_url(storage)), create=False)) as database:
+        try:
+            opened = with_code(open_study(database, config.study), trust=trust)
+        except UsageError as error:
+            return dataclasses.replace(config, no_code=str(error))
+    return dataclasses.replace(config, definition=opened.definition)
 
 
 def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> BestConfig:
@@ -102,6 +123,7 @@ def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> Be
         chosen=how_chosen(picked, study.definition.objectives, study.results.clocks_differ),
         verified=_fresh_seeds(study, number),
         confirmed=_confirmed(study, number),
+        baselines=baselines_of(study.results.records, study.definition.objectives[1]),
     )
 
 
@@ -136,7 +158,8 @@ def _found(
 
 def _untrusted(storage: str | None, definition: StudyDefinition) -> str:
     """The exported study whose word alone names code to run; empty where there is none."""
-    named = storage is not None and is_archive(storage) and ":" in definition.architecture.model
+    archive = storage is not None and is_archive(storage)
+    named = archive and names_own_code(definition.architecture.model)
     return storage or "" if named else ""
 
 

@@ -12,7 +12,7 @@ from tuner.data.task import shapes, task_of
 from tuner.files.kinds import LARGEST_FIGURE
 from tuner.files.plain import Digest, Loose, PlainTable, Strict, Text
 from tuner.models.names import NetworkName, NetworkSettings
-from tuner.spec.space import LARGEST_SIZE
+from tuner.spec.configuration import Configuration
 
 Figure = Annotated[float, Field(ge=-LARGEST_FIGURE, le=LARGEST_FIGURE)]
 Row = tuple[Figure, ...]
@@ -23,16 +23,6 @@ class CardNetwork(Strict):
 
     model: NetworkName
     settings: NetworkSettings = Field(default_factory=dict)
-
-
-class CardParams(Strict):
-    """The `Hyperparameters` that it was trained with."""
-
-    learning_rate: Annotated[float, Field(gt=0)]
-    weight_decay: Annotated[float, Field(ge=0)]
-    dropout: Annotated[float, Field(ge=0, lt=1)]
-    hidden_size: Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
-    batch_size: Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
 
 
 class CardScaling(Loose):
@@ -47,7 +37,7 @@ class Card(Loose):
 
     format: Literal[1]
     architecture: CardNetwork
-    hyperparameters: CardParams
+    hyperparameters: Configuration
     shapes: dict[str, int]
     task: PlainTable
     series: tuple[Text, ...] = Field(min_length=1)

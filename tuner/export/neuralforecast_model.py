@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from tuner.config import Architecture, Hyperparameters
+from tuner.models.names import LIBRARY, library_class
+from tuner.models.of_neuralforecast.class_arguments import list_in, take_our_norm
+from tuner.models.of_neuralforecast.library_source import constructor_arguments
 
 if TYPE_CHECKING:
     from tuner.export.best_config import BestConfig
@@ -16,8 +22,6 @@ def build_model(
     import torch
     from neuralforecast.losses.pytorch import MQLoss
 
-    from tuner.integrations.neuralforecast import model_class
-
     given = arguments(config, h=h, n_series=n_series)
     given |= {
         "optimizer": torch.optim.AdamW,
@@ -27,7 +31,18 @@ def build_model(
         given["lr_scheduler"] = torch.optim.lr_scheduler.ExponentialLR
     if "loss" in changes:
         given["gradient_clip_val"] = config.training.gradient_clip
-    return model_class(config.architecture)(**given | changes)
+    return _class_of(config.architecture)(**given | changes)
+
+
+def _class_of(architecture: Architecture) -> Any:
+    of_library = library_class(architecture.model)
+    if of_library is not None:
+        from tuner.models.of_neuralforecast.build import find_class
+
+        return find_class(of_library)
+    from tuner.integrations.neuralforecast import model_class
+
+    return model_class(architecture)
 
 
 def arguments(
@@ -39,22 +54,27 @@ def arguments(
     levels where the protocol sums it: the number of steps, the decay of the learning rate and the
     clipping are converted. It trains until the trial's best epoch; set `early_stop_patience_steps`
     and fit with a `val_size` to stop early instead.
+
+    A model of neuralforecast's own is given its hyperparameters as the study has them. The study's
+    reversible norm around it becomes the library's scaling of each window.
     """
     task, settings = config.definition.task, dict(config.architecture.settings)
     hyperparameters, training = config.hyperparameters, config.training
     given: dict[str, Any] = {
         "h": h or task["horizon"],
-        "input_size": task["input_size"],
+        "input_size": config.shapes.input_size,
         "n_series": n_series or len(task["target_columns"]),
-        "hidden_size": hyperparameters.hidden_size,
-        "dropout": hyperparameters.dropout,
+        **network_sizes(hyperparameters),
         "learning_rate": hyperparameters.learning_rate,
         "optimizer_kwargs": {"weight_decay": hyperparameters.weight_decay},
         "windows_batch_size": hyperparameters.batch_size,
         "gradient_clip_val": training.gradient_clip / len(task["quantiles"]),
         "random_seed": config.provenance["seeds"][0],
     }
-    if ":" not in config.architecture.model:
+    of_library = library_class(config.architecture.model)
+    if of_library is not None:
+        given = _of_library(of_library, given, settings)
+    elif ":" not in config.architecture.model:
         given |= settings
     windows = config.provenance["training_windows"]
     if windows:
@@ -66,3 +86,23 @@ def arguments(
             "lr_scheduler_kwargs": {"gamma": training.learning_rate_decay ** (1 / steps)},
         }
     return given
+
+
+def network_sizes(hyperparameters: Hyperparameters) -> dict[str, Any]:
+    """Of `hidden_size` and `dropout`, those that the configuration has."""
+    both = {"hidden_size": hyperparameters.hidden_size, "dropout": hyperparameters.dropout}
+    return {name: value for name, value in both.items() if value is not None}
+
+
+def _of_library(name: str, given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a class of the library's own: `given` and the study's own hyperparameters.
+
+    A univariate class counts windows of one series, a study windows of all targets.
+    """
+    taken = constructor_arguments(name)
+    own = {key: list_in(value) for key, value in settings.items()}
+    revin = take_our_norm(f"{LIBRARY}:{name}", taken, own)
+    found = dict(given)
+    if "n_series" not in taken:
+        found["windows_batch_size"] *= found.pop("n_series")
+    return found | own | {"scaler_type": "standard" if revin else "identity"}

@@ -20,13 +20,13 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.estimate_words import in_words
 from tuner.verdict.expected_front import Front
 from tuner.verdict.front_by_values import Values, expected_front, single_front, verified_front
+from tuner.verdict.no_answer import NoAnswerError
 from tuner.verdict.picks import picks_expected
 from tuner.verdict.reasons import because_of_answer, because_of_front, nothing_expected
 from tuner.verdict.recommendation import model_of
 from tuner.verdict.runs_model import RunsModel
 from tuner.verdict.same_quality import (
     Answer,
-    NoAnswerError,
     recommended,
     recommended_against,
 )

@@ -15,7 +15,8 @@ from tuner.export.best_config import PROTOCOL_SETTINGS, BestConfig
 from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict
 from tuner.files.toml_file import read_toml, validate
 from tuner.models.names import NetworkName, NetworkSettings
-from tuner.spec.study_file import Defaults, FixedTraining
+from tuner.spec.configuration import Configuration
+from tuner.spec.study_file import FixedTraining
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ class _File(Strict):
     """
 
     task: Label
-    params: Defaults
+    params: Configuration
     architecture: _Network
     training: _Protocol = _Protocol()
     variant: Prose = ""
@@ -91,6 +92,8 @@ class _File(Strict):
     expected: dict[Label, float] | None = None
     recommendation: PlainTable | None = None
     verified: PlainTable | None = None
+    confirmed: PlainTable | None = None
+    baselines: dict[Label, float] | None = None
     provenance: PlainTable = Field(default_factory=dict)
 
     @field_validator("provenance")
@@ -113,7 +116,7 @@ def read_recipe(path: Path) -> Recipe:
         architecture=Architecture(
             model=file.architecture.model, settings=file.architecture.settings
         ),
-        hyperparameters=Hyperparameters(**file.params.model_dump()),
+        hyperparameters=file.params.hyperparameters(),
         training=TrainingSettings(**file.training.model_dump()),
         origin=file.model_dump(mode="json", exclude_defaults=True),
     )

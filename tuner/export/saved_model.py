@@ -1,8 +1,8 @@
 """A trained network on disk: its weights as safetensors, and beside them a card in JSON that says
 all about them.
 
-`model.safetensors` has `model.json` beside it. Loading reads numbers and text and executes nothing,
-but for a class of the user's own, which is imported from where the card says it was.
+`model.safetensors` has `model.json` beside it. Loading reads numbers and text and executes nothing.
+A class of somebody's own is imported from where the card says it was, once it is trusted.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import nn
 
-from tuner.config import Architecture, Hyperparameters
-from tuner.data.inference import Scaling, id_column, last_windows, time_column
+from tuner.config import Architecture, Hyperparameters, shapes_seen
+from tuner.data.inference import Scaling, last_windows
 from tuner.data.prepare import PreparedData
+from tuner.data.recent_rows import id_column, step_named, time_column
 from tuner.data.task import Task, shapes, task_of
 from tuner.errors import DataError, UsageError
 from tuner.export.model_card import Card
 from tuner.files.durable import replacing
-from tuner.files.plain import explained, harmless_data, read_json
+from tuner.files.plain import excerpt, explained, harmless_data, read_json
+from tuner.models.names import names_own_code
 from tuner.models.registry import build_model
+from tuner.training.rearrangement import rearranged
 from tuner.version import __version__
 
 if TYPE_CHECKING:
@@ -50,26 +53,33 @@ class SavedModel:
     series: tuple[str, ...]
     scaling: Scaling
 
-    def predict(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Quantile forecasts of the `horizon` steps after each
-        series' last row with values, in original units.
+    def predict(
+        self, frame: pd.DataFrame, *, start: str | pd.Timestamp | None = None
+    ) -> pd.DataFrame:
+        """Quantile forecasts of the `horizon` steps after each series' last row with values, in
+        original units. Quantiles never cross: each forecast's values are sorted along its levels.
 
         Args:
             frame: recent rows in the columns of the task's CSV, oldest first, at least `input_size`
                 of each series. Rows after the last with target values carry the future covariates,
                 where the task has such.
+            start: first time to forecast, to see what the network would have said then; targets and
+                past covariates from it on are not looked at. An offset is converted to UTC. Of an
+                index, the number of a row.
 
         Returns:
             A row for each series, time and target column; the trained quantile levels as columns
             "0.05", "0.5", ...
 
         Raises:
-            UsageError: series that the network does not know.
+            UsageError: series that the network does not know; a `start` that is no time, or not the
+                one after a row with values.
             DataError: columns, rows or values that are missing.
         """
         import pandas as pd
 
-        windows = last_windows(self.task, self.series, frame, self.scaling)
+        first = None if start is None else step_named(self.task, start)
+        windows = last_windows(self.task, self.series, frame, self.scaling, start=first)
         device = next(self.model.parameters()).device
         past, future = (
             torch.from_numpy(array).to(device) for array in (windows.past, windows.future)
@@ -78,18 +88,14 @@ class SavedModel:
         static = numbers.float().unsqueeze(1) if self.task.static_id else None
         self.model.eval()
         with torch.no_grad():
-            forecast = (
-                self.model(past, future if future.shape[-1] else None, static)
-                .double()
-                .cpu()
-                .numpy()
-            )
+            forecast = self.model(past, future if future.shape[-1] else None, static)
+        ordered = rearranged(forecast.double()).cpu().numpy()
         n_targets = len(self.task.target_columns)
         minimum, scale = (
             values[windows.series, :n_targets][:, None, :, None]
             for values in (self.scaling.minimum, self.scaling.scale)
         )
-        values = forecast * scale + minimum  # (B, T, C, Q)
+        values = ordered * scale + minimum  # (B, T, C, Q); a scale is above 0
         n_series, horizon = values.shape[:2]
         labels = {
             id_column(self.task): np.repeat(
@@ -131,6 +137,8 @@ def describe(
     prepared: PreparedData, architecture: Architecture, hyperparameters: Hyperparameters
 ) -> dict[str, Any]:
     """What the card says of network and data; whoever trained adds how it went."""
+    sizes = shapes_seen(prepared.shapes, hyperparameters)
+    task = prepared.task.model_copy(update={"input_size": sizes.input_size})
     minimum, scale = (
         np.hstack([ours, covariates]).tolist()
         for ours, covariates in (
@@ -143,8 +151,8 @@ def describe(
         "written_by": f"tuner {__version__}",
         "architecture": {"model": architecture.model, "settings": dict(architecture.settings)},
         "hyperparameters": hyperparameters.as_dict(),
-        "shapes": asdict(prepared.shapes),
-        "task": prepared.task.definition(),
+        "shapes": asdict(sizes),
+        "task": task.definition(),
         "quantiles": list(prepared.task.quantiles),
         "series": list(prepared.series),
         "scaling": {
@@ -166,27 +174,36 @@ def save_model(path: Path, model: nn.Module, card: Mapping[str, Any]) -> None:
     Raises:
         DataError: the disk does not take them.
     """
+    # Copies: a network may hold a tensor under two names, and the format takes none twice.
     weights = save(
-        {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
+        {
+            name: tensor.detach().cpu().contiguous().clone()
+            for name, tensor in model.state_dict().items()
+        }
     )
     full = {**card, "weights_sha256": hashlib.sha256(weights).hexdigest()}
     _write(path, weights)
     _write(card_path(path), (json.dumps(full, indent=2, allow_nan=False) + "\n").encode())
 
 
-def load_model(path: str | Path, *, device: str = "cpu") -> SavedModel:
+def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) -> SavedModel:
     """The network that `tuner train` wrote, ready to forecast.
 
     Args:
         path: the .safetensors file; its card is the .json of the same name.
         device: where it is to run.
+        trust: let the code of a class run that the card names. Built-in networks need none.
 
     Raises:
-        UsageError: no such file, or no card beside it; a class of one's own that is no longer
-            there.
+        UsageError: no such file, or no card beside it; a class of somebody's own that nobody said
+            to trust, or that is no longer there.
         DataError: a damaged file or card, or ones that do not belong together.
     """
     path = Path(path).expanduser()
+    if path == card_path(path):
+        raise UsageError(
+            f"{path}: is where a card lies; name the model beside it, {path.with_suffix(SUFFIX)}"
+        )
     weights, text = _read(path), _read(card_path(path), at_most=CARD_BYTES)
     try:
         card = read_json(text)
@@ -203,11 +220,17 @@ def load_model(path: str | Path, *, device: str = "cpu") -> SavedModel:
             f"{card_path(path)}: is no model card of this tuner ({explained(error)})"
         ) from None
     architecture = Architecture(model=told.architecture.model, settings=told.architecture.settings)
-    hyperparameters = Hyperparameters(**told.hyperparameters.model_dump())
+    hyperparameters = told.hyperparameters.hyperparameters()
     scaling = Scaling(minimum=np.array(told.scaling.minimum), scale=np.array(told.scaling.scale))
     if hashlib.sha256(weights).hexdigest() != told.weights_sha256:
         raise DataError(
             f"{path}: is not the file that {card_path(path).name} describes; keep the two together"
+        )
+    if names_own_code(architecture.model) and not trust:
+        raise UsageError(
+            f"{card_path(path)} names the network {excerpt(architecture.model, at_most=500)}, "
+            "whose code would run here; read that file, then say --trust, or "
+            "load_model(..., trust=True)"
         )
     model = build_model(architecture, shapes(task), hyperparameters)
     try:

@@ -16,7 +16,10 @@ from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
 from tuner.export.recipe import Recipe
 from tuner.export.saved_model import card_path, describe, save_model
+from tuner.study.baselines import loses
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
+from tuner.training.forecast_quality import ForecastQuality, forecast_quality
+from tuner.training.naive_forecasts import BaselineScore
 from tuner.trial.provenance import git_revision, versions
 
 
@@ -27,6 +30,7 @@ class Trained:
     seed: int
     result: FitResult
     scores: Evaluation
+    quality: ForecastQuality
 
     def as_dict(self) -> dict[str, Any]:
         """How it went, JSON-able."""
@@ -38,10 +42,8 @@ class Trained:
             "best_epoch": r.best_epoch,
             "val_loss": r.best_val_loss,
             "wall_clock_s": r.wall_clock_s,
-            "test_mql": dict(self.scores.test_mql),
-            "test_mql_mean": self.scores.test_mql_mean,
-            "val_mql": dict(self.scores.val_mql),
-            "val_mql_mean": self.scores.val_mql_mean,
+            **_scores(self.scores),
+            "forecasts": self.quality.as_dict(),
         }
 
 
@@ -64,6 +66,7 @@ def train_seeds(
 def _train(
     recipe: Recipe, data: DeviceData, seed: int, on_epoch: Callable[[int, EpochRecord], None]
 ) -> Trained:
+    data = data.seeing(recipe.hyperparameters.input_size)
     config = RunConfig(
         architecture=recipe.architecture,
         hyperparameters=recipe.hyperparameters,
@@ -77,7 +80,12 @@ def _train(
             f"({result.message}); "
             "try another seed, or another configuration of the front"
         )
-    return Trained(seed=seed, result=result, scores=evaluate(result.model, data))
+    return Trained(
+        seed=seed,
+        result=result,
+        scores=evaluate(result.model, data),
+        quality=forecast_quality(result.model, data),
+    )
 
 
 def best_of(trained: Sequence[Trained]) -> Trained:
@@ -85,10 +93,24 @@ def best_of(trained: Sequence[Trained]) -> Trained:
     return min(trained, key=lambda each: each.result.best_val_loss)
 
 
+def loses_to(kept: Trained, baselines: Sequence[BaselineScore]) -> str:
+    """That a forecast without a network is as good on the test split, in a sentence; empty where
+    none is.
+    """
+    known = {each.name: each.evaluation.test_mql_mean for each in baselines}
+    return loses(kept.scores.test_mql_mean, known, "this model")
+
+
 def save_trained(
-    path: Path, recipe: Recipe, prepared: PreparedData, trained: Sequence[Trained], device: str
+    path: Path,
+    recipe: Recipe,
+    prepared: PreparedData,
+    trained: Sequence[Trained],
+    device: str,
+    baselines: Sequence[BaselineScore] = (),
 ) -> dict[str, Any]:
-    """Write the best of `trained` to `path` with its card; the card.
+    """Write the best of `trained` to `path` with its card, and what the `baselines` come to; the
+    card.
 
     Raises:
         DataError: the disk does not take them.
@@ -102,6 +124,8 @@ def save_trained(
         "metrics": kept.as_dict(),
         "chosen": f"lowest validation loss of {len(trained)} seed{'s' if len(trained) > 1 else ''}",
         "seeds": [each.as_dict() for each in trained],
+        "baselines": {each.name: _scores(each.evaluation) for each in baselines},
+        "loses": loses_to(kept, baselines) or None,
         "n_parameters": kept.result.n_parameters,
         "backend": kept.result.backend.value,
         "backend_fallback": kept.result.backend_fallback or None,
@@ -119,6 +143,19 @@ def save_trained(
 def files_of(path: Path) -> list[str]:
     """What `save_trained` writes."""
     return [str(path), str(card_path(path))]
+
+
+def _scores(scores: Evaluation) -> dict[str, Any]:
+    """MQL by series, over all, and by target column where there are several."""
+    found: dict[str, Any] = {
+        "test_mql": dict(scores.test_mql),
+        "test_mql_mean": scores.test_mql_mean,
+        "val_mql": dict(scores.val_mql),
+        "val_mql_mean": scores.val_mql_mean,
+    }
+    if scores.test_columns:
+        found |= {"test_mql_of": dict(scores.test_columns), "val_mql_of": dict(scores.val_columns)}
+    return found
 
 
 def _plain(value: Any) -> Any:

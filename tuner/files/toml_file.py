@@ -7,7 +7,6 @@ every key.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import tomllib
@@ -15,17 +14,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from tuner.errors import UsageError
+from tuner.errors import UsageError, guess
 from tuner.files.plain import DEPTH, check_plain, excerpt
 from tuner.files.toml_lines import lines_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
+
+NO_SUCH_TYPE = "no_such_type"
+"""The kind of a model's error about a table that does not say which of several it is."""
 
 AT_MOST_BYTES = 1 << 20
 """Of a TOML file: more than any that a person writes."""
@@ -34,6 +36,8 @@ _PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{DEPTH},}}")
 """A dotted key beyond all nesting, which `tomllib` takes hours for;
 in a text it would be a strange sentence."""
+
+_OWN_KEY = re.compile(r"((?:[A-Za-z0-9_]+\.)*[A-Za-z0-9_]+): (.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,13 +171,13 @@ def _explain(
     where, key = document.where(keys), excerpt(".".join(keys), at_most=200)
     if kind == "extra_forbidden":
         known = _field_names(model_class, detail["loc"][:-1])
-        near = difflib.get_close_matches(keys[-1], known, n=1)
-        guess = f" (did you mean {near[0]!r}?)" if near else ""
-        problem = f"unknown key {key!r}{guess}; expected one of: {', '.join(sorted(known))}"
+        near = guess(keys[-1], known)
+        problem = f"unknown key {key!r}{near}; expected one of: {', '.join(sorted(known))}"
     elif kind == "missing" and keys[-1].isdigit():
         problem = f"key {'.'.join(keys[:-1])!r} has too few elements, got {_shown(detail['input'])}"
     elif kind == "missing":
-        problem = f"missing key {key!r}; add it"
+        near = guess(keys[-1], _names_there(document.data, keys[:-1]))
+        problem = f"missing key {key!r}{near.replace('did you mean', 'is it')}; add it"
     elif kind in {"union_tag_not_found", "union_tag_invalid"}:
         tag = str(context["discriminator"]).strip("'")
         where = document.where((*keys, tag))
@@ -181,12 +185,34 @@ def _explain(
         if kind == "union_tag_invalid":
             expected = context["expected_tags"]
             problem = f"key {f'{key}.{tag}'!r} is {context['tag']!r}; expected one of: {expected}"
+    elif kind == NO_SUCH_TYPE:
+        near = guess(keys[-1], _field_names(model_class, detail["loc"][:-1]))
+        rule = detail["msg"].removeprefix("Input ")
+        problem = f"key {key!r}{near} {rule}"
     elif kind in {"value_error", "assertion_error"}:
-        problem = f"key {key!r}: {context['error']}" if key else str(context["error"])
+        return _explain_own(document, keys, str(context["error"]))
     else:
         rule = re.sub(r"^\w+ should", "should", detail["msg"]).replace(" after validation", "")
         problem = f"key {key!r} {rule[:1].lower()}{rule[1:]}, got {_shown(detail['input'])}"
     return f"{where}: {problem}"
+
+
+def _names_there(data: object, keys: Sequence[str]) -> list[str]:
+    """The keys of a table of the file."""
+    for key in keys:
+        data = data.get(key) if isinstance(data, dict) else None
+    return [str(name) for name in data] if isinstance(data, dict) else []
+
+
+def _explain_own(document: TomlDocument, keys: tuple[str, ...], told: str) -> str:
+    """What a model itself says of a table; it may begin with the key of what is in that table."""
+    if found := _OWN_KEY.match(told):
+        inner = (*keys, *found.group(1).split("."))
+        return f"{document.where(inner)}: key {excerpt('.'.join(inner))!r}: {found.group(2)}"
+    key = excerpt(".".join(keys), at_most=200)
+    return (
+        f"{document.where(keys)}: key {key!r}: {told}" if key else f"{document.where(keys)}: {told}"
+    )
 
 
 def _shown(value: Any) -> str:
@@ -211,6 +237,9 @@ def _field_names(annotation: Any, location: Sequence[str | int]) -> list[str]:
             names = list(fields)
         elif location[0] in fields:
             names = _field_names(fields[str(location[0])], location[1:])
+        elif annotation.model_config.get("extra") == "allow":
+            hints = get_type_hints(annotation, include_extras=True)
+            names = _field_names(hints["__pydantic_extra__"], location)
     elif (
         arguments and location
     ):  # dict[str, X], list[X], tuple[X, ...]: X is the last type among the arguments
@@ -219,7 +248,8 @@ def _field_names(annotation: Any, location: Sequence[str | int]) -> list[str]:
 
 
 def _field_names_of_union(members: Sequence[Any], location: Sequence[str | int]) -> list[str]:
-    models = [m for m in members if isinstance(m, type) and issubclass(m, BaseModel)]
+    bare = [get_args(m)[0] if get_origin(m) is Annotated else m for m in members]
+    models = [m for m in bare if isinstance(m, type) and issubclass(m, BaseModel)]
     for (
         model
     ) in models:  # pydantic names the member by its tag, or by its class where there is no tag

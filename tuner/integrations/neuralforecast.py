@@ -15,11 +15,12 @@ from typing import Any, ClassVar
 import torch
 from neuralforecast.common._base_model import BaseModel
 from neuralforecast.core import MODEL_FILENAME_DICT
-from neuralforecast.losses.pytorch import MAE, DistributionLoss
+from neuralforecast.losses.pytorch import MAE, DistributionLoss, HuberMQLoss, MQLoss
 from torch import Tensor
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.models.registry import build_model
+from tuner.training.rearrangement import rearranged
 
 BASE_ARGUMENTS = frozenset(inspect.signature(BaseModel).parameters) - {"trainer_kwargs"}
 
@@ -31,7 +32,7 @@ class TunerModel(BaseModel):  # type: ignore[misc]
         h: horizon.
         input_size: rows the network sees.
         n_series: series of the panel.
-        hidden_size: features inside the network.
+        hidden_size: features inside the network; None for a class that takes none, as `dropout`.
         n_blocks: mixer blocks.
         feed_forward_size: width inside a feature mixing; None means `hidden_size`.
         dropout: probability of every dropout.
@@ -42,7 +43,8 @@ class TunerModel(BaseModel):  # type: ignore[misc]
             level and spread out and puts them back, and `standard` for losses whose outputs are the
             parameters of a distribution.
 
-    The others are neuralforecast's own, as in its `TSMixerx`.
+    The others are neuralforecast's own, as in its `TSMixerx`. Forecast quantiles are sorted along
+    their levels, so they never cross.
 
     Raises:
         UsageError: sizes that no network can have, or a class of one's own that cannot be built.
@@ -70,10 +72,10 @@ class TunerModel(BaseModel):  # type: ignore[misc]
         categorical_cardinalities: dict[str, int] | None = None,
         cat_emb_dim: str | int = "fastai",
         exclude_insample_y: bool = False,
-        hidden_size: int = 64,
+        hidden_size: int | None = 64,
         n_blocks: int = 2,
         feed_forward_size: int | None = None,
-        dropout: float = 0.1,
+        dropout: float | None = 0.1,
         loss: Any = None,
         valid_loss: Any = None,
         max_steps: int = 1000,
@@ -161,6 +163,18 @@ class TunerModel(BaseModel):  # type: ignore[misc]
             forecast = forecast.transpose(2, 3)
         flat: Tensor = forecast.reshape(n_windows, forecast.shape[1], -1)
         return flat
+
+    def _predict_step_direct_batch(self, **given: Any) -> Tensor:
+        """Where neuralforecast makes every forecast, (B, h, N, Q): the values of a quantile loss
+        are sorted along its levels. Training and validation see them as the network gives them.
+        """
+        forecast: Tensor = super()._predict_step_direct_batch(**given)
+        if not isinstance(self.loss, MQLoss | HuberMQLoss) or self.loss.quantiles.numel() == 1:
+            return forecast
+        places = self.loss.quantiles.argsort()  # `MQLoss(level=...)` has the median first
+        ordered = torch.empty_like(forecast)
+        ordered[..., places] = rearranged(forecast)
+        return ordered
 
 
 def _scaling_for(loss: Any) -> str:

@@ -5,11 +5,11 @@
 
 from tuner.launch.launcher import run
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
-from tuner.launch.plan import choose_devices
 from tuner.launch.progress import Progress
 from tuner.launch.request import DeviceChoice, LaunchRequest, StudySettings
 from tuner.launch.stopping import StopRequests
 from tuner.launch.supervisor import Supervisor
+from tuner.launch.where import choose_devices
 from tuner.spec.policy import PolicyChanges
 
 __all__ = [

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.data.source_kinds import OF_FILES
 from tuner.data.task import Task, load_task
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.cpu import available_cores
@@ -95,7 +96,7 @@ def order_for(
     definitions: Sequence[StudyDefinition],
     devices: Sequence[Gpu | CpuCores],
     *,
-    task: str,
+    task: str | None,
     data_dir: Path | None,
     environment: Mapping[str, str],
 ) -> Order | None:
@@ -104,7 +105,7 @@ def order_for(
     None where that is nothing: it takes milliseconds then.
 
     Raises:
-        UsageError: the task file of a study on a CSV is not there.
+        UsageError: the task file of a study on a file of the user's is not there.
     """
     meant = [each for each in definitions if why_none(each) is None]
     if not meant or not isinstance(devices[0], Gpu):
@@ -112,7 +113,8 @@ def order_for(
     capability = compute_capability(devices[0])
     if capability is None:
         return None
-    searches = [Search(definition=each, task=_task_of(each, task)) for each in meant]
+    tasks = [(each, _task_of(each, task)) for each in meant]
+    searches = [Search(definition=each, task=known) for each, known in tasks if known is not None]
     missing = missing_of(searches, capability, cache_folder(environment))
     if not missing:
         return None
@@ -131,7 +133,7 @@ def background_jobs() -> int:
     return min(cores - SPARED_CORES, MOST_JOBS) if cores >= MANY_CORES else 1
 
 
-def _task_of(definition: StudyDefinition, task: str) -> Task:
-    if definition.task["source"]["kind"] == "csv":
-        return load_task(task)
+def _task_of(definition: StudyDefinition, task: str | None) -> Task | None:
+    if definition.task["source"]["kind"] in OF_FILES:
+        return load_task(task) if task is not None else None
     return Task.model_validate(definition.task)

@@ -8,10 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tuner.data.remote import told_to_others
+from tuner.data.task import task_file
 from tuner.devices import CpuCores, Gpu
 from tuner.files.environment import DATA_VARIABLE, STORAGE_VARIABLE
 from tuner.launch.background import compiled_in_background, order_for
 from tuner.launch.early import EarlyWorkers, no_early_workers
+from tuner.launch.engines.placed import PlacedWorkers
+from tuner.launch.engines.placement import Engine
+from tuner.launch.engines.worker_command import WorkerCommand
 from tuner.launch.outcome import Outcome
 from tuner.launch.progress import Progress
 from tuner.launch.stopping import StopRequests
@@ -19,6 +24,7 @@ from tuner.launch.supervisor import WORKER_COMMAND, Supervisor
 from tuner.launch.work import Work
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
+from tuner.study.own_file import OwnFile
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 
@@ -27,12 +33,18 @@ class Crew:
     """What workers are started with, whatever they work at."""
 
     devices: Sequence[Gpu | CpuCores]
-    task: str
+    """Of this host; none where an engine places them."""
+    task: str | None
+    """Its name or file; None: studies on a CSV are not meant."""
     data_dir: Path | None
     timeout_s: float | None
     hang_limit_s: float | None = None
-    options: Sequence[str] = ()
-    """More for the command line of each."""
+    trusted_code: Sequence[str] = ()
+    """Hashes of files that may run though only the database has them here."""
+    verify: bool = False
+    """They make verification runs, not trials."""
+    engine: Engine | None = None
+    """What places them elsewhere."""
 
     def early(self, address: DatabaseUrl) -> EarlyWorkers:
         """The first worker of each GPU, started as soon as its context is entered; it hears what to
@@ -56,6 +68,16 @@ class Crew:
     ) -> Outcome:
         """Have workers run until the queues of these studies are empty."""
         address = studies[0].database.address
+        if self.engine is not None:
+            placed = PlacedWorkers(
+                works=queues,
+                engine=self.engine,
+                command=self.command(self.engine, studies),
+                stop=stop,
+                note=progress.note,
+            )
+            with progress.watching(studies) as tick:
+                return placed.run(tick, timeout_s=self.timeout_s)
         environment = self._environment(address)
         supervisor = Supervisor(
             studies=queues,
@@ -82,10 +104,41 @@ class Crew:
         ):
             return supervisor.run(lambda: _both(tick, look), timeout_s=self.timeout_s)
 
+    def in_words(self, studies: Sequence[OpenStudy]) -> str:
+        """What the engine would be told to place workers of these studies."""
+        assert self.engine is not None, "nothing is printed of workers on this host"
+        return self.engine.in_words(self.command(self.engine, studies))
+
+    def command(self, engine: Engine, studies: Sequence[OpenStudy]) -> WorkerCommand:
+        """What the workers of these studies are told that `engine` places."""
+        return WorkerCommand(
+            studies=",".join(each.name for each in studies),
+            address=studies[0].database.address,
+            cores=engine.cores,
+            verify=self.verify,
+            task=self._task_to_name(studies),
+            data_dir=told_to_others(self.data_dir) if self.data_dir is not None else None,
+            hang_limit_s=self.hang_limit_s,
+            trusted_code=_own_code(studies),
+        )
+
+    def _task_to_name(self, studies: Sequence[OpenStudy]) -> Path | None:
+        """The task file, where workers elsewhere need it: with a place for the data, or without a
+        CSV, what the study says of its task is enough.
+        """
+        on_csv = any(each.definition.task["source"]["kind"] == "csv" for each in studies)
+        if self.task is None or self.data_dir is not None or not on_csv:
+            return None
+        return task_file(self.task)
+
     def _worker_options(self) -> list[str]:
-        options = [*self.options, "--task", self.task]
+        options = ["--verify"] if self.verify else []
+        if self.task is not None:
+            options += ["--task", self.task]
         if self.data_dir is not None:
-            options += ["--data-dir", str(self.data_dir.absolute())]
+            options += ["--data-dir", told_to_others(self.data_dir)]
+        if self.trusted_code:
+            options += ["--trust-code", ",".join(self.trusted_code)]
         return options
 
     def _environment(self, address: DatabaseUrl) -> dict[str, str]:
@@ -93,6 +146,12 @@ class Crew:
         if self.data_dir is None:  # as here, where nobody asked the environment
             environment.pop(DATA_VARIABLE, None)
         return environment
+
+
+def _own_code(studies: Sequence[OpenStudy]) -> tuple[str, ...]:
+    """The hashes of users' own files that these studies run, each once."""
+    files = (OwnFile.of(each.definition) for each in studies)
+    return tuple(dict.fromkeys(each.sha256 for each in files if each is not None))
 
 
 def _logs(address: DatabaseUrl) -> Path:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 
+from tuner.config import MqlSplit
 from tuner.devices.lock import check_folder
 from tuner.launch.crew import Crew
 from tuner.launch.early import EarlyWorkers
@@ -14,14 +15,22 @@ from tuner.launch.plan import LaunchPlan, make_aim, make_plan
 from tuner.launch.progress import Notes, Progress, Quiet
 from tuner.launch.request import LaunchRequest, checked
 from tuner.launch.stopping import StopRequests
+from tuner.launch.where import Where
 from tuner.storage.database import Database, open_database
 from tuner.storage.location import cautions
 from tuner.storage.remedies import in_one_sentence
 from tuner.storage.url import absolute, parse_url
+from tuner.study.data_file import keep_data_file
+from tuner.study.host_differences import clock_in_words, newcomer_in_words
 from tuner.study.open import OpenStudy
+from tuner.study.own_file import keep_code
 from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
 from tuner.study.trust import require_trust
+from tuner.verdict.estimate_words import left_in_words
+from tuner.verdict.until import stop_if_little_left
+from tuner.worker.host_facts import host_facts
+from tuner.worker.judging import judged_meanwhile
 from tuner.worker.paths import WorkerPaths, tidy_up, working_folder
 
 Before = Callable[[Sequence[OpenStudy]], None]
@@ -51,6 +60,12 @@ def run(
     return run_after(lambda _: None, request, progress=progress, stop=stop)
 
 
+ON_VALIDATION = (
+    "what is minimised is the MQL of the validation split, so that the test split says at the end "
+    "how good that is; --mql-split test chooses by the test split itself, in a study of its own"
+)
+
+
 def run_after(
     before: Before,
     request: LaunchRequest,
@@ -69,21 +84,34 @@ def run_after(
     notes = Notes(progress or Quiet())
     address = absolute(parse_url(request.storage))
     aim = make_aim(request, environment=os.environ)
-    check_folder()
     crew = Crew(
-        devices=aim.devices,
+        devices=aim.where.devices,
+        engine=aim.where.engine,
         task=request.task,
         data_dir=request.data_dir,
         timeout_s=request.timeout_s,
         hang_limit_s=request.hang_limit_s,
     )
+    if crew.engine is not None:
+        crew.engine.check(address)
+    else:
+        check_folder()
     with crew.early(address) as early:
         plan = make_plan(request, aim)
-        for line in (aim.notice, *plan.of_networks, *cautions(address, workers=len(aim.devices))):
+        dangers = cautions(address, workers=aim.where.workers)
+        for line in (aim.where.notice, *plan.of_data, *plan.of_networks, *dangers):
             notes.note(line)
         with in_one_sentence(), closing(open_database(address)) as database:
-            launched = _open(database, request, said, plan, crew, notes)
-            before([each.study for each in launched])
+            launched = _open(database, request, said, plan, aim.where, notes)
+            for each in launched:
+                keep_data_file(each.study.optuna, aim.task)
+            studies = [each.study for each in launched]
+            before(studies)
+            if request.devices.print_only:
+                printed = crew.in_words(studies)
+                return LaunchOutcome(
+                    ended=Outcome.PRINTED, studies=(), notes=tuple(notes.lines), printed=printed
+                )
             ended = _fill(launched, crew, early, notes, stop or StopRequests())
             _note_changed_budgets(launched, notes)
             return LaunchOutcome(
@@ -98,20 +126,29 @@ def _open(
     request: LaunchRequest,
     said: Said,
     plan: LaunchPlan,
-    crew: Crew,
+    where: Where,
     notes: Notes,
 ) -> list[Launched]:
     launched = open_studies(
         database,
         plan.definitions,
         said,
-        device_model=crew.devices[0].model,
+        device_model=where.model,
         warm_start=request.warm_start,
     )
+    splits = {each.study.definition.mql_split for each in launched}
+    if request.settings.mql_split is None and MqlSplit.VAL in splits:
+        notes.note(ON_VALIDATION)
     own_code = [require_trust(each.study, trust=request.trust) for each in launched]
+    own_code += [keep_code(database, each) for each in plan.definitions.values()]
     for line in own_code:
         notes.note(line)
+    here = host_facts(database.engine)
+    notes.note(clock_in_words(here, "this host"))
     for each in launched:
+        others = (facts for _, facts in each.study.roster.hosts())
+        for line in newcomer_in_words(each.study.name, here, others):
+            notes.note(line)
         for line in each.notes:
             notes.note(line)
     return launched
@@ -130,19 +167,46 @@ def _fill(
         tidy_up(each, paths)
         each.ledger.return_strays()
         each.ledger.reap()
+    _look_again(launched, notes)
+    before = {each.name for each in studies if each.ledger.counts().little_left}
     if not any(each.ledger.counts().left for each in studies):
         for each in studies:
             notes.note(f"nothing to do: {each.name} holds {_held(each)}")
         return Outcome.FILLED
+    device = crew.devices[0] if crew.devices else None
+    if device is not None:
+        for each in studies:
+            each.bind_device_model(device.model)
+    with judged_meanwhile(studies, device, notes.note):
+        ended = crew.work(studies, studies, notes.progress, stop, early)
     for each in studies:
-        each.bind_device_model(crew.devices[0].model)
-    return crew.work(studies, studies, notes.progress, stop, early)
+        found = each.ledger.counts().little_left
+        if found is not None and each.name not in before:
+            notes.note(f"{each.name} stopped: {left_in_words(found.at_most)}")
+    return ended
+
+
+def _look_again(launched: Sequence[Launched], notes: Notes) -> None:
+    """Searches that are to stop with another share left than before may stop at once; one that had
+    stopped goes on otherwise.
+    """
+    for each in launched:
+        if "until" not in each.changed or not each.study.ledger.counts().left:
+            continue
+        if stop_if_little_left(each.study) is None and each.had_stopped is not None:
+            notes.note(
+                f"{each.study.name} had stopped with at most "
+                f"{100 * each.had_stopped.at_most:.0f} % left to save, and goes on"
+            )
 
 
 def _held(study: OpenStudy) -> str:
     counts = study.ledger.counts()
     if counts.finished > counts.budget:
         return f"{counts.finished} finished trials, and {counts.budget} were asked for"
+    if counts.little_left is not None:
+        words = left_in_words(counts.little_left.at_most)
+        return f"{counts.finished} of {counts.budget} finished trials, and stopped: {words}"
     if counts.time_is_up and counts.finished < counts.budget:
         return f"{counts.finished} finished trials, and they have had the search's time"
     return f"{counts.finished} of {counts.budget} finished trials"

@@ -21,6 +21,8 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     INTERRUPTED = "interrupted"
     TERMINATED = "terminated"
+    PRINTED = "printed"
+    """No worker was asked for: what an engine would be told was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ class StudyOutcome:
 
     @property
     def filled(self) -> bool:
-        """Whether it holds the trials that were asked for."""
+        """Whether it holds the trials that were asked for, or its search ended before that."""
         return self.counts.left == 0
 
     @property
@@ -62,6 +64,8 @@ class LaunchOutcome:
     studies: tuple[StudyOutcome, ...]
     notes: tuple[str, ...] = ()
     """All lines that a person would have been told, in order, those of the studies included."""
+    printed: str = ""
+    """What the engine would be told."""
 
     @property
     def groups(self) -> Mapping[str, tuple[StudyOutcome, ...]]:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.config import OBJECTIVES, Backend, MqlSplit, Precision
+from tuner.data.origins import check_blocks
 from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
-from tuner.devices import CpuCores, Gpu, list_gpus, pick_gpus, share_out_cores
-from tuner.devices.cpu import available_cores
 from tuner.errors import TunerError, UsageError
-from tuner.launch.request import DeviceChoice, LaunchRequest, StudySettings, names_of
+from tuner.launch.request import LaunchRequest, StudySettings, names_of
+from tuner.launch.where import Where, choose_where
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import name_of_search
 from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
@@ -24,20 +24,15 @@ from tuner.spec.time_objectives import TimeObjective
 
 STUDY_NAME_LIMIT = 200
 
-DEFAULT_CPU_WORKERS = 4
-"""At most, and one per core at most: small networks gain little from a second thread, and lose much
-where anything else runs on one of two cores that wait for each other."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """What was named, read, and the devices that will run it."""
+    """What was named, read, and where it will run."""
 
     files: Mapping[str, StudyFile]
     """By how each variant was named."""
     task: Task
-    devices: Sequence[Gpu | CpuCores]
-    notice: str = ""
+    where: Where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,13 +42,16 @@ class LaunchPlan:
     definitions: Mapping[str, StudyDefinition]
     of_networks: Sequence[str] = ()
     """What is to be said of classes of the user's own."""
+    of_data: Sequence[str] = ()
+    """What is to be said of the data: what was made up in it."""
 
 
 def make_aim(request: LaunchRequest, *, environment: Mapping[str, str]) -> Aim:
     """Check what takes no time to check, in the order in which mistakes are cheapest to find.
 
     Raises:
-        UsageError: a wrong variant, task file, study file or device.
+        UsageError: a wrong variant, task file, study file, device or engine.
+        TunerError: an engine that cannot be reached.
     """
     _check_target(request.settings)
     files = study_files(request.variants)
@@ -65,16 +63,17 @@ def make_aim(request: LaunchRequest, *, environment: Mapping[str, str]) -> Aim:
             )
         check_study_name(request.study)
     task = load_task(request.task)
-    devices, notice = choose_devices(request.devices, environment=environment)
-    _check_arithmetic(request.settings, devices[0])
-    return Aim(files=files, task=task, devices=devices, notice=notice)
+    where = choose_where(request.devices, environment=environment)
+    _check_arithmetic(request.settings, on_gpus=where.on_gpus)
+    return Aim(files=files, task=task, where=where)
 
 
 def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
     """Check the rest of what a launch was asked for, which takes seconds.
 
     Raises:
-        UsageError: a wrong study name, or a network that cannot work.
+        UsageError: a wrong study name, a network that cannot work, or a test split too short for
+            `--mql-split origins`.
         DataError: data that is missing or unfit.
     """
     task = aim.task
@@ -82,13 +81,18 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
     definitions = {}
     of_networks: list[str] = []
     for variant, file in aim.files.items():
-        if variant not in builtin_variants():
+        if variant not in builtin_variants() or ":" in file.model:
             of_networks += _check_network(variant, request.task, request.data_dir)
         name = request.study or f"{task.name}-{file.name}"
+        if request.settings.mql_split is MqlSplit.ORIGINS:
+            check_blocks(prepared)
         longest = name_of_search(name, request.searches or 1)
         check_study_name(longest, flag="--study" if request.study else "--task and --variant")
         definitions[name] = definition_of(file, task, prepared.data_hash, request.settings)
-    return LaunchPlan(definitions=definitions, of_networks=of_networks)
+    filled = prepared.filled_notice()
+    return LaunchPlan(
+        definitions=definitions, of_networks=of_networks, of_data=[filled] if filled else []
+    )
 
 
 def definition_of(
@@ -107,7 +111,7 @@ def definition_of(
             max_epochs=settings.max_epochs or training.max_epochs,
         ),
         time_objective=settings.time_objective or OBJECTIVES[0],
-        mql_split=settings.mql_split or MqlSplit.TEST.value,
+        mql_split=(settings.mql_split or task.usual_split).value,
         target_val_loss=settings.target_val_loss,
         seeds_per_trial=settings.seeds or 1,
     )
@@ -123,8 +127,8 @@ def _check_target(settings: StudySettings) -> None:
         )
 
 
-def _check_arithmetic(settings: StudySettings, device: Gpu | CpuCores) -> None:
-    if isinstance(device, Gpu):
+def _check_arithmetic(settings: StudySettings, *, on_gpus: bool) -> None:
+    if on_gpus:
         return
     if settings.precision is Precision.TF32:
         raise UsageError(
@@ -135,31 +139,6 @@ def _check_arithmetic(settings: StudySettings, device: Gpu | CpuCores) -> None:
             f"--backend {settings.backend.value} needs a CUDA GPU; "
             "on the CPU choose compile, auto or eager"
         )
-
-
-def choose_devices(
-    choice: DeviceChoice, *, environment: Mapping[str, str]
-) -> tuple[Sequence[Gpu | CpuCores], str]:
-    """The devices to run on, and a notice when the choice was ours.
-
-    Raises:
-        UsageError: flags that contradict each other, or devices that are not there.
-    """
-    gpus, cpu, workers = choice.gpus, choice.cpu, choice.workers
-    if cpu and gpus is not None:
-        raise UsageError("--cpu and --gpus exclude each other; choose one")
-    if workers is not None and gpus is not None:
-        raise UsageError(
-            "--workers belongs to --cpu; on GPUs there is one worker per GPU, chosen by --gpus"
-        )
-    if gpus is not None:
-        return pick_gpus(gpus, list_gpus(environment)), ""
-    if not cpu and workers is None and (found := list_gpus(environment)):
-        return found, f"neither --gpus nor --cpu given: using all {len(found)} GPUs"
-    why = "no GPU is visible" if workers is None else "--workers belongs to --cpu"
-    notice = "" if cpu else f"{why}: running on the CPU (say --cpu to silence this)"
-    cores = available_cores()
-    return share_out_cores(workers or min(DEFAULT_CPU_WORKERS, len(cores)), cores), notice
 
 
 def study_files(variants: str | Sequence[str]) -> dict[str, StudyFile]:

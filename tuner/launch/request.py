@@ -24,13 +24,19 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceChoice:
-    """Where workers run, one on each device; as it stands all GPUs, or else the CPU."""
+    """Where workers run, one on each device; by default all GPUs of this host, or else its CPU."""
 
     gpus: str | None = None
-    """`0,1`, or `all`."""
+    """`0,1`, or `all`; with an engine how many, or `all`."""
     cpu: bool = False
     workers: Number | None = None
-    """On the CPU: how many share out the cores."""
+    """On the CPU: how many share out the cores; with an engine how many there are."""
+    on: str | None = None
+    """The engine that places them elsewhere: `ray`, `ray://HOST:PORT`, `slurm` or `k8s`."""
+    placement: str | None = None
+    """What it is told beside that: `KEY=VALUE` with commas, or a TOML file with its table."""
+    print_only: bool = False
+    """It is told nothing: what it would be told is in the outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

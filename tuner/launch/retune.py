@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 
 from tuner.launch import launcher, verification
 from tuner.launch.outcome import Outcome, refuse_nothing_but_failures
-from tuner.launch.plan import choose_devices
 from tuner.launch.progress import Notes, Quiet
 from tuner.launch.request import checked
 from tuner.launch.retune_agreement import Agreement, agreement
@@ -25,6 +24,7 @@ from tuner.launch.retune_request import RetuneOutcome, RetuneProgress, RetuneReq
 from tuner.launch.retune_steps import confirmation_request, reevaluation_request, search_request
 from tuner.launch.stages import Stage, Standing, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
+from tuner.launch.where import choose_where
 from tuner.search.methods import method_of
 from tuner.storage.database import open_database
 from tuner.storage.remedies import in_one_sentence
@@ -81,8 +81,7 @@ def run(
             for stage in WORK:
                 call.tell(over(stage, spent))
             return call.outcome(Outcome.FILLED)
-        devices, _ = choose_devices(request.devices, environment=os.environ)
-        call.devices = len(devices)
+        call.devices = choose_where(request.devices, environment=os.environ).workers
         return call.outcome(call.work())
 
 

@@ -5,10 +5,12 @@ them, and what this call says beside it.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from tuner.data.task import load_task
 from tuner.errors import EmptyDatabaseError, UsageError
 from tuner.launch.plan import study_files
 from tuner.launch.retune_request import RetuneRequest
@@ -17,6 +19,7 @@ from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import DatabaseUrl
 from tuner.study.group import members_of, memberships
+from tuner.study.named import PREFIX
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.registered_retune import (
     SEARCHES,
@@ -27,6 +30,7 @@ from tuner.study.registered_retune import (
     registered_in,
 )
 from tuner.verdict.confirmation import confirmed_studies
+from tuner.verdict.other_windows import refuse_other_windows
 from tuner.verdict.verification_plan import study_names
 
 SEARCH_SHARE = 0.6
@@ -97,20 +101,28 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
     (group,) = study_names(request.variant, task=request.task)
     with _opened_if_there(address) as database:
         there = registered_in(database, group) if database else None
-        against = request.against or (there.against if there else None)
+        against = request.against
+        if against is None and there is not None:
+            against = there.against
         reference = None
         if against is not None:
-            (other,) = study_names(against, task=request.task)
+            other, *more = study_names(against, task=request.task)
+            if more:
+                raise UsageError(f"--against {against} names several; name one")
             if other == group:
                 raise UsageError(f"--against {against} is the variant itself; name another one")
             reference = Searched(word=against, group=other, begun=_begun(database, other))
+            of_both = [_mql_split(database, each, request) for each in (other, group)]
+            refuse_other_windows(other, of_both[0], group, of_both[1])
         variant = Searched(word=request.variant, group=group, begun=_begun(database, group))
+        _check_warm_start(request.warm_start, variant, reference)
         said = SaidOfRetune(
             against=request.against,
             searches=request.searches,
             trials=request.trials,
             budget_s=request.budget_s,
             margin=request.margin,
+            until=request.policy.until,
         )
         repeats = _repeats(database, group, request)
         usual = Registered()
@@ -128,6 +140,27 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
         repeats=repeats,
         notes=tuple(notes),
     )
+
+
+def _check_warm_start(named: str | None, variant: Searched, reference: Searched | None) -> None:
+    """Searches that begin with what their own kind found are no searches of their own, and between
+    variants all begin alike.
+    """
+    if named is None:
+        return
+    for group in (variant.group, reference.group if reference else variant.group):
+        for name in named.split(","):
+            plain = name.strip().removeprefix(PREFIX)
+            if plain == group or re.fullmatch(rf"{re.escape(group)}-[0-9]+", plain):
+                raise UsageError(
+                    f"--warm-start {named}: {plain} is a search of this retune itself; name a "
+                    "study of another architecture, or leave it out"
+                )
+    if reference is not None and reference.begun:
+        raise UsageError(
+            f"--warm-start {named}: {reference.group} is confirmed already, and between variants "
+            "all searches begin alike; leave it out, or hold the variant against nothing"
+        )
 
 
 def confirmation_begun(study: OpenStudy) -> bool:
@@ -162,6 +195,14 @@ def _members(database: Database | None, group: str) -> list[OpenStudy]:
     ]
 
 
+def _mql_split(database: Database | None, group: str, request: RetuneRequest) -> str:
+    """That of the group's searches, or else the one that they will have."""
+    there = _members(database, group)
+    if there:
+        return there[0].definition.mql_split
+    return (request.settings.mql_split or load_task(request.task).usual_split).value
+
+
 def _repeats(database: Database | None, group: str, request: RetuneRequest) -> bool:
     """Whether the sampler that is asked for, or else that of the studies, runs again what is
     promising.
@@ -193,4 +234,5 @@ def _usual(
         searches=max(SEARCHES, len(there)),
         trials=first.ledger.counts().budget,
         margin=first.policy().counted_margin,
+        until=first.policy().until,
     )

@@ -45,7 +45,9 @@ class RetuneRequest:
     top: Number | None = None
     """Configurations of each round of the re-evaluation that is to come (6)."""
     confirm_seeds: Number | None = None
-    """Fresh seeds of a confirmation that is to come (30)."""
+    """Fresh seeds of a confirmation that is to come (60)."""
+    warm_start: str | None = None
+    """Studies, or exported ones, whose fronts all its searches try first."""
     devices: DeviceChoice = field(default_factory=DeviceChoice)
     data_dir: Path | None = None
     storage: str = DEFAULT_URL
@@ -54,7 +56,7 @@ class RetuneRequest:
     hang_limit_s: Positive | None = None
     settings: StudySettings = field(default_factory=StudySettings)
     policy: PolicyChanges = field(default_factory=PolicyChanges)
-    """Of the searches; their margin and their time are said above."""
+    """Of the searches; their margin and their time are said above. `until` is registered, too."""
     trust: bool = False
 
 
@@ -93,6 +95,7 @@ class RetuneOutcome:
                 "trials": self.registered.trials,
                 "budget_s": self.registered.budget_s,
                 "margin": self.registered.margin,
+                "until": self.registered.until,
                 "finished": self.registered.finished,
             },
             "groups": list(self.groups),

@@ -23,6 +23,8 @@ def search_request(
     now, policy = agreed.registered, request.policy
     if request.margin is not None or now.margin != MARGIN:
         policy = dataclasses.replace(policy, margin=now.margin)
+    if now.until is not None:
+        policy = dataclasses.replace(policy, until=now.until)
     if agreed.share_s is not None:
         policy = dataclasses.replace(policy, search_s=agreed.share_s)
     return LaunchRequest(
@@ -37,6 +39,7 @@ def search_request(
         hang_limit_s=request.hang_limit_s,
         settings=request.settings,
         policy=policy,
+        warm_start=request.warm_start,
         trust=request.trust,
     )
 

@@ -12,14 +12,15 @@ from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
 from tuner.launch.crew import Crew
 from tuner.launch.outcome import Outcome
-from tuner.launch.plan import choose_devices
 from tuner.launch.progress import Notes, Progress, Quiet
 from tuner.launch.request import DeviceChoice, Number, Positive, checked, names_of
 from tuner.launch.stopping import StopRequests
+from tuner.launch.verification_work import VerificationWork
+from tuner.launch.where import Where, choose_where
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.verifications import Verifications
 from tuner.storage.remedies import in_one_sentence
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
+from tuner.study.code import with_code
 from tuner.study.group import PREFIX, Group, all_meant, open_group
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import snapshot
@@ -29,10 +30,9 @@ from tuner.verdict.ablation_plan import plan_ablation
 from tuner.verdict.confirmation_plan import SEEDS as CONFIRMATION_SEEDS
 from tuner.verdict.confirmation_plan import each_once, plan_confirmation
 from tuner.verdict.expected_front import Choice
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.no_answer import why_none
 from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
 from tuner.verdict.round_allowances import RoundAllowance, allowances, committed_s
-from tuner.verdict.same_quality import why_none
 from tuner.verdict.verification_plan import Planned, plan_verification, study_names
 from tuner.verdict.verified import Verified, read_verified
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
@@ -88,6 +88,8 @@ class VerificationOutcome:
     """What cannot be verified yet, and why."""
     notes: tuple[str, ...]
     """All lines that a person would have been told, in order."""
+    printed: str = ""
+    """What the engine would be told."""
 
 
 def run(
@@ -114,20 +116,13 @@ def run(
         opened = [open_study(database, name) for name in names]
         for each in opened:
             notes.note(require_trust(each, trust=request.trust))
-        devices, notice = choose_devices(request.devices, environment=os.environ)
-        check_folder()
-        for each in opened:
-            each.refuse_other_device(devices[0].model)
+            with_code(each, trust=request.trust)  # its workers find it where this user keeps it
+        where = choose_where(request.devices, environment=os.environ)
+        _check_where(where, opened)
         reference = _reference(database, request, opened)
         working_on = each_once([*opened, *(reference.members if reference else ())])
-        notes.note(notice)
-        crew = Crew(
-            devices=devices,
-            task=request.task,
-            data_dir=request.data_dir,
-            timeout_s=request.timeout_s,
-            options=["--verify"],
-        )
+        notes.note(where.notice)
+        crew = _crew(request, where)
         stop, missing = stop or StopRequests(), []
         choice = _choice(request, opened, notes)
         for nth in range(ROUNDS if choice is Choice.RECOMMENDED else 1):
@@ -138,6 +133,8 @@ def run(
             missing += new
             for line in (*new, *found.notes):
                 notes.note(line)
+            if request.devices.print_only:
+                return _printed(crew.in_words(working_on), missing, notes)
             ended = _work_off(working_on, crew, notes, stop)
             if ended is not Outcome.FILLED:
                 break
@@ -147,6 +144,43 @@ def run(
             missing=tuple(missing),
             notes=tuple(notes.lines),
         )
+
+
+def _check_where(where: Where, opened: Sequence[OpenStudy]) -> None:
+    """Before anything is planned.
+
+    Raises:
+        UsageError: the studies' times were measured on other devices, or the engine cannot do it.
+        DeviceLockError: devices cannot be locked.
+    """
+    if where.engine is not None:
+        where.engine.check(opened[0].database.address)
+        return
+    check_folder()
+    for each in opened:
+        each.refuse_other_device(where.devices[0].model)
+
+
+def _crew(request: VerificationRequest, where: Where) -> Crew:
+    return Crew(
+        devices=where.devices,
+        engine=where.engine,
+        task=request.task,
+        data_dir=request.data_dir,
+        timeout_s=request.timeout_s,
+        verify=True,
+    )
+
+
+def _printed(text: str, missing: Sequence[str], notes: Notes) -> VerificationOutcome:
+    """Of runs that are planned, and that nobody was asked to make."""
+    return VerificationOutcome(
+        ended=Outcome.PRINTED,
+        verified={},
+        missing=tuple(missing),
+        notes=tuple(notes.lines),
+        printed=text,
+    )
 
 
 def _reference(
@@ -257,31 +291,3 @@ def _work_off(opened: Sequence[OpenStudy], crew: Crew, notes: Notes, stop: StopR
             )
         return Outcome.FILLED
     return crew.work([work], opened, notes.progress, stop)
-
-
-@dataclass(frozen=True, slots=True)
-class Rosters:
-    """The rosters of several studies, which one worker joins all."""
-
-    opened: Sequence[OpenStudy]
-
-    def leave(self, worker: str) -> None:
-        for each in self.opened:
-            each.roster.leave(worker)
-
-
-@dataclass(frozen=True, slots=True)
-class VerificationWork:
-    """One queue for all the studies: their runs are interleaved."""
-
-    name: str
-    ledger: Verifications
-    roster: Rosters
-
-    @staticmethod
-    def of(opened: Sequence[OpenStudy]) -> VerificationWork:
-        return VerificationWork(
-            name=",".join(each.name for each in opened),
-            ledger=verifications_of(opened),
-            roster=Rosters(opened),
-        )

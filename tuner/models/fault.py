@@ -4,9 +4,11 @@ was raised.
 
 from __future__ import annotations
 
+import sys
 import sysconfig
 import traceback
 from pathlib import Path
+from types import CodeType, FrameType
 
 MOST_CHARACTERS = 300
 _OURS = Path(__file__).resolve().parent.parent
@@ -32,6 +34,27 @@ def _place(error: BaseException) -> str:
         each for each in traceback.extract_tb(error.__traceback__) if _of_the_user(each.filename)
     ]
     return f"{_short(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""
+
+
+def place_now(within: CodeType, *, but_in: str) -> str | None:
+    """The innermost line of the user's own that is being run, as `file.py, line 7`.
+
+    Args:
+        within: the function that runs the user's code: what called it is not looked at.
+        but_in: a file.
+
+    Returns:
+        The line; empty where none is being run, None where code of the file `but_in` is.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - a whole stack would be slow
+    while frame is not None and frame.f_code is not within:
+        filename = frame.f_code.co_filename
+        if filename == but_in:
+            return None
+        if _of_the_user(filename):
+            return f"{_short(filename)}, line {frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def _of_the_user(filename: str) -> bool:

@@ -60,6 +60,8 @@ def advice(found: object) -> str:
     """What is accepted in place of a class that is not, for one of neuralforecast or of darts;
     empty for others.
     """
+    if isinstance(found, type) and found.__module__.startswith("neuralforecast.models."):
+        return f"; name it as neuralforecast:{found.__name__} instead (docs/own-architecture.md)"
     library = next((name for name in _libraries(found) if name in ("neuralforecast", "darts")), "")
     if not library:
         return ""

@@ -1,4 +1,7 @@
-"""The names of the built-in networks, and no imports. What they are, studies/ says."""
+"""How networks are named, and no imports: built-in ones, neuralforecast's, the user's own classes.
+
+What the built-in ones are, studies/ says.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,21 @@ BUILTIN = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
 def builtin_names() -> tuple[str, ...]:
     """The names of the built-in networks, the baseline first."""
     return BUILTIN
+
+
+LIBRARY = "neuralforecast"
+"""Before a colon: the library whose model classes are networks here, `neuralforecast:TCN`."""
+
+
+def library_class(model: str) -> str | None:
+    """The name of neuralforecast's class, where a model is named as `neuralforecast:NAME`."""
+    library, colon, name = model.partition(":")
+    return name if colon and library == LIBRARY else None
+
+
+def names_own_code(model: str) -> bool:
+    """Whether a model is a class of the user's own, neither built in nor neuralforecast's."""
+    return ":" in model and library_class(model) is None
 
 
 _MODULE = re.compile(r"[\w.]+|.+\.py")
@@ -43,7 +61,7 @@ def _is_name(text: str) -> bool:
 
 
 NetworkName = Annotated[Label, AfterValidator(_reference)]
-"""A built-in network, or a class of the user's own."""
+"""A built-in network, a model of neuralforecast, or a class of the user's own."""
 
 NetworkSettings = Annotated[PlainTable, BeforeValidator(_settings)]
 """The fixed arguments of a network."""

@@ -21,6 +21,8 @@ from tuner.errors import UsageError, unknown_name
 from tuner.models.darts_interface import DartsNetwork, darts_arguments, has_darts_interface
 from tuner.models.fault import on_one_line
 from tuner.models.foreign import advice, unused_methods
+from tuner.models.names import names_own_code
+from tuner.models.out_of_memory import out_of_memory
 
 TRIAL_BATCH = 2
 
@@ -46,12 +48,12 @@ def build_own(reference: str, shapes: ModelShapes, arguments: Mapping[str, Any])
         model = model_class(*positional, **arguments)
         if darts:
             model = DartsNetwork(model, shapes)
-    except (torch.OutOfMemoryError, MemoryError):
-        raise
     except Exception as error:
+        if out_of_memory(error) is not None:
+            raise
         why = on_one_line(error) + advice(model_class)
         raise UsageError(f"{reference}: building it failed: {why}") from error
-    _check_output(reference, model, shapes)
+    check_output(reference, model, shapes)
     return model
 
 
@@ -83,7 +85,8 @@ def methods_not_used(architecture: Architecture) -> tuple[str, ...]:
     Raises:
         UsageError: as `load_class`.
     """
-    return unused_methods(load_class(architecture.model)) if ":" in architecture.model else ()
+    own = names_own_code(architecture.model)
+    return unused_methods(load_class(architecture.model)) if own else ()
 
 
 def _module_by_name(name: str) -> ModuleType:
@@ -159,14 +162,34 @@ def _check_arguments(
         signature.bind(*positional, **arguments)
     except TypeError as error:
         given = ", ".join([*("shapes" for _ in positional), *arguments])
+        if missing := _missing(signature, len(positional), arguments):
+            raise UsageError(
+                f"{reference} is not given what its constructor needs: {', '.join(missing)}; name "
+                f"each in the study file, under [model_settings] or [defaults]{advice(model_class)}"
+            ) from error
         raise UsageError(
             f"{reference} cannot be called as Class({given}): {error}{advice(model_class)}"
         ) from error
 
 
+def _missing(
+    signature: inspect.Signature, n_positional: int, arguments: Mapping[str, Any]
+) -> list[str]:
+    """The parameters without a default that nothing is given for."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    rest = list(signature.parameters.values())[n_positional:]
+    return [
+        p.name for p in rest if p.kind in named and p.default is p.empty and p.name not in arguments
+    ]
+
+
 @torch.no_grad()
-def _check_output(reference: str, model: nn.Module, shapes: ModelShapes) -> None:
-    """One forward pass in evaluation mode, on the CPU; torch's random state is left as it was."""
+def check_output(reference: str, model: nn.Module, shapes: ModelShapes) -> None:
+    """One forward pass in evaluation mode, on the CPU; torch's random state is left as it was.
+
+    Raises:
+        UsageError: it fails, or returns something else than (batch, horizon, targets, quantiles).
+    """
     expected = (TRIAL_BATCH, shapes.horizon, shapes.n_targets, shapes.n_quantiles)
     n_past_columns = shapes.n_targets + shapes.n_past + shapes.n_future
     try:
@@ -179,9 +202,9 @@ def _check_output(reference: str, model: nn.Module, shapes: ModelShapes) -> None
             )
             static = torch.zeros(TRIAL_BATCH, shapes.n_static) if shapes.n_static else None
             output = model.eval()(past, future, static)
-    except (torch.OutOfMemoryError, MemoryError):
-        raise
     except Exception as error:
+        if out_of_memory(error) is not None:
+            raise
         raise UsageError(
             f"{reference}: model(past, future, static) failed: {on_one_line(error)}"
         ) from error

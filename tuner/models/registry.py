@@ -1,4 +1,5 @@
-"""From an `Architecture` to a network: a built-in variant by name, or the user's own class.
+"""From an `Architecture` to a network: a built-in variant by name, a model of neuralforecast, or
+the user's own class.
 
 torch is imported only when a network is built, so that names and errors cost nothing.
 """
@@ -10,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError, unknown_name
-from tuner.models.names import builtin_names
+from tuner.models.names import builtin_names, library_class
 
 if TYPE_CHECKING:
     from torch import nn
 
-OWN_FORM = "or your own class as package.module:Class or path/to/file.py:Class"
+OWN_FORM = (
+    "a model of neuralforecast as neuralforecast:NAME, "
+    "or your own class as package.module:Class or path/to/file.py:Class"
+)
 
 
 def check_name(model: str) -> None:
@@ -34,15 +38,16 @@ def build_model(
     """A new network on the CPU, initialised from torch's global random state, in training mode.
 
     Built-in variants take the settings `n_blocks` (2) and `feed_forward_size` (the hidden size). A
-    class of the user's own is called as `Class(shapes, hidden_size=..., dropout=..., **settings)`,
-    one with the interface of darts' TSMixer module as darts calls that, and tried on one tiny
-    batch.
+    model of neuralforecast takes its hyperparameters by its own names. A class of the user's own is
+    called as `Class(shapes, **settings, **own, hidden_size=..., dropout=...)`, the last two where
+    the configuration has them; one with the interface of darts' TSMixer module as darts calls that;
+    and tried on one tiny batch.
 
     Args:
         architecture: a built-in variant's name or an import string, and its fixed settings.
         shapes: of the windows: L input hours, T hours ahead, C targets, P past, F future and S
             static covariates, Q quantiles.
-        hyperparameters: of which a network takes `hidden_size` and `dropout`.
+        hyperparameters: of which a network takes `hidden_size`, `dropout` and its own.
 
     Returns:
         A module that is called as `model(past (B, L, C + P + F), future (B, T, F) or None, static
@@ -54,16 +59,29 @@ def build_model(
     """
     check_name(architecture.model)
     _check_hyperparameters(hyperparameters)
-    arguments = {
-        **architecture.settings,
-        "hidden_size": hyperparameters.hidden_size,
-        "dropout": hyperparameters.dropout,
-    }
+    arguments = {**architecture.settings, **network_arguments(hyperparameters)}
+    of_library = library_class(architecture.model)
+    if of_library is not None:
+        from tuner.models.of_neuralforecast.build import build_of_library
+
+        return build_of_library(of_library, shapes, arguments)
     if ":" in architecture.model:
         from tuner.models.own import build_own
 
         return build_own(architecture.model, shapes, arguments)
     return _build_builtin(architecture, shapes, arguments)
+
+
+def network_arguments(hyperparameters: Hyperparameters) -> dict[str, Any]:
+    """What of a configuration a network is built with: its own hyperparameters, and those of
+    `hidden_size` and `dropout` that it has.
+    """
+    found: dict[str, Any] = hyperparameters.of_network
+    for name in ("hidden_size", "dropout"):
+        value = getattr(hyperparameters, name)
+        if value is not None:
+            found[name] = value
+    return found
 
 
 def _build_builtin(
@@ -76,9 +94,12 @@ def _build_builtin(
         for name, p in inspect.signature(TSMixer).parameters.items()
         if p.kind is p.KEYWORD_ONLY
     ]
-    for name, value in architecture.settings.items():
+    sizes = ("hidden_size", "dropout")
+    for name, value in arguments.items():
+        if name in sizes and name not in architecture.settings:
+            continue
         where = f"variant {architecture.model!r}, settings"
-        if name in ("hidden_size", "dropout"):
+        if name in sizes:
             raise UsageError(
                 f"{where}: {name!r} is a hyperparameter; give it in the study's space or defaults"
             )
@@ -90,7 +111,7 @@ def _build_builtin(
 
 
 def _check_hyperparameters(hyperparameters: Hyperparameters) -> None:
-    if hyperparameters.hidden_size < 1:
+    if hyperparameters.hidden_size is not None and hyperparameters.hidden_size < 1:
         raise UsageError(f"hidden_size must be at least 1, not {hyperparameters.hidden_size}")
-    if not 0 <= hyperparameters.dropout < 1:
+    if hyperparameters.dropout is not None and not 0 <= hyperparameters.dropout < 1:
         raise UsageError(f"dropout must be at least 0 and below 1, not {hyperparameters.dropout}")

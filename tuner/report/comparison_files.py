@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.display.text import in_html
+from tuner.display.text import in_html, shown
 from tuner.errors import TunerError
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
 from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.compare.registered import RegisteredLevel
+from tuner.verdict.compare.registered import RegisteredLevel, groups_of
 from tuner.verdict.compare.rows import FIGURES, Row
 from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.compare.studies import labels, names_of_groups
@@ -41,6 +41,8 @@ HOW = (
     "at one registered quality; of two configurations, by a paired permutation test after "
     "Holm's correction. docs/reading-a-verdict.md says what each figure means."
 )
+WITHOUT_NETWORK = "Without a network"
+BY_COLUMN = "Test MQL by target column, in the units of each"
 CONFIRMED, BETWEEN_VARIANTS, SECONDARY_POINTS = (
     "Confirmed on untouched seeds",
     "Between variants, by whole searches",
@@ -90,16 +92,19 @@ def write_csv(report: Report, path: Path) -> None:
     figures = [name + end for name in FIGURES for end in ("", "_low", "_high")]
     plain = ("study", "variant", "core_change", "hyperparameters", "trial", "verified", "runs")
     parameters = sorted({name for row in report.rows for name in row.params})
+    columns = list(dict.fromkeys(name for row in report.rows for name in row.columns))
+    scores = [f"test_mql_of/{name}{end}" for name in columns for end in ("", "_low", "_high")]
     try:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow([*plain, "missed", *figures, "verdict", *parameters])
+            writer.writerow([*plain, "missed", *figures, *scores, "verdict", *parameters])
             for row in report.rows:
                 writer.writerow(
                     [
                         *(getattr(row, name) for name in plain),
                         sum(row.misses.values()),
                         *(number for name in FIGURES for number in _numbers(row.figures[name])),
+                        *(n for name in columns for n in _numbers(row.columns.get(name))),
                         row.verdict,
                         *(row.params.get(name, "") for name in parameters),
                     ]
@@ -124,7 +129,7 @@ def write_html(
 
 
 def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
-    title = f"{', '.join(s.variant for s in report.studies)} on {report.task}"
+    title = f"{_who(report)} on {report.task}"
     device = ", ".join(sorted({s.device_model or "no device yet" for s in report.studies}))
     parts = [
         f"<h1>{in_html(title)}</h1>",
@@ -147,6 +152,16 @@ def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> s
     )
 
 
+def _who(report: Report) -> str:
+    """`original and rmsnorm`, with how many searches where there are several."""
+    groups, names = groups_of(report.studies), names_of_groups(report.studies)
+    told = []
+    for group, members in groups.items():
+        of = f" ({len(members)} searches)" if len(members) > 1 else ""
+        told.append(f"{names[group]}{of}")
+    return ", ".join(told)
+
+
 def said(report: Report) -> list[tuple[str, list[str]]]:
     """What a report says, by its titles: what is confirmed, what follows between variants, and the
     rest.
@@ -155,14 +170,28 @@ def said(report: Report) -> list[tuple[str, list[str]]]:
     within = (a for a in report.answers if a.comparison.question.family == WITHIN)
     own = [answer.sentence for answer in within]
     found = (
+        (WITHOUT_NETWORK, list(report.without_network)),
         (CONFIRMED, [each.sentence for each in report.confirmed]),
         (BETWEEN_VARIANTS, [each.sentence for each in report.between]),
         (AT_LEVELS, [line for level in report.registered for line in _at_level(report, level)]),
         (UNDER_OTHER_RULES, [each.sentence for each in report.other_rules or ()]),
         (SECONDARY_POINTS, own),
+        (BY_COLUMN, [_by_column(row) for row in report.rows if row.columns]),
         ("To read this", list(report.notes)),
     )
     return [(title, [f"{line}." for line in lines]) for title, lines in found if lines]
+
+
+def _by_column(row: Row) -> str:
+    each = [f"{shown(name)} {_middle(figure)}" for name, figure in row.columns.items()]
+    return f"{row.variant}, {row.hyperparameters}: {', '.join(each)}"
+
+
+def _middle(figure: Interval | float | None) -> str:
+    """With its interval, where it has one."""
+    if isinstance(figure, Interval):
+        return f"{figure.estimate:.4g} [{figure.low:.4g}, {figure.high:.4g}]"
+    return "-" if figure is None else f"{figure:.4g}"
 
 
 def _at_level(report: Report, level: RegisteredLevel) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from optuna.trial import TrialState
 
 from tuner.study.group import names_by_group
+from tuner.study.host_differences import all_in_words
 from tuner.study.open import OpenStudy
 from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
@@ -23,6 +24,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
     counts = opened.ledger.counts()
     verified = {each.trial_number: each.as_dict() for each in read_verified(opened)}
     confirmation = confirmation_of(snapshot(opened))
+    hosts = opened.roster.hosts()
     return {
         "name": opened.name,
         "group": opened.membership.group,
@@ -45,6 +47,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "confirmation": confirmation.as_dict() if confirmation else None,
         "objectives": list(results.objectives),
         "policy": dataclasses.asdict(opened.policy()),
+        "little_left": dataclasses.asdict(counts.little_left) if counts.little_left else None,
         "limits": results.limits or None,
         "feasible": not results.infeasible if results.limits and results.eligible else None,
         "censored": results.censored,
@@ -66,6 +69,8 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
             }
             for row in opened.roster.working()
         ],
+        "hosts": [{"host": host} | dataclasses.asdict(facts) for host, facts in hosts],
+        "hosts_differ": all_in_words(hosts),
     }
 
 

@@ -24,11 +24,13 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from scipy.special import ndtr
 
+from tuner.config import Value
 from tuner.pareto import Point, front_indices, reference_point
+from tuner.search.cube import Cube
 from tuner.search.gaussian_process import Array, GaussianProcess
 from tuner.search.reshaped_trials import WORST, corner_of
 from tuner.search.whole_space import WholeSpaceSampler
-from tuner.spec.space import SearchSpace, SizeRange, Value
+from tuner.spec.space import SearchSpace
 
 EVERYWHERE = 1024
 """Candidates drawn in the whole cube."""
@@ -55,9 +57,7 @@ class ImprovementSampler(WholeSpaceSampler):
         self._space = space
         self._corner = corner
         self._default = np.array([space.shares(default)]) if default is not None else None
-        self._levels = [
-            r.levels if isinstance(r, SizeRange) else None for r in space.ranges.values()
-        ]
+        self._cube = Cube(space)
         self._random = np.random.default_rng(seed)
 
     def infer_relative_search_space(
@@ -84,26 +84,23 @@ class ImprovementSampler(WholeSpaceSampler):
             self._shares(finished), finished, self._shares(running), corner, self._default
         )
         best = self._best(growth)
-        ranges = self._space.ranges
-        return {
-            name: r.at(float(x))
-            for x, (name, r) in zip(best, ranges.items(), strict=True)
-            if name in search_space
-        }
+        chosen = self._space.encoded_at(best.tolist())
+        return {name: value for name, value in chosen.items() if name in search_space}
 
     def _best(self, growth: _Growth) -> Array:
         """The best of candidates everywhere and about the good ones, (coordinates,)."""
-        good, dimensions = growth.good, len(self._levels)
+        good, dimensions = growth.good, self._cube.dimensions
         each = AROUND * 20 // max(20, len(good)) + 1
         candidates = [
             self._random.random((EVERYWHERE, dimensions)),
             self._about(good, each, width=0.1, share=0.5),
         ]
-        x = self._snapped(np.vstack(candidates))
+        x = self._cube.snapped(np.vstack(candidates), zeros=False)
         value = growth.of(x)
         for i in range(ROUNDS):
             top = x[np.argsort(-value, kind="stable")[:8]]
-            x = np.vstack([top, self._snapped(self._about(top, 24, width=0.1 / 2.5**i, share=0.6))])
+            nearer = self._about(top, 24, width=0.1 / 2.5**i, share=0.6)
+            x = np.vstack([top, self._cube.snapped(nearer, zeros=False)])
             value = growth.of(x)
         chosen: Array = x[int(np.argmax(value))]
         return chosen
@@ -118,20 +115,10 @@ class ImprovementSampler(WholeSpaceSampler):
         )
         return moved
 
-    def _snapped(self, x: Array) -> Array:
-        """Within the cube, sizes in the middle of their parts of the range:
-        where finished trials are seen.
-        """
-        x = np.clip(x, 0.0, 1.0)
-        for i, levels in enumerate(self._levels):
-            if levels is not None:
-                x[:, i] = (np.minimum(np.floor(x[:, i] * levels), levels - 1) + 0.5) / levels
-        return x
-
     def _shares(self, trials: Sequence[FrozenTrial]) -> Array:
-        ranges = self._space.ranges.items()
-        rows = [[r.share(trial.params[name]) for name, r in ranges] for trial in trials]
-        return np.array(rows, dtype=float).reshape(len(trials), len(self._levels))
+        rows = [self._space.place_of(trial.params) for trial in trials]
+        where = np.array(rows, dtype=float).reshape(len(trials), self._cube.dimensions)
+        return self._cube.only_there(where)
 
 
 def _front_of(trials: Sequence[FrozenTrial]) -> list[Point]:

@@ -11,6 +11,8 @@ Sources: Rasmussen and Williams (2006), chapters 2 and 5.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,13 @@ FIT_ROWS = 120
 """Settings are fitted to so many rows at most, the latest;
 all rows count for what is predicted then."""
 
-_START_LENGTH = math.log(0.5)
+START_LENGTH = math.log(0.5)
+"""The logarithm that the search for the most probable lengths begins with."""
+JITTER = 1e-6
+"""Added to variances, in units of the figure's: a matrix of places that are the same can be
+decomposed."""
+
 _ITERATIONS = 40
-_JITTER = 1e-6
 _LEAST_VARIANCE = 1e-9
 _ROOT5 = math.sqrt(5.0)
 
@@ -80,62 +86,121 @@ class GaussianProcess:
         self._weights = cho_solve((self._lower, True), self._z)
 
     def _kernel(self, a: Array, b: Array) -> Array:
-        a, b = a * self._shrink, b * self._shrink
-        squares = np.maximum((a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T, 0.0)
-        r = _ROOT5 * np.sqrt(squares)
-        kernel: Array = self._signal * (1 + r + r * r / 3) * np.exp(-r)
-        return kernel
+        return matern(a * self._shrink, b * self._shrink, self._signal)
 
 
-def _settings(x: Array, z: Array) -> tuple[Array, float, float]:
-    """Lengths, the signal's variance and the noise's:
-    the most probable ones, by L-BFGS from one fixed start.
+def matern(a: Array, b: Array, signal: float) -> Array:
+    """The Matérn 5/2 covariance between `a` and `b`, (rows, coordinates) each and in units of the
+    lengths: (rows of a, rows of b).
+    """
+    squares = np.maximum((a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T, 0.0)
+    r = _ROOT5 * np.sqrt(squares)
+    kernel: Array = signal * (1 + r + r * r / 3) * np.exp(-r)
+    return kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Covariance:
+    """Between the rows of one array, and what its gradient follows from."""
+
+    kernel: Array
+    """(rows, rows)."""
+    _fading: Array
+    _r: Array
+    _parts: Array
+    """What each coordinate adds to the squared distances, in units of the lengths."""
+
+    def gradient(self, inner: Array) -> list[float]:
+        """Of a density with this `inner` (`unlikely`), by the logarithms of the lengths and of the
+        signal.
+        """
+        slope = inner * self._fading * (1 + self._r) * 5 / 3
+        of_lengths = [-0.5 * float((slope * part).sum()) for part in self._parts]
+        return [*of_lengths, -0.5 * float((inner * self.kernel).sum())]
+
+
+class Distances:
+    """Between the rows of `x`, (rows, coordinates), once for all lengths that are tried."""
+
+    def __init__(self, x: Array) -> None:
+        self._squares = np.moveaxis((x[:, None, :] - x[None, :, :]) ** 2, 2, 0)
+
+    def covariance(self, theta: Array) -> Covariance:
+        """Matérn 5/2, by the logarithms of the lengths and then of the signal's variance; what else
+        stands in `theta` is not read.
+        """
+        d = len(self._squares)
+        parts = self._squares * np.exp(-2 * theta[:d])[:, None, None]
+        r = _ROOT5 * np.sqrt(parts.sum(axis=0))
+        fading = math.exp(theta[d]) * np.exp(-r)
+        return Covariance(fading * (1 + r + r * r / 3), fading, r, parts)
+
+
+def unlikely(z: Array, covariance: Array) -> tuple[float, Array]:
+    """The negative logarithm of the normal density of `z`, (rows,), with the mean 0, but for a
+    constant; and `inner`, (rows, rows): times a derivative of the covariance, summed and halved, it
+    is a derivative of the logarithm.
     """
     from scipy.linalg import cho_factor, cho_solve
+
+    factor = cho_factor(covariance, lower=True)
+    inverse = cho_solve(factor, np.eye(len(z)))
+    weights = inverse @ z
+    value = 0.5 * float(z @ weights) + float(np.log(np.diag(factor[0])).sum())
+    return value, np.outer(weights, weights) - inverse
+
+
+def most_probable(
+    likelihood: Callable[[Array], tuple[float, Array]],
+    *,
+    centre: Array,
+    spread: Array,
+    start: Array,
+    bounds: Sequence[tuple[float, float]],
+    iterations: int,
+) -> Array:
+    """The most probable settings, (settings,), by L-BFGS from `start`, in so many steps at most.
+
+    `likelihood` gives the negative logarithm of a likelihood, and its gradient; the priors are
+    normal, with the means `centre` and the standard deviations `spread`.
+    """
     from scipy.optimize import minimize
 
-    n, d = x.shape
-    apart = np.moveaxis((x[:, None, :] - x[None, :, :]) ** 2, 2, 0)
-    centre = np.array([LENGTH_PRIOR[0]] * d + [0.0, NOISE_PRIOR[0]])
-    spread = np.array([LENGTH_PRIOR[1]] * d + [1.0, NOISE_PRIOR[1]])
-    eye = np.eye(n)
-
-    def unlikely(theta: Array) -> tuple[float, Array]:
-        """Negative logarithm of the posterior density, and its gradient."""
-        signal, noise = math.exp(theta[d]), math.exp(theta[d + 1])
-        parts = apart * np.exp(-2 * theta[:d])[:, None, None]
-        r = _ROOT5 * np.sqrt(parts.sum(axis=0))
-        decay = signal * np.exp(-r)
-        kernel = decay * (1 + r + r * r / 3)
-        factor = cho_factor(kernel + (noise + _JITTER) * eye, lower=True)
-        inverse = cho_solve(factor, eye)
-        weights = inverse @ z
-        inner = np.outer(weights, weights) - inverse
-        slope = inner * decay * (1 + r) * 5 / 3
-        of_lengths = [-0.5 * float((slope * part).sum()) for part in parts]
-        gradient = np.array(
-            [
-                *of_lengths,
-                -0.5 * float((inner * kernel).sum()),
-                -0.5 * noise * float(np.trace(inner)),
-            ]
-        )
+    def posterior(theta: Array) -> tuple[float, Array]:
+        value, gradient = likelihood(theta)
         off = (theta - centre) / spread
-        value = (
-            0.5 * float(z @ weights)
-            + float(np.log(np.diag(factor[0])).sum())
-            + 0.5 * float(off @ off)
-        )
-        return value, gradient + off / spread
+        return value + 0.5 * float(off @ off), gradient + off / spread
 
-    start = np.array([_START_LENGTH] * d + [0.0, NOISE_PRIOR[0]])
-    bounds = [(-4.0, 4.0)] * (d + 1) + [(-9.0, 2.0)]
-    theta = minimize(
-        unlikely,
+    found: Array = minimize(
+        posterior,
         start,
         jac=True,
         method="L-BFGS-B",
         bounds=bounds,
-        options={"maxiter": _ITERATIONS},
+        options={"maxiter": iterations},
     ).x
-    return np.exp(theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1]) + _JITTER
+    return found
+
+
+def _settings(x: Array, z: Array) -> tuple[Array, float, float]:
+    """The most probable lengths, the signal's variance and the noise's."""
+    n, d = x.shape
+    distances = Distances(x)
+    eye = np.eye(n)
+
+    def likelihood(theta: Array) -> tuple[float, Array]:
+        noise = math.exp(theta[d + 1])
+        covariance = distances.covariance(theta)
+        value, inner = unlikely(z, covariance.kernel + (noise + JITTER) * eye)
+        of_noise = -0.5 * noise * float(np.trace(inner))
+        return value, np.array([*covariance.gradient(inner), of_noise])
+
+    theta = most_probable(
+        likelihood,
+        centre=np.array([LENGTH_PRIOR[0]] * d + [0.0, NOISE_PRIOR[0]]),
+        spread=np.array([LENGTH_PRIOR[1]] * d + [1.0, NOISE_PRIOR[1]]),
+        start=np.array([START_LENGTH] * d + [0.0, NOISE_PRIOR[0]]),
+        bounds=[(-4.0, 4.0)] * (d + 1) + [(-9.0, 2.0)],
+        iterations=_ITERATIONS,
+    )
+    return np.exp(theta[:d]), math.exp(theta[d]), math.exp(theta[d + 1]) + JITTER

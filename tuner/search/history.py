@@ -20,19 +20,20 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from tuner.config import OBJECTIVES, StopReason
+from tuner.config import BUILT_IN, OBJECTIVES, StopReason, Value
 from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.history_storage import NAME, HistoryStorage
 from tuner.search.past_runs import PastRun, Place, place_of
 from tuner.search.seen_trials import Seen, filled
 from tuner.spec.objectives import CONSTRAINTS, values_of
-from tuner.spec.space import ZERO_SHARE, FloatRange, SearchSpace, Value
+from tuner.spec.ranges import ZERO_SHARE, FloatRange
+from tuner.spec.space import SearchSpace
 from tuner.storage.optuna.private import numbered
 from tuner.storage.optuna.rows import ENQUEUED
 
 Violations = Callable[[Point, Recorded], dict[str, float]]
-Configuration = tuple[float, ...]
+Configuration = tuple[float | str, ...]
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 """Its multiples, modulo 1, fill the unit interval evenly."""
@@ -80,7 +81,7 @@ class TrialHistory:
             if trial.number in self._finished or trial.number == asking:
                 continue
             params = known_params(trial)
-            if not self._distributions.keys() <= params.keys():
+            if not self._space.whole(params):
                 continue
             if trial.state.is_finished():
                 self._finished.add(trial.number)
@@ -147,7 +148,7 @@ class TrialHistory:
 
     def _place(self, params: Mapping[str, Any]) -> Place:
         place = place_of(self._space, params)
-        self._params.setdefault(place, {name: params[name] for name in self._space.ranges})
+        self._params.setdefault(place, self._space.only_there(params))
         return place
 
     def ask(
@@ -183,7 +184,7 @@ class TrialHistory:
             if name not in drawn:
                 drawn[name] = sampler.sample_independent(study, asked, name, distribution)
         return {
-            name: drawn[name] if name in drawn else r.at(0.0)
+            name: drawn[name] if name in drawn else r.at([0.0] * r.coordinates)
             for name, r in self._space.ranges.items()
         }, notes
 
@@ -245,16 +246,19 @@ class TrialHistory:
         return translated
 
     def _encoded(self, params: Mapping[str, Any], number: int) -> dict[str, Value]:
-        """Encoded values; those that mean exactly 0
-        are spread over the part of the range that means it.
+        """Encoded values; those that mean exactly 0 are spread over the part of the range that
+        means it, and those of what is not there over all of it.
 
         All on one point they would look to a density estimate like a discovery, and it would go
         there ever more often.
         """
         encoded = self._space.encode(params)
+        there, spread = self._space.there(params), number * GOLDEN % 1.0
         for name, r in self._space.ranges.items():
-            if isinstance(r, FloatRange) and r.zero and params[name] < r.low:
-                encoded[name] = r.at(ZERO_SHARE * (number * GOLDEN % 1.0))
+            if name not in there:
+                encoded[name] = r.spread(spread)
+            elif isinstance(r, FloatRange) and r.means_zero(params[name]):
+                encoded[name] = r.at([ZERO_SHARE * spread])
         return encoded
 
 
@@ -270,10 +274,18 @@ def _optimistic_end(recorded: Recorded) -> Point | None:
 
 
 def configuration(params: Mapping[str, Any]) -> Configuration:
-    """A configuration in a form that compares:
-    floats to ten digits, as they survive any database.
+    """A configuration in a form that compares: floats to ten digits, as they survive any database;
+    what is the network's own with its name, for not every configuration has it.
     """
-    return tuple(float(f"{params[name]:.10g}") for name in sorted(params))
+    found: list[float | str] = []
+    for name in sorted(params):
+        value = params[name]
+        if name in BUILT_IN:
+            found.append(float(f"{value:.10g}"))
+        else:
+            written = repr(value) if isinstance(value, str | bool) else f"{value:.10g}"
+            found.append(f"{name}={written}")
+    return tuple(found)
 
 
 def generation(trial: FrozenTrial) -> dict[str, Any]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from optuna.samplers import BaseSampler, GPSampler, NSGAIISampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial
 
-from tuner.config import SamplerName
+from tuner.config import SamplerName, Value
 from tuner.pareto import Point
 from tuner.search.reshaped_trials import clipped, most_telling, with_log_time, within
-from tuner.spec.space import SearchSpace, Value
+from tuner.spec.space import SearchSpace
 
 STARTUP = 12
-"""Sobol points before a model is asked: twice the number of hyperparameters, and two more."""
+"""Sobol points before a model is asked, at least: twice the number of the built-in hyperparameters,
+and two more."""
 
 GP_HISTORY = 240
 """A Gaussian process takes time with the cube of what it sees:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tuner.search.history import TrialHistory
-from tuner.search.next_run_candidates import Cube
+from tuner.search.next_run_candidates import NewPlaces
 from tuner.search.next_run_model import Fits, fitted_until
 from tuner.search.next_run_worth import NEVER, Believed, Candidates
 from tuner.search.past_runs import PastRun, Place, rows_of
@@ -92,7 +92,7 @@ class NextRun:
     """
 
     def __init__(self, space: SearchSpace, *, margin: float) -> None:
-        self._cube, self._margin = Cube(space), margin
+        self._places, self._margin = NewPlaces(space), margin
         self._fits = Fits()
 
     def place(self, known: Known, random: np.random.Generator, *, new: bool = True) -> Place:
@@ -100,7 +100,7 @@ class NextRun:
         fitted = self._fits.of(known.fit, known.default)
         believed = Believed.of(known.past, known.running, known.default, fitted, self._margin)
         ran, d = believed.ran, believed.ran.default
-        nothing = np.empty((0, self._cube.dimensions))
+        nothing = np.empty((0, self._places.dimensions))
         worth = Candidates(believed, np.arange(len(ran.runs)), nothing).worth
         order = np.argsort(-worth, kind="stable")
         least = LEAST_DEFAULT + SHARE_OF_DEFAULT * ran.runs[order[:3]].max()
@@ -113,7 +113,7 @@ class NextRun:
         tried = np.array([d, *others[: KNOWN - 1]])
         about = ran.where[others[:ABOUT] or [d]]
         there = known.barred.union(places)
-        fresh = self._cube.drawn(about, there, random) if new else nothing
+        fresh = self._places.drawn(about, there, random) if new else nothing
         chosen = _chosen(Candidates(believed, tried, fresh), len(fresh), random)
         if chosen < len(tried):
             return places[int(tried[chosen])]

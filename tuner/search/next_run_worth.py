@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, stdtrit
+from scipy.special import ndtr
 
+from tuner.search.confirming_ahead import asked_of
 from tuner.search.gaussian_process import GaussianProcess
 from tuner.search.next_run_model import MQL, ROWS, TIME, Figure, Fitted, promising
 from tuner.search.past_runs import SHORTEST, Configurations, PastRun, Place, rows_of
-from tuner.spec.confirming import CONFIRMATION_SEEDS, LEVEL
+from tuner.spec.confirming import CONFIRMATION_SEEDS
 
 Array = np.ndarray[Any, Any]
 
@@ -90,8 +91,7 @@ class Candidates:
         length[: len(tried)] = ran.length[tried]
         self._noise = believed.mql.noise(length)
         of_default = float(believed.mql.noise(np.zeros(1))[0])
-        self._error = (self._noise + of_default) / CONFIRMATION_SEEDS
-        needed = float(stdtrit(CONFIRMATION_SEEDS - 1, 1 - LEVEL)) * np.sqrt(self._error)
+        self._error, needed = asked_of(self._noise, of_default, CONFIRMATION_SEEDS)
         self._room = self._mql.default + math.log1p(believed.margin) - self._mql.mean - needed
         self._is_default = np.arange(len(tried) + len(new)) < 0
         self._is_default[: len(tried)] = tried == ran.default

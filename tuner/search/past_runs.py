@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from tuner.config import Value
 from tuner.spec.margin import TOO_MUCH
-from tuner.spec.space import SearchSpace, Value
+from tuner.spec.space import SearchSpace
 
 Array = np.ndarray[Any, Any]
 Place = tuple[float, ...]

@@ -18,7 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from tuner.search.gaussian_process import LENGTH_PRIOR, NOISE_PRIOR
+from tuner.search.gaussian_process import (
+    JITTER,
+    LENGTH_PRIOR,
+    NOISE_PRIOR,
+    START_LENGTH,
+    Distances,
+    matern,
+    most_probable,
+    unlikely,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -32,10 +41,7 @@ reference job a seed moves MQL by 0.014 in trainings of 14 epochs, and by 0.006 
 FIT_ROWS = 300
 """Settings are fitted to so many configurations at most; all of them count for what is said."""
 
-_START_LENGTH = math.log(0.5)
 _ITERATIONS = 60
-_JITTER = 1e-6
-_ROOT5 = math.sqrt(5.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +119,7 @@ class Settings:
         """The covariance (Matérn 5/2) of what is smooth between `a` and `b`, (rows, coordinates)
         each: (rows of a, rows of b).
         """
-        a, b = a / self.lengths, b / self.lengths
-        squares = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1) - 2 * a @ b.T
-        r = _ROOT5 * np.sqrt(np.maximum(squares, 0.0))
-        found: Array = self.signal * (1 + r + r * r / 3) * np.exp(-r)
-        return found
+        return matern(a / self.lengths, b / self.lengths, self.signal)
 
 
 def _some_of(data: Repeated) -> Repeated:
@@ -141,40 +143,26 @@ def _some_of(data: Repeated) -> Repeated:
 
 
 def probable_settings(data: Repeated, iterations: int) -> Settings:
-    """The most probable settings under their priors, by L-BFGS from one fixed start.
+    """The most probable settings under their priors, from one fixed start.
 
     `data` has a mean of about 0 and a variance of about 1 over configurations.
     """
-    from scipy.optimize import minimize
-
     d = data.where.shape[1]
     centre = np.array(
         [LENGTH_PRIOR[0]] * d + [0.0, EFFECT_PRIOR[0], NOISE_PRIOR[0], SLOPE_PRIOR[0]]
     )
-    spread = np.array(
-        [LENGTH_PRIOR[1]] * d + [1.0, EFFECT_PRIOR[1], NOISE_PRIOR[1], SLOPE_PRIOR[1]]
+    theta = most_probable(
+        Likelihood(data).at,
+        centre=centre,
+        spread=np.array(
+            [LENGTH_PRIOR[1]] * d + [1.0, EFFECT_PRIOR[1], NOISE_PRIOR[1], SLOPE_PRIOR[1]]
+        ),
+        start=np.concatenate([[START_LENGTH] * d, centre[d:]]),
+        bounds=[(-4.0, 4.0)] * (d + 1) + [(-9.0, 2.0)] * 2 + [(0.0, 4.0)],
+        iterations=iterations,
     )
-    start = centre.copy()
-    start[:d] = _START_LENGTH
-    likelihood = Likelihood(data)
-
-    def unlikely(theta: Array) -> tuple[float, Array]:
-        """Negative logarithm of the posterior density, and its gradient."""
-        value, gradient = likelihood.at(theta)
-        off = (theta - centre) / spread
-        return value + 0.5 * float(off @ off), gradient + off / spread
-
-    bounds = [(-4.0, 4.0)] * (d + 1) + [(-9.0, 2.0)] * 2 + [(0.0, 4.0)]
-    theta = minimize(
-        unlikely,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=bounds,
-        options={"maxiter": iterations},
-    ).x
     signal, effect, noise = (math.exp(part) for part in theta[d : d + 3])
-    return Settings(np.exp(theta[:d]), signal, effect + _JITTER, noise, float(theta[d + 3]))
+    return Settings(np.exp(theta[:d]), signal, effect + JITTER, noise, float(theta[d + 3]))
 
 
 class Likelihood:
@@ -182,30 +170,20 @@ class Likelihood:
 
     def __init__(self, data: Repeated) -> None:
         self._data = data
-        self._apart = np.moveaxis((data.where[:, None, :] - data.where[None, :, :]) ** 2, 2, 0)
-        self._eye = np.eye(len(data.mean))
+        self._distances = Distances(data.where)
 
     def at(self, theta: Array) -> tuple[float, Array]:
         """Its negative logarithm for settings (lengths, signal, effect, noise, slope), and the
         gradient.
         """
-        from scipy.linalg import cho_factor, cho_solve
-
         data, d = self._data, self._data.where.shape[1]
-        signal, effect, noise_there = (math.exp(part) for part in theta[d : d + 3])
+        effect, noise_there = math.exp(theta[d + 1]), math.exp(theta[d + 2])
         noise = noise_there * np.exp(-theta[d + 3] * data.length)
         of_means = noise / data.runs
-        parts = self._apart * np.exp(-2 * theta[:d])[:, None, None]
-        r = _ROOT5 * np.sqrt(parts.sum(axis=0))
-        fading = signal * np.exp(-r)
-        kernel = fading * (1 + r + r * r / 3)
-        covariance = kernel.copy()
-        covariance[np.diag_indices_from(covariance)] += effect + of_means + _JITTER
-        factor = cho_factor(covariance, lower=True)
-        inverse = cho_solve(factor, self._eye)
-        weights = inverse @ data.mean
-        inner = np.outer(weights, weights) - inverse
-        slope = inner * fading * (1 + r) * 5 / 3
+        smooth = self._distances.covariance(theta)
+        covariance = smooth.kernel.copy()
+        covariance[np.diag_indices_from(covariance)] += effect + of_means + JITTER
+        of_the_means, inner = unlikely(data.mean, covariance)
         diagonal = np.diag(inner)
         # The runs of one configuration about their mean: as many degrees of freedom as runs but
         # one.
@@ -213,16 +191,11 @@ class Likelihood:
         excess = 0.5 * (free - data.squares / noise) - 0.5 * diagonal * of_means
         gradient = np.array(
             [
-                *(-0.5 * float((slope * part).sum()) for part in parts),
-                -0.5 * float((inner * kernel).sum()),
+                *smooth.gradient(inner),
                 -0.5 * effect * float(diagonal.sum()),
                 float(excess.sum()),
                 -float((excess * data.length).sum()),
             ]
         )
-        value = (
-            0.5 * float(data.mean @ weights)
-            + float(np.log(np.diag(factor[0])).sum())
-            + 0.5 * float((free * np.log(noise) + data.squares / noise).sum())
-        )
-        return value, gradient
+        of_their_runs = 0.5 * float((free * np.log(noise) + data.squares / noise).sum())
+        return of_the_means + of_their_runs, gradient

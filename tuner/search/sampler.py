@@ -19,9 +19,10 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 from threadpoolctl import threadpool_limits
 
+from tuner.config import Value
 from tuner.record import Recorded
 from tuner.search.history import TrialHistory, known_params
-from tuner.search.methods import Asked, method_of
+from tuner.search.methods import Asked, Method, method_of
 from tuner.search.past_runs import place_of
 from tuner.search.reshaped_trials import corner_of
 from tuner.search.sobol import SobolPoints
@@ -30,7 +31,8 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.margin import MARGIN
 from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.space import SearchSpace, SizeRange, Value
+from tuner.spec.ranges import AnyRange, ChoiceRange, FloatRange
+from tuner.spec.space import SearchSpace
 from tuner.storage.optuna.private import storage_of, trial_id_of
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ class EncodedSampler(WholeSpaceSampler):
         self._method = method_of(name)
         self._seed = seed
         self._history = history or TrialHistory(space)
-        self._sobol = SobolPoints(len(space.ranges), seed)
+        self._sobol = SobolPoints(space.dimensions, seed)
         self._margin, self._budget = margin, budget
         self._next_run: NextRun | None = None
 
@@ -121,7 +123,8 @@ class EncodedSampler(WholeSpaceSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        if search_space.keys() <= known_params(trial).keys():
+        del search_space
+        if self._space.whole(known_params(trial)):
             return {}  # enqueued, or handed back: it has its values
         trials = (
             self._earlier_answered(study, trial)
@@ -148,7 +151,7 @@ class EncodedSampler(WholeSpaceSampler):
         there is no run of the default to go by.
         """
         method, history, default = self._method, self._history, self._default
-        if not method.repeats or default is None or history.learnt < method.startup:
+        if not method.repeats or default is None or history.learnt < self._startup(method):
             return None
         from tuner.search import next_run  # scipy: who only names a sampler does not wait for it
 
@@ -169,7 +172,7 @@ class EncodedSampler(WholeSpaceSampler):
         if method.in_turn is not None and number % 2 == 0:
             method = method.in_turn
         notes: dict[str, Any] = {}
-        if method.make is not None and self._history.learnt >= method.startup:
+        if method.make is not None and self._history.learnt >= self._startup(method):
             measured = self._history.values_of(self._default) if self._default is not None else None
             corner = corner_of(measured) if measured is not None else None
             inner = method.make(
@@ -186,6 +189,15 @@ class EncodedSampler(WholeSpaceSampler):
             if encoded:
                 return self._space.decode(encoded), notes
         return self._space.at(self._sobol.point(number)), notes
+
+    def _startup(self, method: Method) -> int:
+        """How many points of the sequence come before the model of a method; more in a space of
+        many hyperparameters.
+        """
+        if not method.startup:
+            return 0
+        searched = sum(not r.single for r in self._space.ranges.values())
+        return max(method.startup, 2 * searched + 2)
 
     def _unseen(self, params: dict[str, Value], number: int) -> dict[str, Value]:
         """`params`, or in place of a configuration that some trial has: its nearest new neighbour,
@@ -218,7 +230,7 @@ class EncodedSampler(WholeSpaceSampler):
             unanswered = any(
                 other.state == TrialState.RUNNING
                 and other.number < trial.number
-                and not self._space.ranges.keys() <= known_params(other).keys()
+                and not self._space.whole(known_params(other))
                 for other in trials
             )
             if not unanswered or time.monotonic() > deadline:
@@ -228,19 +240,33 @@ class EncodedSampler(WholeSpaceSampler):
 
 def neighbours(space: SearchSpace, params: Mapping[str, Value]) -> Iterator[dict[str, Value]]:
     """Configurations one step from `params`, the nearest first: one value is moved along its range,
-    the others stay.
+    or is another choice, the others stay.
     """
-    here = space.shares(params)
-    moves: list[tuple[float, str, float]] = []
-    for share, (name, r) in zip(here, space.ranges.items(), strict=True):
-        step = 1 / r.levels if isinstance(r, SizeRange) else NEAR
-        if r.low < r.high:
-            moves += [
-                (step, name, there) for there in (share - step, share + step) if 0 <= there <= 1
-            ]
-    for _, name, share in sorted(moves, key=lambda move: move[0]):
-        r = space.ranges[name]
-        yield dict(params) | {name: r.decode(r.at(share))}
+    encoded = space.encode(params)
+    moves: list[tuple[float, str, Value]] = []
+    for name, r in space.there(params).items():
+        for distance, value in _steps(r, encoded[name]):
+            moves.append((distance, name, value))
+    for _, name, value in sorted(moves, key=lambda move: move[0]):
+        yield space.decode(encoded | {name: value})
+
+
+def _steps(r: AnyRange, encoded: Value) -> Iterator[tuple[float, Value]]:
+    """Encoded values one step from this one, and how far a step is, as a share of the range."""
+    if isinstance(r, FloatRange):
+        here = r.place(encoded)[0]
+        for there in (here - NEAR, here + NEAR):
+            if not r.single and 0 <= there <= 1:
+                yield NEAR, r.at([there])
+    elif isinstance(r, ChoiceRange):
+        for value in r.choices:
+            if value != encoded:
+                yield 1.0, value
+    else:
+        level = r.level(encoded)
+        for there in (level - 1, level + 1):
+            if 0 <= there < r.levels:
+                yield 1 / r.levels, r.value(there)
 
 
 def _seed_of_ask(seed: int, number: int) -> int:

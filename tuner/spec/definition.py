@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.config import OBJECTIVES, Architecture, Hyperparameters, TrainingSettings
+from tuner.config import (
+    OBJECTIVES,
+    Architecture,
+    Hyperparameters,
+    MqlSplit,
+    TrainingSettings,
+)
+from tuner.errors import UsageError
 from tuner.files.plain import read_json
 from tuner.spec.objectives import objective_names
 from tuner.spec.space import SearchSpace
@@ -43,6 +50,11 @@ class StudyDefinition:
     @property
     def task_name(self) -> str:
         return str(self.task["name"])
+
+    @property
+    def keeps_last_block(self) -> bool:
+        """Only a confirmation forecasts the last block of the test split (`tuner.data.origins`)."""
+        return self.mql_split == MqlSplit.ORIGINS
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, JSON-able, the stored form."""
@@ -109,7 +121,7 @@ class StudyDefinition:
             task=stored.whole_task(),
             data_hash=stored.data_hash,
             space=stored.space,
-            defaults=Hyperparameters(**stored.defaults.model_dump()),
+            defaults=stored.defaults.hyperparameters(),
             training=TrainingSettings(**stored.training.model_dump()),
             seeds_per_trial=stored.seeds_per_trial,
             mql_split=stored.mql_split,
@@ -129,6 +141,13 @@ class StudyDefinition:
         mql_split: str = "test",
         target_val_loss: float | None = None,
     ) -> StudyDefinition:
+        """The definition of a study file's variant on a task.
+
+        Raises:
+            UsageError: the space goes beyond the past that the task's windows have.
+        """
+        if problem := file.space.input_size_problem(task):
+            raise UsageError(problem)
         return StudyDefinition(
             variant=file.name,
             core_change=file.core_change,

@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tuner.config import MqlSplit
 from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.spec.time_objectives import TIMES
@@ -36,9 +37,9 @@ _HEADINGS = {time.value: meaning.heading for time, meaning in TIMES.items()} | {
 
 def objective_names(time_objective: str, mql_split: str) -> tuple[str, str]:
     """Names of a study's two objectives, as the record and JSON have them, e.g.
-    `("wall_clock_s", "test_mql")`.
+    `("wall_clock_s", "test_mql")`; with `origins`, too, for that is the MQL of test windows.
     """
-    return time_objective, f"{mql_split}_mql"
+    return time_objective, "test_mql" if mql_split == MqlSplit.ORIGINS else f"{mql_split}_mql"
 
 
 def axis_title(objective: str) -> str:

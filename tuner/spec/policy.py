@@ -54,6 +54,9 @@ class SearchPolicy:
     has said it yet and no confirmation has begun."""
     search_s: float | None = None
     """No trial begins once those of the search have had their devices for so many seconds."""
+    until: float | None = None
+    """No trial begins once more runs of what was tried could save at most this share of the
+    recommended time (`tuner.verdict.until`)."""
 
     @property
     def counted_margin(self) -> float:
@@ -78,12 +81,13 @@ class SearchPolicy:
             "margin": f"--margin {in_percent(self.counted_margin)}",
             "search_s": "--search-time "
             f"{NONE if self.search_s is None else f'{exact(self.search_s)}s'}",
+            "until": f"--until {NONE if self.until is None else in_percent(self.until)}",
         }
 
     def to_json(self) -> str:
         """The stored form. What came later than others, and nobody has said, is left out."""
         plain = dataclasses.asdict(self)
-        for name in ("margin", "search_s"):
+        for name in ("margin", "search_s", "until"):
             if plain[name] is None:
                 del plain[name]
         return json.dumps(plain, sort_keys=True)
@@ -138,6 +142,7 @@ class PolicyChanges:
     checkpoint_s: float | Unsaid = UNSAID
     margin: float | Unsaid | None = UNSAID
     search_s: float | Unsaid | None = UNSAID
+    until: float | Unsaid | None = UNSAID
 
     def said(self) -> Mapping[str, Any]:
         """The fields that were named, with their values.
@@ -167,6 +172,7 @@ class _Stored(Strict):
     checkpoint_s: Annotated[float, Field(ge=0)] = 30.0
     margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)] | None = None
     search_s: Annotated[float, Field(gt=0)] | None = None
+    until: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
 def exact(value: float) -> str:

@@ -1,179 +1,122 @@
-"""A study's search space: five hyperparameters, each with a range, a scale and the reason for it.
+"""A study's search space: the built-in hyperparameters and the network's own, each with a range, a
+scale and the reason for it.
 
 Two faces of one space. The *stored* face is what the database and every reader sees: true values
-(hidden_size 64, weight_decay 0). The *encoded* face is what a sampler searches: all numeric,
-logarithmic where that is the scale, with exponents of two for sizes. `encode` and `decode` go
-between them.
+(hidden_size 64, weight_decay 0), and only of the hyperparameters that are there: some belong to a
+choice of another. The *encoded* face is what a sampler searches: all of them, always, sizes as
+exponents of two. `encode` and `decode` go between them.
 """
 
 from __future__ import annotations
 
-import math
+import functools
+import keyword
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from optuna.distributions import BaseDistribution
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from tuner.config import Hyperparameters
-from tuner.files.plain import Prose
+from tuner.config import BUILT_IN, OF_THE_TASK, Value
+from tuner.errors import guess
+from tuner.spec.ranges import (
+    AnyRange,
+    ChoiceRange,
+    FloatRange,
+    OwnRange,
+    RangeOfNumbers,
+    RangeOfSizes,
+    SizeRange,
+    is_number,
+    is_whole,
+)
 
-ZERO_SHARE = 0.1
-"""Where a logarithmic range includes zero, this share of the encoded range means exactly 0."""
+MIDDLE = 0.5
+"""Of each coordinate of what is not there: equal for all, so that it tells none from another."""
 
-LARGEST_SIZE, LARGEST_VALUE = 1 << 30, 1e30
-"""Beyond any network and any learning rate; within what databases and samplers can hold."""
+NOT_OWN = ("shapes", "self", "own")
+"""No hyperparameter can be called so."""
 
-Value = float | int
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class FloatRange(_Strict):
-    """`low` to `high`, on a `log` or `linear` scale. `zero` adds exactly 0 below a log range."""
-
-    low: Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE)]
-    high: Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE)]
-    scale: Literal["log", "linear"] = "linear"
-    zero: bool = False
-    reason: Prose = ""
-
-    @model_validator(mode="after")
-    def _check(self) -> FloatRange:
-        _ordered(self.low, self.high)
-        if self.scale == "log" and self.low <= 0:
-            raise ValueError(
-                f"a log range cannot start at {self.low:g}: expected low > 0; "
-                "to include exactly 0, keep low > 0 and set zero = true"
-            )
-        if self.zero and self.scale != "log":
-            raise ValueError(
-                "zero = true belongs to a log range; a linear range simply starts at low = 0"
-            )
-        return self
-
-    def stored(self) -> BaseDistribution:
-        if self.zero:
-            return FloatDistribution(0.0, self.high)
-        return FloatDistribution(self.low, self.high, log=self.scale == "log")
-
-    def encoded(self) -> BaseDistribution:
-        return FloatDistribution(self._encoded_low, self.high, log=self.scale == "log")
-
-    @property
-    def _encoded_low(self) -> float:
-        if not self.zero:
-            return self.low
-        return float(self.low * (self.low / self.high) ** (ZERO_SHARE / (1 - ZERO_SHARE)))
-
-    def encode(self, value: Value) -> Value:
-        return self._encoded_low if self.zero and value < self.low else float(value)
-
-    def decode(self, value: Value) -> Value:
-        return 0.0 if self.zero and value < self.low else float(value)
-
-    def at(self, share: float) -> Value:
-        """The encoded value at `share` (0 to 1) of the encoded range."""
-        if self.scale == "linear":
-            return self.low + share * (self.high - self.low)
-        low, high = math.log(self._encoded_low), math.log(self.high)
-        return min(max(math.exp(low + share * (high - low)), self._encoded_low), self.high)
-
-    def share(self, encoded: Value) -> float:
-        """Where an encoded value lies in the encoded range, 0 to 1; the inverse of `at`."""
-        low, high, value = self._encoded_low, self.high, float(encoded)
-        if self.scale == "log":
-            low, high, value = math.log(low), math.log(high), math.log(value)
-        return (value - low) / (high - low) if high > low else 0.5
-
-    def nearest(self, value: Value) -> Value:
-        """The stored value of this range that is nearest to `value`, which may lie outside."""
-        if self.zero and value < self.low:
-            return 0.0
-        return min(max(float(value), self.low), self.high)
+_NATIVE: Mapping[str, type[AnyRange]] = {
+    "learning_rate": FloatRange,
+    "weight_decay": FloatRange,
+    "dropout": FloatRange,
+    "hidden_size": SizeRange,
+    "batch_size": SizeRange,
+}
+"""What a built-in hyperparameter is searched by, unless its range says otherwise."""
 
 
-class SizeRange(_Strict):
-    """Powers of two from `low` to `high`: sizes that tensor cores like, searched by exponent."""
+class SearchSpace(BaseModel):
+    """The ranges of all hyperparameters; one that is fixed has a range of one value."""
 
-    low: Annotated[int, Field(gt=0, le=LARGEST_SIZE)]
-    high: Annotated[int, Field(gt=0, le=LARGEST_SIZE)]
-    reason: Prose = ""
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    __pydantic_extra__: dict[str, OwnRange]
 
-    @model_validator(mode="after")
-    def _check(self) -> SizeRange:
-        _ordered(self.low, self.high)
-        for key, size in (("low", self.low), ("high", self.high)):
-            if size & (size - 1):
-                raise ValueError(
-                    f"{key} = {size} is no power of two; "
-                    f"expected e.g. {1 << (size.bit_length() - 1)}"
-                )
-        return self
-
-    def stored(self) -> BaseDistribution:
-        return IntDistribution(self.low, self.high)
-
-    def encoded(self) -> BaseDistribution:
-        return IntDistribution(self.low.bit_length() - 1, self.high.bit_length() - 1)
-
-    def encode(self, value: Value) -> Value:
-        return round(math.log2(value))
-
-    def decode(self, value: Value) -> Value:
-        return 1 << int(value)
-
-    @property
-    def levels(self) -> int:
-        """How many sizes there are."""
-        return self.high.bit_length() - self.low.bit_length() + 1
-
-    def at(self, share: float) -> Value:
-        """The exponent at `share` (0 to 1) of the range: each has an equal part of it."""
-        low, high = self.low.bit_length() - 1, self.high.bit_length() - 1
-        return min(low + math.floor(share * self.levels), high)
-
-    def share(self, encoded: Value) -> float:
-        """The middle of the part of the range, 0 to 1, that belongs to an exponent."""
-        return (encoded - (self.low.bit_length() - 1) + 0.5) / self.levels
-
-    def nearest(self, value: Value) -> Value:
-        """The power of two within the range that is nearest to `value`, on a logarithmic scale."""
-        exponent = round(math.log2(value)) if value > 0 else 0
-        return 1 << min(max(exponent, self.low.bit_length() - 1), self.high.bit_length() - 1)
-
-
-def _ordered(low: float, high: float) -> None:
-    if low > high:
-        raise ValueError(f"low = {low:g} is above high = {high:g}; swap them")
-
-
-class SearchSpace(_Strict):
-    """The ranges of the five hyperparameters."""
-
-    learning_rate: FloatRange
-    weight_decay: FloatRange
-    dropout: FloatRange
-    hidden_size: SizeRange
-    batch_size: SizeRange
+    learning_rate: RangeOfNumbers
+    weight_decay: RangeOfNumbers
+    dropout: RangeOfNumbers | None = None
+    """None where the network takes none, as with `hidden_size`."""
+    hidden_size: RangeOfSizes | None = None
+    batch_size: RangeOfSizes
 
     @model_validator(mode="after")
     def _check(self) -> SearchSpace:
-        if self.learning_rate.low <= 0:
-            raise ValueError(
-                f"learning_rate.low = {self.learning_rate.low:g}: expected a number above 0"
-            )
-        if self.weight_decay.low < 0:
-            raise ValueError(f"weight_decay.low = {self.weight_decay.low:g}: expected 0 or more")
-        if self.dropout.low < 0 or self.dropout.high >= 1:
-            raise ValueError("dropout: expected a range within 0 <= low <= high < 1")
+        for name, r in self.own.items():
+            _check_name(name)
+            if name in OF_THE_TASK and not _is_of_sizes(r):
+                raise ValueError(f'{name}: is no range of whole numbers; expected type = "int"')
+        for name, r in self.ranges.items():
+            if name in BUILT_IN:
+                _check_built_in(name, r)
+            self._check_condition(name, r.condition)
         return self
 
+    @functools.cached_property
+    def own(self) -> Mapping[str, AnyRange]:
+        """The ranges of the network's own hyperparameters, by name."""
+        return dict(sorted((self.__pydantic_extra__ or {}).items()))
+
+    @functools.cached_property
+    def ranges(self) -> dict[str, AnyRange]:
+        """All of them, the built-in ones first."""
+        built_in = {name: getattr(self, name) for name in BUILT_IN}
+        return {name: r for name, r in built_in.items() if r is not None} | dict(self.own)
+
     @property
-    def ranges(self) -> dict[str, FloatRange | SizeRange]:
-        return {name: getattr(self, name) for name in type(self).model_fields}
+    def dimensions(self) -> int:
+        """How many coordinates a configuration's place has."""
+        return sum(r.coordinates for r in self.ranges.values())
+
+    @functools.cached_property
+    def flat(self) -> bool:
+        """Whether every configuration has all hyperparameters."""
+        return not any(r.when for r in self.ranges.values())
+
+    def model_copy(
+        self, *, update: Mapping[str, Any] | None = None, deep: bool = False
+    ) -> SearchSpace:
+        """As pydantic's, without what was worked out of the ranges before."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in ("own", "ranges", "flat"):
+            copied.__dict__.pop(name, None)
+        return copied
+
+    def there(self, params: Mapping[str, Value]) -> dict[str, AnyRange]:
+        """The ranges of those hyperparameters that a configuration with these values has."""
+        if self.flat:
+            return self.ranges
+        return {name: r for name, r in self.ranges.items() if self._is_there(r, params)}
+
+    def whole(self, params: Mapping[str, Value]) -> bool:
+        """Whether these are all values of a configuration, or more."""
+        return self.there(params).keys() <= params.keys()
+
+    def complete(self, params: Mapping[str, Value]) -> dict[str, Value]:
+        """The configuration in these values; nothing where they are not all of one."""
+        return self.only_there(params) if self.whole(params) else {}
+
+    # -- two faces ---------------------------------------------------------------------------------
 
     def stored(self) -> dict[str, BaseDistribution]:
         """Distributions of the true values, as the database holds them."""
@@ -184,51 +127,163 @@ class SearchSpace(_Strict):
         return {name: r.encoded() for name, r in self.ranges.items()}
 
     def encode(self, params: Mapping[str, Value]) -> dict[str, Value]:
-        return {name: r.encode(params[name]) for name, r in self.ranges.items()}
-
-    def decode(self, params: Mapping[str, Value]) -> dict[str, Value]:
-        return {name: r.decode(params[name]) for name, r in self.ranges.items()}
-
-    def nearest(self, params: Mapping[str, Value]) -> dict[str, Value]:
-        """The configuration of this space nearest to `params`: clipped, sizes powers of two."""
-        return {name: r.nearest(params[name]) for name, r in self.ranges.items()}
-
-    def at(self, shares: Sequence[float]) -> dict[str, Value]:
-        """The configuration at a point of the unit cube: one coordinate a range, in their order."""
+        """Encoded values; in the middle of their ranges where a hyperparameter is not there."""
+        there = self.there(params)
         return {
-            name: r.decode(r.at(share))
-            for (name, r), share in zip(self.ranges.items(), shares, strict=True)
+            name: r.encode(params[name]) if name in there else r.at([MIDDLE] * r.coordinates)
+            for name, r in self.ranges.items()
         }
+
+    def decode(self, encoded: Mapping[str, Value]) -> dict[str, Value]:
+        """True values of what is there."""
+        return self.only_there({name: r.decode(encoded[name]) for name, r in self.ranges.items()})
+
+    def encoded_at(self, point: Sequence[float]) -> dict[str, Value]:
+        """The encoded values at a point of the unit cube, in the order of the ranges."""
+        found: dict[str, Value] = {}
+        first = 0
+        for name, r in self.ranges.items():
+            found[name] = r.at(point[first : first + r.coordinates])
+            first += r.coordinates
+        return found
+
+    def at(self, point: Sequence[float]) -> dict[str, Value]:
+        """The configuration at a point of the unit cube."""
+        return self.decode(self.encoded_at(point))
+
+    def place_of(self, encoded: Mapping[str, Value]) -> list[float]:
+        """The point of the unit cube where encoded values lie, whether they are there or not."""
+        return [x for name, r in self.ranges.items() for x in r.place(encoded[name])]
 
     def shares(self, params: Mapping[str, Value]) -> list[float]:
         """The point of the unit cube where a stored configuration lies."""
-        return [r.share(r.encode(params[name])) for name, r in self.ranges.items()]
+        there = self.there(params)
+        found: list[float] = []
+        for name, r in self.ranges.items():
+            if name in there:
+                found += r.place(r.encode(params[name]))
+            else:
+                found += [MIDDLE] * r.coordinates
+        return found
+
+    def only_there(self, params: Mapping[str, Value]) -> dict[str, Value]:
+        """Those of the values that a configuration with them has."""
+        there = self.there(params)
+        return {name: value for name, value in params.items() if name in there}
+
+    def nearest(
+        self, params: Mapping[str, Value], default: Mapping[str, Value]
+    ) -> dict[str, Value]:
+        """The configuration of this space nearest to `params`, which may be of another space.
+
+        What they lack, or have as something that has no neighbour, is as in `default`, and where
+        that lacks it, too, in the middle of its range.
+        """
+        found: dict[str, Value] = {}
+        for name, r in self.ranges.items():
+            near = r.nearest(params[name]) if name in params else None
+            if near is None:
+                near = default.get(name, r.decode(r.at([MIDDLE] * r.coordinates)))
+            found[name] = near
+        return self.only_there(found)
+
+    # -- what lies in it ---------------------------------------------------------------------------
 
     def contains(self, params: Mapping[str, Value]) -> list[str]:
         """What in `params` lies outside, one phrase each; empty when all of it is inside."""
         outside = []
-        for name, r in self.ranges.items():
-            value = params[name]
-            zero = isinstance(r, FloatRange) and r.zero and value == 0
-            power = isinstance(r, FloatRange) or (int(value) & (int(value) - 1)) == 0
-            if not (zero or (r.low <= value <= r.high and power)):
+        there = self.there(params)
+        for name in params:
+            if name not in self.ranges:
+                outside.append(f"{name} is no hyperparameter of the space")
+            elif name not in there:
                 outside.append(
-                    f"{name} = {value:g} is outside {r.low:g} to {r.high:g}"
-                    + ("" if power else " (powers of two)")
+                    f"{name} is there only where {condition_in_words(self.ranges[name])}"
                 )
+        for name, r in there.items():
+            if name not in params:
+                outside.append(f"{name} is missing")
+            elif (wrong := r.outside(params[name])) is not None:
+                outside.append(f"{name} = {wrong}")
         return outside
+
+    def input_size_problem(self, task: Mapping[str, Any]) -> str | None:
+        """Why the space goes beyond the past that the windows of a task have; None where it does
+        not.
+        """
+        r = self.own.get("input_size")
+        if r is None:
+            return None
+        input_size = int(task["input_size"])
+        if r.bounds()[0] >= 1 and r.bounds()[1] <= input_size:
+            return None
+        return (
+            f"[space.input_size] goes to {r.in_words()}; task {task['name']!r} has input_size = "
+            f"{input_size}: expected 1 to {input_size}, or a longer input_size in the task, whose "
+            "windows all configurations forecast"
+        )
 
     def definition(self) -> dict[str, Any]:
         """What identifies the space (reasons are prose and may change)."""
-        return {name: r.model_dump(exclude={"reason"}) for name, r in self.ranges.items()}
+        return {
+            name: r.definition(kind=type(r) is not _NATIVE.get(name))
+            for name, r in self.ranges.items()
+        }
+
+    def _is_there(self, r: AnyRange, params: Mapping[str, Value]) -> bool:
+        return all(params.get(name) in values for name, values in r.condition.items())
+
+    def _check_condition(self, name: str, when: Mapping[str, Sequence[Value]]) -> None:
+        if when and name in BUILT_IN:
+            raise ValueError(f"{name}.when: {name} is always there; leave the condition out")
+        for other, values in when.items():
+            where = f"{name}.when.{other}"
+            r = self.ranges.get(other)
+            if r is None or other == name:
+                others = [each for each in self.ranges if each != name]
+                raise ValueError(f"{where}: the space has no {other!r}{guess(other, others)}")
+            if r.levels is None:
+                raise ValueError(f"{where}: {other} is no choice and no whole number")
+            if r.when is not None:
+                raise ValueError(
+                    f"{where}: {other} has a condition itself; name what that one depends on, too"
+                )
+            for value in values:
+                if (wrong := r.outside(value)) is not None:
+                    raise ValueError(f"{where}: {wrong}")
 
 
-def hyperparameters(params: Mapping[str, Value]) -> Hyperparameters:
-    """The typed record of a trial's true values."""
-    return Hyperparameters(
-        learning_rate=float(params["learning_rate"]),
-        weight_decay=float(params["weight_decay"]),
-        dropout=float(params["dropout"]),
-        hidden_size=int(params["hidden_size"]),
-        batch_size=int(params["batch_size"]),
+def _is_of_sizes(r: AnyRange) -> bool:
+    if isinstance(r, ChoiceRange):
+        return all(is_whole(value) for value in r.choices)
+    return not isinstance(r, FloatRange)
+
+
+def _check_name(name: str) -> None:
+    if not name.isidentifier() or keyword.iskeyword(name) or name in NOT_OWN:
+        raise ValueError(f"{name!r} is no argument of a network; expected a Python name")
+
+
+def _check_built_in(name: str, r: AnyRange) -> None:
+    """Raises ValueError where some value of a range is one that no training takes."""
+    if isinstance(r, ChoiceRange):
+        size = _NATIVE[name] is SizeRange
+        for value in r.choices:
+            if not (is_whole(value) if size else is_number(value)):
+                kind = "whole numbers" if size else "numbers"
+                raise ValueError(f"{name}.choices hold {value!r}; expected {kind}")
+    low, high = r.bounds()
+    if name in ("learning_rate", "hidden_size", "batch_size") and low <= 0:
+        raise ValueError(f"{name}: its lowest value is {low:g}; expected a number above 0")
+    if name == "weight_decay" and low < 0:
+        raise ValueError(f"weight_decay: its lowest value is {low:g}; expected 0 or more")
+    if name == "dropout" and (low < 0 or high >= 1):
+        raise ValueError("dropout: expected a range within 0 <= low <= high < 1")
+
+
+def condition_in_words(r: AnyRange) -> str:
+    """With which values of others a hyperparameter is there; empty: always."""
+    return " and ".join(
+        f"{name} is {' or '.join(repr(value) for value in values)}"
+        for name, values in r.condition.items()
     )

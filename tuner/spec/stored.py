@@ -15,9 +15,10 @@ from tuner.config import Backend, Precision
 from tuner.data.task import task_of
 from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless_data
 from tuner.models.names import NetworkName, NetworkSettings
+from tuner.spec.configuration import Configuration
 from tuner.spec.objectives import objective_names
 from tuner.spec.space import SearchSpace
-from tuner.spec.study_file import Defaults, FixedTraining
+from tuner.spec.study_file import FixedTraining
 from tuner.spec.time_objectives import TimeObjective
 
 FORMAT = 1
@@ -50,10 +51,10 @@ class StoredDefinition(Strict):
     task: PlainTable
     data_hash: Digest
     space: SearchSpace
-    defaults: Defaults
+    defaults: Configuration
     training: StoredTraining
     seeds_per_trial: Annotated[int, Field(ge=1, le=MOST_SEEDS)]
-    mql_split: Literal["test", "val"]
+    mql_split: Literal["test", "val", "origins"]
     objectives: tuple[str, str]
     target_val_loss: Annotated[float, Field(gt=0)] | None = None
 
@@ -68,14 +69,18 @@ class StoredDefinition(Strict):
             raise ValueError(
                 "target_val_loss belongs to the objective time_to_target_s, and only there"
             )
-        outside = self.space.contains(self.defaults.model_dump())
+        outside = self.space.contains(self.defaults.values())
         if outside:
             raise ValueError(f"defaults: {outside[0]}")
         return self
 
     @model_validator(mode="after")
     def _is_of_a_task(self) -> Self:
-        task_of(self.task)
+        task = task_of(self.task)
+        if problem := self.space.input_size_problem(
+            {"name": task.name, "input_size": task.input_size}
+        ):
+            raise ValueError(problem)
         return self
 
     def whole_task(self) -> dict[str, Any]:

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tuner.config import Architecture, Hyperparameters, TrainingSettings
-from tuner.errors import UsageError, unknown_name
+from tuner.config import BUILT_IN, Architecture, Hyperparameters, TrainingSettings
+from tuner.errors import UsageError, guess, unknown_name
 from tuner.files.plain import Prose
-from tuner.files.toml_file import read_toml, validate
-from tuner.models.names import NetworkName, NetworkSettings
-from tuner.spec.space import LARGEST_SIZE, SearchSpace
+from tuner.files.toml_file import TomlDocument, read_toml, validate
+from tuner.models.names import NetworkName, NetworkSettings, library_class
+from tuner.models.of_neuralforecast.auto_space import study_of_library
+from tuner.spec.configuration import Configuration
+from tuner.spec.space import SearchSpace
 
 MOST_EPOCHS = 1_000_000_000
 _IMPORT_STRING = re.compile(r"(?:[\w.]+|.*\.py):\w+")
 """`package.module:Class` or `path/to/file.py:Class`."""
-
-
-class Defaults(BaseModel):
-    """The configuration that is every study's first trial."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    learning_rate: Annotated[float, Field(gt=0)]
-    weight_decay: Annotated[float, Field(ge=0)]
-    dropout: Annotated[float, Field(ge=0, lt=1)]
-    hidden_size: Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
-    batch_size: Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
 
 
 class FixedTraining(BaseModel):
@@ -56,24 +47,45 @@ class StudyFile(BaseModel):
     source: Prose = ""
     model: NetworkName
     model_settings: NetworkSettings = {}
-    defaults: Defaults
+    defaults: Configuration
+    """The first trial of every study."""
     space: SearchSpace
     training: FixedTraining = FixedTraining()
 
     @model_validator(mode="after")
-    def _defaults_inside(self) -> StudyFile:
-        outside = self.space.contains(self.defaults.model_dump())
+    def _fits_together(self) -> StudyFile:
+        for name in self.defaults.own:
+            if name not in self.space.own:
+                known = [*BUILT_IN, *self.space.own]
+                raise ValueError(
+                    f"defaults.{name}: there is no [space.{name}]{guess(name, known)}; a fixed "
+                    "argument of the network belongs in [model_settings]"
+                )
+        for name in self.space.ranges:
+            if name in self.model_settings:
+                raise ValueError(
+                    f"model_settings.{name}: {name} is searched; leave it out, or [space.{name}]"
+                )
+        outside = self.space.contains(self.defaults.values())
         if outside:
+            name, _, wrong = outside[0].partition(" ")
+            remedy = "so change them, or widen the range"
+            if wrong == "is missing":
+                remedy = "so add it"
             raise ValueError(
-                f"defaults: {outside[0]}; the defaults are the first trial, so widen the range"
+                f"defaults.{name}: {name} {wrong}; the defaults are the first trial, {remedy}"
             )
+        if ":" not in self.model:
+            missing = [name for name in BUILT_IN if name not in self.space.ranges]
+            if missing:
+                raise ValueError(f"defaults.{missing[0]}: is missing, and {self.model} needs it")
         return self
 
     def architecture(self) -> Architecture:
         return Architecture(model=self.model, settings=self.model_settings)
 
     def default_hyperparameters(self) -> Hyperparameters:
-        return Hyperparameters(**self.defaults.model_dump())
+        return self.defaults.hyperparameters()
 
     def training_settings(self) -> TrainingSettings:
         return TrainingSettings(**self.training.model_dump())
@@ -94,10 +106,11 @@ def builtin_variants() -> tuple[str, ...]:
 
 def load_study_file(variant: str) -> StudyFile:
     """The study file of a built-in variant, of a path to the user's own `.toml`, or made for a
-    class of the user's own.
+    class.
 
-    A class, `package.module:Class` or `file.py:Class`, gets the space and defaults of `original`:
-    enough to begin with.
+    A model of neuralforecast, `neuralforecast:NAME`, gets the space that the library would search
+    itself. A class of the user's own, `package.module:Class` or `file.py:Class`, gets the space and
+    defaults of `original`: enough to begin with.
 
     Raises:
         UsageError: unknown name, no such file, or a file that does not say what it should (file,
@@ -118,10 +131,34 @@ def load_study_file(variant: str) -> StudyFile:
                 "variant", variant, builtin_variants(), more="; or a path to your own study .toml"
             )
         path = studies_folder() / f"{variant}.toml"
-    return _beside(path, validate(read_toml(path), StudyFile))
+    return _beside(path, validate(_with_fixed(read_toml(path)), StudyFile))
+
+
+def _with_fixed(document: TomlDocument) -> TomlDocument:
+    """A built-in hyperparameter that has a default and no range is fixed: its range is that value;
+    a weight decay that nobody names is none.
+    """
+    defaults, space = document.data.get("defaults"), document.data.get("space")
+    if not (isinstance(defaults, dict) and isinstance(space, dict)):
+        return document
+    values: dict[str, Any] = {"weight_decay": 0.0} | defaults
+    fixed: dict[str, Any] = {}
+    for name in BUILT_IN:
+        if name in values and name not in space:
+            whole = isinstance(values[name], int) and name in ("hidden_size", "batch_size")
+            fixed[name] = {"low": values[name], "high": values[name]}
+            if whole and values[name] & (values[name] - 1):
+                fixed[name] |= {"type": "int"}
+    return replace(document, data=document.data | {"space": {**space, **fixed}})
 
 
 def _of_class(reference: str) -> StudyFile:
+    of_library = library_class(reference)
+    if of_library is not None:
+        proposed = TomlDocument(
+            data=study_of_library(of_library).study_file(), path=Path(reference)
+        )
+        return validate(_with_fixed(proposed), StudyFile)
     location, _, name = reference.rpartition(":")
     place = Path(location).stem if location.endswith(".py") else location.rpartition(".")[2]
     return load_study_file("original").model_copy(

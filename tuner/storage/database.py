@@ -133,8 +133,10 @@ def _engine_options(address: DatabaseUrl) -> dict[str, Any]:
         return {"poolclass": NullPool, "creator": sqlite_connector(address.sqlite_path)}
     options: dict[str, Any] = {
         "pool_pre_ping": True,
-        "pool_size": 2,
-        "max_overflow": 4,
+        # One is kept: hundreds of workers share a server that serves so many connections. Threads
+        # that need more at the same moment open them, and close them again.
+        "pool_size": 1,
+        "max_overflow": 5,
         "pool_recycle": 1800,
     }
     arguments: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S}

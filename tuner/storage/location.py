@@ -48,6 +48,11 @@ def cautions(address: DatabaseUrl, *, workers: int = 1) -> list[str]:
     return found
 
 
+def lies_on_network(path: Path) -> bool:
+    """Whether other hosts may see it, as far as its filesystem tells."""
+    return network_mount(path.absolute(), _mounts()) is not None
+
+
 def network_mount(path: Path, mounts: str) -> tuple[str, str] | None:
     """Kind and mount point of the network filesystem that `path` lies on;
     None when it is on another kind.

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from optuna.trial import TrialState
 from pydantic import Field
 
+from tuner.config import Value
 from tuner.files.plain import Loose
 from tuner.record import Recorded
 
@@ -33,6 +34,18 @@ class RunTicket:
     token: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LittleLeft:
+    """Why a search stopped by itself: how little more runs of what it tried could still save."""
+
+    until: float
+    """What was asked for (`SearchPolicy.until`)."""
+    at_most: float
+    """What was found, a share of the recommended time."""
+    trials: int
+    """Finished when it was found."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counts:
     """Pieces of work: how many are planned, how many run,
@@ -44,11 +57,18 @@ class Counts:
     finished: int
     time_is_up: bool = False
     """They have had the time on their devices that they may have: none begins any more."""
+    little_left: LittleLeft | None = None
+    """Why none begins any more where the search stopped by itself."""
+
+    @property
+    def ended_early(self) -> bool:
+        """None begins any more, whatever the budget."""
+        return self.time_is_up or self.little_left is not None
 
     @property
     def left(self) -> int:
-        """How many are to be waited for: once the time is up, those that run."""
-        return self.running if self.time_is_up else max(0, self.budget - self.finished)
+        """How many are to be waited for: where none begins any more, those that run."""
+        return self.running if self.ended_early else max(0, self.budget - self.finished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +82,7 @@ class TrialResult:
     recorded: Recorded
     constraints: dict[str, float] = field(default_factory=dict)
     """As of `trial.set_constraint`: above 0 is a limit that the trial does not keep."""
-    params: dict[str, float | int] | None = None
+    params: dict[str, Value] | None = None
     """What it was run with, where that was recorded:
     Optuna's own record of it can be changed by others."""
 
@@ -99,7 +119,7 @@ class _Told(Loose):
     values: tuple[float, ...] | None
     attributes: dict[str, Any]
     constraints: dict[str, float] = Field(default_factory=dict)
-    params: dict[str, float | int] | None = None
+    params: dict[str, Value] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@
 - `tuner_workers`: who is at work, on which device.
 - `tuner_verifications`: configurations run again on fresh seeds. Plan, claim and result of a run
   stand in one row.
+- `tuner_device_leases`: which lock folder's workers have a device, and who waits for it.
+- `tuner_sources`: files with networks of users' own, by hash.
 - `tuner_schema`: the version of these tables.
 """
 
@@ -33,7 +35,7 @@ from sqlalchemy import (
 
 from tuner.errors import StorageError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _UPGRADE = "stop all workers and run: tuner db upgrade"
 
 metadata = MetaData()
@@ -101,6 +103,10 @@ workers = Table(
     Column("val_loss", Double),
     Column("stopped", Boolean, nullable=False, default=False),
     Column("note", String(200)),  # what keeps it from working, e.g. a full disk
+    Column("boot_id", String(64)),  # of the kernel that it runs on, whatever its host is called
+    Column("torch_version", String(64)),
+    Column("tuner_version", String(64)),  # with its revision, where that is known
+    Column("clock_skew_s", Double),  # how far its host's clock is ahead of the database's
 )
 
 verifications = Table(
@@ -132,6 +138,33 @@ verifications = Table(
     ),  # JSON, by token: results of workers that had lost their lease; they never count
     UniqueConstraint("study_id", "trial_number", "seed", name="tuner_verifications_once"),
     Index("tuner_verifications_by_study", "study_id", "state"),
+)
+
+device_leases = Table(
+    "tuner_device_leases",
+    metadata,
+    Column("ticket", Integer, primary_key=True),  # the order of those who wait
+    Column("device_key", String(120), nullable=False),  # one physical GPU or CPU core
+    Column("worker", String(120), nullable=False),
+    Column("host", String(120), nullable=False),
+    Column("domain", String(64), nullable=False),  # whose lock files keep each other out
+    Column("state", String(12), nullable=False),  # waiting, held
+    Column("since", Double, nullable=False),  # when it began to wait, or to hold it
+    Column("leased_until", Double, nullable=False),  # on the database's clock
+    Column("disturbed", String(200)),  # who still trained there after another had got it
+    UniqueConstraint("device_key", "worker", name="tuner_device_leases_once"),
+)
+
+SOURCE_LENGTH = 1 << 24
+sources = Table(
+    "tuner_sources",
+    metadata,
+    Column("sha256", String(64), primary_key=True),
+    Column("name", String(200), nullable=False),  # of the file, without its folder
+    Column(
+        "content", Text(SOURCE_LENGTH).with_variant(Text(), "postgresql", "sqlite"), nullable=False
+    ),
+    Column("created_at", Double, nullable=False),
 )
 
 
@@ -201,7 +234,12 @@ def check_version(connection: Connection) -> None:
     Raises:
         StorageError: the tables were written by an older or a newer tuner.
     """
-    problem = describe_mismatch(version_of(connection))
+    require_version(version_of(connection))
+
+
+def require_version(found: int | None) -> None:
+    """Raises StorageError where `found` is not the version of this tuner's tables."""
+    problem = describe_mismatch(found)
     if problem is not None:
         raise StorageError(problem)
 

@@ -4,12 +4,14 @@ a study in the database, or the file of an exported one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tuner.errors import TunerError, UsageError
 from tuner.storage.database import Database, open_database
+from tuner.storage.retry import persistently
 from tuner.storage.url import absolute, parse_url
 from tuner.study.archive import Archive, is_archive_name, read_archive
 from tuner.study.group import PREFIX as GROUP
@@ -43,6 +45,24 @@ def names_meant(name: str, database: Callable[[], Database]) -> list[str]:
     if not name.startswith(GROUP):
         return [name]
     return [PREFIX + study for study in studies_meant(database(), name)]
+
+
+def opened_patiently(database: Database, names: str, *, retry_s: float) -> list[OpenStudy]:
+    """Studies by their names with commas, each search of a group where it is `group:NAME`. An
+    outage is waited for, `retry_s` at most.
+
+    Raises:
+        UsageError: there is no such study or group.
+        DBAPIError, StorageInternalError: the database stayed away.
+    """
+    meant: list[str] = []
+    for asked in names.split(","):
+        look = functools.partial(studies_meant, database, asked.strip())
+        meant += persistently(look, "the studies", retry_s=retry_s)
+    return [
+        persistently(functools.partial(open_study, database, name), "a study", retry_s=retry_s)
+        for name in meant
+    ]
 
 
 def _found(name: str, database: Callable[[], Database]) -> OpenStudy | Archive:

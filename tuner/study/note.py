@@ -8,7 +8,8 @@ from optuna.study import Study
 
 from tuner.display.text import in_code, in_markdown
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.space import FloatRange, SearchSpace
+from tuner.spec.ranges import FloatRange
+from tuner.spec.space import SearchSpace, condition_in_words
 from tuner.spec.time_objectives import TIMES, TimeObjective
 from tuner.storage.optuna.private import storage_of, study_id_of
 
@@ -36,9 +37,10 @@ def describe(definition: StudyDefinition) -> str:
     default = (
         "Trial 0 is the default configuration, unchanged: everything else is measured against it."
     )
-    zero = (
-        " A `weight_decay` of 0 means exactly none." if definition.space.weight_decay.zero else ""
-    )
+    decay = definition.space.weight_decay
+    zero = ""
+    if isinstance(decay, FloatRange) and decay.zero:
+        zero = " A `weight_decay` of 0 means exactly none."
     return "\n".join(
         [
             f"## {in_markdown(definition.variant)} on {in_markdown(definition.task_name)}",
@@ -78,15 +80,21 @@ def _error_objective(definition: StudyDefinition) -> str:
     """Which error it is, of what."""
     series = definition.task.get("objective_series")
     of = f"series {in_markdown(series)}" if series else "all series together"
-    split = "validation" if definition.mql_split == "val" else definition.mql_split
+    split = "validation" if definition.mql_split == "val" else "test"
+    but = ", its last block left out" if definition.keeps_last_block else ""
     quality = (
-        f"- **{definition.objectives[1]}**: mean quantile loss on the {split} split, "
+        f"- **{definition.objectives[1]}**: mean quantile loss on the {split} split{but}, "
         f"in the units of the data, of {of}."
     )
     if definition.mql_split == "test":
         quality += (
             " Choosing by it is choosing on the test split: "
             "the attribute `val_mql` is recorded beside it."
+        )
+    if definition.keeps_last_block:
+        quality += (
+            " It is the mean over the blocks `test_block_mql/1` and so on; the last block is "
+            "forecast by confirmations alone, and they are judged on it."
         )
     return quality
 
@@ -95,10 +103,9 @@ def _space_table(space: SearchSpace) -> list[str]:
     reasoned = any(span.reason for span in space.ranges.values())
     rows = ["| hyperparameter | range |" + " why |" * reasoned, "|---|---|" + "---|" * reasoned]
     for name, span in space.ranges.items():
-        if isinstance(span, FloatRange):
-            how = f"{'0, or ' if span.zero else ''}{span.low:g} to {span.high:g}, {span.scale}"
-        else:
-            how = f"{span.low} to {span.high}, powers of two"
+        how = in_markdown(span.in_words())
+        if span.when:
+            how += f", where {in_markdown(condition_in_words(span))}"
         rows.append(
             f"| {in_markdown(name)} | {how} |"
             + (f" {in_markdown(' '.join(span.reason.split()))} |" if reasoned else "")

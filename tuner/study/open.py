@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +14,13 @@ from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
 from tuner.files.plain import explained
+from tuner.search.history import configuration
 from tuner.search.suggest import suggest
 from tuner.spec.definition import StudyDefinition, class_file, differences, same_class
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
+from tuner.storage.optuna.little_left import write_little_left
 from tuner.storage.optuna.own_trials import ORIGINS, OwnStorage, OwnTrials
 from tuner.storage.optuna.private import storage_of, study_id_of
 from tuner.storage.queue.claims import Ledger
@@ -63,10 +64,11 @@ class OpenStudy:
 
         May be called again with the same claim after a failure that left open what was stored.
         """
-        distributions = self.definition.space.stored()
+        space = self.definition.space
         try:
             trial = storage_of(self.optuna).get_trial(claim.trial_id)
-            chosen = suggest(self.optuna, trial, distributions)
+            chosen = suggest(self.optuna, trial, space)
+            distributions = {name: r.stored() for name, r in space.there(chosen).items()}
             if not self.ledger.write_parameters(claim, chosen, distributions):
                 return None
         except (KeyError, IntegrityError):
@@ -85,10 +87,8 @@ class OpenStudy:
         said = {
             name: there[name] for name, kind in ORIGINS.items() if isinstance(there.get(name), kind)
         }
-        default = self.definition.defaults.as_dict().items()
-        if "default" in said and not all(
-            math.isclose(trial.params[k], v, rel_tol=1e-9) for k, v in default
-        ):
+        default = self.definition.defaults.as_dict()
+        if "default" in said and configuration(trial.params) != configuration(default):
             del said["default"]
         return said
 
@@ -111,13 +111,16 @@ class OpenStudy:
             return SearchPolicy.from_json(connection.execute(query).scalar_one())
 
     def set_policy(self, policy: SearchPolicy) -> None:
-        """Change it; running workers follow with their next trial."""
+        """Change it; running workers follow with their next trial. A search that stopped by another
+        `until` goes on.
+        """
+        mine = studies.c.study_id == self.study_id
         with self.database.engine.begin() as connection:
-            connection.execute(
-                update(studies)
-                .where(studies.c.study_id == self.study_id)
-                .values(policy=policy.to_json())
-            )
+            query = select(studies.c.policy).where(mine).with_for_update()
+            before = SearchPolicy.from_json(connection.execute(query).scalar_one())
+            connection.execute(update(studies).where(mine).values(policy=policy.to_json()))
+            if before.until != policy.until:
+                write_little_left(connection, self.study_id, None)
 
     def device_model(self) -> str | None:
         """The device model whose clock this study's times are on; None before the first trial."""
@@ -162,12 +165,12 @@ def check_resumable(
     definition: StudyDefinition,
     *,
     trials: int | None,
-    device_model: str,
+    device_model: str | None,
 ) -> None:
     """Refuse what cannot be created or resumed,
     before anything is written for it or for its sister studies.
 
-    Without `trials`, the budget that the study has is meant.
+    Without `trials`, the budget that the study has is meant; without `device_model`, any is.
 
     Raises:
         UsageError: a study of that name was made for another definition, data or objectives, or not
@@ -180,7 +183,7 @@ def check_resumable(
     opened = open_study(database, name)
     _refuse_if_different(opened, definition)
     counts = opened.ledger.counts()
-    if counts.finished < (trials or counts.budget):
+    if device_model is not None and counts.finished < (trials or counts.budget):
         opened.refuse_other_device(device_model)
 
 
@@ -245,7 +248,7 @@ def open_study(database: Database, name: str) -> OpenStudy:
             "version of tuner, or is damaged; use that version, or start another study with "
             "--study NAME"
         ) from None
-    own = OwnTrials(database.engine, study_id, name, stored.space.stored())
+    own = OwnTrials(database.engine, study_id, name, stored.space.stored(), stored.space.complete)
     try:
         study = optuna.load_study(study_name=name, storage=OwnStorage(database.optuna, own))
     except KeyError:

@@ -9,7 +9,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tuner.record import MEANINGS, OverSeeds, Recorded
+from tuner.files.meaning import OverSeeds
+from tuner.record import MEANINGS, SCORES, Recorded
 
 
 def over_runs(runs: Sequence[Recorded]) -> Recorded:
@@ -20,7 +21,7 @@ def over_runs(runs: Sequence[Recorded]) -> Recorded:
         values = [getattr(run, name) for run in runs]
         if values[-1] is not None:
             found[name] = _COME_TO[meaning.over_seeds](values)
-    for name in ("series_test_mql", "series_val_mql"):
+    for name in SCORES:
         found[name] = {
             series: _median([getattr(run, name).get(series) for run in runs])
             for series in getattr(last, name)

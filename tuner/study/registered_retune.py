@@ -16,7 +16,7 @@ from tuner.config import MANY, MOST_SEARCHES
 from tuner.errors import StorageError, UsageError
 from tuner.files.plain import Strict, explained
 from tuner.spec.margin import MARGIN, TOO_MUCH, in_percent
-from tuner.spec.policy import NONE, exact
+from tuner.spec.policy import NONE, UNSAID, Unsaid, exact
 from tuner.storage.database import Database
 from tuner.study.open import OpenStudy, attributes_of_studies
 
@@ -42,6 +42,8 @@ class Registered:
     budget_s: float | None = None
     """Seconds on devices for searches and re-evaluation of all variants together."""
     margin: float = MARGIN
+    until: float | None = None
+    """With how little left to gain each search stops (`SearchPolicy.until`)."""
     together: int = 1
     """How many variants are retuned, and share the budget: the reference is one of them where it
     had no confirmation yet."""
@@ -57,25 +59,31 @@ class Registered:
             "trials": f"--trials {NONE if self.trials is None else self.trials}",
             "budget_s": f"--budget {budget}",
             "margin": f"--margin {in_percent(self.margin)}",
+            "until": f"--until {NONE if self.until is None else in_percent(self.until)}",
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaidOfRetune:
-    """What somebody said with a retune; None is what was not said."""
+    """What somebody said with a retune; None is what was not said, but for `until`, which None
+    lifts.
+    """
 
     against: str | None = None
     searches: int | None = None
     trials: int | None = None
     budget_s: float | None = None
     margin: float | None = None
+    until: float | Unsaid | None = UNSAID
 
     def over(self, there: Registered) -> Registered:
         """`there` with what was said in its place."""
-        said = {
-            name: value for name, value in dataclasses.asdict(self).items() if value is not None
-        }
-        return dataclasses.replace(there, **said)
+        names = [each.name for each in dataclasses.fields(self) if self.says(each.name)]
+        return dataclasses.replace(there, **{name: getattr(self, name) for name in names})
+
+    def says(self, field: str) -> bool:
+        """Whether a setting was named."""
+        return getattr(self, field) is not (UNSAID if field == "until" else None)
 
 
 def agreed(
@@ -103,7 +111,7 @@ def agreed(
     was, is_, plain = there.flags(), now.flags(), usual.flags()
     changed = [field for field in was if was[field] != is_[field]]
     fixed = changed if begun else [f for f in changed if f in _SHARED and there.budget_s]
-    fixed = [field for field in fixed if getattr(said, field) is not None]
+    fixed = [field for field in fixed if said.says(field)]
     if fixed:
         why = "its confirmation has begun" if begun else "its budget was shared by what there was"
         raise UsageError(
@@ -118,11 +126,19 @@ def agreed(
     kept = [
         is_[field]
         for field in is_
-        if getattr(said, field) is None and field not in changed and is_[field] != plain[field]
+        if not said.says(field)
+        and field not in changed
+        and is_[field] != plain[field]
+        and not _bought(field, now)
     ]
     if kept:
         lines.append(f"the retune of {name} keeps {' '.join(kept)}")
     return dataclasses.replace(now, finished=there.finished and not changed), lines
+
+
+def _bought(field: str, now: Registered) -> bool:
+    """Whether there are as many trials as the budget buys, so that no number is kept."""
+    return field == "trials" and now.trials is None
 
 
 _SHARED = ("against", "searches")
@@ -137,6 +153,7 @@ class _Stored(Strict):
     trials: Annotated[int, Field(ge=1, le=MANY)] | None = None
     budget_s: Annotated[float, Field(gt=0)] | None = None
     margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)]
+    until: Annotated[float, Field(gt=0, lt=1)] | None = None
     together: Annotated[int, Field(ge=1, le=2)] = 1
     finished: bool = False
 
@@ -160,5 +177,8 @@ def registered_in(database: Database, study: str) -> Registered | None:
 
 
 def register_retune(study: OpenStudy, retune: Registered) -> None:
-    """Register it with a study."""
-    study.database.optuna.set_study_user_attr(study.study_id, RETUNE, dataclasses.asdict(retune))
+    """Register it with a study. What came later than others, and nobody has said, is left out."""
+    plain = dataclasses.asdict(retune)
+    if retune.until is None:
+        del plain["until"]
+    study.database.optuna.set_study_user_attr(study.study_id, RETUNE, plain)

@@ -20,10 +20,16 @@ from tuner.spec.objectives import objective_names, violations
 from tuner.spec.policy import NONE, SearchPolicy, exact
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
+from tuner.storage.records import LittleLeft
 from tuner.study.group import asked_searches, memberships
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
 from tuner.study.recorded_margin import refuse_other_margin
-from tuner.study.warm_start import Front, fronts_of, warm_start_with
+from tuner.study.warm_start import (
+    Front,
+    fronts_of,
+    refuse_what_saw_last_block,
+    warm_start_with,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +55,8 @@ class Launched:
     """Of finished trials, as this launch has it."""
     notes: tuple[str, ...] = ()
     """Lines for the person who launched it: what stays, what changed, what is tried first."""
+    had_stopped: LittleLeft | None = None
+    """Why its search had stopped by itself before this launch."""
 
 
 def open_studies(
@@ -56,7 +64,7 @@ def open_studies(
     asked: Mapping[str, StudyDefinition],
     said: Said,
     *,
-    device_model: str,
+    device_model: str | None,
     warm_start: str | None = None,
 ) -> list[Launched]:
     """The studies that are `asked` for, created or resumed; nothing is written before all of them
@@ -71,7 +79,7 @@ def open_studies(
     """
     plans = _planned(database, asked, said)
     for plan in plans:
-        if plan.like is not None:  # its budget may be filled: a new search's is not
+        if plan.like is not None and device_model is not None:  # a new search's budget is not full
             plan.like.refuse_other_device(device_model)
         check_resumable(
             database, plan.name, plan.definition, trials=plan.trials, device_model=device_model
@@ -79,6 +87,8 @@ def open_studies(
         if plan.budget is not None and "margin" in said.policy:
             refuse_other_margin(open_study(database, plan.name), said.policy["margin"])
     fronts = fronts_of(database, warm_start) if warm_start is not None else ()
+    for plan in plans:
+        refuse_what_saw_last_block(plan.definition, fronts)
     studies = [
         create_or_resume(
             database,
@@ -102,6 +112,7 @@ def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]
             f"study {study.name!r} was made meanwhile, and is no search of group "
             f"{plan.place.group!r}; choose another name with --study NAME"
         )
+    had_stopped = study.ledger.counts().little_left
     before, after = change_policy(study, said.policy)
     notes = list(plan.notes)
     other: list[str] = []
@@ -118,7 +129,9 @@ def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]
         notes.append(warm_start_with(study, fronts))
     changed = {name: {"from": getattr(before, name), "to": getattr(after, name)} for name in other}
     budget = study.ledger.counts().budget
-    return Launched(study=study, changed=changed, budget=budget, notes=tuple(notes))
+    return Launched(
+        study=study, changed=changed, budget=budget, notes=tuple(notes), had_stopped=had_stopped
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

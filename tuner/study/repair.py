@@ -89,10 +89,9 @@ def _made_again(
         )
     row = {"trial_id": trial_id, "study_id": opened.study_id, "number": number}
     connection.execute(insert(TRIALS).values(state=TrialState.RUNNING, **row))
-    stored = opened.definition.space.stored()
-    if result.params is not None and stored.keys() <= result.params.keys():
-        parameters = {key: result.params[key] for key in stored}
-        optuna_rows.write_parameters(connection, trial_id, parameters, stored)
+    space = opened.definition.space
+    if parameters := space.complete(result.params or {}):
+        optuna_rows.write_parameters(connection, trial_id, parameters, space.stored())
     optuna_rows.write_result(connection, trial_id, result, found=TrialState.RUNNING)
     return f"put {opened.name} trial {number} back, whose row was deleted"
 

@@ -6,12 +6,13 @@ import dataclasses
 import datetime
 import uuid
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import Connection, insert, select, update
 
-from tuner.config import Hyperparameters
+from tuner.config import Hyperparameters, Value
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration
@@ -19,8 +20,10 @@ from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.objectives import violations
 from tuner.spec.space import SearchSpace
+from tuner.storage.code_texts import put_source
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import PREFIX
+from tuner.storage.optuna.little_left import write_little_left
 from tuner.storage.optuna.private import study_id_of
 from tuner.storage.optuna.rows import write_all_attributes
 from tuner.storage.queue.plans import plan_renamed
@@ -69,6 +72,9 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
             write_all_attributes(connection, attributes)
             register(connection, study, archive.definition, trials=archive.budget)
             _write_ours(connection, study_id_of(study), name, ids, archive)
+        if archive.code is not None:
+            location = archive.definition.architecture.model.rpartition(":")[0]
+            put_source(database.engine, Path(location).name, archive.code.encode())
         study.set_user_attr(UNFINISHED, value=False)
     return open_study(database, name)
 
@@ -144,7 +150,7 @@ def extend_space(
         raise UsageError(
             f"study {opened.name!r} has this space already; to run more trials, give --trials alone"
         )
-    old = archive_of(opened)
+    old = dataclasses.replace(archive_of(opened), little_left=None)  # it has tried little there
     inside = [
         r
         for r in old.records
@@ -165,7 +171,7 @@ def extend_space(
         for record in inside
     ]
     if not any(record.is_default for record in records):
-        params: dict[str, float | int] = dict(defaults.as_dict())
+        params: dict[str, Value] = dict(defaults.as_dict())
         records.append(
             TrialRecord(
                 len(records), TrialState.WAITING, params, None, Recorded(default=True), None, None
@@ -192,7 +198,7 @@ def _templates(archive: Archive) -> Iterator[FrozenTrial]:
         notes = dict(archive.notes.get(record.number, {}))
         finished = record.state.is_finished()
         if not finished and record.params:
-            notes["fixed_params"] = record.params
+            notes["fixed_params"] = dict(record.params)
         if record.values is not None:
             violated = violations(
                 archive.policy, record.values, record.recorded, target_val_loss=target
@@ -208,7 +214,7 @@ def _templates(archive: Archive) -> Iterator[FrozenTrial]:
             values=record.values,
             datetime_start=_moment(record.started) if finished else None,
             datetime_complete=_moment(record.ended),
-            params=record.params if finished else {},
+            params=dict(record.params) if finished else {},
             distributions={name: stored[name] for name in record.params} if finished else {},
             user_attrs=record.recorded.to_flat(),
             system_attrs=notes,
@@ -219,11 +225,12 @@ def _templates(archive: Archive) -> Iterator[FrozenTrial]:
 def _write_ours(
     connection: Connection, study_id: int, name: str, ids: Mapping[int, int], archive: Archive
 ) -> None:
-    """Policy, device, claims, curves and verification runs, as if the trials (`ids` by number) had
-    been run here.
+    """Policy, device, why it stopped, claims, curves and verification runs, as if the trials (`ids`
+    by number) had been run here.
     """
     told = {"policy": archive.policy.to_json(), "device_model": archive.device_model}
     connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
+    write_little_left(connection, study_id, archive.little_left)
     ended = [r for r in archive.records if r.state.is_finished() and not r.recorded.foreign]
     if ended:
         connection.execute(
@@ -256,7 +263,9 @@ def _write_ours(
 
 def _claim(record: TrialRecord, study_id: int, trial_id: int, archive: Archive) -> dict[str, Any]:
     began = _moment(record.started)
-    result = TrialResult(record.state, record.values, record.recorded, params=record.params or None)
+    result = TrialResult(
+        record.state, record.values, record.recorded, params=dict(record.params) or None
+    )
     return {
         "study_id": study_id,
         "token": uuid.uuid4().hex,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from optuna.trial import TrialState
 
-from tuner.config import OBJECTIVES
+from tuner.config import OBJECTIVES, Value
 from tuner.pareto import Point
 from tuner.record import Recorded
 
@@ -20,7 +21,7 @@ class TrialRecord:
 
     number: int
     state: TrialState
-    params: dict[str, float | int]
+    params: Mapping[str, Value]
     values: Point | None
     recorded: Recorded
     started: str | None

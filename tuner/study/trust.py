@@ -10,6 +10,7 @@ from __future__ import annotations
 from optuna.study import Study
 
 from tuner.errors import UsageError
+from tuner.models.names import names_own_code
 from tuner.spec.definition import StudyDefinition
 from tuner.study.open import OpenStudy
 
@@ -19,7 +20,7 @@ _MARK = "tuner_untrusted"
 
 def runs_own_code(definition: StudyDefinition) -> bool:
     """Whether to train this study runs code that is not tuner's."""
-    return ":" in definition.architecture.model
+    return names_own_code(definition.architecture.model)
 
 
 def mark_untrusted(study: Study, definition: StudyDefinition, origin: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tuner.config import MqlSplit
 from tuner.errors import TunerError, UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
+from tuner.spec.definition import StudyDefinition
 from tuner.storage.database import Database
 from tuner.study.named import snapshot_named
 from tuner.study.open import OpenStudy
@@ -19,6 +21,7 @@ class Front:
     """The front of a study, to begin another one with."""
 
     study: str
+    definition: StudyDefinition
     records: tuple[TrialRecord, ...]
 
 
@@ -36,13 +39,29 @@ def fronts_of(database: Database, names: str) -> tuple[Front, ...]:
                 f"--warm-start: {names!r} holds an empty name; expected e.g. "
                 "etth-original,etth-simple"
             )
-        results = snapshot_named(name, lambda: database).results
+        found = snapshot_named(name, lambda: database)
+        results = found.results
         if not results.front:
             raise TunerError(
                 f"--warm-start: study {name!r} has no finished trial to begin with yet"
             )
-        fronts.append(Front(name, results.front))
+        fronts.append(Front(name, found.definition, results.front))
     return tuple(fronts)
+
+
+def refuse_what_saw_last_block(definition: StudyDefinition, fronts: Sequence[Front]) -> None:
+    """Raises UsageError where a study keeps its last block of the test split, and a front was
+    chosen by that block of the same data.
+    """
+    for front in fronts:
+        theirs = front.definition
+        saw = theirs.mql_split == MqlSplit.TEST and theirs.data_hash == definition.data_hash
+        if definition.keeps_last_block and saw:
+            raise UsageError(
+                f"--warm-start: study {front.study!r} chose by the whole test split, of which "
+                f"--mql-split {MqlSplit.ORIGINS} keeps the last block unseen; expected a study "
+                "searched with --mql-split origins or val"
+            )
 
 
 def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
@@ -51,7 +70,7 @@ def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
 
     Doing it again adds nothing.
     """
-    space = opened.definition.space
+    space, default = opened.definition.space, opened.definition.defaults.as_dict()
     had = {
         configuration(params)
         for trial in opened.optuna.get_trials(deepcopy=False)
@@ -60,7 +79,7 @@ def warm_start_with(opened: OpenStudy, fronts: Sequence[Front]) -> str:
     added = moved = 0
     for front in fronts:
         for record in front.records:
-            params = space.nearest(record.params)
+            params = space.nearest(record.params, default)
             if configuration(params) in had:
                 continue
             had.add(configuration(params))

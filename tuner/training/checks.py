@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tuner.config import RunConfig
+from tuner.config import ModelShapes, RunConfig
 from tuner.errors import UsageError
 
 
-def check_settings(config: RunConfig) -> None:
+def check_settings(config: RunConfig, shapes: ModelShapes) -> None:
     """Raises UsageError for settings with which no training is possible."""
     h, t = config.hyperparameters, config.training
     for name, value in (
@@ -21,3 +21,8 @@ def check_settings(config: RunConfig) -> None:
             raise UsageError(f"{name} must be above 0, not {number}")
     if not h.weight_decay >= 0:
         raise UsageError(f"weight_decay must be at least 0, not {h.weight_decay}")
+    if h.input_size not in (None, shapes.input_size):
+        raise UsageError(
+            f"input_size is {h.input_size}, the windows have {shapes.input_size} rows of past; "
+            f"give data.seeing({h.input_size})"
+        )

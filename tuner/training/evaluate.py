@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tuner.config import Objective
+from tuner.data.origins import TestWindows, blocks_of
 from tuner.data.windows import DeviceData, DeviceSplit
+from tuner.models.out_of_memory import out_of_memory
 from tuner.training.batching import batches
 from tuner.training.determinism import exact_fp32
 from tuner.training.engines.captured import VALIDATION_BATCH
-from tuner.training.out_of_memory import out_of_memory
-from tuner.training.quantile_loss import mean_quantile_loss_per_window
+from tuner.training.forecasts import forecasts_of
+from tuner.training.quantile_loss import (
+    mean_quantile_loss_per_column,
+    mean_quantile_loss_per_window,
+)
 
 BATCH = 512
 """Windows per forward pass; the result does not depend on it.
@@ -26,16 +33,38 @@ fit, up to `VALIDATION_BATCH`, go at once.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """MQL (the protocol's mean quantile loss) in original units, by series name and over all."""
+    """MQL (the protocol's mean quantile loss) in original units, by series name and over all; of a
+    task with the objective `scaled`, each column's in units of its mean change from row to row.
+
+    Where blocks of the test split were forecast, its figures are means over these blocks.
+    """
 
     test_mql: Mapping[str, float]
     test_mql_mean: float
     val_mql: Mapping[str, float]
     val_mql_mean: float
+    test_blocks: Mapping[int, BlockScores] = field(default_factory=dict)
+    """By the blocks' numbers, in the order of time; empty where all windows were forecast."""
+    test_columns: Mapping[str, float] = field(default_factory=dict)
+    """MQL of each target column in original units, over all series; empty where there is one."""
+    val_columns: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockScores:
+    """MQL of one block of the test split, by series name and over all its windows."""
+
+    by_series: Mapping[str, float]
+    mean: float
+    by_column: Mapping[str, float] = field(default_factory=dict)
 
 
 def evaluate(
-    model: nn.Module, data: DeviceData, *, make_room: Callable[[], bool] | None = None
+    model: nn.Module,
+    data: DeviceData,
+    *,
+    make_room: Callable[[], bool] | None = None,
+    windows: TestWindows = TestWindows.ALL,
 ) -> Evaluation:
     """Forecasts every test window (one a day) and every validation window (stride 1); scores them.
 
@@ -49,6 +78,7 @@ def evaluate(
         data: windows on their device.
         make_room: asked when the device's memory runs out, before fewer windows go at once: gives
             back what can be spared, and says whether that was anything.
+        windows: those of the test split that are forecast; each of their blocks counts alike.
 
     Returns:
         The MQL of either split: NaN where a forecast is no number.
@@ -63,20 +93,71 @@ def evaluate(
     try:
         with exact_fp32(), torch.no_grad():
             scored = _scored(data)
-            means = [
-                *_means(_window_losses(model, data, data.test, scored, make_room), data, data.test),
-                *_means(_window_losses(model, data, data.val, scored, make_room), data, data.val),
-            ]
+            means: list[Tensor] = []
+            for split, chosen in _parts(data, windows):
+                losses = _window_losses(model, data, split, chosen, scored, make_room)
+                means += _means(losses, data, split.series_index[chosen])
             found = torch.stack(means).tolist()
     finally:
         model.train(was_training)
-    n = len(data.series)
-    (*test, test_mean), (*val, val_mean) = found[: n + 1], found[n + 1 :]
+    n = len(data.series) + 1 + data.shapes.n_targets
+    parts = [found[first : first + n] for first in range(0, len(found), n)]
+    scores = [_block_scores(data, part) for part in parts]
+    return _evaluation(data, scores[:-1], scores[-1], windows)
+
+
+def _block_scores(data: DeviceData, found: Sequence[float]) -> BlockScores:
+    """From the order of `_means`."""
+    n_series, columns = len(data.series), data.task.target_columns
+    return BlockScores(
+        by_series=dict(zip(data.series, found[:n_series], strict=True)),
+        mean=found[n_series],
+        by_column=dict(zip(columns, found[n_series + 1 :], strict=True)),
+    )
+
+
+def _parts(data: DeviceData, windows: TestWindows) -> list[tuple[DeviceSplit, Tensor]]:
+    """What is scored apart, with the numbers of its windows, (N,): the test split or its blocks,
+    and last the validation split.
+    """
+    device = data.minimum.device
+
+    def whole(split: DeviceSplit) -> tuple[DeviceSplit, Tensor]:
+        return split, torch.arange(len(split), device=device)
+
+    if windows is TestWindows.ALL:
+        return [whole(data.test), whole(data.val)]
+    starts, series = (each.cpu().numpy() for each in (data.test.starts, data.test.series_index))
+    blocks = blocks_of(starts, series, data.task.horizon)
+    found = []
+    for number in windows.blocks():
+        chosen = torch.from_numpy(np.flatnonzero(blocks == number)).to(device)
+        found.append((data.test, chosen))
+    return [*found, whole(data.val)]
+
+
+def _evaluation(
+    data: DeviceData, test: Sequence[BlockScores], val: BlockScores, windows: TestWindows
+) -> Evaluation:
+    """`test` is one for the whole split, or one for each block."""
+
+    def over_blocks(figures: Sequence[float]) -> float:
+        return sum(figures) / len(figures)
+
+    columns = data.task.target_columns if data.shapes.n_targets > 1 else ()
+
     return Evaluation(
-        test_mql=dict(zip(data.series, test, strict=True)),
-        test_mql_mean=test_mean,
-        val_mql=dict(zip(data.series, val, strict=True)),
-        val_mql_mean=val_mean,
+        test_mql={
+            name: over_blocks([each.by_series[name] for each in test]) for name in data.series
+        },
+        test_mql_mean=over_blocks([each.mean for each in test]),
+        val_mql=val.by_series,
+        val_mql_mean=val.mean,
+        test_blocks=dict(zip(windows.blocks(), test, strict=True)) if windows.blocks() else {},
+        test_columns={
+            name: over_blocks([each.by_column[name] for each in test]) for name in columns
+        },
+        val_columns={name: val.by_column[name] for name in columns},
     )
 
 
@@ -99,15 +180,18 @@ def _window_losses(
     model: nn.Module,
     data: DeviceData,
     split: DeviceSplit,
+    chosen: Tensor,
     scored: _Scored,
     make_room: Callable[[], bool] | None,
 ) -> Tensor:
-    """(N,), float64: the MQL of each window of the split, in passes as large as memory allows."""
+    """(N, 1 + C), float64: of each chosen window its score, and the MQL of each column; in passes
+    as large as memory allows.
+    """
     on_cuda = data.minimum.device.type == "cuda"
-    size = max(BATCH, min(VALIDATION_BATCH, len(split))) if on_cuda else BATCH
+    size = max(BATCH, min(VALIDATION_BATCH, len(chosen))) if on_cuda else BATCH
     while True:
         try:
-            return _losses_in_passes(model, data, split, scored, size)
+            return _losses_in_passes(model, data, split, chosen, scored, size)
         except Exception as error:
             if not on_cuda or out_of_memory(error) is None:
                 raise
@@ -121,22 +205,26 @@ def _window_losses(
 
 
 def _losses_in_passes(
-    model: nn.Module, data: DeviceData, split: DeviceSplit, scored: _Scored, size: int
+    model: nn.Module,
+    data: DeviceData,
+    split: DeviceSplit,
+    chosen: Tensor,
+    scored: _Scored,
+    size: int,
 ) -> Tensor:
     losses = []
-    for index in batches(torch.arange(len(split), device=data.minimum.device), size):
-        batch = split.gather(index)
-        forecast = model(batch.past, batch.future, batch.static)[..., scored.places]
+    for index in batches(chosen, size):
+        prediction, target = forecasts_of(model, data, split, index, scored.places)
         series = split.series_index[index]
-        minimum = data.minimum[series].double().unsqueeze(1)  # (B, 1, C)
-        scale = data.scale[series].double().unsqueeze(1)
-        prediction = forecast.double() * scale.unsqueeze(-1) + minimum.unsqueeze(-1)
-        target = batch.target.double() * scale + minimum
-        losses.append(mean_quantile_loss_per_window(prediction, target, scored.levels))
+        columns = mean_quantile_loss_per_column(prediction, target, scored.levels)
+        unit = data.change[series] if data.task.objective is Objective.SCALED else None
+        whole = mean_quantile_loss_per_window(prediction, target, scored.levels, unit)
+        losses.append(torch.cat([whole.unsqueeze(1), columns], dim=1))
     return torch.cat(losses)
 
 
-def _means(losses: Tensor, data: DeviceData, split: DeviceSplit) -> list[Tensor]:
-    """Of each series, then of all windows: scalars."""
-    means = [losses[split.series_index == position].mean() for position in range(len(data.series))]
-    return [*means, losses.mean()]
+def _means(losses: Tensor, data: DeviceData, series_index: Tensor) -> list[Tensor]:
+    """Of each series, then of all windows, then of each column: scalars."""
+    whole = losses[:, 0].contiguous()
+    means = [whole[series_index == position].mean() for position in range(len(data.series))]
+    return [*means, whole.mean(), *losses[:, 1:].mean(dim=0)]

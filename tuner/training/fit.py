@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from tuner.config import EpochRecord, RunConfig, StopReason
+from tuner.config import EpochRecord, Hyperparameters, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import first_line
+from tuner.models.out_of_memory import out_of_memory
 from tuner.models.registry import build_model
 from tuner.training.checkpoint import Checkpoint, Checkpoints
 from tuner.training.checkpointing import Checkpointer
@@ -25,7 +26,6 @@ from tuner.training.engines.choose import resolve_backend
 from tuner.training.engines.interface import Engine
 from tuner.training.engines.pool import EnginePool
 from tuner.training.model_state import Snapshot
-from tuner.training.out_of_memory import out_of_memory
 from tuner.training.result import FitResult
 from tuner.training.run_state import RunState
 from tuner.training.shuffles import Shuffles
@@ -84,7 +84,7 @@ def fit(
 
     Source: the reference job's protocol. What is on the clock and what is not: docs/the-clock.md.
     """
-    check_settings(config)
+    check_settings(config, data.shapes)
     if engines is not None and model is not None:
         engines.empty()
 
@@ -142,11 +142,19 @@ def _without_memory(state: RunState, message: str, model: nn.Module | None) -> F
         torch.cuda.empty_cache()
     state.clock.stop()
     state.end_setup()
-    h = state.config.hyperparameters
-    message = (
-        f"out of memory with hidden_size {h.hidden_size} and batch_size {h.batch_size}: {message}"
-    )
+    message = f"out of memory with {_sizes(state.config.hyperparameters)}: {message}"
     return state.result(StopReason.OUT_OF_MEMORY, message, None)
+
+
+def _sizes(hyperparameters: Hyperparameters) -> str:
+    """The whole numbers of a configuration, on which its memory may depend."""
+    batch_size = f"batch_size {hyperparameters.batch_size}"
+    sizes = [
+        f"{name} {value}"
+        for name, value in hyperparameters.as_dict().items()
+        if name != "batch_size" and type(value) is int
+    ]
+    return f"{', '.join(sizes)} and {batch_size}" if sizes else batch_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,38 @@
-"""One real step of a network's training: what it means that a variant works, before hours are spent
-on it.
+"""One real step of a network's training, and a look at some more: what it means that a variant
+works, before hours are spent on it.
 """
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
+from torch import nn
 
-from tuner.config import Architecture, Hyperparameters, RunConfig, TrainingSettings
+from tuner.config import Architecture, Hyperparameters, ModelShapes, RunConfig, TrainingSettings
 from tuner.data.prepare import PreparedData
 from tuner.data.windows import to_device
+from tuner.devices.free_memory import free_memory_bytes
 from tuner.errors import TunerError, UsageError
 from tuner.models.fault import on_one_line
+from tuner.models.out_of_memory import out_of_memory
 from tuner.models.registry import build_model
+from tuner.training.inspection.enough_memory import needed_bytes, within
+from tuner.training.inspection.look import look
+from tuner.training.inspection.notices import Findings
 from tuner.training.step import Step
 
 MOST_WINDOWS = 32
 """In the batch: enough for every operation of a step, on any machine."""
+
+SMALL_GB = 10
+"""Below, tenths of a gigabyte are said."""
+
+_Seen = TypeVar("_Seen")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +42,10 @@ class OneStep:
     parameters: int
     windows: int
     loss: float
+    seconds: float
+    """Of processor time, all threads together, for the training step."""
+    findings: Findings
+    """What may not be meant, though the network can be trained."""
 
 
 def train_one_step(
@@ -35,43 +53,86 @@ def train_one_step(
     hyperparameters: Hyperparameters,
     training: TrainingSettings,
     prepared: PreparedData,
+    *,
+    inspected: bool = True,
 ) -> OneStep:
-    """Build the network, train it for one step on the task's first training windows, and validate
-    it once: on the CPU.
+    """Build the network, train it for one step on the task's first training windows, validate it
+    once, and, `inspected`, look at it in some more steps: on the CPU.
 
     Raises:
         UsageError: a class or settings that cannot be used, or a network that a step fails on.
-        TunerError: a loss that is no number.
+        TunerError: a loss that is no number, or a network that does not fit into memory.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        model = build_model(architecture, prepared.shapes, hyperparameters)
+    name = architecture.model
+    data = to_device(prepared, "cpu").seeing(hyperparameters.input_size)
+    model = build_within_memory(architecture, hyperparameters, data.shapes)
     parameters = sum(p.numel() for p in model.parameters())
     if not any(p.requires_grad for p in model.parameters()):
-        raise UsageError(f"{architecture.model}: has no parameters that could be trained")
-    data = to_device(prepared, "cpu")
+        raise UsageError(f"{name}: has no parameters that could be trained")
     windows = min(MOST_WINDOWS, hyperparameters.batch_size, len(data.train))
     config = RunConfig(
         architecture=architecture, hyperparameters=hyperparameters, training=training, seed=0
     )
     step = Step(config, data, model)
-    try:
+
+    def first() -> tuple[float, float]:
         model.train()
+        began = time.process_time()
         loss = float(step.train(data.train.gather(torch.arange(windows))))
+        seconds = time.process_time() - began
         model.eval()
         with torch.no_grad():
             step.loss(data.val.gather(torch.arange(min(windows, len(data.val)))))
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        raise TunerError(
-            f"{architecture.model}: one training step needs more memory than there is"
-        ) from error
-    except Exception as error:
-        what = f"one training step on {windows} windows failed: {on_one_line(error)}"
-        raise UsageError(f"{architecture.model}: {what}") from error
+        return loss, seconds
+
+    loss, seconds = _tried(name, f"one training step on {windows} windows", first)
     if not math.isfinite(loss):
         raise TunerError(
-            f"{architecture.model}: the loss of its first {windows} windows is {loss}; check its "
-            "arithmetic, "
+            f"{name}: the loss of its first {windows} windows is {loss}; check its arithmetic, "
             "and its initial weights"
         )
-    return OneStep(parameters=parameters, windows=windows, loss=loss)
+    findings = Findings()
+    if inspected:
+        findings = _tried(name, "a look at some more steps", lambda: look(step, data, windows))
+    return OneStep(
+        parameters=parameters, windows=windows, loss=loss, seconds=seconds, findings=findings
+    )
+
+
+def build_within_memory(
+    architecture: Architecture, hyperparameters: Hyperparameters, shapes: ModelShapes
+) -> nn.Module:
+    """The network, from a fixed seed, unless it would take more memory than is free."""
+    free = free_memory_bytes()
+    try:
+        with torch.random.fork_rng(devices=[]), within(free):
+            torch.manual_seed(0)
+            return build_model(architecture, shapes, hyperparameters)
+    except Exception as error:
+        if out_of_memory(error) is None:
+            raise
+        needed, all_of_it = needed_bytes(architecture, shapes, hyperparameters)
+        what = f"more than {_gigabytes(free)} to be built"
+        if all_of_it and needed > free:
+            what = f"about {_gigabytes(needed)} for its parameters and their optimiser"
+        raise TunerError(
+            f"{architecture.model} needs {what}, {_gigabytes(free)} are free: choose a smaller "
+            "hidden_size or smaller settings"
+        ) from None
+
+
+def _tried(name: str, what: str, tried: Callable[[], _Seen]) -> _Seen:
+    try:
+        return tried()
+    except Exception as error:
+        if out_of_memory(error) is not None:
+            raise TunerError(
+                f"{name}: {what} needs more memory than there is ({_gigabytes(free_memory_bytes())}"
+                " are free): choose a smaller hidden_size or batch_size"
+            ) from error
+        raise UsageError(f"{name}: {what} failed: {on_one_line(error)}") from error
+
+
+def _gigabytes(n_bytes: int) -> str:
+    gigabytes = n_bytes / 1e9
+    return f"{gigabytes:,.0f} GB" if gigabytes >= SMALL_GB else f"{gigabytes:.1f} GB"

@@ -74,7 +74,9 @@ class _QuantileLoss(torch.autograd.Function):
         return slope * (gradients[0] / ctx.n_values), None, None
 
 
-def mean_quantile_loss_per_window(prediction: Tensor, target: Tensor, quantiles: Tensor) -> Tensor:
+def mean_quantile_loss_per_window(
+    prediction: Tensor, target: Tensor, quantiles: Tensor, unit: Tensor | None = None
+) -> Tensor:
     """The protocol's MQL of each window: 2 `pinball`, averaged over levels, columns and hours.
 
     The factor 2 makes the median's share equal to the absolute error. Every window has as many
@@ -84,13 +86,30 @@ def mean_quantile_loss_per_window(prediction: Tensor, target: Tensor, quantiles:
         prediction: (B, T, C, Q), in the units in which the result is wanted.
         target: (B, T, C), same units.
         quantiles: (Q,), those that are scored.
+        unit: (B, C), in which each column is measured before columns are averaged; None: as it is.
 
     Returns:
-        (B,), in the units of the target.
+        (B,), in the units of the target, or without any.
 
     Source: the protocol, whose MQL is darts' metric `mql`.
     """
+    if unit is not None:
+        return (mean_quantile_loss_per_column(prediction, target, quantiles) / unit).mean(dim=1)
     return 2 * pinball(prediction, target, quantiles).mean(dim=(1, 2, 3))
+
+
+def mean_quantile_loss_per_column(prediction: Tensor, target: Tensor, quantiles: Tensor) -> Tensor:
+    """The same of each column of each window: 2 `pinball`, averaged over levels and hours.
+
+    Args:
+        prediction: (B, T, C, Q), in the units in which the result is wanted.
+        target: (B, T, C), same units.
+        quantiles: (Q,), those that are scored.
+
+    Returns:
+        (B, C), in the units of the target.
+    """
+    return 2 * pinball(prediction, target, quantiles).mean(dim=(1, 3))
 
 
 def mean_quantile_loss(prediction: Tensor, target: Tensor, quantiles: Tensor) -> Tensor:

@@ -44,6 +44,9 @@ class TrialJob:
     evaluation, a checkpoint), and each second of a wait."""
     seed: int | None = None
     """To verify: train once, with this seed, whatever seeds the trial itself has."""
+    confirms: bool = False
+    """Whether it is a run of a confirmation, which alone may forecast the last block of a study
+    that keeps one."""
     seed_root: int | None = None
     """The study's, which the trial's seeds follow from."""
     study_key: str = ""

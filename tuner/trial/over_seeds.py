@@ -9,7 +9,8 @@ from typing import Any
 
 from optuna.trial import TrialState
 
-from tuner.record import In, Recorded, names_in
+from tuner.files.meaning import In
+from tuner.record import Recorded, names_in
 from tuner.storage.records import TrialResult
 from tuner.study.over_runs import over_runs
 

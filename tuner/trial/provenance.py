@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 import platform
-import subprocess
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import torch
+
+from tuner.files.checkout import head, is_edited
 
 
 @functools.cache
 def versions() -> dict[str, str | None]:
     """Versions of what a result depends on."""
     found: dict[str, str | None] = {"python": platform.python_version(), "cuda": torch.version.cuda}
-    for package in ("tuner", "torch", "optuna", "numpy"):
+    for package in ("tuner", "torch", "optuna", "numpy", "neuralforecast"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:
@@ -29,28 +29,7 @@ def git_revision() -> str | None:
     """The revision of the checkout that this code runs from,
     `+changes` when edited; None when installed.
     """
-    folder = Path(__file__).parents[2]  # the package stands at the top of a checkout
-    if not (folder / ".git").exists():
+    revision = head()
+    if revision is None:
         return None
-    try:
-        head = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-        edited = subprocess.run(
-            ["git", "status", "--porcelain", "-uno"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    if head.returncode != 0:
-        return None
-    return head.stdout.strip() + ("+changes" if edited.stdout.strip() else "")
+    return revision + ("+changes" if is_edited() else "")

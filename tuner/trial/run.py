@@ -14,6 +14,7 @@ import torch
 from optuna.trial import TrialState
 
 from tuner.config import Hyperparameters, RunConfig, StopReason
+from tuner.data.origins import TestWindows
 from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
 from tuner.devices.lock import giving_up, logs_waiting
@@ -29,6 +30,7 @@ from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import on_device
 from tuner.trial.provenance import git_revision, versions
+from tuner.trial.scores import with_baselines, with_scores
 
 StopCheck = Callable[[], StopReason | None]
 
@@ -58,16 +60,15 @@ def run_trial(
     checkpoints: CheckpointFiles | None = None,
     on_resume: Callable[[Checkpoint], None] = lambda _checkpoint: None,
     engines: EnginePool | None = None,
+    windows: TestWindows = TestWindows.ALL,
 ) -> TrialResult | None:
-    """Train one configuration to convergence with the device to itself;
-    None when it was interrupted.
+    """Train one configuration to convergence, alone on its device; None if it was interrupted.
 
     The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
-    seconds of training and validation until early stopping, and the mean quantile loss in original
-    units of the task's objective series (of all series where the task names none). Both are
-    recorded whatever the objectives are. `engines` are those of earlier trials in this process: it
-    may use one, and leaves its own.
+    seconds of training and validation until early stopping, and the mean quantile loss on `windows`
+    of the task's objective series, else of all. `engines` are of earlier trials.
     """
+    whole, data = data, data.seeing(hyperparameters.input_size)
     carried = Carried()
 
     def resumed(checkpoint: Checkpoint) -> None:
@@ -97,14 +98,15 @@ def run_trial(
         observation = carried.merged(watch.finish())
         if result.stopped_by is StopReason.INTERRUPTED:
             return None
-        evaluation, evaluation_s = _evaluated(result, data, on_phase, engines)
-        result = dataclasses.replace(result, model=None)
+        result, evaluation, evaluation_s = _evaluated(result, data, windows, on_phase, engines)
         recorded = _recorded(result, observation, device, seed)
+        if evaluation is not None and hyperparameters == definition.defaults:
+            recorded = with_baselines(recorded, whole, definition, windows)
         if isinstance(device, Gpu) and not result.context_lost:
             recorded = _with_memory_held(_with_engines_kept(recorded, engines))
     recorded = dataclasses.replace(recorded, timed_earlier=carried.parts or None, wait_s=wait_s)
-    recorded = _with_totals(recorded, result, definition, evaluation_s)
-    return _to_trial_result(result, evaluation, recorded, definition)
+    whole_trial = _with_totals(recorded, result, definition, evaluation_s)
+    return _to_trial_result(result, evaluation, whole_trial, definition)
 
 
 def _notes_of(
@@ -122,18 +124,22 @@ def _notes_of(
 def _evaluated(
     result: FitResult,
     data: DeviceData,
+    windows: TestWindows,
     on_phase: Callable[[str], None],
     engines: EnginePool | None,
-) -> tuple[Evaluation | None, float]:
-    """The scores of a training that came to its end, and the seconds that they took."""
+) -> tuple[FitResult, Evaluation | None, float]:
+    """What is left of a training without its network, the scores of one that came to its end, and
+    the seconds that they took.
+    """
     on_phase("evaluation")
     began = time.perf_counter()
+    make_room = None if engines is None else engines.empty
     evaluation = (
-        evaluate(result.model, data, make_room=None if engines is None else engines.empty)
+        evaluate(result.model, data, make_room=make_room, windows=windows)
         if result.stopped_by.completed and result.model is not None
         else None
     )
-    return evaluation, time.perf_counter() - began
+    return dataclasses.replace(result, model=None), evaluation, time.perf_counter() - began
 
 
 def _to_trial_result(
@@ -143,7 +149,7 @@ def _to_trial_result(
     definition: StudyDefinition,
 ) -> TrialResult:
     if evaluation is not None:
-        recorded = _with_scores(recorded, evaluation, definition)
+        recorded = with_scores(recorded, evaluation, definition)
         values = values_of(recorded, definition.objectives)
         if values is not None:
             return TrialResult(TrialState.COMPLETE, values, recorded.storable())
@@ -165,10 +171,13 @@ def _to_trial_result(
     return TrialResult(state, None, recorded.storable())
 
 
-def objective_mql(evaluation: Evaluation, definition: StudyDefinition) -> float:
-    """The test MQL of the task's objective series, else the mean over all forecasts."""
-    series = definition.task.get("objective_series")
-    return evaluation.test_mql[series] if series else evaluation.test_mql_mean
+def windows_of(definition: StudyDefinition, *, confirms: bool) -> TestWindows:
+    """The test windows that a run of a study forecasts: all, or, where the study keeps a last
+    block, that one in a confirmation and the others in whatever else runs.
+    """
+    if not definition.keeps_last_block:
+        return TestWindows.ALL
+    return TestWindows.LAST_BLOCK if confirms else TestWindows.SEARCHED
 
 
 def _missed_target(recorded: Recorded, definition: StudyDefinition) -> bool:
@@ -253,21 +262,4 @@ def _with_memory_held(recorded: Recorded) -> Recorded:
         recorded,
         allocated_memory_bytes=torch.cuda.memory_allocated(),
         reserved_memory_bytes=torch.cuda.memory_reserved(),
-    )
-
-
-def _with_scores(
-    recorded: Recorded, evaluation: Evaluation, definition: StudyDefinition
-) -> Recorded:
-    """`val_mql` is that of the same series as the objective:
-    the two rank configurations of the same thing.
-    """
-    series = definition.task.get("objective_series")
-    return dataclasses.replace(
-        recorded,
-        test_mql=objective_mql(evaluation, definition),
-        val_mql=evaluation.val_mql[series] if series else evaluation.val_mql_mean,
-        test_mql_mean=evaluation.test_mql_mean,
-        series_test_mql=evaluation.test_mql,
-        series_val_mql=evaluation.val_mql,
     )

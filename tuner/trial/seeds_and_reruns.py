@@ -24,7 +24,7 @@ from optuna.trial import TrialState
 from tuner.config import StopReason
 from tuner.data.windows import DeviceData
 from tuner.files.durable import read_regular, write_durably
-from tuner.record import In
+from tuner.files.meaning import In
 from tuner.spec.seeds import seed_of_trial
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord
@@ -34,7 +34,7 @@ from tuner.training.engines.choose import identifying_backend
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import TrialJob
 from tuner.trial.over_seeds import combined
-from tuner.trial.run import run_config, run_trial
+from tuner.trial.run import run_config, run_trial, windows_of
 from tuner.version import __version__
 
 TIMED = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -133,6 +133,7 @@ class _OfOneSeed:
             checkpoints=self._files(attempt),
             on_resume=resumed,
             engines=self.engines,
+            windows=windows_of(self.job.definition, confirms=self.job.confirms),
         )
 
     def _files(self, attempt: int) -> CheckpointFiles | None:

@@ -6,18 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.data.prepare import PreparedData, prepare
+from tuner.data.remote import file_in, url_of
+from tuner.data.source_kinds import OF_FILES, FileSource
 from tuner.data.task import Task, load_task
-from tuner.errors import DataError, UsageError
+from tuner.errors import DataError
+from tuner.study.data_file import task_of_study
 from tuner.study.open import OpenStudy
 
 
 def data_of(
     studies: Sequence[OpenStudy], *, data_dir: Path | None, task: str | None
 ) -> dict[str, PreparedData]:
-    """The data of `studies` by data hash. `task` is the task file, where the data is a CSV.
+    """The data of `studies` by data hash. `data_dir` is a folder or a URL; `task` is the task file,
+    where the data is a file of the user's and its study does not say enough.
 
     Raises:
-        UsageError: a study on a CSV, and no task file.
+        UsageError: a study on such a file, and neither a task file nor a place where it lies.
         DataError: the data is missing, unfit, or not what the study was made with.
     """
     found: dict[str, PreparedData] = {}
@@ -25,22 +29,33 @@ def data_of(
         wanted = opened.definition.data_hash
         if wanted in found:
             continue
-        prepared = prepare(_task_of(opened, task), data_dir=data_dir)
-        if prepared.data_hash != wanted:
-            raise DataError(
-                f"the data here is not what study {opened.name!r} was made with "
-                f"(hash {prepared.data_hash[:12]}, expected {wanted[:12]}); use the same files, or "
-                "another study"
-            )
-        found[wanted] = prepared
+        found[wanted] = _prepared(opened, data_dir, task)
     return found
 
 
-def _task_of(opened: OpenStudy, task: str | None) -> Task:
-    if opened.definition.task["source"]["kind"] != "csv":
+def _prepared(opened: OpenStudy, data_dir: Path | None, task: str | None) -> PreparedData:
+    """What was fetched before is fetched anew where it is not the study's."""
+    wanted = opened.definition.data_hash
+    for reuse in (True, False):
+        prepared = prepare(_task_of(opened, data_dir, task, reuse=reuse), data_dir=data_dir)
+        if prepared.data_hash == wanted:
+            return prepared
+        if url_of(data_dir) is None:
+            break
+    raise DataError(
+        f"the data here is not what study {opened.name!r} was made with "
+        f"(hash {prepared.data_hash[:12]}, expected {wanted[:12]}); use the same files, or "
+        "another study"
+    )
+
+
+def _task_of(opened: OpenStudy, data_dir: Path | None, task: str | None, *, reuse: bool) -> Task:
+    if opened.definition.task["source"]["kind"] not in OF_FILES:
         return Task.model_validate(opened.definition.task)
     if task is None:
-        raise UsageError(
-            f"study {opened.name!r} is on a CSV of your own; give its task file with --task FILE"
-        )
-    return load_task(task)
+        return task_of_study(opened, data_dir, reuse=reuse)
+    told = load_task(task)
+    if data_dir is None or not isinstance(told.source, FileSource) or told.source.path.exists():
+        return told
+    path = file_in(data_dir, told.source.path.name, reuse=reuse)
+    return told.model_copy(update={"source": told.source.model_copy(update={"path": path})})

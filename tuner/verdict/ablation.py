@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.search.history import configuration
+from tuner.config import Value
+from tuner.search.history import Configuration, configuration
+from tuner.spec.space import SearchSpace
 from tuner.storage.queue.plans import StoredAblation, is_ablation
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.snapshot import StudySnapshot
@@ -20,7 +22,7 @@ from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.stats.noninferiority import paired_ratio
 from tuner.verdict.verified import Verified, values_in
 
-Params = Mapping[str, float | int]
+Params = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +31,9 @@ class SetBack:
 
     name: str
     """The hyperparameter's; empty for the default configuration: everything set back."""
-    value: float | int | None
+    value: Value | None
     """In the recommendation."""
-    default: float | int | None
+    default: Value | None
     time_ratio: Interval
     """How many times as long it takes, with its interval of 95 % (geometric means)."""
     mql_ratio: Interval
@@ -73,14 +75,17 @@ class Ablation:
         }
 
 
-def set_back(recommended: Params, default: Params) -> dict[str, dict[str, float | int]]:
+def set_back(
+    space: SearchSpace, recommended: Params, default: Params
+) -> dict[str, dict[str, Value]]:
     """The recommendation with one value set back, by the name of that hyperparameter; those in
-    which the two agree are left out.
+    which the two agree are left out. What is there only with that value comes along, as in the
+    default.
     """
-    found: dict[str, dict[str, float | int]] = {}
+    found: dict[str, dict[str, Value]] = {}
     for name, value in default.items():
-        if recommended[name] != value:
-            found[name] = {**recommended, name: value}
+        if name in recommended and recommended[name] != value:
+            found[name] = space.nearest({**recommended, name: value}, default)
     return found
 
 
@@ -91,7 +96,7 @@ def ablation_of(study: StudySnapshot) -> Ablation | None:
         return None
     runs = [run for run in mine if run.session == mine[-1].session]
     plan = StoredAblation.model_validate(runs[0].plan["ablates"][study.name])
-    by_params: dict[tuple[float, ...], list[VerificationRun]] = {}
+    by_params: dict[Configuration, list[VerificationRun]] = {}
     for run in runs:
         by_params.setdefault(configuration(run.params), []).append(run)
 
@@ -100,7 +105,7 @@ def ablation_of(study: StudySnapshot) -> Ablation | None:
 
     base = of(plan.recommended)
     rows: list[SetBack] = []
-    for name, params in set_back(plan.recommended, plan.default).items():
+    for name, params in set_back(study.definition.space, plan.recommended, plan.default).items():
         row = _row(of(params), base, name, plan)
         rows += [] if row is None else [row]
     rows.sort(key=lambda row: -row.time_ratio.estimate)

@@ -17,9 +17,10 @@ from tuner.study.snapshot import snapshot
 from tuner.verdict.ablation import ablation_of, set_back
 from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
 from tuner.verdict.interleaving import Turn, interleaved
+from tuner.verdict.no_answer import NoAnswerError
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import model_of
-from tuner.verdict.same_quality import NoAnswerError, recommended
+from tuner.verdict.same_quality import recommended
 from tuner.verdict.verification_plan import Planned, refuse_apart
 
 SEEDS = 10
@@ -54,7 +55,11 @@ def plan_ablation(
                 notes.append(f"{each.name}: {found}")
             if not isinstance(found, StoredAblation):
                 continue
-            shapes = [found.recommended, *set_back(found.recommended, found.default).values()]
+            space = each.definition.space
+            shapes = [
+                found.recommended,
+                *set_back(space, found.recommended, found.default).values(),
+            ]
             if found.default not in shapes:  # else one value makes the whole difference
                 shapes.append(found.default)
             drawn = iter(fresh_seeds(seeds * len(shapes), seen_seeds(opened[0].database)))

@@ -1,12 +1,17 @@
 """What a confirmation says: whether what was recommended is as good as the default, on seeds that
 nothing had seen.
 
-What it tests was frozen in its plan before its first run, with the margin. So its runs choose
-nothing, and stand apart from those of other verifications.
+What it tests was frozen in its plan before its first run, with the margin and the order. So its
+runs choose nothing, and stand apart from those of other verifications. Several configurations of a
+search are tested one after the other, the surest first, and the first that is not claimed ends it:
+so each has the whole level, and all together err no more often than one (Maurer, Hothorn and
+Lehmacher, "Multiple comparisons in drug clinical trials and preclinical assays: a-priori ordered
+hypotheses", 1995).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,11 +70,16 @@ class Confirmation:
     reference: str | None
     """The group whose default's quality `at_level` was asked for."""
     default: Verified | None
-    recommended: Verified | None
-    """None where the default stands, or nothing is recommended."""
+    steps: tuple[Verified, ...]
+    """What is tested, in this order; empty where the default stands, or nothing is recommended."""
     at_level: Verified | None
     to_answer_with: tuple[Verified, ...]
     """For the study at the reference's quality: the first that is confirmed."""
+    last_block: bool = False
+    """Its MQLs are of the last block of the test split, which nothing else opens."""
+    tests: tuple[Test, ...] = ()
+    """Of the steps against the study's own default, up to the first that is not claimed; empty
+    where there is nothing to test, or not yet."""
 
     @property
     def complete(self) -> bool:
@@ -85,17 +95,36 @@ class Confirmation:
     @property
     def configurations(self) -> tuple[Verified, ...]:
         """Each once, the default first."""
-        asked = (self.default, self.recommended, self.at_level, *self.to_answer_with)
+        asked = (self.default, *self.steps, self.at_level, *self.to_answer_with)
         return tuple({each.trial_number: each for each in asked if each}.values())
+
+    @property
+    def claimed(self) -> int:
+        """How many of the steps are shown to be as good."""
+        return sum(test.claimed for test in self.tests)
+
+    @property
+    def recommended(self) -> Verified | None:
+        """The last step that is shown to be as good, or else the first one."""
+        return self.steps[self._answer] if self.steps else None
+
+    @property
+    def trial(self) -> int | None:
+        """The number of that one, whether it ran or not."""
+        steps = self.frozen.steps()
+        return steps[self._answer] if steps else None
 
     @property
     def test(self) -> Test | None:
         """What is recommended against the study's own default; None where there is nothing to
         test, or not yet.
         """
-        if self.recommended is None or self.default is None or not self.complete:
-            return None
-        return tested(self.recommended, self.default, margin=self.frozen.margin)
+        return self.tests[self._answer] if self.tests else None
+
+    @property
+    def _answer(self) -> int:
+        """The place of the step that answers."""
+        return max(self.claimed - 1, 0)
 
     @property
     def elsewhere(self) -> tuple[Elsewhere, ...]:
@@ -116,9 +145,11 @@ class Confirmation:
             "attempt": self.frozen.attempt,
             "complete": self.complete,
             "margin": self.frozen.margin,
+            "last_block": self.last_block,
             "default": _figures(self.default, self.frozen.default),
             "default_stands": self.default_stands,
-            "recommended": _figures(self.recommended, self.frozen.recommended),
+            "recommended": _figures(self.recommended, self.trial),
+            "steps": self._steps_as_dicts(),
             "chance": self.frozen.chance,
             "reference": self.reference,
             "at_level": _figures(self.at_level, self.frozen.at_level),
@@ -128,21 +159,38 @@ class Confirmation:
             "nothing_because": self.frozen.why_none,
         }
 
+    def _steps_as_dicts(self) -> list[dict[str, Any]]:
+        tests = [test.as_dict() for test in self.tests]
+        found = []
+        for place, number in enumerate(self.frozen.steps()):
+            test = tests[place] if place < len(tests) else None
+            found.append({"trial": number, "test": test})
+        return found
+
 
 def confirmation_of(study: StudySnapshot) -> Confirmation | None:
     """The last confirmation of a study; None where there is none."""
-    return last_confirmation(study.name, study.runs, device_model=study.device_model)
-
-
-def last_confirmation(
-    study: str, runs: Sequence[VerificationRun], *, device_model: str | None
-) -> Confirmation | None:
-    """The same of the verification runs of a study, in the order of their plans."""
-    of_it = [run for run in runs if study in confirmed_studies(run)]
+    of_it = [run for run in study.runs if study.name in confirmed_studies(run)]
     if not of_it:
         return None
     session = of_it[-1].session
-    return _confirmation(study, [r for r in of_it if r.session == session], device_model)
+    return _confirmation(study, [run for run in of_it if run.session == session])
+
+
+def known_runs_of(study: StudySnapshot) -> int:
+    """How much there is to choose by: trials that ended, and runs of other verifications."""
+    runs = [run for run in study.runs if not stands_apart(run.plan)]
+    return study.finished + sum(run.state == "finished" for run in runs)
+
+
+def standing_trial(study: StudySnapshot, margin: float) -> int | None:
+    """The trial that the study's last confirmation showed to be as good within this margin; None
+    where it showed none, or something has run since by which one may choose anew.
+    """
+    there = confirmation_of(study)
+    if there is None or not there.claimed or there.frozen.margin != margin:
+        return None
+    return there.trial if there.frozen.known == known_runs_of(study) else None
 
 
 def confirmed_studies(run: VerificationRun) -> frozenset[str]:
@@ -155,15 +203,18 @@ def runs_to_learn_from(study: StudySnapshot) -> tuple[VerificationRun, ...]:
     ablations.
 
     Once a confirmation has failed, its runs say what was not known when it was planned, and count,
-    too. While it stands, what it confirmed has to stay what it is.
+    too. While it stands, what it confirmed has to stay what it is. Where a study keeps its last
+    block for confirmations, their runs never count: they are of windows that no choice may see.
     """
+    if study.definition.keeps_last_block:
+        return tuple(run for run in study.runs if not stands_apart(run.plan))
     sessions: dict[str, list[VerificationRun]] = {}
     for run in study.runs:
         if study.name in confirmed_studies(run):
             sessions.setdefault(run.session, []).append(run)
     failed = set()
     for session, mine in sessions.items():
-        test = _confirmation(study.name, mine, study.device_model).test
+        test = _confirmation(study, mine).test
         if test is not None and not test.claimed:
             failed.add(session)
     return tuple(r for r in study.runs if not stands_apart(r.plan) or r.session in failed)
@@ -179,28 +230,43 @@ def tested(a: Verified, b: Verified, *, margin: float) -> Test:
     )
 
 
-def _confirmation(
-    study: str, runs: Sequence[VerificationRun], device_model: str | None
-) -> Confirmation:
+def _confirmation(study: StudySnapshot, runs: Sequence[VerificationRun]) -> Confirmation:
     plan = StoredPlan.model_validate(runs[0].plan)
-    frozen = plan.confirms[study]
-    there = as_configurations(study, runs, device_model=device_model)
+    frozen = plan.confirms[study.name]
+    there = as_configurations(study.name, runs, device_model=study.device_model)
     found = {each.trial_number: each for each in there}
 
     def of(number: int | None) -> Verified | None:
         return None if number is None else found.get(number)
 
-    return Confirmation(
-        study=study,
+    def all_of(numbers: Sequence[int]) -> tuple[Verified, ...]:
+        return tuple(found[number] for number in numbers if number in found)
+
+    confirmation = Confirmation(
+        study=study.name,
         session=runs[0].session,
         seeds=int(runs[0].plan["seeds"]),
         frozen=frozen,
         reference=plan.reference,
         default=of(frozen.default),
-        recommended=of(frozen.recommended),
+        steps=all_of(frozen.steps()),
         at_level=of(frozen.at_level),
-        to_answer_with=tuple(v for n in frozen.to_answer_with() if (v := of(n)) is not None),
+        to_answer_with=all_of(frozen.to_answer_with()),
+        last_block=study.definition.keeps_last_block,
     )
+    return dataclasses.replace(confirmation, tests=_in_order(confirmation))
+
+
+def _in_order(there: Confirmation) -> tuple[Test, ...]:
+    """The tests of a confirmation, none before all has run: worked out once."""
+    if there.default is None or not there.complete:
+        return ()
+    found: list[Test] = []
+    for step in there.steps:
+        found.append(tested(step, there.default, margin=there.frozen.margin))
+        if not found[-1].claimed:
+            break
+    return tuple(found)
 
 
 def _figures(found: Verified | None, trial: int | None) -> dict[str, Any] | None:

@@ -12,23 +12,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tuner.config import Value
 from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.storage.database import initialisation_lock
-from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen, stands_apart
+from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen
 from tuner.study.group import Group, grouped
 from tuner.study.open import OpenStudy
 from tuner.study.recorded_margin import record_margin
 from tuner.study.snapshot import StudySnapshot, snapshot
-from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.confirmation import Confirmation, confirmation_of, known_runs_of
+from tuner.verdict.confirmation_steps import confirmation_steps
 from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
 from tuner.verdict.interleaving import Turn, interleaved
-from tuner.verdict.known_runs import default_of
+from tuner.verdict.known_runs import candidates_of, default_of
+from tuner.verdict.no_answer import NoAnswerError
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import model_of
-from tuner.verdict.runs_model import RunsModel
+from tuner.verdict.runs_model import Estimate, RunsModel
 from tuner.verdict.same_quality import (
     Answer,
-    NoAnswerError,
     offered,
     recommended,
     recommended_against,
@@ -55,7 +57,7 @@ class _Frozen:
 
     study: OpenStudy
     plan: StoredFrozen
-    params: Mapping[int, dict[str, float | int]]
+    params: Mapping[int, Mapping[str, Value]]
     notes: tuple[str, ...] = ()
 
 
@@ -150,7 +152,7 @@ def _freeze_all(
                 )
             continue
         try:
-            mine = _freeze(each, now, level, of_level)
+            mine = _freeze(each, now, level, of_level, seeds)
         except NoAnswerError as error:
             found.missing.append(f"{each.name}: {error}")
             continue
@@ -163,13 +165,7 @@ def _goes_on(study: StudySnapshot, there: Confirmation, reference: str | None) -
     """Whether the study's last confirmation is the one that is asked for."""
     if not there.complete:
         return True
-    return reference in (None, there.reference) and there.frozen.known == _known(study)
-
-
-def _known(study: StudySnapshot) -> int:
-    """How much there is to choose by: trials that ended, and runs of other verifications."""
-    runs = [run for run in study.runs if not stands_apart(run.plan)]
-    return study.finished + sum(run.state == "finished" for run in runs)
+    return reference in (None, there.reference) and there.frozen.known == known_runs_of(study)
 
 
 def _freeze(
@@ -177,6 +173,7 @@ def _freeze(
     now: StudySnapshot,
     reference: StudySnapshot | None,
     of_reference: RunsModel | None,
+    seeds: int,
 ) -> _Frozen:
     """What is to be tested of a study.
 
@@ -198,25 +195,37 @@ def _freeze(
             at_level = answer.chosen.trial
     except NoAnswerError as error:
         notes.append(f"{study.name}: {error}")
-    if own.default_stands:
+    steps = _steps(now, model, own, seeds)
+    if not steps:
         notes.append(f"{study.name}: the default stands, so there is nothing to hold against it")
     last = confirmation_of(now)
     plan = StoredFrozen(
         default=own.default.trial,
-        recommended=None if own.default_stands else own.chosen.trial,
+        recommended=steps[0].trial if steps else None,
+        bolder=tuple(each.trial for each in steps[1:]),
         at_level=at_level,
         offers=offers,
         margin=margin,
-        chance=_chance(own),
-        known=_known(now),
+        chance=steps[0].chance if steps else None,
+        known=known_runs_of(now),
         attempt=1 if last is None else last.frozen.attempt + 1,
     )
     params = {number: now.record(number).params for number in plan.trials()}
     return _Frozen(study, plan, params, tuple(notes))
 
 
-def _chance(own: Answer) -> float | None:
-    return None if own.default_stands else own.chosen.chance
+def _steps(
+    now: StudySnapshot, model: RunsModel | None, own: Answer, seeds: int
+) -> tuple[Estimate, ...]:
+    assert model is not None, "or there was no answer"
+    return confirmation_steps(
+        model,
+        None if own.default_stands else own.chosen.trial,
+        margin=own.margin,
+        least_runs=own.least_runs,
+        seeds=seeds,
+        candidates=candidates_of(now),
+    )
 
 
 def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen]) -> list[_Frozen]:
@@ -230,5 +239,5 @@ def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen])
     number = default_of(now)
     if number is None:
         return []
-    plan = StoredFrozen(default=number, margin=now.policy.counted_margin, known=_known(now))
+    plan = StoredFrozen(default=number, margin=now.policy.counted_margin, known=known_runs_of(now))
     return [_Frozen(first, plan, {number: now.record(number).params})]

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from tuner.config import MqlSplit
+from tuner.spec.definition import StudyDefinition
 from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, Test, confirmation_of
+from tuner.verdict.elsewhere import TEST
 
 CHOSEN_ON_TEST = (
     "The search chose by the MQL of the test split, which is the one reported here: fresh seeds "
     "take away the luck of a seed, not a fit to this split"
 )
 """Of a study that was searched on test MQL, which is the default."""
+
+LAST_BLOCK_KEPT = (
+    "The test MQLs of trials, verifications and ablations are of all blocks of the test split but "
+    "the last; those of confirmations, and what is claimed by them, are of the last block alone"
+)
+"""Of a study that keeps that block."""
+
+ABOUT_TEST_SPLIT = (CHOSEN_ON_TEST, LAST_BLOCK_KEPT)
+
+
+def about_test_split(definitions: Iterable[StudyDefinition]) -> list[str]:
+    """What to know of the test MQLs of these studies, each once."""
+    found = []
+    for each in definitions:
+        if each.mql_split == MqlSplit.TEST:
+            found.append(CHOSEN_ON_TEST)
+        elif each.keeps_last_block:
+            found.append(LAST_BLOCK_KEPT)
+    return list(dict.fromkeys(found))
 
 
 def confirmed_lines(study: StudySnapshot, *, name: str = "") -> list[str]:
@@ -23,7 +47,7 @@ def confirmed_lines(study: StudySnapshot, *, name: str = "") -> list[str]:
 
 def confirmed_sentence(there: Confirmation, *, name: str) -> str:
     """Whether what is recommended is confirmed, without a full stop."""
-    trial = there.frozen.recommended
+    trial = there.trial
     if not there.complete:
         known = {each.trial_number: len(each.runs) for each in there.configurations}
         done = sum(min(there.seeds, known.get(each, 0)) for each in there.frozen.trials())
@@ -43,6 +67,8 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
         else ("no worse than the default")
     )
     on = f"on {there.seeds} untouched seeds"
+    if there.last_block:
+        on += " and on the last block of the test split, which the search had not seen"
     if test.claimed:
         said = f"{name}: trial {trial} is {asked}{_mql(test)}{_time(test)}, {on}"
     else:
@@ -50,12 +76,26 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
             f"{name}: that trial {trial} is {asked} is not shown {on}{_mql(test)}{_missed(test)}; "
             "so nothing is said of its time"
         )
-    said += _elsewhere(there)
+    said += _bolder(there) + _elsewhere(there)
     if there.frozen.attempt > 1:
         said += (
             f". This is confirmation {there.frozen.attempt} of this study: each has a chance of "
             "5 % to be wrong"
         )
+        if there.last_block:
+            said += ", and all of them open the same block"
+    return said
+
+
+def _bolder(there: Confirmation) -> str:
+    """What became of the steps beside the one that the sentence is about."""
+    steps, claimed = there.frozen.steps(), there.claimed
+    said = ""
+    if claimed > 1:
+        safer = " and ".join(f"trial {number}" for number in steps[: claimed - 1])
+        said += f"; tested after {safer}, shown before it"
+    if 0 < claimed < len(steps):
+        said += f"; trial {steps[claimed]}, tested after it, is not shown to be"
     return said
 
 
@@ -65,7 +105,8 @@ def _elsewhere(there: Confirmation) -> str:
     for each in there.elsewhere:
         ratio = each.ratio
         interval = f"[{ratio.low:.3f}, {ratio.high:.3f}]"
-        figures.append(f"{each.series}, {each.split}: {ratio.estimate:.3f} {interval}")
+        split = "last block" if there.last_block and each.split == TEST else each.split
+        figures.append(f"{each.series}, {split}: {ratio.estimate:.3f} {interval}")
     if not figures:
         return ""
     return (

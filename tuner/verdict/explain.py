@@ -119,6 +119,7 @@ def importances(study: StudySnapshot) -> dict[str, dict[str, float]]:
 
     fANOVA (Hutter, Hoos and Leyton-Brown, ICML 2014) as Optuna computes it, on the encoded space
     (exponents for sizes, logarithms where the range is logarithmic) and the logarithm of the time.
+    What is fixed has none.
     """
     import optuna
     from optuna.exceptions import ExperimentalWarning
@@ -126,13 +127,15 @@ def importances(study: StudySnapshot) -> dict[str, dict[str, float]]:
 
     space = study.definition.space
     optuna.logging.set_verbosity(optuna.logging.WARNING)
+    searched = {name: r.encoded() for name, r in space.ranges.items() if not r.single}
     mirror = optuna.create_study(directions=["minimize", "minimize"])
     for record in study.results.complete:
-        if record.values is not None and set(space.ranges) <= record.params.keys():
+        if record.values is not None and space.whole(record.params):
+            encoded = space.encode(record.params)
             mirror.add_trial(
                 optuna.trial.create_trial(
-                    params=space.encode(record.params),
-                    distributions=space.encoded(),
+                    params={name: encoded[name] for name in searched},
+                    distributions=searched,
                     values=[math.log(record.values[0]), record.values[1]],
                 )
             )
@@ -160,9 +163,8 @@ def learning_rates(study: StudySnapshot, epochs: int) -> list[LearningRates]:
     ]
     bins: dict[int, list[TrialRecord]] = {}
     for record in finished:
-        bins.setdefault(
-            math.floor(math.log10(record.params["learning_rate"]) * BINS_PER_DECADE), []
-        ).append(record)
+        rate = float(record.params["learning_rate"])
+        bins.setdefault(math.floor(math.log10(rate) * BINS_PER_DECADE), []).append(record)
     found = []
     for index, members in sorted(bins.items()):
         took = [r.recorded.epochs for r in members if r.converged and r.recorded.epochs]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tuner.config import Value
 from tuner.storage.queue.runs import PlannedRun
 
 
@@ -18,7 +19,7 @@ class Turn:
 
     study_id: int
     trial_number: int
-    params: Mapping[str, float | int]
+    params: Mapping[str, Value]
     seed: int
 
 

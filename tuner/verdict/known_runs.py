@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tuner.pareto import Point
 from tuner.record import Recorded
-from tuner.search.history import configuration
+from tuner.search.history import Configuration, configuration
 from tuner.spec.objectives import values_of
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
@@ -67,7 +67,7 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     by validation.
     """
     names, space = study.definition.objectives, study.definition.space
-    first: dict[tuple[float, ...], int] = {}
+    first: dict[Configuration, int] = {}
     found: dict[int, list[Training]] = {}
     where: dict[int, tuple[float, ...]] = {}
     for record in study.results.complete:

@@ -59,6 +59,7 @@ def left_to_gain(
         more = best
     else:
         more = np.maximum(best - worth[:, model.trials.index(recommended)], 0.0)
-    return LeftToGain(
-        1 - math.exp(-float(more.mean())), 1 - math.exp(-float(np.quantile(more, confidence)))
-    )
+    # Where little is open, more than `confidence` of the draws may gain nothing at all.
+    expected = float(more.mean())
+    at_most = max(expected, float(np.quantile(more, confidence)))
+    return LeftToGain(1 - math.exp(-expected), 1 - math.exp(-at_most))

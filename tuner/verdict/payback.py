@@ -101,7 +101,7 @@ class Payback:
             "searches": self.searches,
             "confirmed": self.confirmed,
             "study": there and there.study,
-            "trial": there and there.frozen.recommended,
+            "trial": there and there.trial,
             "saved_s": None if saved is None else dict(zip(_ENDS, saved, strict=True)),
             "pays_after": None
             if found is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tuner.pareto import Point
 from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.estimate_words import in_words, percent, too_few_runs
+from tuner.verdict.estimate_words import in_words, left_in_words, percent, too_few_runs
 from tuner.verdict.front_by_values import Values
 from tuner.verdict.known_runs import runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate
@@ -58,20 +58,29 @@ def because_of_answer(answer: Answer, own: Answer | None = None) -> str:
 
 
 def _found(answer: Answer) -> str:
+    if answer.confirmed:
+        return (
+            f"Recommended: the boldest that the last confirmation showed on untouched seeds to "
+            f"have an MQL {_asked(answer)}; by the runs before it the chance was "
+            f"{percent(answer.chosen.chance)}.{_expected_of(answer)}"
+        )
     if answer.default_stands:
         what = "the default, which is the fastest"
     elif answer.against is None:
         what = "what is expected to save most time once it is confirmed, of all"
     else:
         what = "the fastest"
-    said = (
+    return (
         f"Recommended: {what} whose MQL is {_asked(answer)}, as far as all runs of the study can "
-        f"say: the chance is {percent(answer.chosen.chance)}. Expected of it: "
-        f"{_figures(answer.chosen)}"
+        f"say: the chance is {percent(answer.chosen.chance)}.{_expected_of(answer)}{_left(answer)}"
     )
+
+
+def _expected_of(answer: Answer) -> str:
+    said = f" Expected of it: {_figures(answer.chosen)}"
     if answer.default is not None and not answer.default_stands:
         said += f"; of its default, trial {answer.default.trial}: {_figures(answer.default)}"
-    return f"{said}.{_left(answer)}"
+    return f"{said}."
 
 
 def _stands(answer: Answer) -> str:
@@ -91,8 +100,8 @@ def _left(answer: Answer) -> str:
     """Whether it is time to stop, as far as what was tried is concerned."""
     if answer.left is None:
         return ""
-    most = f"{100 * answer.left.at_most:.0f} %"
-    return f" More runs of what was tried would save at most {most} more of its time (at 90 %)."
+    words = left_in_words(answer.left.at_most)
+    return f" {words[0].upper()}{words[1:]}."
 
 
 def _briefly(own: Answer) -> str:

@@ -1,8 +1,8 @@
 """What a study recommends: of the configurations that are, as far as all its runs can say, as good
 as the default one, that by which most time is expected to be saved once it is confirmed.
 
-The fastest of these is hardly ever within the margin by enough for a confirmation on 30 seeds to
-succeed, and what is not confirmed saves nothing (docs/decisions/0024).
+The fastest of these is hardly ever within the margin by enough for a confirmation to succeed, and
+what is not confirmed saves nothing (docs/decisions/0024).
 
 A search tries each configuration once, so the best it has seen is the luckiest. All runs of a
 study, of its search and of its verification, make one model (`tuner.verdict.runs_model`), which

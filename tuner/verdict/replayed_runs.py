@@ -12,7 +12,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
-from tuner.search.history import configuration
+from tuner.search.history import Configuration, configuration
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.known_runs import Run, Training, runs_of_one, trainings_of
@@ -40,7 +40,7 @@ def both_ways(study: StudySnapshot, rule: StoppingRule) -> BothWays:
     """The trainings of a search whose time is its clock at the end of the last epoch."""
     replays = replay_study(study, rule)
     space = study.definition.space
-    first: dict[tuple[float, ...], int] = {}
+    first: dict[Configuration, int] = {}
     pairs: dict[int, list[tuple[Training, Training]]] = {}
     trainings, recorded, replayed = 0, [], []
     for record in study.results.complete:

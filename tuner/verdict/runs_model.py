@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from tuner.search.confirming_ahead import asked_of
 from tuner.search.repeated_runs import Belief, Repeated, believed
-from tuner.spec.confirming import LEVEL
 from tuner.spec.margin import TOO_MUCH
 from tuner.verdict.known_runs import Run
 
@@ -143,17 +143,39 @@ class RunsModel:
         worth: Array = saved * self._confirmed(mql[:, [row]] - mql, margin, seeds, 0.0)
         return worth
 
+    def drawn_confirmations(
+        self, margin: float, seeds: int, count: int, seed: int
+    ) -> tuple[Array, Array]:
+        """What confirmations on so many seeds may come to, the default's runs being the same for
+        all: the logarithm of how much faster than the default each configuration is, and whether
+        the test claims, (count, configurations) each.
+
+        Raises:
+            ValueError: the default configuration is not among the runs.
+        """
+        row = self.row_of_default()
+        seconds, mql = self.draws(count, seed)
+        noise = np.random.default_rng([seed, seeds]).standard_normal(mql.shape)
+        measured = mql + noise * np.sqrt(self._mql.noise / seeds)
+        lead = measured[:, [row]] - measured
+        saved: Array = np.maximum(seconds[:, [row]] - seconds, 0.0)
+        _, needed = self._asked(seeds)
+        return saved, lead + math.log1p(margin) >= needed
+
+    def _asked(self, seeds: int) -> tuple[Array, Array]:
+        """Of each configuration, by a confirmation on so many seeds: see `asked_of`."""
+        noise = self._mql.noise
+        return asked_of(noise, float(noise[self.row_of_default()]), seeds)
+
     def _confirmed(self, lead: Array, margin: float, seeds: int, variance: Array | float) -> Array:
         """The chance that the test claims, by how far each one's MQL lies below the default's, as
         logarithms, and the variance of that.
         """
-        from scipy.special import ndtr, stdtrit  # here: who only watches a launch does not wait
+        from scipy.special import ndtr  # here: who only watches a launch does not wait for it
 
-        row = self.row_of_default()
-        error = (self._mql.noise + self._mql.noise[row]) / seeds
-        needed = float(stdtrit(seeds - 1, 1 - LEVEL)) * np.sqrt(error)
+        error, needed = self._asked(seeds)
         chance: Array = ndtr((lead + math.log1p(margin) - needed) / np.sqrt(error + variance))
-        chance[..., row] = 0.0
+        chance[..., self.row_of_default()] = 0.0
         return chance
 
     def chance_of_level(self, level: float, *, error: float = 0.0) -> Array:

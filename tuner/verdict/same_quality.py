@@ -9,27 +9,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.errors import TunerError, UsageError
+from tuner.errors import UsageError
 from tuner.search.history import configuration
 from tuner.storage.queue.plans import stands_apart
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.estimate_words import in_words, percent, too_few_runs
-from tuner.verdict.known_runs import candidates_of, default_of, runs_of
+from tuner.verdict.confirmation import standing_trial
+from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.left_to_gain import LeftToGain, left_to_gain
+from tuner.verdict.no_answer import NoAnswerError, nothing_within, why_none
 from tuner.verdict.recommendation import (
     LEAST_RUNS,
-    Recommendation,
     model_of,
     recommend,
     recommend_at,
     to_confirm_at,
 )
-from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
-from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, bounds_in_words, excess
-
-
-class NoAnswerError(TunerError):
-    """Nothing can be recommended, for the reason that it says."""
+from tuner.verdict.runs_model import Estimate, RunsModel
+from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, excess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +56,8 @@ class Answer:
     least_runs: int
     """How often something had to have run itself."""
     against: Reference | None = None
+    confirmed: bool = False
+    """A confirmation showed it, and nothing has run since by which one may choose anew."""
     left: LeftToGain | None = None
     """What more runs of what was tried could still change; None where another study's default was
     asked for."""
@@ -90,8 +88,11 @@ def recommended(
     least = least_runs(study)
     found = recommend(model, margin=margin, least_runs=least, candidates=may)
     chosen = found.chosen or (found.default if model.default in may else None)
+    held = standing_trial(study, margin)
+    if held in may & frozenset(model.trials):
+        chosen = model.estimate(held, model.chance_of_default(margin))
     if chosen is None:
-        raise NoAnswerError(_nothing(study, model, found, bounds, "its default"))
+        raise NoAnswerError(nothing_within(study, model, found, bounds, "its default", least))
     return Answer(
         chosen=chosen,
         default=found.default,
@@ -99,9 +100,10 @@ def recommended(
         margin=margin,
         sure_enough=found.chance,
         least_runs=least,
+        confirmed=chosen.trial == held,
         left=left_to_gain(
             model,
-            None if found.chosen is None else found.chosen.trial,
+            None if chosen.trial == model.default else chosen.trial,
             margin=margin,
             candidates=may,
         ),
@@ -140,7 +142,7 @@ def recommended_against(
     )
     if found.chosen is None:
         named = f"the default of {level.study}, whose MQL is {level.mql:.4f}"
-        raise NoAnswerError(_nothing(study, model, found, bounds, named))
+        raise NoAnswerError(nothing_within(study, model, found, bounds, named, least))
     return Answer(
         chosen=found.chosen,
         default=found.default,
@@ -219,33 +221,6 @@ def recommended_trial(study: StudySnapshot) -> int | None:
     return None if isinstance(answer, str) else answer.chosen.trial
 
 
-def why_none(study: StudySnapshot, *, default: bool = True) -> str | None:
-    """Why nothing can be recommended whatever the model says, in words; None where something can.
-    Quick.
-
-    `default`: the study's own default has to be there.
-    """
-    if study.results.infeasible:
-        return (
-            f"no trial of study {study.name!r} keeps the study's limits, {study.results.limits}; "
-            "launch it again with other limits, or choose a trial with --trial"
-        )
-    there = len({run.trial for run in runs_of(study)})
-    if there < LEAST_CONFIGURATIONS:
-        return (
-            f"of study {study.name!r} {there} configuration{'s' * (there != 1)} converged, and it "
-            f"takes {LEAST_CONFIGURATIONS} to tell from luck what is as good as the default; "
-            "launch more trials, or take a point of the front: --pick knee"
-        )
-    if default and default_of(study) is None:
-        return (
-            f"the default configuration of study {study.name!r} has no run that converged, so it "
-            "is not known what is as good; take a point of the front: --pick knee, or name another "
-            "study's default: --against"
-        )
-    return None
-
-
 def _within(study: StudySnapshot, model: RunsModel, bounds: Bounds) -> frozenset[int]:
     """The trials that may be recommended, within the bounds by what is expected of them."""
     points = zip(model.trials, model.seconds, model.mql, strict=True)
@@ -272,28 +247,4 @@ def _reference(study: StudySnapshot, reference: StudySnapshot, of: RunsModel | N
         trial=model.default,
         mql=float(model.mql[row]),
         error=float(model.mql_error[row]),
-    )
-
-
-def _nothing(
-    study: StudySnapshot, model: RunsModel, found: Recommendation, bounds: Bounds, what: str
-) -> str:
-    """Why there is no answer although there is a model, and which configuration is the nearest."""
-    within = bounds_in_words(bounds, study.results.objectives)
-    said = f"no configuration of study {study.name!r} is surely enough as good as {what}"
-    said += f" with {within}" if within else ""
-    if found.nearest is not None:
-        near = found.nearest
-        said = f"{said}; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}"
-        return said + too_few_runs(near, found.chance, least_runs(study))
-    candidates = candidates_of(study)
-    rows = [row for row, number in enumerate(model.trials) if number in candidates]
-    points = {row: (float(model.seconds[row]), float(model.mql[row])) for row in rows}
-    if not points:
-        return f"{said}: none that may be chosen is left"
-    row = min(rows, key=lambda each: excess(points[each], bounds))
-    seconds, mql = points[row]
-    return (
-        f"{said}; the nearest to that is trial {model.trials[row]}, of which {seconds:.3f} s and "
-        f"MQL {mql:.4f} are expected"
     )

@@ -27,9 +27,10 @@ from tuner.verdict.expected_front import (
 )
 from tuner.verdict.fresh_seeds import fresh_seeds, seeds_to_verify_on, seen_seeds
 from tuner.verdict.interleaving import Turn, interleaved
+from tuner.verdict.no_answer import why_none
+from tuner.verdict.other_windows import refuse_other_windows
 from tuner.verdict.picks import choosing, note_picks, picks
 from tuner.verdict.queue import verifications_of
-from tuner.verdict.same_quality import why_none
 from tuner.verdict.stats.intervals import LEAST_RUNS
 from tuner.verdict.stats.sequential import looks_for
 from tuner.verdict.verified import verified_in
@@ -94,7 +95,7 @@ def plan_verification(
 
     Raises:
         UsageError: the studies' times were measured on different device models, or their data
-            differs.
+            or test windows differ.
     """
     refuse_apart(opened)
     chosen = _choose(opened, top, choice)
@@ -269,6 +270,9 @@ def refuse_apart(opened: Sequence[OpenStudy]) -> None:
                 "not compare; "
                 "verify them one by one"
             )
+        refuse_other_windows(
+            first.name, first.definition.mql_split, each.name, each.definition.mql_split
+        )
         models = {
             model for model in (first.device_model(), each.device_model()) if model is not None
         }

@@ -11,6 +11,7 @@ from typing import Any
 
 from optuna.trial import TrialState
 
+from tuner.config import Value
 from tuner.record import Recorded
 from tuner.spec.margin import MARGIN
 from tuner.storage.queue.plans import stands_apart
@@ -31,12 +32,12 @@ class Verified:
 
     Only runs on the study's own device model are among them. Times are those of the study's time
     objective; the MQL is always that of the test split, which is what a verdict is about, whatever
-    the search selected on.
+    the search selected on; where its last block is kept, of the windows that these runs forecast.
     """
 
     study: str
     trial_number: int
-    params: Mapping[str, float | int]
+    params: Mapping[str, Value]
     runs: tuple[VerificationRun, ...]
     planned: int
 

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -24,7 +25,9 @@ from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob, TrialRunner, failed
 from tuner.trial.survival import TrainerLostError, survived
+from tuner.worker.alone import trained_alone
 from tuner.worker.delivery import delivered
+from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import WAITING, Heartbeat
 from tuner.worker.lanes import Desk, DeviceTurn, Lanes, News
 from tuner.worker.lease_renewal import lease_on
@@ -36,7 +39,11 @@ from tuner.worker.stop import StopFlag
 from tuner.worker.trial_source import TrialSource
 from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
-IDLE_S = 1.0
+IDLE_S, LONGEST_IDLE_S = 1.0, 10.0
+"""Between two looks of a worker that finds nothing to do: a second, then ever longer."""
+SHARE_OF_IDLE = 0.1
+"""It looks again after this share of the time that it has been idle for. So the end is noticed
+soon, and hundreds of workers that wait for the last trial leave the database alone."""
 Held = TypeVar("Held")
 _log = logging.getLogger(__name__)
 
@@ -47,6 +54,7 @@ class Worker:
     Without other `sources` that are their trials, until all budgets are filled. Of several sources,
     the next one is asked when those before it have nothing to give. With two `lanes`, the next
     piece of work is made ready while one trains, which is then to need no time of this process.
+    With a `lease`, which stays the caller's, it trains only while it holds that.
     """
 
     def __init__(
@@ -61,6 +69,7 @@ class Worker:
         heartbeat: Heartbeat | None = None,
         paths: WorkerPaths | None = None,
         lanes: int = 1,
+        lease: DeviceLease | None = None,
     ) -> None:
         self.name = name or new_name()
         self._stop = stop or StopFlag()
@@ -74,6 +83,7 @@ class Worker:
         self._results = 0
         """How many of them count."""
         self._lanes = lanes
+        self._lease = lease
         self._desk = Desk(lambda: self._heartbeat.phase("the next thing to do"))
         self._turn = DeviceTurn()
         self._news = News()
@@ -108,6 +118,8 @@ class Worker:
             queue.reap(worker=self.name, state="returned")
         for opened in self._context.studies:
             opened.roster.leave(self.name)
+        if self._lease is not None:
+            self._lease.close()
 
     def _queues(self) -> list[Queue[object]]:
         return [queue for source in self._sources for queue in source.queues]
@@ -121,23 +133,30 @@ class Worker:
 
     def _work(self) -> None:
         with self._desk.taken():
+            idle_since: float | None = None
             while not self._stop.is_set():
                 for queue in self._queues():
                     self._stored(queue.reap, "a look for lost work", until_stopped=True)
                 turns = [turn for source in self._sources for turn in source.in_turn()]
                 if not turns:
                     return
-                if not any(self._take(turn) for turn in turns):
-                    self._idle()
+                if any(self._take(turn) for turn in turns if not turn.all_taken):
+                    idle_since = None
+                    continue
+                now = time.monotonic()
+                idle_since = now if idle_since is None else idle_since
+                self._idle(min(max(IDLE_S, SHARE_OF_IDLE * (now - idle_since)), LONGEST_IDLE_S))
 
-    def _idle(self) -> None:
+    def _idle(self, seconds: float) -> None:
         """Others do what is left: one of them may still come back."""
         self._heartbeat.phase(WAITING)
         with self._desk.left():
-            self._news.wait(IDLE_S, give_up=self._stop.is_set)
+            self._news.wait(seconds, give_up=self._stop.is_set)
         if not self._turn.is_taken:
             for source in self._sources:
                 source.idle()
+            if self._lease is not None:  # whoever does what is left may wait for the device
+                self._lease.look()
 
     def _take(self, turn: Turn[Held]) -> bool:
         """Claim a piece of work and carry it to its end; False when there was none."""
@@ -192,13 +211,17 @@ class Worker:
                 begun()
             piece.begins()
             try:
-                result = survived(self._run_trial, job, seed=piece.seed)
+                result = trained_alone(
+                    self._lease, job, lambda job: survived(self._run_trial, job, seed=piece.seed)
+                )
             except BaseException:
                 self._stop.set()  # before the other lane's turn
                 raise
             piece.trained()
             if result is not None and result.recorded.context_lost:
                 self._stop.set()
+        if self._lease is not None:  # now that the other lane may train
+            self._lease.look()
         return result
 
     def _deliver(self, queue: Queue[Held], held: Held, piece: Piece, result: TrialResult) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import platform
 import secrets
@@ -11,9 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tuner.devices import CpuCores, Gpu
+from tuner.storage.queue.roster import HostFacts
 from tuner.storage.retry import DATABASE_FAILURES
+from tuner.study.host_differences import clock_in_words, newcomer_in_words
 from tuner.study.open import OpenStudy
+from tuner.worker.host_facts import host_facts
 from tuner.worker.outages import Retry
+
+_log = logging.getLogger(__name__)
 
 
 def new_name() -> str:
@@ -38,8 +44,12 @@ def registered(
         UsageError: a study is bound to another device model.
     """
     try:
+        ask = functools.partial(host_facts, studies[0].database.engine)
+        facts = stored(ask, "a look at the database's clock", until_stopped=True)
+        if (line := clock_in_words(facts, "this host")) is not None:
+            _log.warning("%s", line)
         for opened in studies:
-            join = functools.partial(_join, opened, name, device, prepare)
+            join = functools.partial(_join, opened, name, device, facts, prepare)
             stored(join, "a worker's registration", until_stopped=True)
         yield
     finally:
@@ -52,11 +62,20 @@ def _join(
     opened: OpenStudy,
     name: str,
     device: Gpu | CpuCores,
+    facts: HostFacts,
     prepare: Callable[[OpenStudy], None] | None,
 ) -> None:
     if prepare is not None:
         prepare(opened)
     opened.bind_device_model(device.model)
+    others = [each for _, each in opened.roster.hosts(but=name)]
+    for line in newcomer_in_words(opened.name, facts, others):
+        _log.warning("%s", line)
     opened.roster.join(
-        name, host=platform.node(), pid=os.getpid(), device=device.label, device_uuid=device.uuid
+        name,
+        host=platform.node(),
+        pid=os.getpid(),
+        device=device.label,
+        device_uuid=device.uuid,
+        facts=facts,
     )

@@ -1,4 +1,6 @@
-"""When an epoch is written: every second, and ever less often while the database is away."""
+"""When an epoch is written: every second, less often where the database is slow, and ever less
+often while it is away.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,9 @@ REPORT_S = 1.0
 LONGEST_PAUSE_S = 60.0
 """Between two tries of a database that is away:
 each may take seconds, in which nothing is trained."""
+MOST_OF_TIME = 0.05
+"""A worker spends this share of its time on such writes at most: where hundreds of workers share a
+database, that leaves it time for claims and results."""
 
 
 @dataclass(slots=True)
@@ -21,6 +26,7 @@ class ReportInterval:
     def due(self) -> bool:
         return time.monotonic() >= self._next
 
-    def wrote(self, *, well: bool) -> None:
+    def wrote(self, *, well: bool, took_s: float = 0.0) -> None:
         self._failures = 0 if well else self._failures + 1
-        self._next = time.monotonic() + min(REPORT_S * 4**self._failures, LONGEST_PAUSE_S)
+        pause_s = max(REPORT_S * 4**self._failures, took_s / MOST_OF_TIME)
+        self._next = time.monotonic() + min(pause_s, LONGEST_PAUSE_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -78,6 +79,7 @@ class RunningTrial:
         if self._latest is None and not self._buffer and not self._spilled:
             return
         self.heartbeat.phase("database")
+        began = time.monotonic()
         try:
             if self.claim is not None:
                 self._write_curve(self.claim)
@@ -89,7 +91,7 @@ class RunningTrial:
                     val_loss=self._latest.val_loss,
                 )
                 self._latest = None
-            self._report_interval.wrote(well=True)
+            self._report_interval.wrote(well=True, took_s=time.monotonic() - began)
         except DATABASE_FAILURES as error:
             self._report_interval.wrote(well=False)
             kept = f"; keeping {len(self._buffer)} epochs" if self.claim is not None else ""

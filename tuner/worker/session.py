@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Sequence
+import platform
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,19 +15,25 @@ from tuner.devices.lock import DeviceLockError, lock_folder
 from tuner.devices.neighbours import signed_in
 from tuner.devices.stops import stops
 from tuner.display.log import log_to_stderr
-from tuner.storage.database import Database, open_database
+from tuner.storage.database import open_database
 from tuner.storage.location import cautions
-from tuner.storage.retry import RETRY_S, persistently
+from tuner.storage.queue.device_leases import DeviceLeases
+from tuner.storage.retry import RETRY_S
 from tuner.storage.url import absolute, parse_url
-from tuner.study.group import studies_meant
-from tuner.study.open import OpenStudy, open_study
+from tuner.study.code import with_code
+from tuner.study.named import opened_patiently
+from tuner.study.open import OpenStudy
 from tuner.study.trust import require_trust
 from tuner.trial.study_data import data_of
 from tuner.trial.survival import TrainerLostError
+from tuner.worker.device_lease import DeviceLease
 from tuner.worker.heartbeat import Heartbeat
+from tuner.worker.judging import judged_meanwhile
 from tuner.worker.loop import Worker
+from tuner.worker.outages import Retry
 from tuner.worker.paths import WorkerPaths, working_folder
 from tuner.worker.process import Orphan, end_on_signals, stop_on_signals
+from tuner.worker.registration import new_name
 from tuner.worker.restart import ContextLostError
 from tuner.worker.stop import StopFlag
 from tuner.worker.trainers import Trainer
@@ -50,6 +57,8 @@ class WorkOrder:
     heartbeat: int | None = None
     """The file descriptor for life signs."""
     trust: bool = False
+    trusted_code: Collection[str] = ()
+    """SHA-256 of files that may run although only the database has them."""
     data_dir: Path | None = None
     task: str | None = None
     """The task file, where a study's data is a CSV."""
@@ -90,14 +99,20 @@ def _work(
     address = absolute(parse_url(order.storage))
     database = open_database(address, create=False, retry_s=retry_s)
     try:
-        studies = _opened(database, order, retry_s)
+        studies = opened_patiently(database, order.studies, retry_s=retry_s)
         own_code = [require_trust(each, trust=order.trust) for each in studies]
         if orphan is None:  # on its own: otherwise the launch has said it
             for line in [*filter(None, own_code), *_dangers(studies)]:
                 note(line)
+        studies = [
+            with_code(each, trust=order.trust, trusted=order.trusted_code) for each in studies
+        ]
         received = stop_on_signals(stop)
         stops().count()
-        _run(order, studies, device, trainer, stop, orphan)
+        # Where a launch supervises it, that looks whether searches may stop.
+        alone = orphan is None and not order.verify
+        with judged_meanwhile(studies if alone else (), device, note):
+            _run(order, studies, device, trainer, stop, orphan)
     except ContextLostError as error:
         _log.warning("this process can use its device no more (%s)", error)
         end_on_signals()
@@ -106,17 +121,6 @@ def _work(
     finally:
         database.close()
     return 128 + received[0] if received else 0
-
-
-def _opened(database: Database, order: WorkOrder, retry_s: float) -> list[OpenStudy]:
-    names: list[str] = []
-    for asked in order.studies.split(","):
-        meant = functools.partial(studies_meant, database, asked.strip())
-        names += persistently(meant, "the studies", retry_s=retry_s)
-    return [
-        persistently(functools.partial(open_study, database, name), "a study", retry_s=retry_s)
-        for name in names
-    ]
 
 
 def _dangers(studies: Sequence[OpenStudy]) -> list[str]:
@@ -133,27 +137,43 @@ def _run(
     stop: StopFlag,
     orphan: Orphan | None,
 ) -> None:
-    beat = Heartbeat(order.heartbeat)
+    beat, name = Heartbeat(order.heartbeat), order.name or new_name()
     data = functools.partial(data_of, studies, data_dir=order.data_dir, task=order.task)
-    if not trainer.load(data, stop.is_set, beat.phase):
-        return
-    paths = WorkerPaths(working_folder(studies[0].database.address))
-    worker = Worker(
-        studies,
-        device,
-        trainer,
-        sources=(VerificationSource if order.verify else TrialSource,),
-        name=order.name,
-        stop=stop,
-        heartbeat=beat,
-        paths=paths,
-        lanes=trainer.lanes,
+    stored = Retry(studies, name, stop, beat)
+    with contextlib.closing(_lease_on(device, studies, name, stored)) as lease:
+        with lease.taken(stop.is_set) as mine:
+            if not mine or not trainer.load(data, stop.is_set, beat.phase):
+                return
+        paths = WorkerPaths(working_folder(studies[0].database.address))
+        worker = Worker(
+            studies,
+            device,
+            trainer,
+            sources=(VerificationSource if order.verify else TrialSource,),
+            name=name,
+            stop=stop,
+            heartbeat=beat,
+            paths=paths,
+            lanes=trainer.lanes,
+            lease=lease,
+        )
+        if orphan is not None:
+            orphan.will = worker.hand_back
+        try:
+            with signed_in(lock_folder()):
+                worker.run()
+        except (DeviceLockError, TrainerLostError):
+            worker.hand_back()
+            raise
+
+
+def _lease_on(
+    device: Gpu | CpuCores, studies: Sequence[OpenStudy], name: str, stored: Retry
+) -> DeviceLease:
+    leases = DeviceLeases(
+        engine=studies[0].database.engine,
+        keys=device.lease_keys,
+        worker=name,
+        host=platform.node()[:120],
     )
-    if orphan is not None:
-        orphan.will = worker.hand_back
-    try:
-        with signed_in(lock_folder()):
-            worker.run()
-    except (DeviceLockError, TrainerLostError):
-        worker.hand_back()
-        raise
+    return DeviceLease(leases, device.label, stored)

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 
 from optuna.trial import FrozenTrial
 
-from tuner.config import StopReason
+from tuner.config import Hyperparameters, StopReason
 from tuner.record import Recorded
 from tuner.search.sampler import sampler_for
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.seeds import seed_of_trial
-from tuner.spec.space import hyperparameters
 from tuner.storage.queue.claims import Ledger
 from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
@@ -53,8 +52,12 @@ class TrialSource(Source):
                 full = (counts.finished + counts.running) / counts.budget
                 fill.append((full, index, opened, counts.budget))
         return [
-            Turn(opened.ledger, functools.partial(self._take_up, opened, budget))
-            for _, _, opened, budget in sorted(fill, key=lambda item: item[:2])
+            Turn(
+                opened.ledger,
+                functools.partial(self._take_up, opened, budget),
+                all_taken=full >= 1.0,
+            )
+            for full, _, opened, budget in sorted(fill, key=lambda item: item[:2])
         ]
 
     def idle(self) -> None:
@@ -149,7 +152,7 @@ class _Trial(Piece):
             definition=self.opened.definition,
             policy=self._policy,
             number=self._trial.number,
-            hyperparameters=hyperparameters(self._trial.params),
+            hyperparameters=Hyperparameters.of(self._trial.params),
             device=self._context.device,
             on_epoch=self.running.on_epoch,
             on_curve=self.running.on_curve,

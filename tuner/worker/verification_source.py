@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from tuner.config import Hyperparameters, StopReason
 from tuner.search.suggest import UnfitConfigurationError
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.space import hyperparameters
+from tuner.storage.queue.plans import is_confirmation
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
@@ -83,7 +83,7 @@ class _Run(Piece):
         stored = self._context.stored
         self._policy = stored(self.opened.policy, "the study's policy", until_stopped=True)
         try:
-            self._hyperparameters = hyperparameters(self._run.params)
+            self._hyperparameters = Hyperparameters.of(self._run.params)
         except KeyError as error:
             raise UnfitConfigurationError(f"planned without a value of {error}") from None
         return True
@@ -115,4 +115,5 @@ class _Run(Piece):
             on_phase=self._context.heartbeat.phase,
             should_stop=should_stop,
             seed=self._run.seed,
+            confirms=is_confirmation(self._run.plan),
         )

@@ -98,6 +98,8 @@ class Turn(Generic[Held]):
 
     queue: Queue[Held]
     take_up: Callable[[Held], Piece]
+    all_taken: bool = False
+    """Others have all that is left: a claim would only keep these waiting."""
 
 
 class Source(ABC):

@@ -15,7 +15,7 @@ import pytest
 import torch
 from scipy.stats import t as student
 
-from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
+from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings, Value
 from tuner.data.demo import demo_series
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -31,7 +31,7 @@ from tuner.training import evaluate, fit
 DARTS = "darts.models.forecasting.tsmixer_model:_TSMixerModule"
 
 
-PARAMS = {
+PARAMS: dict[str, Value] = {
     "learning_rate": 1e-3,
     "weight_decay": 0.0,
     "dropout": 0.1,
@@ -46,7 +46,7 @@ def configuration(
     *,
     task_name: str = "demo",
     data_dir: Path | None = None,
-    params: dict[str, float | int] = PARAMS,
+    params: dict[str, Value] = PARAMS,
     training: TrainingSettings = SHORT,
 ) -> BestConfig:
     task = load_task(task_name)

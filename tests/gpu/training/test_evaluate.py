@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from tests.support.backend_trainings import config_of
 from tuner.config import Backend
-from tuner.data.windows import DeviceData
+from tuner.data.origins import TestWindows
+from tuner.data.prepare import PreparedData
+from tuner.data.windows import DeviceData, to_device
 from tuner.models.registry import build_model
 from tuner.training import evaluate
 from tuner.training.engines.captured import VALIDATION_BATCH
@@ -53,6 +55,23 @@ def test_a_split_is_one_pass_where_memory_allows(
     free = greedy(VALIDATION_BATCH)
     evaluate(free, cuda_data)
     assert free.passes == [len(cuda_data.test), len(cuda_data.val)]
+
+
+@pytest.mark.parametrize("windows", [TestWindows.SEARCHED, TestWindows.LAST_BLOCK])
+def test_blocks_of_the_test_split_are_a_pass_each_and_score_as_on_a_cpu(
+    cuda_data: DeviceData,
+    small_data: PreparedData,
+    greedy: Callable[[int], Greedy],
+    windows: TestWindows,
+) -> None:
+    free = greedy(VALIDATION_BATCH)
+    found = evaluate(free, cuda_data, windows=windows)
+    expected = evaluate(free.network.cpu(), to_device(small_data, "cpu"), windows=windows)
+    assert len(free.passes) == len(windows.blocks()) + 1
+    assert found.test_mql == pytest.approx(expected.test_mql, rel=1e-4)
+    for number in windows.blocks():
+        scores = found.test_blocks[number].by_series
+        assert scores == pytest.approx(expected.test_blocks[number].by_series, rel=1e-4)
 
 
 def test_with_less_memory_it_takes_more_passes_to_the_same_scores(

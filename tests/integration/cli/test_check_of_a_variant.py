@@ -141,6 +141,37 @@ class Mistyped(Own):
         return undefined_name
 
 
+class Strange(Own):
+    def __init__(self, shapes, **sizes):
+        super().__init__(shapes, **sizes)
+        self.unused = nn.Linear(64, 64, bias=False)
+
+    def forward(self, past, future, static):
+        out = super().forward(past, future, static)
+        if out.mean() > 0:
+            out = out + 0.0
+        return torch.cat([out[..., :1] * 0.0, out[..., 1:]], -1)
+
+
+class Huge(Own):
+    def __init__(self, shapes, **sizes):
+        super().__init__(shapes, **sizes)
+        self.huge = nn.Linear(10**6, 10**7, bias=False)
+
+
+class Scratch(Own):
+    def __init__(self, shapes, **sizes):
+        super().__init__(shapes, **sizes)
+        torch.zeros(2**50)
+
+
+class Hungry(Own):
+    def forward(self, past, future, static):
+        if len(past) > 2:
+            torch.empty(2**50)
+        return super().forward(past, future, static)
+
+
 class NotANumber(Own):
     def forward(self, past, future, static):
         return super().forward(past, future, static) * float("nan")
@@ -169,6 +200,43 @@ def test_a_loss_that_is_no_number_does_not_work(own: Path) -> None:
     assert "the loss of its first 32 windows is nan" in refused_line(own, "NotANumber", 1)
 
 
+def test_what_takes_no_part_and_what_waits_for_a_gpu_is_a_notice_each(own: Path) -> None:
+    done = run(*check(own, "Strange", "--json"), folder=own)
+    assert done.code == 0, done.err
+    found = done.json()
+    assert found["dead_parameters"] == [{"name": "unused.weight", "shape": [64, 64]}]
+    assert found["constant_forecasts"]["quantiles"] == [0.01]
+    assert found["ignored_inputs"] == ["future covariates", "static covariates"]
+    line = 1 + OWN.split("\n").index("        if out.mean() > 0:")
+    assert found["waits"] == [{"where": f"own.py, line {line}", "what": "a tensor as a condition"}]
+    assert len(found["notices"]) == 4
+    said = [each for each in run(*check(own, "Strange"), folder=own).lines if "Strange: " in each]
+    assert len(said) == 4
+    assert "Strange: parameter unused.weight (64 x 64) never gets a gradient: " in said[0]
+
+
+def test_nothing_is_said_of_a_built_in_network(tmp_path: Path) -> None:
+    done = run("variants", "--check", "rmsnorm", "--task", "demo", "--json", folder=tmp_path)
+    found = done.json()
+    assert found["notices"] == []
+    assert found["waits"] == found["dead_parameters"] == found["ignored_inputs"] == []
+
+
+def test_a_network_larger_than_the_memory_is_refused_before_it_takes_any(own: Path) -> None:
+    """Ten million times a million weights: 160,000 GB with gradients and moments."""
+    said = refused_line(own, "Huge", 1)
+    assert "Huge needs about 160,000 GB for its parameters and their optimiser, " in said
+    assert " GB are free: choose a smaller hidden_size" in said
+    said = refused_line(own, "Scratch", 1)
+    assert "Scratch needs more than " in said
+    assert " GB to be built, " in said
+
+
+def test_a_step_that_the_memory_does_not_hold_is_said_to_be_that(own: Path) -> None:
+    said = refused_line(own, "Hungry", 1)
+    assert "Hungry: one training step on 32 windows needs more memory than there is (" in said
+
+
 def test_an_exception_in_a_class_of_ones_own_comes_with_its_file_and_line(own: Path) -> None:
     number = 1 + OWN.split("\n").index("        return undefined_name")
     said = refused_line(own, "Mistyped", 2)
@@ -180,10 +248,11 @@ def test_what_a_lightning_module_says_of_its_training_is_said_to_be_unused(own: 
     assert done.code == 0, done.err
     found = json.loads(done.out)  # whatever the class prints
     assert found["unused_methods"] == ["training_step", "configure_optimizers"]
-    (notice,) = found["notices"]
+    notice, *_ = found["notices"]
     assert "Lit: its own training_step and configure_optimizers will not be used" in notice
-    (plain,) = (json.loads(run(*check(own, "Own", "--json"), folder=own).out)["notices"],)
-    assert plain == []
+    plain = json.loads(run(*check(own, "Own", "--json"), folder=own).out)
+    assert plain["unused_methods"] == []
+    assert not any("will not be used" in each for each in plain["notices"])
 
 
 def test_a_launch_says_it_at_its_start_and_every_trial_has_it(own: Path) -> None:
@@ -225,7 +294,7 @@ def test_a_launch_says_it_at_its_start_and_every_trial_has_it(own: Path) -> None
     [
         (
             "neuralforecast.models:NLinear",
-            "it is a class of neuralforecast: tuner takes a torch.nn.Module called as",
+            "name it as neuralforecast:NLinear instead",
         ),
         (
             "darts.models:TSMixerModel",

@@ -11,6 +11,8 @@ from tests.support.forked_cli import run
 from tests.support.paths import REPOSITORY
 from tests.support.recorded_studies import record_study
 from tests.support.refusals import contents
+from tuner.cli.replace import check_placeable
+from tuner.errors import UsageError
 
 ARCHIVES = REPOSITORY / "notebooks" / "data"
 BOTH = (str(ARCHIVES / "original.json.gz"), str(ARCHIVES / "rmsnorm.json.gz"))
@@ -80,3 +82,22 @@ def test_a_bench_refuses_a_folder_whose_results_are_not_its_own(tmp_path: Path) 
     done = run("bench", "--cpu", "--output", ".", folder=tmp_path)
     assert done.code == 2
     assert f"results.csv: {NOT_OURS}" in done.error
+
+
+def test_a_retune_refuses_before_it_begins_a_page_that_it_could_not_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine").write_text("notes", encoding="utf-8")
+    refused = run(
+        *("retune", "--variant", "rmsnorm", "--task", "demo", "--cpu"),
+        *("--html", "mine/a/page.html"),
+        folder=tmp_path,
+    )
+    assert (refused.code, refused.out) == (2, "")
+    assert f"mine/a/page.html: {tmp_path / 'mine'} is a file, no folder" in refused.error
+    assert [each.name for each in tmp_path.iterdir()] == ["mine"]
+    check_placeable(tmp_path / "new" / "page.html")
+    # Nothing is closed to root, who runs the tests in a container.
+    monkeypatch.setattr("os.access", lambda folder, _mode: folder != tmp_path)
+    with pytest.raises(UsageError, match=f"the folder {tmp_path} cannot be written to"):
+        check_placeable(tmp_path / "new" / "page.html")

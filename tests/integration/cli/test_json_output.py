@@ -108,9 +108,10 @@ DOCTOR = record(
     healthy={"type": "boolean"},
     checks=listed(record(name=TEXT, level={"enum": ["ok", "notice", "error"]}, detail=TEXT)),
 )
+DEFAULTS = record(learning_rate=NUMBER, weight_decay=NUMBER, batch_size=COUNT)
 VARIANTS = record(
     variants=listed(
-        record(name=TEXT, core_change=TEXT, why=TEXT, defaults=PARAMS, space={"type": "object"})
+        record(name=TEXT, core_change=TEXT, why=TEXT, defaults=DEFAULTS, space={"type": "object"})
     )
 )
 ERROR = record(error=record(message=TEXT, exit_code={"enum": [1, 2]}))

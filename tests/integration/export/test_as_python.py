@@ -21,12 +21,15 @@ import torch
 
 from tests.support.present import present
 from tests.support.recorded_studies import record_study
+from tests.support.small_csv import TASK
 from tuner.api import load_data
-from tuner.config import Architecture, Precision, RunConfig, TrainingSettings
+from tuner.config import Architecture, Objective, Precision, RunConfig, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.series import Series
-from tuner.data.task import load_task
-from tuner.data.windows import DeviceData
+from tuner.data.source_kinds import FileSource
+from tuner.data.task import demo_task, load_task
+from tuner.data.windows import DeviceData, to_device
+from tuner.errors import UsageError
 from tuner.export import BestConfig, load_best, render
 from tuner.export.standalone.windows_of_series import read_csv, read_or_leave
 from tuner.models.names import builtin_names
@@ -177,6 +180,22 @@ def test_the_script_ends_as_the_training_does_when_it_converges(
         ours.best_epoch,
     )
     assert trained.val_loss == ours.best_val_loss
+
+
+def test_a_scaled_objective_is_scored_as_the_trial_was(
+    best: BestConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = demo_task().model_copy(update={"objective": Objective.SCALED})
+    config = of_variant(best, "rmsnorm", hidden_size=8, batch_size=256, learning_rate=1e-3)
+    definition = dataclasses.replace(config.definition, task=task.definition())
+    script = loaded(dataclasses.replace(config, definition=definition), monkeypatch)
+    job = script.Job(**script.SETTINGS)
+    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
+    network = script.network(job, data.shapes)
+    theirs = script.score(job, data, data.test, network.eval())
+    ours = evaluate(network, to_device(prepare(task), "cpu"))
+    assert theirs.by_series == pytest.approx(dict(ours.test_mql), rel=1e-9)
+    assert theirs.mean == pytest.approx(ours.test_mql_mean, rel=1e-9)
 
 
 def test_the_script_repeats_an_epoch_of_the_reference_job(
@@ -444,3 +463,26 @@ def test_a_panel_that_the_script_for_neuralforecast_cannot_take_is_one_line(
         names["read_panel"]("panel.csv")
     assert str(ended.value.code).startswith(says)
     assert "\n" not in str(ended.value.code)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("index = true\n", "a script does not know 'index' under [source] of a task yet"),
+        ('gaps = "fill"\n', "a script does not know 'gaps'"),
+        ('timezone = "Europe/Berlin"\n', "a script does not know 'timezone'"),
+        ("header = false\n", "a script does not know 'header'"),
+        ('kind = "parquet"\n', "a script does not read parquet files yet; use --format json"),
+    ],
+)
+def test_a_file_that_a_script_cannot_read_is_refused(
+    best: BestConfig, tmp_path: Path, more: str, says: str
+) -> None:
+    text = TASK.replace('kind = "csv"\n', "") if "kind" in more else TASK
+    (tmp_path / "small.toml").write_text(text + more, encoding="utf-8")
+    config = of_variant(best, "original", task=str(tmp_path / "small.toml"))
+    source = load_task(str(tmp_path / "small.toml")).source
+    assert isinstance(source, FileSource)
+    with pytest.raises(UsageError) as caught:
+        render(dataclasses.replace(config, source=source.noted()), "python")
+    assert says in str(caught.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tuner.data.task import demo_task
 from tuner.errors import DataError, UsageError
 from tuner.export import load_best
 from tuner.training import fit
+from tuner.training.forecast_quality import forecast_quality
 
 EPOCHS = 2
 STUDY = ("--variant", "rmsnorm", "--task", "demo")
@@ -61,6 +63,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.code == 0, done.err
     assert done.out.count("epoch_limit after 2 epochs") == 2
     assert done.out.count("(kept)") == 1
+    assert len(re.findall(r"test MQL [\d.]+, of sorted quantiles [\d.]+", done.out)) == 4
+    assert re.search(r"[\d.]+% of 324 rows had quantiles that cross; saved models sort", done.out)
+    assert re.search(r"\n0\.05 to 0\.95 +90\.0%( +[\d.]+% \([\d.]+\)){4}", done.out)
     assert "wrote model.safetensors and model.json" in done.err
     return folder
 
@@ -108,6 +113,23 @@ def test_the_card_says_what_the_model_is_where_it_comes_from_and_how_good(
     assert card["versions"]["torch"] == torch.__version__
 
 
+def test_the_card_says_how_often_rows_crossed_and_how_good_intervals_are(
+    folder: Path, card: dict[str, Any]
+) -> None:
+    found = card["metrics"]["forecasts"]
+    expected = forecast_quality(load_model(folder / "model.safetensors").model, load_data("demo"))
+    assert found["crossed"] == pytest.approx(expected.crossed, abs=0.01)
+    assert found["rows"] == 2 * 9 * 6 * 3
+    assert found["sorted_test_mql"] == pytest.approx(dict(expected.sorted_mql), rel=1e-4)
+    assert found["sorted_test_mql_mean"] != card["metrics"]["test_mql_mean"]
+    assert [each["levels"] for each in found["intervals"]][:2] == [[0.01, 0.99], [0.05, 0.95]]
+    assert found["intervals"][1]["nominal"] == 0.9
+    assert found["intervals"][1]["by_column"].keys() == {"load", "heat", "flow"}
+    assert found["intervals"][1]["width"] == pytest.approx(
+        expected.intervals[1].overall.width, rel=1e-4
+    )
+
+
 def test_the_model_is_that_of_fit_and_forecasts_what_was_scored(
     folder: Path, card: dict[str, Any]
 ) -> None:
@@ -148,7 +170,7 @@ def test_the_model_is_that_of_fit_and_forecasts_what_was_scored(
     assert forecast["ds"].iloc[0] == pd.Timestamp("2024-01-01") + pd.Timedelta(hours=392)
     assert list(forecast["column"][:3]) == ["load", "heat", "flow"]
     values = forecast.iloc[:, 3:].to_numpy().reshape(expected.shape)
-    np.testing.assert_allclose(values, expected.numpy(), rtol=1e-4)
+    np.testing.assert_allclose(values, np.sort(expected.numpy()), rtol=1e-4)
     assert (
         forecast.groupby("series")["0.5"].mean().between(5, 120).all()
     )  # in the units of the data
@@ -222,6 +244,11 @@ MISTAKES: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
         2,
         ("wrong.toml, line", "batchsize", "batch_size"),
     ),
+    "a task of one's own": (
+        ("--config", "own.toml", "--output", "m.safetensors"),
+        2,
+        ("task bakery", "none of the built-in ones", "its task file with --task FILE"),
+    ),
     "no such trial": (
         (*STUDY, "--trial", "77", "--output", "m.safetensors"),
         2,
@@ -232,10 +259,11 @@ MISTAKES: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_line_and_writes_nothing(mistake: str, folder: Path) -> None:
-    (folder / "wrong.toml").write_text(
-        (folder / "best.toml").read_text(encoding="utf-8").replace("batch_size", "batchsize"),
-        encoding="utf-8",
-    )
+    best = (folder / "best.toml").read_text(encoding="utf-8")
+    (folder / "wrong.toml").write_text(best.replace("batch_size", "batchsize"), encoding="utf-8")
+    own = best.replace('task = "demo"', 'task = "bakery"')
+    assert own != best
+    (folder / "own.toml").write_text(own, encoding="utf-8")
     arguments, code, says = MISTAKES[mistake]
     refused("train", "--cpu", *arguments, folder=folder, code=code, says=says)
 

@@ -38,6 +38,12 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
 
 
+@pytest.fixture(autouse=True)
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a worker is started again."""
+    monkeypatch.setattr("tuner.launch.supervisor.FIRST_PAUSE_S", 0.01)
+
+
 @dataclass
 class Hurried:
     """The watchdog's time: it runs ahead for as long as the test waits for a worker that hangs to

@@ -103,6 +103,7 @@ def test_a_second_ctrl_c_kills_at_once_and_still_hands_back(bench: Bench) -> Non
 def test_a_time_limit_stops_cleanly_and_may_be_set_again(bench: Bench) -> None:
     bench.slowed()  # it waits instead of computing
     for seconds in (
+        2,
         4,
         8,
         16,

@@ -45,7 +45,7 @@ class Launched:
         self.database = database
         self.command_lines: set[str] = set()
         self._slow = bench.slowed()
-        process = bench.start_afresh(*bench.launch_arguments(2, workers=WORKERS, epochs=EPOCHS))
+        process = bench.start_afresh(*bench.launch_arguments(1, workers=WORKERS, epochs=EPOCHS))
         over = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(process, over))
         watcher.start()
@@ -84,7 +84,7 @@ def launched(postgres: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Lau
 
 def test_the_launch_fills_the_study(launched: Launched) -> None:
     assert launched.first.code == 0, launched.first.err
-    assert launched.bench.trials() == [(number, "COMPLETE") for number in range(2)]
+    assert launched.bench.trials() == [(0, "COMPLETE")]
 
 
 def test_a_password_in_the_environment_is_not_warned_about(launched: Launched) -> None:
@@ -136,7 +136,7 @@ def test_an_inline_password_works_and_warns_once(launched: Launched, escaped: bo
     url = cluster.url(name, user=USER, password=quote(PASSWORD, safe="") if escaped else PASSWORD)
     bench = launched.bench
     again = bench.run(
-        *bench.launch_arguments(2, workers=WORKERS, epochs=EPOCHS),
+        *bench.launch_arguments(1, workers=WORKERS, epochs=EPOCHS),
         "--storage",
         url,
         TUNER_STORAGE=None,
@@ -157,11 +157,11 @@ def test_a_passfile_serves_supervisor_and_workers(launched: Launched) -> None:
     passfile.write_text(f"127.0.0.1:{cluster.port}:{name}:{USER}:{escaped}\n")
     passfile.chmod(0o600)
     url = cluster.url(name, user=USER, password=None)
-    arguments = [*bench.launch_arguments(4, workers=WORKERS, epochs=EPOCHS), "--storage", url]
+    arguments = [*bench.launch_arguments(2, workers=WORKERS, epochs=EPOCHS), "--storage", url]
     more = bench.run(*arguments, TUNER_STORAGE=None, PGPASSFILE=str(passfile))
     assert more.code == 0, more.err
     assert "password" not in more.err
-    assert [state for _, state in bench.trials()] == ["COMPLETE"] * 4
+    assert [state for _, state in bench.trials()] == ["COMPLETE"] * 2
 
 
 @pytest.mark.parametrize(

@@ -3,24 +3,20 @@ over."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import subprocess
 from pathlib import Path
 
 import pytest
 from sqlalchemy import select
 
 from tests.support.cli_processes import STUDY, Bench, finished, kill, wait_for, workers_of
-from tests.support.small_study import STUDY_TOML
-from tuner.errors import TunerError
+from tests.support.small_study import write_paced
+from tuner.spec.confirming import STEPS
 from tuner.storage import schema
 from tuner.storage.queue.plans import is_confirmation
-from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import list_studies, open_study
 from tuner.study.registered_retune import Registered, registered_in
 
-LOOK_S = 1.0
-"""Each look costs CPU time that the workers lack."""
 STAGES = ("confirmation",)
 """Those in which it is killed; searches are killed in the tests of launches. These searches run
 promising configurations again, so the stage in between has nothing to do."""
@@ -41,10 +37,12 @@ RETUNE = [*SMALL, "--cpu", *(f"--{name}={value}" for name, value in SIZES.items(
 @pytest.fixture
 def bench(tmp_path: Path) -> Bench:
     bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
+    write_paced(tmp_path)
     # No epoch is ever better by this much than the first: each run converges, as it were, with
     # its second.
-    text = STUDY_TOML.replace("patience = 100000", "patience = 1\nmin_delta = 1e6")
-    (tmp_path / "small.toml").write_text(text, encoding="utf-8")
+    file = tmp_path / "small.toml"
+    text = file.read_text().replace("patience = 100000", "patience = 1\nmin_delta = 1e6")
+    file.write_text(text, encoding="utf-8")
     return bench
 
 
@@ -73,28 +71,31 @@ def results(bench: Bench) -> Results:
 
 
 def killed_in(bench: Bench, stage: str) -> Results:
-    """What there is after a retune was killed once `stage` had a result."""
+    """What there is after a retune was killed once `stage` had a result, and before it had all."""
+    slow = bench.folder / "slow"
     process = bench.start(*RETUNE, cores=1)
     try:
-        wait_for(first_of(bench, stage, process.poll), f"a first result of the {stage}")
+        says_that_it_begins(process, stage)
+        slow.write_text("0.1", encoding="utf-8")
+        wait_for(lambda: results(bench)[stage], f"a first result of the {stage}")
+        assert process.poll() is None, "it ended early"
         kill([process])  # alone: its workers hand back what they run, and end
     finally:
         kill([process])
         process.communicate()
     wait_for(lambda: not workers_of(process.pid), "the workers' end")
+    slow.unlink()
     return results(bench)
 
 
-def first_of(bench: Bench, stage: str, ended: Callable[[], int | None]) -> Callable[[], bool]:
-    def there() -> bool:
-        assert ended() is None, "it ended early"
-        time.sleep(LOOK_S)
-        try:
-            return bool(results(bench)[stage])
-        except (TunerError, *DATABASE_FAILURES):  # it is being made
-            return False
-
-    return there
+def says_that_it_begins(process: subprocess.Popen[str], stage: str) -> None:
+    assert process.stderr is not None
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if f", {stage}: 0 of " in line:
+            return
+    raise AssertionError(f"it ended early: {''.join(said)}")
 
 
 def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
@@ -123,7 +124,12 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
             runs = study.verifications.runs()
             assert {run.state for run in runs} == {"finished"}
             assert all(is_confirmation(run.plan) for run in runs)
-            assert len(runs) in (5, 10)  # the default, and what is recommended
+            configurations = {run.trial_number for run in runs}  # the default's, and those tested
+            assert len(configurations) <= 1 + STEPS
+            assert {(run.trial_number, run.seed) for run in runs} == {
+                (number, seed) for number in configurations for seed in {run.seed for run in runs}
+            }
+            assert len(runs) == 5 * len(configurations), "each runs once on each of five seeds"
             assert len({run.session for run in runs}) == 1
         assert registered_in(database, STUDY) == Registered(searches=2, trials=12, finished=True)
     assert "stage 1 of 4, search: done, 24 trials" in done.err

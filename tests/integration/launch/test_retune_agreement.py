@@ -4,6 +4,7 @@ stays, and what is over says its verdict without a device."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,8 +14,11 @@ from tuner.errors import UsageError
 from tuner.launch import Outcome, retune
 from tuner.launch.retune import RetuneRequest
 from tuner.launch.retune_agreement import Agreement, agreement
+from tuner.launch.retune_steps import search_request
 from tuner.launch.stages import Stage, of_runs, of_search
+from tuner.spec.policy import PolicyChanges
 from tuner.storage.database import Database
+from tuner.storage.records import LittleLeft
 from tuner.study.open import OpenStudy
 from tuner.study.registered_retune import Registered, register_retune, registered_in
 from tuner.verdict.confirmation_plan import plan_confirmation
@@ -36,6 +40,42 @@ def studies(unverified: Database) -> list[OpenStudy]:
     return found
 
 
+def test_what_may_be_left_to_gain_is_registered_and_taken_back(
+    studies: list[OpenStudy], unverified: Database
+) -> None:
+    found = asked(unverified, policy=PolicyChanges(until=0.2))
+    assert found.registered.until == 0.2
+    register_retune(studies[2], found.registered)
+    assert registered_in(unverified, "demo-rmsnorm") == found.registered
+    assert asked(unverified).registered.until == 0.2
+    lifted = asked(unverified, policy=PolicyChanges(until=None)).registered
+    assert lifted.until is None
+    register_retune(studies[2], lifted)  # as a tuner wrote it that did not know of it
+    stored = unverified.optuna.get_study_user_attrs(studies[2].study_id)["tuner_retune"]
+    assert "until" not in stored
+
+
+@pytest.fixture
+def longer(studies: list[OpenStudy]) -> Iterator[OpenStudy]:
+    """A search with trials left to run; afterwards as it was, for others read it, too."""
+    study = studies[2]
+    policy, budget = study.policy(), study.ledger.counts().budget
+    study.ledger.set_budget(100)
+    yield study
+    study.set_policy(policy)
+    study.ledger.set_budget(budget)
+
+
+def test_a_stopped_search_is_over_and_counts_its_own_trials(longer: OpenStudy) -> None:
+    finished = longer.ledger.counts().finished
+    longer.set_policy(dataclasses.replace(longer.policy(), until=0.2))
+    before = of_search([longer], devices=1, timed=False)
+    assert (before.planned, before.may_stop) == (100, True)
+    assert longer.ledger.stop(LittleLeft(until=0.2, at_most=0.1, trials=finished))
+    after = of_search([longer], devices=1, timed=False)
+    assert (after.done, after.planned, after.left_s) == (finished, finished, 0.0)
+
+
 def test_what_is_there_is_gone_on_with(studies: list[OpenStudy], unverified: Database) -> None:
     found = asked(unverified)
     assert found.registered == Registered(against="original", trials=24, together=2)
@@ -48,6 +88,15 @@ def test_what_is_there_is_gone_on_with(studies: list[OpenStudy], unverified: Dat
         asked(unverified, against="rmsnorm")
     with pytest.raises(UsageError, match="name one, and --against one"):
         asked(unverified, variant="rmsnorm,simple")
+    with pytest.raises(UsageError, match="--against original,simple names several; name one"):
+        asked(unverified, against="original,simple")
+    with pytest.raises(UsageError, match="'' holds an empty name"):
+        asked(unverified, against="")
+    for own in ("demo-rmsnorm", "demo-simple,study:demo-rmsnorm-2", "demo-original-2"):
+        with pytest.raises(UsageError, match="is a search of this retune itself"):
+            asked(unverified, warm_start=own)
+    request = dataclasses.replace(ASKED, warm_start="demo-simple")
+    assert search_request(request, asked(unverified), None).warm_start == "demo-simple"
     register_retune(studies[2], Registered(against="original", searches=2, trials=24, together=2))
     again = asked(unverified, against=None)
     assert again.registered == again.before == registered_in(unverified, "demo-rmsnorm")
@@ -62,6 +111,8 @@ def test_a_reference_that_is_confirmed_is_none_of_what_is_searched(
 ) -> None:
     plan_confirmation(studies[:2], seeds=SEEDS)
     found = asked(unverified)
+    with pytest.raises(UsageError, match="confirmed already, and between variants all searches"):
+        asked(unverified, warm_start="demo-simple")
     assert found.registered.together == 1
     assert [each.group for each in found.to_search] == ["demo-rmsnorm"]
     assert found.own_groups == ("demo-rmsnorm",)

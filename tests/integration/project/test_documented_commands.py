@@ -27,13 +27,14 @@ from tests.support.paths import REPOSITORY
 from tests.support.recorded_studies import record_study
 from tuner.data.demo import demo_series
 from tuner.data.prepare import prepare
+from tuner.data.source_kinds import OF_FILES
 from tuner.data.task import load_task
 from tuner.export.saved_model import describe, save_model
 from tuner.models.registry import build_model
 from tuner.spec.study_file import load_study_file
 
 DOCUMENTED = documented_commands()
-CHEAP = ("best", "status", "trial", "plot", "variants", "doctor")
+CHEAP = ("best", "status", "trial", "plot", "predict", "variants", "doctor")
 
 
 def runnable(command: DocumentedCommand) -> bool:
@@ -43,8 +44,12 @@ def runnable(command: DocumentedCommand) -> bool:
     files = any(
         word.endswith((".toml", ".svg", ".png")) or ".py:" in word for word in command.arguments
     )
+    # All models of that library take minutes, and each its import; tests/unit/cli tries some.
+    library = command.arguments[0] == "variants" and any(
+        word.partition(":")[0] == "neuralforecast" for word in command.arguments
+    )
     cheap = command.arguments[0] in CHEAP or command.arguments[:2] == ("db", "check")
-    return cheap and ends and not files
+    return cheap and ends and not files and not library
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +197,21 @@ def test_the_documented_task_files_are_valid(tmp_path: Path) -> None:
     for number, block in enumerate(tasks):
         file = tmp_path / f"task{number}.toml"
         file.write_text(block.text, encoding="utf-8")
-        assert load_task(str(file)).source.kind == "csv"
+        assert load_task(str(file)).source.kind in OF_FILES
+
+
+def test_the_documented_way_from_a_file_to_a_task_works(tmp_path: Path) -> None:
+    first, *_ = (block for block in blocks("sh") if block.document == "docs/own-data.md")
+    rows = "".join(
+        f"2024-01-{1 + i // 24:02d} {i % 24:02d}:00:00,{i % 24},{i % 7}.5\n" for i in range(700)
+    )
+    (tmp_path / "bakery.csv").write_text(f"ds,bread,cake\n{rows}", encoding="utf-8")
+    commands = [line.split()[1:] for line in first.text.splitlines()]
+    assert [words[:2] for words in commands] == [["init", "data"], ["data", "check"]]
+    for words in commands:  # a picture needs a Chromium, a page none
+        done = run(*(word.replace(".png", ".html") for word in words), folder=tmp_path)
+        assert done.code == 0, done.err
+    assert (tmp_path / "bakery.html").exists()
 
 
 def anchors(document: Path) -> set[str]:

@@ -129,7 +129,8 @@ def test_use_best_config_trains_and_forecasts_in_three_libraries(
     text = "".join(outputs(notebook, "stream"))
     assert "test MQL" in text
     assert "TSMixerModel" in text
-    (figure,) = outputs(notebook, "application/vnd.plotly.v1+json")
+    fan, figure = outputs(notebook, "application/vnd.plotly.v1+json")
+    assert {"seen", "median forecast", "what came"} <= {trace["name"] for trace in fan["data"]}
     assert "80 % interval" in [trace.get("name") for trace in figure["data"]]
 
 

@@ -137,7 +137,7 @@ def test_nothing_upgrades_on_the_way(old_url: str) -> None:
     for create in (True, False):
         with pytest.raises(
             StorageError,
-            match=r"version 1, this tuner works with 3: they are older.* tuner db upgrade",
+            match=r"version 1, this tuner works with 4: they are older.* tuner db upgrade",
         ):
             open_database(parse_url(old_url), create=create)
     (finding,) = check_database(parse_url(old_url)).findings

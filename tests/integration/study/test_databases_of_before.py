@@ -1,5 +1,5 @@
-"""Databases and exports that an earlier tuner made (tests/fixtures/before_the_road) open, are read
-as it read them, and go on."""
+"""Databases and exports that an earlier tuner made (tests/fixtures/before_the_road) open once they
+are upgraded, are read as it read them, and go on."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.postgres_cluster import Cluster
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
+from tuner.storage.upgrade import upgrade
 from tuner.storage.url import parse_url
 
 FIXTURES = REPOSITORY / "tests" / "fixtures" / "before_the_road"
@@ -67,14 +68,20 @@ def before(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Before]:
     said = json.loads(unpacked(f"{request.param}.json.gz"))
     if request.param == "sqlite":
         (tmp_path / "before.db").write_bytes(unpacked("sqlite.db.gz"))
-        yield Before(tmp_path, f"sqlite:///{tmp_path}/before.db", said)
+        yield upgraded(Before(tmp_path, f"sqlite:///{tmp_path}/before.db", said))
         return
     cluster: Cluster = request.getfixturevalue("postgres")
     name = cluster.create_database()
     with cluster.connect(name) as connection:
         connection.execute(unpacked("postgresql.sql.gz"))
-    yield Before(tmp_path, cluster.url(name), said)
+    yield upgraded(Before(tmp_path, cluster.url(name), said))
     cluster.empty_database(name)
+
+
+def upgraded(before: Before) -> Before:
+    """Its tables were of version 3."""
+    upgrade(parse_url(before.url))
+    return before
 
 
 def of_this_machine(before: Before) -> None:
@@ -149,10 +156,10 @@ def test_a_comparison_says_what_it_said(before: Before) -> None:
         assert {"p", "p_adjusted", "tests", "distinguishable"} <= each["test_mql"].keys()
 
 
-def test_it_is_found_sound_and_needs_no_upgrade(before: Before) -> None:
-    """The tables' version is that of today: 3."""
+def test_it_is_found_sound_and_needs_no_more_than_one_upgrade(before: Before) -> None:
     check, then = before.document("db", "check"), before.said["db check"]
-    then = without(then, "storage", "server")
+    assert (then["version"], check["version"]) == (3, check["expected_version"])
+    then = without(then, "storage", "server", "version", "expected_version")
     assert told(then, check) == then
     assert check["healthy"]
     assert before.printed("db", "upgrade").startswith("nothing to do: ")

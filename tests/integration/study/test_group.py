@@ -17,6 +17,7 @@ from sqlalchemy import text
 from tests.support.concurrency import at_once
 from tests.support.in_process_worker import DEVICE, RESULT
 from tests.support.small_study import definition
+from tests.support.spaces import with_range
 from tuner.errors import StorageError, UsageError
 from tuner.record import Recorded
 from tuner.report.standing import standing
@@ -322,9 +323,7 @@ def test_an_archive_carries_the_group_and_a_copy_stands_alone(
     copied = copy_study(database, "small-2", "twin")
     assert copied.membership == Membership(group="twin", seed_root=root_of("small-2"))
     space = second.definition.space
-    wider = space.model_copy(
-        update={"hidden_size": space.hidden_size.model_copy(update={"high": 512})}
-    )
+    wider = with_range(space, "hidden_size", high=512)
     extended, _ = extend_space(second, wider, second.definition.defaults, "wide", trials=None)
     assert extended.membership == Membership.of_new("wide")
 

@@ -24,6 +24,7 @@ from tests.support.repeated_configurations import (
     repeated_archive,
     with_runs,
 )
+from tests.support.spaces import with_range
 from tuner.export import load_best, render
 from tuner.export.recipe import read_recipe
 from tuner.report.dashboard.downloads import StudyFiles
@@ -327,9 +328,7 @@ def test_copies_extensions_and_exports_keep_every_run(study: OpenStudy, tmp_path
     assert read == before
     assert read.configurations == before.configurations
     definition, space = study.definition, study.definition.space
-    wider = space.model_copy(
-        update={"hidden_size": space.hidden_size.model_copy(update={"high": 512})}
-    )
+    wider = with_range(space, "hidden_size", high=512)
     new, took = extend_space(study, wider, definition.defaults, "wider", trials=None)
     extended = read_results(new)
     assert took == len([r for r in before.records if r.state.is_finished()])

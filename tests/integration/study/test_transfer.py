@@ -10,6 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 from tests.support.recorded_studies import record_study
+from tests.support.spaces import with_range
 from tuner.errors import TunerError, UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration
@@ -127,9 +128,7 @@ def test_another_space_makes_a_new_study_with_the_old_trials_that_lie_in_it(
     finished: OpenStudy,
 ) -> None:
     space = finished.definition.space
-    smaller = space.model_copy(
-        update={"hidden_size": space.hidden_size.model_copy(update={"low": 64})}
-    )
+    smaller = with_range(space, "hidden_size", low=64)
     new, taken = extend_space(finished, smaller, finished.definition.defaults, "narrow", trials=12)
     old = [r for r in read_results(finished).records if not smaller.contains(r.params)]
     records = read_results(new).records
@@ -146,9 +145,7 @@ def test_another_space_makes_a_new_study_with_the_old_trials_that_lie_in_it(
 
 def test_a_default_that_no_old_trial_had_is_tried_first(finished: OpenStudy) -> None:
     space = finished.definition.space
-    wider = space.model_copy(
-        update={"hidden_size": space.hidden_size.model_copy(update={"high": 512})}
-    )
+    wider = with_range(space, "hidden_size", high=512)
     import dataclasses
 
     defaults = dataclasses.replace(finished.definition.defaults, hidden_size=512)
@@ -167,11 +164,10 @@ def test_fronts_of_others_are_tried_after_the_default_and_only_once(
     write_archive(archive_of(finished), tmp_path / "s.json.gz")
     fronts = fronts_of(finished.database, f"demo-rmsnorm, {tmp_path}/s.json.gz")
     space = finished.definition.space
-    low = space.learning_rate.model_copy(update={"high": 5e-4})
     new = other_study(
         finished.database,
         finished.definition,
-        space=space.model_copy(update={"learning_rate": low}),
+        space=with_range(space, "learning_rate", high=5e-4),
     )
     said = warm_start_with(new, fronts)
     waiting = [trial.system_attrs["fixed_params"] for trial in new.optuna.trials]

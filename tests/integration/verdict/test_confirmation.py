@@ -15,6 +15,7 @@ from tests.support.planned_confirmations import SEEDS, known, last, opened
 from tuner.cli.app import app
 from tuner.errors import UsageError
 from tuner.export import load_best
+from tuner.report.comparison_files import page
 from tuner.report.study_status import status_of
 from tuner.report.terminal.verification import print_verified, verification_document
 from tuner.storage.database import Database, open_database
@@ -24,14 +25,16 @@ from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import restore
 from tuner.trial.job import TrialJob
+from tuner.verdict import confirmation_plan
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.confirmed_words import confirmed_sentence
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.fresh_seeds import seen_seeds
 from tuner.verdict.queue import verifications_of
-from tuner.verdict.recommendation import ROUNDS
-from tuner.verdict.same_quality import recommended_trial
+from tuner.verdict.reasons import because_of_answer
+from tuner.verdict.recommendation import ROUNDS, model_of
+from tuner.verdict.same_quality import answer_of, recommended, recommended_trial
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in
 
@@ -89,6 +92,9 @@ def test_a_recommendation_that_is_as_good_is_confirmed_and_stays_what_it_is(
     assert found.test.ratio.covers(0.6)
     assert recommended_trial(snapshot(studies[0])) == found.frozen.recommended
     assert verified_in(snapshot(studies[0])) == {}, "a confirmation stands apart"
+    report = compare([snapshot(each) for each in studies])
+    assert report.missing == (), "points of the front are no part of the answer"
+    assert "<h1>original, rmsnorm on demo</h1>" in page(report)
     document = verification_document(studies)["studies"][0]["confirmation"]
     assert document["test"]["no_worse"] is True
     assert "is no worse than the default by more than 1 %" in document["sentence"]
@@ -130,6 +136,55 @@ def test_one_that_is_worse_is_not_confirmed_and_its_runs_count_from_then_on(
     verify_all([study], known(mql=0.83))
     assert plan_confirmation([study], seeds=SEEDS).new_runs in (SEEDS, 2 * SEEDS)
     assert last(study).frozen.attempt == 2
+
+
+@pytest.mark.parametrize(
+    ("bad", "claimed", "stands", "said"),
+    [
+        ((), 3, 9, "tested after trial 21 and trial 5, shown before it"),
+        ((9,), 2, 5, "after trial 21, shown before it; trial 9, tested after it, is not shown"),
+        ((5,), 1, 21, "; trial 5, tested after it, is not shown to be"),
+        ((21,), 0, 21, "that trial 21 is no worse than the default by more than 1 % is not shown"),
+    ],
+)
+def test_bolder_ones_are_tested_in_order_and_the_last_that_is_shown_stands(
+    unverified: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    bad: tuple[int, ...],
+    claimed: int,
+    stands: int,
+    said: str,
+) -> None:
+    (study,) = opened(unverified, "demo-original")
+    model = model_of(snapshot(study))
+    assert model is not None
+    steps = tuple(model.estimate(n, model.chance_of_default(0.01)) for n in (21, 5, 9))
+    monkeypatch.setattr(confirmation_plan, "confirmation_steps", lambda *_, **__: steps)
+    assert plan_confirmation([study], seeds=SEEDS).new_runs == 4 * SEEDS
+    assert last(study).tests == ()
+    verify_all([study], lambda job: known(mql=0.83 if job.number in bad else 0.8)(job))
+    found = last(study)
+    assert (found.claimed, found.trial) == (claimed, stands)
+    assert len(found.tests) == min(claimed + 1, 3)
+    assert found.recommended is not None
+    assert found.recommended.trial_number == stands
+    assert said in confirmed_sentence(found, name="it")
+    answer = answer_of(snapshot(study))
+    assert not isinstance(answer, str)
+    assert answer.confirmed == (claimed > 0)
+    if claimed:
+        assert answer.chosen.trial == stands
+        assert "the boldest that the last confirmation showed" in because_of_answer(answer)
+        # Another margin was not confirmed, and what runs from now on is to choose by.
+        assert not recommended(snapshot(study), model, margin=0.02).confirmed
+        plan_verification([study], top=1, seeds=1)
+        verify_all([study], known())
+        after = answer_of(snapshot(study))
+        assert not isinstance(after, str)
+        assert not after.confirmed
+    document = found.as_dict()
+    assert [each["trial"] for each in document["steps"]] == [21, 5, 9]
+    assert document["recommended"]["trial"] == stands
 
 
 def test_one_that_misses_more_often_is_not_confirmed(unverified: Database) -> None:

@@ -13,6 +13,7 @@ from tests.support.planned_confirmations import known
 from tuner.launch import DeviceChoice, verification
 from tuner.launch.outcome import Outcome
 from tuner.launch.verification import VerificationRequest
+from tuner.launch.where import Where
 from tuner.storage.database import Database
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import snapshot
@@ -36,7 +37,7 @@ def _drawn(monkeypatch: pytest.MonkeyPatch) -> None:
         return Outcome.FILLED
 
     monkeypatch.setattr(verification, "_work_off", work_off)
-    monkeypatch.setattr(verification, "choose_devices", lambda *_, **__: ((DEVICE,), ""))
+    monkeypatch.setattr(verification, "choose_where", lambda *_, **__: Where(devices=(DEVICE,)))
 
 
 def verified(

@@ -67,12 +67,14 @@ class Training:
     def __call__(self, job: TrialJob) -> TrialResult:
         training, h = job.definition.training, job.hyperparameters
         speed = 0.3 * min(1.0, h.learning_rate / 1e-3) ** 0.5
-        s_per_epoch = 64 / h.batch_size + h.hidden_size / 256
+        s_per_epoch = 64 / h.batch_size + (h.hidden_size or 0) / 256
         losses: list[float] = []
         reason = StopReason.EPOCH_LIMIT
         while len(losses) < training.max_epochs and reason is StopReason.EPOCH_LIMIT:
             losses.append(
-                round(0.2 + 0.1 * h.dropout + 0.5 * math.exp(-speed * (len(losses) + 1)), 4)
+                round(
+                    0.2 + 0.1 * (h.dropout or 0.0) + 0.5 * math.exp(-speed * (len(losses) + 1)), 4
+                )
             )
             epoch = epoch_record(
                 len(losses), losses[-1], h.learning_rate, s_per_epoch * len(losses)

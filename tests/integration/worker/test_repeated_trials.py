@@ -34,7 +34,7 @@ def trained(job: TrialJob) -> TrialResult:
     h = job.hyperparameters
     seconds = float((1e-2 / h.learning_rate) ** 0.5 * np.exp(0.1 * noise[0]))
     said = Recorded(stopped_by=StopReason.CONVERGED.value, converged=True, epochs=20, seed=seed)
-    mql = float((0.8 + 0.1 * (h.dropout - 0.1) ** 2) * np.exp(0.01 * noise[1]))
+    mql = float((0.8 + 0.1 * ((h.dropout or 0.0) - 0.1) ** 2) * np.exp(0.01 * noise[1]))
     return TrialResult(TrialState.COMPLETE, (seconds, mql), said)
 
 

@@ -43,7 +43,8 @@ def train(job: TrialJob) -> TrialResult | None:
             break
     with Path("trainings").open("a") as trainings:
         trainings.write(f"{job.number} {began} {time.time()}\n")
-    values = EPOCHS * EPOCH_S, job.hyperparameters.dropout + 1 / job.hyperparameters.hidden_size
+    h = job.hyperparameters
+    values = EPOCHS * EPOCH_S, (h.dropout or 0.0) + 1 / (h.hidden_size or 1)
     return TrialResult(TrialState.COMPLETE, values, Recorded(converged=True, epochs=EPOCHS))
 
 

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.support.web_server import serving
 from tuner.data.etth import SHA256, default_folder, fetch_etth, find_etth, read_etth
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -17,23 +15,13 @@ from tuner.errors import DataError
 NOWHERE = "http://127.0.0.1:9"  # the discard port: nothing listens there
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """A web server, and the folder it serves."""
     folder = tmp_path / "site"
     folder.mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", folder
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(folder) as url:
+        yield url, folder
 
 
 @pytest.fixture
@@ -137,3 +125,14 @@ def test_a_folder_in_place_of_a_file_is_one_line(tmp_path: Path) -> None:
     assert "ETTh1.csv: cannot be read (Is a directory)" in said(
         fetch_etth, tmp_path, base_url=NOWHERE
     )
+
+
+def test_a_url_in_place_of_a_folder_is_where_the_cache_is_filled_from(
+    etth_dir: Path, site: tuple[str, Path], user_cache: Path
+) -> None:
+    url, folder = site
+    for name in SHA256:
+        shutil.copy(etth_dir / name, folder)
+    assert read_etth(Path(url)) == {name: (etth_dir / name).read_bytes() for name in SHA256}
+    assert {path.name for path in user_cache.iterdir()} == set(SHA256)
+    assert find_etth(Path(url)) == user_cache

@@ -10,6 +10,7 @@ import pytest
 
 from tuner.data.inference import Scaling, last_windows
 from tuner.data.prepare import PreparedData, prepare
+from tuner.data.recent_rows import observed, rows_of, timestamp
 from tuner.data.source_kinds import CsvSource
 from tuner.data.task import Task
 from tuner.errors import DataError, TunerError, UsageError
@@ -165,3 +166,96 @@ def test_future_covariates_must_be_known_ahead(tmp_path: Path) -> None:
         match=r"'price' must be known for the 3 times to forecast, from 2024-01-03 17:00:00",
     ):
         last_windows(prepared.task, prepared.series, table(), scaling_of(prepared))
+
+
+AHEAD = {
+    "another time": (
+        lambda f: f.assign(ds=f["ds"].mask(f.index == ROWS - 2, "2024-01-09 00:00")),
+        "the future covariates must be those of 2024-01-03 15:00:00, 2024-01-09 00:00:00 stands",
+    ),
+    "no number": (
+        lambda f: without(f, ROWS - 2, "price"),
+        "'price' has no finite number at 2024-01-03 15:00:00",
+    ),
+    "infinity": (
+        lambda f: f.assign(price=f["price"].mask(f.index == ROWS - 1, np.inf)),
+        "'price' has no finite number at 2024-01-03 16:00:00",
+    ),
+    "too few": (lambda f: f.drop(index=ROWS - 1), "must be known for the 3 times to forecast"),
+    "another frequency": (
+        lambda f: f.assign(
+            ds=pd.date_range("2024-01-01", periods=ROWS, freq="30min").strftime("%Y-%m-%d %H:%M")
+        ),
+        "its rows are 0 days 00:30:00 apart, the network was trained on frequency 'h'",
+    ),
+    "rows of no series": (
+        lambda f: f.assign(site=f["site"].mask(f.index == 0)),
+        "column 'site' is empty in 1 rows",
+    ),
+    "an empty time": (
+        lambda f: f.assign(ds=f["ds"].mask(f.index == ROWS - HORIZON - INPUT_SIZE)),
+        "'ds' is empty in a row that the network sees",
+    ),
+}
+
+
+@pytest.mark.parametrize("lack", AHEAD)
+def test_what_the_rows_to_forecast_lack_is_said_in_one_line(lack: str, tmp_path: Path) -> None:
+    path = tmp_path / "sites.csv"
+    table().to_csv(path, index=False)
+    prepared = prepare(make_task(path), cache_dir=tmp_path / "cache")
+    bend, says = AHEAD[lack]
+    frame = table().iloc[:ROWS]
+    frame.loc[ROWS - HORIZON :, ["load", "heat", "visitors"]] = np.nan
+    last_windows(prepared.task, prepared.series, frame, scaling_of(prepared))
+    with pytest.raises(DataError, match=says) as caught:
+        last_windows(prepared.task, prepared.series, bend(frame), scaling_of(prepared))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_forecast_from_a_time_on_sees_nothing_later(prepared: PreparedData) -> None:
+    whole, cut = table(), table()
+    end = ROWS - 10
+    in_series = cut.groupby("site").cumcount()
+    cut.loc[in_series >= end, ["load", "heat", "visitors"]] = np.nan
+    start = pd.date_range("2024-01-01 05:00", periods=ROWS, freq="h")[end]
+    seen = [
+        last_windows(prepared.task, prepared.series, frame, scaling_of(prepared), start=start)
+        for frame in (whole, cut)
+    ]
+    assert all(np.isfinite(each.past).all() for each in seen)
+    assert np.array_equal(seen[0].past, seen[1].past)
+    assert np.array_equal(seen[0].future, seen[1].future)
+    assert (seen[0].times[:, 0] == start.to_numpy()).all()
+    assert np.isfinite(whole["load"]).all(), "the table is left as it was"
+
+
+@pytest.mark.parametrize("start", ["2024-01-03 05:30", "2024-02-01", "2024-01-03 18:00"])
+def test_a_time_from_which_nothing_can_be_forecast_is_refused(
+    start: str, prepared: PreparedData
+) -> None:
+    with pytest.raises(UsageError, match=r"'north' cannot be forecast from .* would begin at"):
+        last_windows(
+            prepared.task, prepared.series, table(), scaling_of(prepared), start=timestamp(start)
+        )
+
+
+def test_a_time_with_an_offset_is_one_in_utc_and_other_words_are_none() -> None:
+    assert timestamp("2024-01-03T05:00+02:00") == pd.Timestamp("2024-01-03 03:00")
+    for words in ("now", "", "tomorrow", "2024-13-01"):
+        with pytest.raises(UsageError, match="is no time; expected ISO 8601"):
+            timestamp(words)
+
+
+def test_only_the_rows_of_wanted_series_are_looked_at(prepared: PreparedData) -> None:
+    task, names = prepared.task, prepared.series
+    kept = rows_of(task, names, table(), ["south"])
+    assert set(kept["site"]) == {"south"}
+    assert list(observed(task, names, kept)) == ["south"]
+    nameless = kept.drop(columns="site")
+    assert set(rows_of(task, names, nameless, ["south"])["site"]) == {"south"}
+    assert "site" not in rows_of(task, names, nameless, ["north", "south"])
+    with pytest.raises(UsageError, match="unknown series 'sout'"):
+        rows_of(task, names, table(), ["sout"])
+    with pytest.raises(UsageError, match="no rows of series 'north' in column 'site'"):
+        rows_of(task, names, kept, ["north"])

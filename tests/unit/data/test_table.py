@@ -30,7 +30,7 @@ def test_a_missing_file_is_named(problem: Callable[..., str]) -> None:
 def test_a_folder_in_place_of_a_file_is_named(problem: Callable[..., str], tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     assert problem(csv_lines(60), TASK.replace("small.csv", "folder")) == (
-        "folder: is a folder; 'path' under [source] must name a CSV file"
+        "folder: is a folder; 'path' under [source] must name a CSV or a Parquet file"
     )
 
 

@@ -5,13 +5,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.support.paths import REPOSITORY
 from tests.support.small_csv import TASK, csv_lines
 from tuner.config import ModelShapes
 from tuner.data.prepare import prepare
-from tuner.data.source_kinds import CsvSource
+from tuner.data.source_kinds import CsvSource, FileSource
 from tuner.data.task import Task, load_task, shapes
 from tuner.errors import UsageError
 
@@ -200,7 +201,7 @@ def documented_tasks() -> list[str]:
 
 
 def test_the_page_on_own_data_shows_task_files() -> None:
-    assert len(documented_tasks()) == 3
+    assert len(documented_tasks()) == 7
 
 
 @pytest.mark.parametrize("text", documented_tasks())
@@ -208,24 +209,36 @@ def test_every_task_file_in_the_documentation_works(tmp_path: Path, text: str) -
     (tmp_path / "shown.toml").write_text(text, encoding="utf-8")
     task = load_task(str(tmp_path / "shown.toml"))
     source = task.source
-    assert isinstance(source, CsvSource)
-    write_csv_for(task, source, rows=1000)
+    assert isinstance(source, FileSource)
+    table = table_for(task, source, rows=4000)
+    if isinstance(source, CsvSource):
+        table.to_csv(
+            source.path, sep=source.separator, decimal=source.decimal, header=source.header,
+            index=False, encoding=source.encoding,
+        )  # fmt: skip
+    else:
+        table.to_parquet(source.path)
     prepared = prepare(task, cache_dir=tmp_path / "cache")
     assert len(prepared.test.starts) > 0
     assert prepared.series == (("north", "south") if source.id_column else (task.name,))
 
 
-def write_csv_for(task: Task, source: CsvSource, rows: int) -> None:
-    import pandas as pd
-
-    values = (*task.target_columns, *task.past_covariates, *task.future_covariates)
-    times = pd.date_range("2020-01-01", periods=rows, freq=task.frequency)
-    form = source.time_format or "%Y-%m-%d %H:%M:%S"
-    lines = [source.separator.join([source.id_column or "unused", source.time_column, *values])]
-    for name in ("north", "south") if source.id_column else ("x",):
-        for i, time in enumerate(times):
-            cells = [
-                f"{i % 13 + 0.25 * j}".replace(".", source.decimal) for j in range(len(values))
-            ]
-            lines.append(source.separator.join([name, time.strftime(form), *cells]))
-    source.path.write_text("\n".join(lines), encoding=source.encoding)
+def table_for(task: Task, source: FileSource, rows: int) -> pd.DataFrame:
+    """Rows as the task has them; where gaps are treated, with one."""
+    times = pd.date_range("2020-01-01", periods=rows, freq=task.frequency, tz="UTC")
+    if source.timezone is not None:
+        times = times.tz_convert(source.timezone)
+    written: object = times.tz_localize(None)
+    if source.time_format is not None:
+        written = times.strftime(source.time_format)
+    columns: dict[str, object] = {} if source.time_column is None else {source.time_column: written}
+    for j, name in enumerate(
+        (*task.target_columns, *task.past_covariates, *task.future_covariates)
+    ):
+        columns[name] = [i % 13 + 0.25 * j for i in range(rows)]
+    table = pd.DataFrame(columns)
+    if source.gaps != "refuse":
+        table = table.drop(index=range(100, 110))
+    if source.id_column is None:
+        return table
+    return pd.concat([table.assign(**{source.id_column: name}) for name in ("north", "south")])

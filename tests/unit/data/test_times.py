@@ -37,7 +37,7 @@ def test_a_gap_is_named_by_row(problem: Callable[..., str]) -> None:
     assert problem(lines) == (
         "small.csv, row 21, column 'ds': gap: 2024-01-01 21:00:00 follows 2024-01-01 18:00:00, "
         "but frequency 'h' expects 2024-01-01 19:00:00; "
-        "fill in the missing rows or correct the frequency"
+        "fill in the missing rows, set gaps under [source], or correct the frequency"
     )
 
 

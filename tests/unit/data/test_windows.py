@@ -11,6 +11,7 @@ from tests.support.small_csv import TASK, csv_lines
 from tuner.data.prepare import PreparedData, prepare
 from tuner.data.task import load_task
 from tuner.data.windows import to_device
+from tuner.errors import UsageError
 
 
 def check_against_slicing(prepared: PreparedData, dtype: torch.dtype) -> None:
@@ -100,3 +101,24 @@ def test_data_says_what_it_is_in_one_line(tmp_path: Path) -> None:
         f"{len(data.test)} test windows; on cpu>"
     )
     assert repr(data.train) == f"<{len(data.train)} windows on cpu>"
+
+
+def test_who_sees_less_of_the_past_forecasts_the_same_rows() -> None:
+    whole = to_device(prepare(load_task("demo")), "cpu")
+    length = whole.shapes.input_size
+    part = whole.seeing(length - 7)
+    assert part is whole.seeing(length - 7)
+    assert whole.seeing(None) is whole.seeing(length) is whole
+    assert part.shapes.input_size == part.task.input_size == length - 7
+    for ours, theirs in ((part.train, whole.train), (part.val, whole.val), (part.test, whole.test)):
+        assert len(ours) == len(theirs)
+        index = torch.tensor([0, len(ours) // 2, len(ours) - 1])
+        less, more = ours.gather(index), theirs.gather(index)
+        assert torch.equal(less.past, more.past[:, 7:])
+        assert torch.equal(less.target, more.target)
+        assert less.future is not None
+        assert more.future is not None
+        assert torch.equal(less.future, more.future)
+    for wrong in (0, length + 1):
+        with pytest.raises(UsageError, match=f"input_size {wrong}"):
+            whole.seeing(wrong)

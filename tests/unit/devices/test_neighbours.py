@@ -86,3 +86,10 @@ def test_signing_in_writes_through_nothing_that_lies_there(tmp_path: Path) -> No
     (folder / entry).unlink()
     os.mkfifo(folder / entry)  # to read from it would last for ever
     assert not is_harmless(os.getpid(), folder)
+
+
+def test_where_no_process_is_listed_it_is_recorded_that_others_could_not_be_seen() -> None:
+    assert watch._judge_gpu(look(), look(os.getpid())).details["sees_processes"]
+    unseen = watch._judge_gpu(look(), look())
+    assert not unseen.contaminated
+    assert unseen.details["sees_processes"] is False

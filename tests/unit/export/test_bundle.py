@@ -18,7 +18,12 @@ def test_a_definition_comes_with_what_it_uses_in_an_order_that_runs() -> None:
     names = [
         node.name for node in ast.parse(made.definitions).body if isinstance(node, ast.FunctionDef)
     ]
-    assert names == ["pinball", "mean_quantile_loss_per_window", "mean_quantile_loss"]
+    assert names == [
+        "pinball",
+        "mean_quantile_loss_per_window",
+        "mean_quantile_loss_per_column",
+        "mean_quantile_loss",
+    ]
     assert made.imports == "import torch\nfrom torch import Tensor"
     assert made.aliases == ""
 

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.support.cli_processes import PATIENCE_S, wait_for
 from tests.support.collected_kernels import HOPPER, search
 from tuner.config import Backend
 from tuner.devices import CpuCores, Gpu
@@ -66,9 +67,9 @@ def test_a_machine_that_is_warm_orders_nothing_and_knows_at_once(tmp_path: Path)
         (tmp_path / name).parent.mkdir()
         (tmp_path / name).touch()
     write_stamp(stamp_path(tmp_path, search(), HOPPER), Ready(kernels))
-    began = time.perf_counter()
+    began = time.process_time()  # whatever else this machine does meanwhile
     assert ordered(tmp_path) is None
-    assert time.perf_counter() - began < 0.2
+    assert time.process_time() - began < 0.2
 
 
 @pytest.mark.parametrize(("cores", "jobs"), [(1, 1), (2, 1), (4, 2), (16, 14), (128, 32)])
@@ -85,7 +86,7 @@ def heard(tmp_path: Path, script: str, over: Callable[[list[str]], bool]) -> tup
     log = tmp_path / "logs" / "kernels.log"
     command = [sys.executable, "-c", script]
     with compiled_in_background(ordered(tmp_path), {}, log, said.append, command) as look:
-        until = time.monotonic() + 20
+        until = time.monotonic() + PATIENCE_S
         while not over(said):
             assert time.monotonic() < until, said
             look()
@@ -153,10 +154,7 @@ def test_it_ends_with_the_launch_and_so_does_what_it_started(tmp_path: Path) -> 
     )
     pid = tmp_path / "pid"
     heard(tmp_path, script, lambda _: pid.exists() and pid.read_text().endswith("\n"))
-    until = time.monotonic() + 5
-    while still_runs(int(pid.read_text())):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(lambda: not still_runs(int(pid.read_text())), "its end")
 
 
 def still_runs(pid: int) -> bool:

@@ -10,23 +10,23 @@ import pytest
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.cpu import available_cores
 from tuner.errors import UsageError
-from tuner.launch import DeviceChoice, plan
+from tuner.launch import DeviceChoice, where
 
 GPUS = tuple(Gpu(i, uuid, "Example GPU", i) for i, uuid in enumerate(("GPU-aaaa-1", "GPU-bbbb-2")))
 
 
 @pytest.fixture
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "list_gpus", lambda environment: GPUS)
+    monkeypatch.setattr(where, "list_gpus", lambda environment: GPUS)
 
 
 @pytest.fixture
 def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "list_gpus", lambda environment: ())
+    monkeypatch.setattr(where, "list_gpus", lambda environment: ())
 
 
 def choose(**flags: Any) -> tuple[Sequence[Gpu | CpuCores], str]:
-    return plan.choose_devices(DeviceChoice(**flags), environment={})
+    return where.choose_devices(DeviceChoice(**flags), environment={})
 
 
 def test_without_flags_all_gpus_work_and_that_is_said(two_gpus: None) -> None:
@@ -39,7 +39,7 @@ def test_without_flags_and_gpus_the_cpu_works_and_that_is_said(no_gpus: None) ->
     for device in devices:
         assert isinstance(device, CpuCores)
         assert len(device.cores) == each
-    assert len(devices) == min(plan.DEFAULT_CPU_WORKERS, len(available_cores()))
+    assert len(devices) == min(where.DEFAULT_CPU_WORKERS, len(available_cores()))
     assert notice.startswith("no GPU is visible: running on the CPU")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
+from tests.support.cli_processes import PATIENCE_S, wait_for
 from tuner.devices import CpuCores, Gpu
 from tuner.files.environment import STORAGE_VARIABLE
 from tuner.launch.child import Child
@@ -28,7 +28,7 @@ def early(folder: Path, script: str) -> EarlyWorkers:
 
 def ended(child: Child) -> int:
     assert child.process is not None
-    code = child.process.wait(10)
+    code = child.process.wait(PATIENCE_S)
     os.close(child.listening)
     return code
 
@@ -59,9 +59,7 @@ def test_what_nobody_took_is_gone_and_leaves_no_empty_log(tmp_path: Path) -> Non
 def test_what_it_said_before_it_was_ended_stays(tmp_path: Path) -> None:
     with early(tmp_path, "echo no such device; read names") as workers:
         (child,) = workers._waiting.values()
-        deadline = time.monotonic() + 10
-        while not child.log_path.read_text() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_for(child.log_path.read_text, "its words")
     assert child.last_words() == "no such device"
 
 
@@ -69,7 +67,7 @@ def test_one_that_ended_by_itself_is_not_taken(tmp_path: Path) -> None:
     with early(tmp_path, "exit 2") as workers:
         (child,) = workers._waiting.values()
         assert child.process is not None
-        child.process.wait(10)
+        child.process.wait(PATIENCE_S)
         assert workers.take(DEVICE, "small") is None
 
 

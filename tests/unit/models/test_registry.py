@@ -13,9 +13,10 @@ from torch import nn
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError
-from tuner.models.names import builtin_names
+from tuner.models.names import builtin_names, library_class
+from tuner.models.of_neuralforecast.library_source import model_names
 from tuner.models.registry import build_model, check_name
-from tuner.spec.study_file import builtin_variants
+from tuner.spec.study_file import builtin_variants, load_study_file
 
 SHAPES = ModelShapes(
     input_size=8, horizon=3, n_targets=2, n_past=0, n_future=2, n_static=1, n_quantiles=3
@@ -245,5 +246,8 @@ def test_names_and_registry_import_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_every_built_in_network_has_a_study_file_and_the_other_way_round() -> None:
-    assert sorted(builtin_names()) == list(builtin_variants())
+def test_every_built_in_network_has_a_study_file_and_other_studies_are_of_neuralforecast() -> None:
+    models = {variant: load_study_file(variant).model for variant in builtin_variants()}
+    assert {name: name for name in builtin_names()}.items() <= models.items()
+    others = {models[variant] for variant in models.keys() - builtin_names()}
+    assert {library_class(model) for model in others} <= set(model_names())

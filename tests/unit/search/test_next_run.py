@@ -15,6 +15,7 @@ import pytest
 from optuna.study import Study
 from optuna.trial import TrialState, create_trial
 
+from tests.support.spaces import of_single_values
 from tuner.search.history import TrialHistory, configuration
 from tuner.search.methods import AUTO, STARTUP, method_of
 from tuner.search.next_run import known
@@ -129,7 +130,7 @@ def test_promising_configurations_run_again_and_the_best_most_often(filled: Stud
     assert all(counts[here] >= 4 for here in often)
     assert all(worth(params[here]) > 0.6 * best for here in often)
     once = [worth(params[here]) for here, count in counts.items() if count == 1]
-    assert np.mean(once) < 0.7 * np.mean([worth(params[here]) for here in often])
+    assert np.mean(once) < 0.75 * np.mean([worth(params[here]) for here in often])
 
 
 def test_each_run_of_a_configuration_has_a_seed_of_its_own(filled: Study) -> None:
@@ -333,13 +334,7 @@ def test_a_default_that_fails_sometimes_does_not_make_others_look_as_good() -> N
 
 
 def test_a_space_that_holds_nothing_new_is_searched_all_the_same() -> None:
-    ranges = {
-        name: r.model_copy(update={"high": r.low, "zero": False})
-        for name, r in SPACE.ranges.items()
-    }
-    small = SPACE.model_copy(
-        update=ranges | {"hidden_size": SPACE.hidden_size, "batch_size": SPACE.batch_size}
-    )
+    small = of_single_values(SPACE, "hidden_size", "batch_size")
     default = small.at([0.5] * 5)
     study = optuna.create_study(
         directions=["minimize", "minimize"],

@@ -13,6 +13,7 @@ import pytest
 from optuna.study import Study
 from optuna.trial import TrialState, create_trial
 
+from tests.support.spaces import of_single_values
 from tuner.config import SAMPLERS
 from tuner.record import Recorded
 from tuner.search.history import TrialHistory, configuration
@@ -54,7 +55,7 @@ def record(study: Study, trials: int) -> None:
     points = SobolPoints(5, 99)
     for index in range(trials):
         params = SPACE.at(points.point(index))
-        values = [params["hidden_size"] / 64, 1 - params["dropout"]]
+        values = [float(params["hidden_size"]) / 64, 1 - float(params["dropout"])]
         study.add_trial(create_trial(params=params, distributions=SPACE.stored(), values=values))
 
 
@@ -197,13 +198,7 @@ def test_workers_together_walk_one_sobol_sequence(sampler: str) -> None:
 
 @pytest.mark.parametrize("sampler", ["alternate", "tpe", "nsga2", "random", "qmc"])
 def test_no_configuration_is_tried_twice_however_small_the_space(sampler: str) -> None:
-    ranges = {
-        name: r.model_copy(update={"high": r.low, "zero": False})
-        for name, r in SPACE.ranges.items()
-    }
-    small = SPACE.model_copy(
-        update=ranges | {"hidden_size": SPACE.hidden_size, "batch_size": SPACE.batch_size}
-    )
+    small = of_single_values(SPACE, "hidden_size", "batch_size")
     study = new_study(sampler, space=small)
     asked = run(study, 20, space=small)  # 4 hidden sizes by 5 batch sizes: all there is
     assert len({configuration(params) for params in asked}) == 20

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from tuner.cli.main import main
+from tuner.devices import share_out_cores
 from tuner.errors import StorageError
+from tuner.launch.where import Where
 from tuner.storage.location import cautions, network_mount
 from tuner.storage.url import parse_url
 
@@ -80,8 +82,8 @@ def test_each_danger_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_launch_says_it_before_it_opens_the_database(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    five = SimpleNamespace(notice="", devices=[object()] * 5)
-    plan = SimpleNamespace(of_networks=(), definitions={})
+    five = SimpleNamespace(where=Where(devices=share_out_cores(5, range(5))))
+    plan = SimpleNamespace(of_data=(), of_networks=(), definitions={})
     monkeypatch.setattr("tuner.launch.launcher.make_aim", lambda *_, **__: five)
     monkeypatch.setattr("tuner.launch.launcher.make_plan", lambda *_, **__: plan)
 

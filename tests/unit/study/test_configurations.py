@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from optuna.trial import TrialState
 
 from tuner.api import front_frame, to_frame
-from tuner.config import OBJECTIVES
+from tuner.config import OBJECTIVES, Value
 from tuner.export.choice import choose
 from tuner.pareto import Point, front_indices, hypervolume, hypervolume_trace
 from tuner.record import Recorded
@@ -36,7 +37,7 @@ A, B, C, D = (
 
 def trial(
     number: int,
-    params: dict[str, float],
+    params: Mapping[str, Value],
     values: Point | None,
     state: TrialState | None = None,
     **said: Any,

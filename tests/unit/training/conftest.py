@@ -7,23 +7,16 @@ from typing import Any
 
 import pytest
 
+from tests.support.tiny_tasks import tiny_task
 from tuner.config import Architecture, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.prepare import PreparedData, prepare
-from tuner.data.source_kinds import DemoSource
-from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
 
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     """Two series of 300 hours, two columns; 151 training windows a series, 302 in all."""
-    task = Task(
-        name="tiny",
-        source=DemoSource(kind="demo", rows=300),
-        target_columns=("a", "b"),
-        frequency="h",
-        input_size=24,
-        horizon=6,
+    task = tiny_task(
         calendar=("hour",),
         static_id=True,
         quantiles=(0.1, 0.25, 0.5, 0.75, 0.9),

@@ -16,6 +16,7 @@ from darts.metrics import mql
 from torch import nn
 
 from tuner.config import RunConfig
+from tuner.data.origins import TestWindows
 from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.training import evaluate, fit
 from tuner.training.quantile_loss import mean_quantile_loss, mean_quantile_loss_per_window
@@ -69,6 +70,47 @@ def test_evaluation_equals_a_computation_written_out_in_numpy(
     assert evaluation.test_mql_mean == pytest.approx(np.mean(list(evaluation.test_mql.values())))
     assert evaluation.val_mql_mean == pytest.approx(np.mean(list(evaluation.val_mql.values())))
     assert list(evaluation.test_mql) == list(data.series)
+
+
+@pytest.mark.parametrize("windows", [TestWindows.SEARCHED, TestWindows.LAST_BLOCK])
+def test_each_block_has_the_mql_of_its_own_windows_written_out(
+    model: nn.Module, data: DeviceData, windows: TestWindows
+) -> None:
+    """By slices: of each series' six windows the last two are the last block."""
+    slices = {1: slice(0, 2), 2: slice(2, 3), 3: slice(3, 4), 4: slice(4, 6)}
+    found = evaluate(model, data, windows=windows)
+    assert tuple(found.test_blocks) == windows.blocks()
+    for position, name in enumerate(data.series):
+        mine = torch.nonzero(data.test.series_index == position).flatten()
+        assert len(mine) == 6
+        plain = []
+        for number in windows.blocks():
+            index = mine[slices[number]]
+            part = replace(
+                data.test,
+                starts=data.test.starts[index],
+                series_index=data.test.series_index[index],
+            )
+            plain.append(_naive_mql(model, data, part, position))
+            by_series = found.test_blocks[number].by_series
+            assert by_series[name] == pytest.approx(plain[-1], rel=1e-5)
+        assert found.test_mql[name] == pytest.approx(np.mean(plain), rel=1e-5)
+    blocks = found.test_blocks.values()
+    assert found.test_mql_mean == pytest.approx(np.mean([each.mean for each in blocks]))
+    whole = evaluate(model, data)
+    assert (found.val_mql, found.val_mql_mean) == (whole.val_mql, whole.val_mql_mean)
+    assert whole.test_blocks == {}
+
+
+def test_a_search_is_not_given_the_last_block(model: nn.Module, data: DeviceData) -> None:
+    """Whatever stands in the rows that it forecasts, nothing of the search's figures changes."""
+    first = int(data.test.starts[data.test.series_index == 0][4]) + data.task.input_size
+    broken = data.test.targets.clone()
+    broken[first : first + 2 * data.task.horizon] = torch.nan
+    test = replace(data.test, targets=broken)
+    expected = evaluate(model, data, windows=TestWindows.SEARCHED)
+    assert evaluate(model, replace(data, test=test), windows=TestWindows.SEARCHED) == expected
+    assert math.isnan(evaluate(model, replace(data, test=test)).test_mql_mean)
 
 
 def test_test_mql_equals_darts_mql_on_the_same_forecasts(

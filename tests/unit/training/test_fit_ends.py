@@ -7,6 +7,8 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -166,6 +168,67 @@ def test_memory_that_runs_out_is_an_outcome_and_the_next_training_is_right(
     assert result.epochs == 0
     assert not result.context_lost
     assert losses_of(fit(run_config(max_epochs=1), data)) == expected
+
+
+HUNGRY = """
+import torch
+from torch import nn
+
+
+class Hungry(nn.Module):
+    def __init__(self, shapes, *, hidden_size, dropout):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        {constructor}
+
+    def forward(self, past, future, static):
+        return torch.empty(2**50)
+"""
+
+
+@pytest.mark.parametrize(
+    "constructor",
+    [
+        "torch.empty(2**50)",
+        "raise MemoryError('none')",
+        "self.table = nn.Linear(10**9, 10**9)",
+        "pass",
+    ],
+)
+def test_memory_that_a_class_of_ones_own_runs_out_of_is_an_outcome_on_a_cpu(
+    data: DeviceData, run_config: Configure, tmp_path: Path, constructor: str
+) -> None:
+    """The process is as good as before: the next trial need not wait for another."""
+    file = tmp_path / "hungry.py"
+    file.write_text(HUNGRY.format(constructor=constructor), encoding="utf-8")
+    result = fit(run_config(f"{file}:Hungry"), data)
+    assert result.stopped_by is StopReason.OUT_OF_MEMORY
+    assert result.message.startswith("out of memory with hidden_size 8 and batch_size 64: ")
+    assert not result.context_lost
+    assert fit(run_config(max_epochs=1), data).stopped_by is StopReason.EPOCH_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("changes", "sizes"),
+    [
+        ({"hidden_size": None, "dropout": None}, "batch_size 64"),
+        ({"own": {"depth": 7, "norm": "layer"}}, "hidden_size 8, depth 7 and batch_size 64"),
+    ],
+)
+def test_memory_that_runs_out_names_the_sizes_that_there_are(
+    data: DeviceData,
+    run_config: Configure,
+    tmp_path: Path,
+    changes: dict[str, Any],
+    sizes: str,
+) -> None:
+    file = tmp_path / "hungry.py"
+    source = HUNGRY.format(constructor="pass").replace("*, hidden_size, dropout", "**sizes")
+    file.write_text(source, encoding="utf-8")
+    config = run_config(f"{file}:Hungry")
+    hyperparameters = replace(config.hyperparameters, **changes)
+    result = fit(replace(config, hyperparameters=hyperparameters), data)
+    assert result.message.startswith(f"out of memory with {sizes}: ")
 
 
 class Cut:

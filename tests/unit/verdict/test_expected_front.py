@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from optuna.trial import TrialState
 
+from tuner.config import Value
 from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.gaussian_process import GaussianProcess
@@ -26,7 +27,7 @@ NOISE = (0.12, 0.014)
 """A seed's, of the logarithms of time and MQL: about the reference job's."""
 
 
-def truth(params: dict[str, float | int]) -> Point:
+def truth(params: dict[str, Value]) -> Point:
     shares = dict(zip(SPACE.ranges, SPACE.shares(params), strict=True))
     away = (shares["learning_rate"] - 0.6) ** 2 + 0.3 * (shares["dropout"] - 0.3) ** 2
     seconds = 0.3 * np.exp(1.5 * shares["hidden_size"] - 0.8 * shares["batch_size"] + away)

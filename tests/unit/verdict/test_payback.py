@@ -38,7 +38,7 @@ class Ratio:
             study="etth-original-2",
             default=SimpleNamespace(seconds=Interval(1.0, 0.9, 1.1, 30)),
             test=SimpleNamespace(ratio=ratio, claimed=True),
-            frozen=SimpleNamespace(recommended=7),
+            trial=7,
         )
         return cast("Confirmation", found)
 

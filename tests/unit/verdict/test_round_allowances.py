@@ -34,9 +34,11 @@ def study(*runs: Any) -> StudySnapshot:
         for number in range(20)
     ]
     results = SimpleNamespace(complete=records)
-    return cast(
-        "StudySnapshot", SimpleNamespace(name="s", results=results, runs=tuple(runs), finished=20)
+    definition = SimpleNamespace(keeps_last_block=False)
+    found = SimpleNamespace(
+        name="s", definition=definition, results=results, runs=tuple(runs), finished=20
     )
+    return cast("StudySnapshot", found)
 
 
 def test_what_is_left_is_shared_by_the_rounds_that_are_left() -> None:

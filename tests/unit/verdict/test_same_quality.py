@@ -16,18 +16,17 @@ from tuner.study.results import StudyResults
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.estimate_words import percent
 from tuner.verdict.known_runs import candidates_of
+from tuner.verdict.no_answer import NoAnswerError, why_none
 from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.recommendation import CHANCE, LEAST_RUNS, model_of
 from tuner.verdict.runs_model import FENCE, LEAST_CONFIGURATIONS, RunsModel
 from tuner.verdict.same_quality import (
     Answer,
-    NoAnswerError,
     answer_of,
     least_runs,
     recommended,
     recommended_against,
     recommended_trial,
-    why_none,
 )
 
 CAMPAIGN = REPOSITORY / "benchmarks" / "campaign"

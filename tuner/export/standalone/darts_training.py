@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,8 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.data.series import Series
-from tuner.export.standalone.training import Job, copy_of, score
+from tuner.export.standalone.forecast_file import check_new, write_forecasts
+from tuner.export.standalone.training import Job, copy_of, forecast, score
 from tuner.export.standalone.windows_of_series import Data, Split, data_hash, prepare, read_or_leave
 from tuner.models.darts_interface import DartsNetwork
 
@@ -113,12 +116,15 @@ def make_model(job: Job, *, own_norm: bool, **changes: Any) -> TSMixerModel:
     """
     task = job.task
     stopping = EarlyStopping("val_loss", patience=job.patience, min_delta=job.min_delta)
-    given: dict[str, Any] = {
-        "input_chunk_length": task["input_size"],
-        "output_chunk_length": task["horizon"],
+    sizes = {
         "hidden_size": job.hidden_size,
         "ff_size": job.hidden_size,
         "dropout": job.dropout,
+    }
+    given: dict[str, Any] = {
+        **{name: size for name, size in sizes.items() if size is not None},
+        "input_chunk_length": job.input_size or task["input_size"],
+        "output_chunk_length": task["horizon"],
         "use_reversible_instance_norm": not own_norm,
         "likelihood": QuantileRegression(list(task["quantiles"])),
         "batch_size": job.batch_size,
@@ -150,10 +156,15 @@ def run_darts(
     parser.add_argument(
         "data", nargs="?", help="the task's CSV, or the folder with ETTh1.csv and ETTh2.csv"
     )
-    series = read_or_leave(job.task, read_series, parser.parse_args().data)
+    parser.add_argument(
+        "--forecasts", type=Path, metavar="FILE.csv", help="write the test split's forecasts here"
+    )
+    arguments = parser.parse_args()
+    check_new(arguments.forecasts)
+    series = read_or_leave(job.task, read_series, arguments.data)
     if data_hash(job.task, series) != job.data_hash:
         print("WARNING: this is not the data that the configuration was found on")  # noqa: T201
-    data = prepare(job.task, series, torch.device("cpu"))
+    data = prepare(job.task, series, torch.device("cpu"), job.input_size)
     model = make()
     train = as_time_series(data, data.train)
     model.fit(
@@ -161,6 +172,9 @@ def run_darts(
     )
     for name, mql in darts_scores(job, data, model).items():
         print(f"{name}: test MQL {mql:.6f} after {model.epochs_trained} epochs")  # noqa: T201
+    if arguments.forecasts is not None:
+        forecasts = {job.seeds[0]: darts_forecasts(data, model)}
+        write_forecasts(arguments.forecasts, job.task, data, forecasts)
 
 
 def as_time_series(data: Data, split: Split) -> dict[str, Any]:
@@ -190,10 +204,22 @@ def as_time_series(data: Data, split: Split) -> dict[str, Any]:
 
 def darts_scores(job: Job, data: Data, model: TSMixerModel) -> dict[str, float]:
     """Test MQL in original units, by series."""
+    with network_of(model, data) as network:
+        return score(job, data, data.test, network).by_series
+
+
+def darts_forecasts(data: Data, model: TSMixerModel) -> Tensor:
+    """The test split's forecasts in original units, (N, T, C, Q), whose quantiles never cross."""
+    with network_of(model, data) as network:
+        return forecast(data, data.test, network)
+
+
+@contextmanager
+def network_of(model: TSMixerModel, data: Data) -> Iterator[DartsNetwork]:
+    """The trained module, called as the study's networks are."""
     module = model.model
     normed = module.use_reversible_instance_norm
-    network = DartsNetwork(module.cpu().float().eval(), data.shapes)
     try:
-        return score(job, data, data.test, network).by_series
+        yield DartsNetwork(module.cpu().float().eval(), data.shapes)
     finally:
         module.use_reversible_instance_norm = normed

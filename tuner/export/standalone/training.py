@@ -10,12 +10,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from tuner.data.series import Series
+from tuner.export.standalone.forecast_file import check_new, write_forecasts
 from tuner.export.standalone.windows_of_series import (
     Data,
     Split,
@@ -25,6 +27,7 @@ from tuner.export.standalone.windows_of_series import (
     read_or_leave,
 )
 from tuner.training.quantile_loss import mean_quantile_loss_per_window, quantile_loss
+from tuner.training.rearrangement import rearranged
 
 SCORED_AT_ONCE = 512
 
@@ -36,8 +39,6 @@ class Job:
     task: Mapping[str, Any]
     learning_rate: float
     weight_decay: float
-    dropout: float
-    hidden_size: int
     batch_size: int
     max_epochs: int
     patience: int
@@ -48,6 +49,10 @@ class Job:
     seeds: Sequence[int]
     threads: int | None
     data_hash: str
+    dropout: float | None = None
+    hidden_size: int | None = None
+    input_size: int | None = None
+    """Rows that the network sees of each window; None: as many as the task says."""
 
 
 class Trained(NamedTuple):
@@ -79,14 +84,19 @@ def run(job: Job, read_series: Callable[[str | None], list[Series]], build: Buil
         "data", nargs="?", help="the task's CSV, or the folder with ETTh1.csv and ETTh2.csv"
     )
     parser.add_argument("--device", default="cpu", help="cpu (default), or cuda")
+    parser.add_argument(
+        "--forecasts", type=Path, metavar="FILE.csv", help="write the test split's forecasts here"
+    )
     arguments = parser.parse_args()
+    check_new(arguments.forecasts)
     if job.threads and arguments.device == "cpu":
         torch.set_num_threads(job.threads)  # as the trial had: sums in another order are other sums
     series = read_or_leave(job.task, read_series, arguments.data)
     if data_hash(job.task, series) != job.data_hash:
         print("WARNING: this is not the data that the configuration was found on")  # noqa: T201
-    data = prepare(job.task, series, torch.device(arguments.device))
+    data = prepare(job.task, series, torch.device(arguments.device), job.input_size)
     found: list[Scores] = []
+    forecasts: dict[int, Tensor] = {}
     for seed in job.seeds:
         trained = train(job, data, build, seed)
         val, test = (score(job, data, split, trained.model) for split in (data.val, data.test))
@@ -96,6 +106,10 @@ def run(job: Job, read_series: Callable[[str | None], list[Series]], build: Buil
             print(f"  {name}: test MQL {mql:.6f}, validation MQL {val.by_series[name]:.6f}")  # noqa: T201
         print(f"  all forecasts: test MQL {test.mean:.6f}, validation MQL {val.mean:.6f}")  # noqa: T201
         found.append(test)
+        if arguments.forecasts is not None:
+            forecasts[seed] = forecast(data, data.test, trained.model)
+    if forecasts:
+        write_forecasts(arguments.forecasts, job.task, data, forecasts)
     if len(found) > 1:  # a trial of several seeds has their medians
         for name in data.names:
             median = statistics.median(scores.by_series[name] for scores in found)
@@ -166,28 +180,49 @@ def train(job: Job, data: Data, build: Build, seed: int) -> Trained:
 
 @torch.no_grad()
 def score(job: Job, data: Data, split: Split, model: nn.Module) -> Scores:
-    """The mean quantile loss of a split's windows at the evaluated levels, in original units."""
-    set_arithmetic("ieee")
+    """The mean quantile loss of a split's windows at the evaluated levels, in original units; with
+    the objective `scaled`, each column's in units of its mean change from row to row.
+    """
     task, device = job.task, data.minimum.device
     picked = [task["quantiles"].index(level) for level in task["eval_quantiles"]]
     levels = torch.tensor(task["eval_quantiles"], dtype=torch.float64, device=device)
-    losses = []
-    for index in batches(torch.arange(len(split.starts), device=device), SCORED_AT_ONCE):
-        past, future, static, target = gather(data, split, index)
-        minimum, scale = (
-            values[split.series[index]].unsqueeze(1) for values in (data.minimum, data.scale)
-        )
-        forecast = model(past, future, static)[..., picked].double() * scale.unsqueeze(
-            -1
-        ) + minimum.unsqueeze(-1)
-        losses.append(
-            mean_quantile_loss_per_window(forecast, target.double() * scale + minimum, levels)
-        )
+    units = data.change[split.series] if task.get("objective") == "scaled" else None
+    losses: list[Tensor] = []
+    for values, target in in_original_units(data, split, model):
+        first = sum(map(len, losses))
+        unit = None if units is None else units[first : first + len(values)]
+        losses.append(mean_quantile_loss_per_window(values[..., picked], target, levels, unit))
     together = torch.cat(losses)
     by_series = {
         name: float(together[split.series == i].mean()) for i, name in enumerate(data.names)
     }
     return Scores(by_series, float(together.mean()))
+
+
+@torch.no_grad()
+def forecast(data: Data, split: Split, model: nn.Module) -> Tensor:
+    """A split's forecasts in original units, (N, T, C, Q): sorted along the levels, so that
+    quantiles never cross.
+    """
+    return torch.cat([rearranged(values) for values, _ in in_original_units(data, split, model)])
+
+
+def in_original_units(
+    data: Data, split: Split, model: nn.Module
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """What the network forecasts for a split's windows, (B, T, C, Q), and what came, (B, T, C)."""
+    set_arithmetic("ieee")
+    device = data.minimum.device
+    for index in batches(torch.arange(len(split.starts), device=device), SCORED_AT_ONCE):
+        past, future, static, target = gather(data, split, index)
+        minimum, scale = (
+            values[split.series[index]].unsqueeze(1) for values in (data.minimum, data.scale)
+        )
+        values = model(past, future, static).double()
+        yield (
+            values * scale.unsqueeze(-1) + minimum.unsqueeze(-1),
+            target.double() * scale + minimum,
+        )
 
 
 def batches(order: Tensor, size: int) -> Iterator[Tensor]:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import torch
 from torch import Tensor
 
 from tuner.config import ModelShapes
 from tuner.data.calendar_features import calendar_columns
-from tuner.data.prepare import split_sizes, window_starts
+from tuner.data.prepare import mean_change, split_sizes, window_starts
 from tuner.data.series import Series
 
 
@@ -28,6 +29,7 @@ class Split(NamedTuple):
     rows: Tensor  # (R, C + P + F): targets, past covariates, future covariates
     starts: Tensor  # (N,): first row of each window
     series: Tensor  # (N,): series of each window
+    times: npt.NDArray[np.datetime64]  # (R,)
 
 
 class Data(NamedTuple):
@@ -41,6 +43,7 @@ class Data(NamedTuple):
     static: Tensor | None  # (series, 1): the number of the series
     minimum: Tensor  # (series, C) float64
     scale: Tensor  # (series, C) float64
+    change: Tensor  # (series, C) float64: mean absolute change from row to row
 
 
 class Windows(NamedTuple):
@@ -134,24 +137,22 @@ def read_or_leave(
     return series
 
 
-def prepare(task: Mapping[str, Any], series: Sequence[Series], device: torch.device) -> Data:
+def prepare(
+    task: Mapping[str, Any],
+    series: Sequence[Series],
+    device: torch.device,
+    input_size: int | None = None,
+) -> Data:
     """Split each series by time, scale it by the range of its training rows, cut windows that cross
-    no split.
+    no split. Of their past, the last `input_size` rows are seen; all where None.
     """
-    n_targets, n_past = len(task["target_columns"]), len(task["past_covariates"])
-    shapes = ModelShapes(
-        input_size=task["input_size"],
-        horizon=task["horizon"],
-        n_targets=n_targets,
-        n_past=n_past,
-        n_future=len(task["future_covariates"]) + 2 * len(task["calendar"]),
-        n_static=int(task["static_id"]),
-        n_quantiles=len(task["quantiles"]),
-    )
-    window = shapes.input_size + shapes.horizon
+    shapes = shapes_of(task, input_size)
+    n_targets = shapes.n_targets
+    window, unseen = task["input_size"] + shapes.horizon, task["input_size"] - shapes.input_size
     rows: list[list[Any]] = [[], [], []]
     starts: list[list[Any]] = [[], [], []]
     owners: list[list[Any]] = [[], [], []]
+    times: list[list[Any]] = [[], [], []]
     ranges = []
     for number, one in enumerate(series):
         sizes = split_sizes(len(one.values), task["split"])
@@ -159,22 +160,26 @@ def prepare(task: Mapping[str, Any], series: Sequence[Series], device: torch.dev
         minimum = train.min(axis=0)
         scale = train.max(axis=0) - minimum
         scale = np.where(scale > 0, scale, 1.0)  # a constant column
-        ranges.append((minimum[:n_targets], scale[:n_targets]))
+        ranges.append((minimum[:n_targets], scale[:n_targets], mean_change(train[:, :n_targets])))
         scaled = np.hstack(
             [(one.values - minimum) / scale, calendar_columns(one.timestamps, task["calendar"])]
         )
         first = 0
         for split, size in enumerate(sizes):
             begin = window_starts(size, window, shapes.horizon if split == 2 else 1)  # noqa: PLR2004 - the test split
-            starts[split].append(begin + sum(len(part) for part in rows[split]))
+            starts[split].append(begin + unseen + sum(len(part) for part in rows[split]))
             owners[split].append(np.full(len(begin), number))
             rows[split].append(scaled[first : first + size].astype(np.float32))
+            times[split].append(one.timestamps[first : first + size])
             first += size
 
     def tensor(parts: Sequence[Any]) -> Tensor:
         return torch.from_numpy(np.concatenate(parts)).to(device)
 
-    splits = [Split(tensor(rows[i]), tensor(starts[i]), tensor(owners[i])) for i in range(3)]
+    splits = [
+        Split(tensor(rows[i]), tensor(starts[i]), tensor(owners[i]), np.concatenate(times[i]))
+        for i in range(3)
+    ]
     static = torch.arange(len(series), dtype=torch.float32, device=device).unsqueeze(1)
     return Data(
         shapes=shapes,
@@ -183,8 +188,22 @@ def prepare(task: Mapping[str, Any], series: Sequence[Series], device: torch.dev
         val=splits[1],
         test=splits[2],
         static=static if task["static_id"] else None,
-        minimum=torch.from_numpy(np.stack([minimum for minimum, _ in ranges])).to(device),
-        scale=torch.from_numpy(np.stack([scale for _, scale in ranges])).to(device),
+        minimum=torch.from_numpy(np.stack([minimum for minimum, _, _ in ranges])).to(device),
+        scale=torch.from_numpy(np.stack([scale for _, scale, _ in ranges])).to(device),
+        change=torch.from_numpy(np.stack([change for _, _, change in ranges])).to(device),
+    )
+
+
+def shapes_of(task: Mapping[str, Any], input_size: int | None) -> ModelShapes:
+    """The sizes that the task asks of a network which sees so many rows; all where None."""
+    return ModelShapes(
+        input_size=input_size or task["input_size"],
+        horizon=task["horizon"],
+        n_targets=len(task["target_columns"]),
+        n_past=len(task["past_covariates"]),
+        n_future=len(task["future_covariates"]) + 2 * len(task["calendar"]),
+        n_static=int(task["static_id"]),
+        n_quantiles=len(task["quantiles"]),
     )
 
 

@@ -6,6 +6,7 @@ figure; `draw` does both by the figure's name, and `save` writes it to a file.
 
 from tuner.report.figures.curves import Curve, curves_figure
 from tuner.report.figures.draw import KINDS, draw
+from tuner.report.figures.fan import Fan, fan_figure
 from tuner.report.figures.front import FrontSeries, Interval, VerifiedPoint, pareto_figure
 from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
 from tuner.report.figures.importances import importances_figure
@@ -28,6 +29,7 @@ __all__ = [
     "COLOURS",
     "KINDS",
     "Curve",
+    "Fan",
     "FrontSeries",
     "Interval",
     "Span",
@@ -37,6 +39,7 @@ __all__ = [
     "common_reference",
     "curves_figure",
     "draw",
+    "fan_figure",
     "front_series",
     "hypervolume_figure",
     "importances_figure",

@@ -20,6 +20,7 @@ from tuner.report.figures.style import (
     label,
     logarithmic,
     new_figure,
+    note_in_corner,
     say_nothing_yet,
     style_of,
 )
@@ -269,19 +270,8 @@ def _finish(figure: go.Figure, attained: Attained, *, title: str, clock: str, er
     ]
     heads = LINE if attained.regions else 0
     if lines:
-        figure.add_annotation(
-            text="<br>".join(map(in_html, lines)),
-            showarrow=False,
-            align="left",
-            x=0,
-            y=1,
-            xref="paper",
-            yref="paper",
-            xanchor="left",
-            yanchor="bottom",
-            yshift=heads + 4,
-            font={"color": GREY, "size": 12},
-        )
+        text = "<br>".join(map(in_html, lines))
+        note_in_corner(figure, text, align="left", yshift=heads + 4)
     top = (50 if title else 20) + heads + LINE * len(lines)
     figure.update_layout(margin={"t": top})
 

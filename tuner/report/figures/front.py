@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tuner.pareto import Point, front_indices
+from tuner.report.figures.baseline_lines import draw_baselines
 from tuner.report.figures.style import (
-    GREY,
     MANY,
     Style,
     draw_default,
@@ -17,6 +17,7 @@ from tuner.report.figures.style import (
     label,
     logarithmic,
     new_figure,
+    note_in_corner,
     say_nothing_yet,
     style_of,
 )
@@ -63,6 +64,8 @@ class FrontSeries:
     verified: Sequence[VerifiedPoint] = ()
     interval: str = "interval"
     """What the verified points' bars are, e.g. `95 % interval of 10 seeds`."""
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    """MQL of forecasts without a network, by their names."""
 
 
 def pareto_figure(
@@ -120,6 +123,7 @@ def pareto_figure(
             ],
         )
     _frame(figure, series)
+    draw_baselines(figure, [each.baselines for each in series])
     return figure
 
 
@@ -138,17 +142,8 @@ def _frame(figure: go.Figure, series: Sequence[FrontSeries]) -> None:
     if high > low and above:
         margin = 0.05 * (top - low)
         figure.update_yaxes(range=[min(low, *(error for _, error in everything)) - margin, top])
-        figure.add_annotation(
-            text=f"{above} trial{'s' if above > 1 else ''} above",
-            showarrow=False,
-            x=1,
-            y=1,
-            xref="paper",
-            yref="paper",
-            xanchor="right",
-            yanchor="top",
-            font={"color": GREY, "size": 12},
-        )
+        text = f"{above} trial{'s' if above > 1 else ''} above"
+        note_in_corner(figure, text, right=True, inside=True)
 
 
 def _looked_at(series: FrontSeries) -> list[Point]:

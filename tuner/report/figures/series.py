@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
 
-from tuner.display.text import in_html
+from tuner.display.text import in_html, shown_value
 from tuner.pareto import hypervolume_trace, knee_index, reference_point
 from tuner.report.figures.curves import Curve
 from tuner.report.figures.front import FrontSeries, VerifiedPoint
@@ -19,6 +19,7 @@ from tuner.report.figures.hypervolume import VolumeSeries
 from tuner.report.figures.timeline import Span
 from tuner.report.figures.trade import TradeSeries
 from tuner.storage.queue.stints import Stint
+from tuner.study.baselines import baselines_of
 from tuner.study.configurations import median_values
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import Curves
@@ -64,6 +65,7 @@ def front_series(
         recommended=next((i for i, r in enumerate(shown) if r.number == recommended), None),
         cut_default=cut if default is None else None,
         verified=points,
+        baselines=baselines_of(results.records, results.objectives[1]),
         interval=f"95 % intervals of {' to '.join(str(n) for n in sorted({seeds[0], seeds[-1]}))} "
         "seeds"
         if seeds
@@ -89,7 +91,8 @@ def _point(each: Verified) -> VerifiedPoint | None:
 
 def label(record: TrialRecord) -> str:
     """What a figure says of a trial when it is pointed at, as HTML."""
-    params = "<br>".join(f"{in_html(key)} {value:.3g}" for key, value in record.params.items())
+    lines = [f"{in_html(k)} {in_html(shown_value(v, 3))}" for k, v in record.params.items()]
+    params = "<br>".join(lines)
     runs = f", {record.runs_in_words}" if record.runs > 1 else ""
     return f"trial {record.number}{runs}<br>{params}"
 

@@ -186,6 +186,24 @@ def round_numbers(
     ]
 
 
+def note_in_corner(
+    figure: go.Figure, text: str, *, right: bool = False, inside: bool = False, **more: Any
+) -> None:
+    """A small grey line in an upper corner of a figure's frame, above it unless `inside`."""
+    figure.add_annotation(
+        text=text,
+        showarrow=False,
+        x=int(right),
+        y=1,
+        xref="paper",
+        yref="paper",
+        xanchor="right" if right else "left",
+        yanchor="top" if inside else "bottom",
+        font={"color": GREY, "size": 12},
+        **more,
+    )
+
+
 def say_nothing_yet(figure: go.Figure, sentence: str) -> go.Figure:
     """An empty figure says why it is empty."""
     figure.add_annotation(

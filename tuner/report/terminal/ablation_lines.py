@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.display.text import shown, shown_value
 from tuner.files.plain import harmless
 from tuner.verdict.ablation import Ablation, SetBack
 from tuner.verdict.stats.intervals import Interval
@@ -31,7 +32,9 @@ def ablation_lines(found: Ablation) -> list[str]:
 def _what(row: SetBack) -> str:
     if not row.name:
         return "all of them: the default"
-    return f"{row.name} {row.value:.4g} -> {row.default:.4g}"
+    assert row.value is not None, "a value was set back"
+    assert row.default is not None, "to the default's"
+    return f"{shown(row.name)} {shown_value(row.value, 4)} -> {shown_value(row.default, 4)}"
 
 
 def _in_words(ratio: Interval, digits: int) -> str:

@@ -93,7 +93,7 @@ def _tally(look: Look) -> str:
     for state, word in ((TrialState.PRUNED, "pruned"), (TrialState.FAIL, "failed")):
         if number := look.results.of_state(state):
             words.append(f"{number} {word}")
-    return ", ".join(words)
+    return ", ".join([*words, *(["stopped"] if look.counts.little_left else [])])
 
 
 def _body(look: Look, console: Console, *, front_rows: int) -> RenderableType:
@@ -150,7 +150,7 @@ def _row(record: TrialRecord, *, wide: bool) -> str:
     words = f"{record.number:>6} {seconds:>9.3f} {error:>9.4f} {_epochs(record):>7}"
     if wide:
         p = record.params
-        words += f" {p['hidden_size']:>7} {p['batch_size']:>6} {p['learning_rate']:>9.2e}"
+        words += f" {p.get('hidden_size', '-'):>7} {p['batch_size']:>6} {p['learning_rate']:>9.2e}"
     marks = "default" if record.is_default else ""
     marks += " contaminated" if record.recorded.contaminated else ""
     marks += f" {record.runs_in_words}"

@@ -12,7 +12,7 @@ from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, read_results
 from tuner.study.snapshot import snapshot
-from tuner.verdict.same_quality import why_none
+from tuner.verdict.no_answer import why_none
 
 
 def next_steps(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: str) -> list[str]:

@@ -12,7 +12,7 @@ import rich.live
 from tuner.display.terminal import Console, is_live, line, make_console
 from tuner.report.comparison_files import AT_LEVELS, BETWEEN_VARIANTS, CONFIRMED, said
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.confirmed_words import CHOSEN_ON_TEST
+from tuner.verdict.confirmed_words import ABOUT_TEST_SPLIT
 
 COST = "What it cost, and what it gives"
 PLAIN_S = 30.0
@@ -60,7 +60,7 @@ def verdict_sections(report: Report, lines: Sequence[str]) -> list[tuple[str, li
     found = [(title, there[title]) for title in wanted if title in there]
     missing = [f"{each}." for each in nothing_recommended(report)]
     cost = [f"{each}." for each in lines]
-    read = [f"{each}." for each in report.notes if each == CHOSEN_ON_TEST]
+    read = [f"{each}." for each in report.notes if each in ABOUT_TEST_SPLIT]
     parts = [*found, ("Nothing recommended", missing), (COST, cost), ("To read this", read)]
     return [(title, told) for title, told in parts if told]
 

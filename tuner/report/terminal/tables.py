@@ -9,16 +9,32 @@ from typing import Any
 from rich.cells import cell_len
 from rich.table import Table
 
+from tuner.config import BUILT_IN, Value
 from tuner.display.terminal import Console, make_console
-from tuner.display.text import shortened
+from tuner.display.text import shortened, shown_value
 from tuner.report.study_status import status_of
 from tuner.report.terminal.next_step import next_steps
+from tuner.report.terminal.summary_lines import (
+    baseline_lines,
+    column_lines,
+    held_in_words,
+    without_values,
+)
 from tuner.spec.objectives import heading
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, clocks_in_words, read_results
 
-COLUMNS = ("epochs", "lr", "decay", "dropout", "hidden", "batch", "")
+COLUMNS = {
+    "learning_rate": "lr",
+    "weight_decay": "decay",
+    "dropout": "dropout",
+    "hidden_size": "hidden",
+    "batch_size": "batch",
+}
+"""Of the built-in hyperparameters; the network's own have columns of their names."""
 GAP = 2
+WIDEST_NAME = 16
+"""Of a hyperparameter's name and value."""
 WIDEST = 60
 """Of one cell: a study with a longer name would leave no room to the others' rows."""
 MARKS = (
@@ -41,14 +57,24 @@ def front_table(opened: OpenStudy, results: StudyResults) -> Table:
     table = Table(
         title=f"{opened.name}: Pareto {kind}", title_justify="left", box=None, padding=(0, 1, 0, 0)
     )
-    for column in ("trial", *(heading(name) for name in results.objectives), *COLUMNS):
+    others = [each for each in results.configurations if each.is_default]
+    others = [each for each in others if each not in results.front]
+    names = _hyperparameters([*results.front, *others])
+    columns = [COLUMNS.get(name, shortened(name, WIDEST_NAME)) for name in names]
+    objectives = (heading(name) for name in results.objectives)
+    for column in ("trial", *objectives, "epochs", *columns, ""):
         table.add_column(column, justify="right", no_wrap=True)
     for record in results.front:
-        table.add_row(*_cells(record))
-    for record in results.configurations:
-        if record.is_default and record not in results.front:
-            table.add_row(*_cells(record), style="dim")
+        table.add_row(*_cells(record, names))
+    for record in others:
+        table.add_row(*_cells(record, names), style="dim")
     return table
+
+
+def _hyperparameters(records: Iterable[TrialRecord]) -> list[str]:
+    """Those that some of the records have, the built-in ones first."""
+    found = {name for record in records for name in record.params}
+    return [name for name in BUILT_IN if name in found] + sorted(found.difference(BUILT_IN))
 
 
 def _marks(record: TrialRecord) -> str:
@@ -66,21 +92,29 @@ def _legend(records: Iterable[TrialRecord]) -> list[str]:
     return [f"  {mark}  {meaning}" for mark, meaning in MARKS if mark in used]
 
 
-def _cells(record: TrialRecord) -> tuple[str, ...]:
+def _cells(record: TrialRecord, names: Sequence[str]) -> tuple[str, ...]:
     assert record.values is not None, "only complete trials have a row"
-    p = record.params
     return (
         str(record.number),
         f"{record.values[0]:.3f}",
         f"{record.values[1]:.4f}",
         "" if record.recorded.epochs is None else str(record.recorded.epochs),
-        f"{p['learning_rate']:.2e}",
-        f"{p['weight_decay']:.1e}" if p["weight_decay"] else "0",
-        f"{p['dropout']:.3f}",
-        str(p["hidden_size"]),
-        str(p["batch_size"]),
+        *(_cell(name, record.params.get(name)) for name in names),
         " ".join(filter(None, (_marks(record), record.runs_in_words))),
     )
+
+
+def _cell(name: str, value: Value | None) -> str:
+    """Empty where a configuration has no such hyperparameter."""
+    if value is None:
+        return ""
+    if name == "learning_rate":
+        return f"{value:.2e}"
+    if name == "weight_decay":
+        return f"{value:.1e}" if value else "0"
+    if name == "dropout":
+        return f"{value:.3f}"
+    return shortened(shown_value(value, 4) if name not in BUILT_IN else value, WIDEST_NAME)
 
 
 def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: str) -> None:
@@ -98,12 +132,9 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
                 console.print(line)
         else:
             console.print(f"{each.name}: no finished trial to show yet")
-        held = f"{counts.finished} of {counts.budget} trials finished"
-        if counts.finished > counts.budget:
-            held = f"{counts.finished} trials finished, {counts.budget} asked for"
-        if counts.time_is_up:
-            held += ", and they have had the search's time"
-        console.print(f"{held}{_without_values(results)}")
+        console.print(f"{held_in_words(counts)}{without_values(results)}")
+        for line in (*column_lines(results), *baseline_lines(results)):
+            console.print(line, style="yellow" if "loses" in line else "")
         _warn_of_contamination(console, results)
         if results.clocks_differ:
             console.print(results.clocks_differ, style="yellow")
@@ -144,6 +175,8 @@ def print_status(opened: Sequence[OpenStudy]) -> None:
     for each, status in statuses:
         if differ := clocks_in_words(status["clocks"]):
             console.print(f"{each.name}: {differ}", style="yellow")
+        for of_hosts in status["hosts_differ"]:
+            console.print(f"{each.name}: {of_hosts}", style="yellow")
     at_work = [
         _worker_row(worker, study=each.name)
         for each, status in statuses
@@ -170,7 +203,7 @@ def _study_row(
     return {
         "study": status["name"],
         **({"search": search} if several else {}),
-        "finished": f"{finished}/{status['budget']}",
+        "finished": f"{finished}/{status['budget']}{', stopped' if status['little_left'] else ''}",
         **{state: str(trials[state]) for state in ("running", "waiting", "pruned", "failed")},
         "front": str(len(status["front"])) if status["feasible"] is not False else "none feasible",
         "verified": _share_verified(status),
@@ -225,18 +258,6 @@ def _share_verified(status: dict[str, Any]) -> str:
         return "-"
     known = sum(each["verified"] is not None for each in status["front"])
     return f"{known} of {len(status['front'])}" + (f" ({left} runs to go)" if left else "")
-
-
-def _without_values(results: StudyResults) -> str:
-    reasons: dict[str, int] = {}
-    for record in results.records:
-        if record.state.name in ("FAIL", "PRUNED"):
-            missed = record.recorded.target_missed
-            reason = "missed target" if missed else record.recorded.stopped_by or "failed"
-            reasons[reason] = reasons.get(reason, 0) + 1
-    return "".join(
-        f", {number} {reason.replace('_', ' ')}" for reason, number in sorted(reasons.items())
-    )
 
 
 def _warn_of_contamination(console: Console, results: StudyResults) -> None:

@@ -10,8 +10,11 @@ from typing import Any
 
 from rich.table import Table
 
+from tuner.devices.watch import SEES_PROCESSES
 from tuner.display.terminal import line, make_console
-from tuner.record import MEANINGS, In, names_in
+from tuner.display.text import shown_value
+from tuner.files.meaning import In
+from tuner.record import MEANINGS, Recorded, names_in
 from tuner.report.terminal.sparkline import sparkline
 from tuner.report.trial_detail import TrialDetail, utc
 from tuner.study.results import clock_of
@@ -84,11 +87,16 @@ def _values(detail: TrialDetail) -> Rows:
     for series, score in sorted(recorded.series_test_mql.items()):
         validation = recorded.series_val_mql.get(series)
         yield f"test_mql/{series}", f"{_number(score)} (validation {_number(validation)})"
+    for column, score in sorted(recorded.column_test_mql.items()):
+        validation = recorded.column_val_mql.get(column)
+        yield f"test_mql_of/{column}", f"{_number(score)} (validation {_number(validation)})"
+    for block, score in sorted(recorded.block_test_mql.items()):
+        yield f"test_block_mql/{block}", _number(score)
 
 
 def _params(detail: TrialDetail) -> Rows:
     for key, value in detail.record.params.items():
-        yield key, f"{value:.6g}"
+        yield key, shown_value(value)
 
 
 def _training(detail: TrialDetail, *, plain: bool) -> Rows:
@@ -155,11 +163,18 @@ def _device(detail: TrialDetail) -> Rows:
     if recorded.wall_clock_s is not None or recorded.clock_version is not None:
         yield "clock", f"version {clock_of(recorded)}"
     if recorded.contaminated is not None:
-        alone = "alone on its device while the clock ran"
+        alone = "alone on its device while the clock ran" + _as_far_as_seen(recorded)
         yield (
             "timing",
             f"contaminated: {recorded.contamination or '-'}" if recorded.contaminated else alone,
         )
+
+
+def _as_far_as_seen(recorded: Recorded) -> str:
+    watched = recorded.device_watch or {}
+    if watched.get(SEES_PROCESSES) is False or watched.get("watched") is False:
+        return "; other programs on it could not be seen: NVML lists no processes here"
+    return ""
 
 
 def _attempts(detail: TrialDetail) -> Rows:

@@ -28,7 +28,7 @@ from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, read_results
 from tuner.study.snapshot import snapshot
 from tuner.verdict.confirmation import confirmation_of
-from tuner.verdict.confirmed_words import CHOSEN_ON_TEST, confirmed_lines, confirmed_sentence
+from tuner.verdict.confirmed_words import about_test_split, confirmed_lines, confirmed_sentence
 from tuner.verdict.picks import picks_judged
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.stats.intervals import Interval
@@ -137,8 +137,9 @@ def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
             console.print(f"{each.name}: nothing verified yet")
         for line in confirmed:
             console.print(f"{line}.", soft_wrap=True)
-    if any(confirmed_lines(snapshot(e)) and e.definition.mql_split == "test" for e in opened):
-        console.print(f"{CHOSEN_ON_TEST}.", soft_wrap=True)
+    of = [each.definition for each in opened if confirmed_lines(snapshot(each))]
+    for line in about_test_split(of):
+        console.print(f"{line}.", soft_wrap=True)
     if ended != "filled":
         console.print(
             f"Stopped early ({ended.replace('_', ' ')}): the same command continues where this one "

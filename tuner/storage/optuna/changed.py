@@ -14,6 +14,7 @@ from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial
 from sqlalchemy import Connection, Table, select
 
+from tuner.config import Value
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.private import trial_id_of
 from tuner.storage.optuna.trials import add_values, bare_trials, part_rows
@@ -85,8 +86,9 @@ def _read_parts(connection: Connection, found: Mapping[int, FrozenTrial], study_
     def rows(table: Table, *columns: str) -> Iterator[tuple[FrozenTrial, Sequence[Any]]]:
         return part_rows(connection, found, wanted, table, *columns)
 
-    for trial, (_, name, value) in rows(_params, "param_name", "param_value"):
-        trial.params[name] = value
+    columns = "param_name", "param_value", "distribution_json"
+    for trial, (_, name, value, distribution) in rows(_params, *columns):
+        trial.params[name] = optuna_rows.external(value, distribution)
     for trial, (_, key, text) in rows(_attributes, "key", "value_json"):
         trial.user_attrs[key] = text
     add_values(rows(_values, "objective", "value", "value_type"))
@@ -100,7 +102,7 @@ def _differences(trial: FrozenTrial, result: TrialResult) -> list[str]:
         what.append(f"its values are {_listed(trial.values)}, recorded {_listed(result.values)}")
     for name, value in (result.params or {}).items():
         there = trial.params.get(name)
-        if there is None or not math.isclose(there, value, rel_tol=_ROUNDING):
+        if there is None or not _same(there, value):
             what.append(f"its {name} is {there}, recorded {value}")
     others = [
         key
@@ -111,6 +113,12 @@ def _differences(trial: FrozenTrial, result: TrialResult) -> list[str]:
         more = " and others" if len(others) > SHOWN else ""
         what.append(f"its attributes {', '.join(others[:SHOWN])}{more} are other")
     return what
+
+
+def _same(there: Value, recorded: Value) -> bool:
+    if isinstance(there, str) or isinstance(recorded, str):
+        return there == recorded
+    return math.isclose(there, recorded, rel_tol=_ROUNDING)
 
 
 def _listed(values: Sequence[float] | None) -> str:

@@ -16,16 +16,22 @@ import copy
 import json
 import math
 import threading
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
-from optuna.distributions import BaseDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
 from optuna.storages import RDBStorage
 from optuna.storages._cached_storage import _CachedStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
 
+from tuner.config import Value
 from tuner.errors import StudyGoneError
 from tuner.storage.optuna.rows import ENQUEUED
 from tuner.storage.optuna.trials import FEW, bare_trials, part_rows, reading
@@ -49,6 +55,8 @@ Claims = dict[int, Any]
 """Rows of claims by the ids of their trials."""
 Trials = dict[int, FrozenTrial]
 """By id."""
+Complete = Callable[[Mapping[str, Value]], dict[str, Value]]
+"""Those of some parameters that are a whole configuration; nothing where they are not one."""
 
 
 class OwnStorage(_CachedStorage):
@@ -80,7 +88,8 @@ class OwnStorage(_CachedStorage):
 
 class OwnTrials:
     """Reads the trials of one study again and again;
-    `distributions` are those of its parameters.
+    `distributions` are those of its parameters, `complete` says what of some of them is a
+    configuration.
     """
 
     def __init__(
@@ -89,11 +98,13 @@ class OwnTrials:
         study_id: int,
         name: str,
         distributions: Mapping[str, BaseDistribution],
+        complete: Complete,
     ) -> None:
         self.study_id = study_id
         self._engine = engine
         self._name = name
         self._distributions = distributions
+        self._complete = complete
         self._lock = threading.Lock()
         self._ended: Trials = {}
         """Trials with a result that Optuna was told: as they are for good."""
@@ -232,10 +243,10 @@ class OwnTrials:
         number: int,
         state: TrialState,
         found: FrozenTrial | None,
-        params: dict[str, float | int] | None = None,
+        params: dict[str, Value] | None = None,
     ) -> FrozenTrial:
         if params is None:
-            params = self._complete(found.params) if found is not None else {}
+            params = self._complete(self._fitting(found.params)) if found is not None else {}
         return FrozenTrial(
             number=number,
             state=state,
@@ -254,11 +265,6 @@ class OwnTrials:
             intermediate_values={},
             trial_id=trial_id,
         )
-
-    def _complete(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """`params` when they are a configuration of the study's space, else nothing at all."""
-        fitting = self._fitting(params)
-        return fitting if fitting.keys() == self._distributions.keys() else {}
 
     def _fitting(self, params: Any) -> dict[str, Any]:
         """Those of `params` that are in the study's space;
@@ -280,6 +286,8 @@ def is_number(value: Any) -> bool:
 
 
 def _fits(value: Any, distribution: BaseDistribution) -> bool:
+    if isinstance(distribution, CategoricalDistribution):
+        return any(type(value) is type(each) and value == each for each in distribution.choices)
     if not is_number(value) or not isinstance(distribution, FloatDistribution | IntDistribution):
         return False
     tolerance = _ROUNDING * abs(value)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.distributions import BaseDistribution, distribution_to_json, json_to_distribution
 from optuna.storages._rdb.models import (
     StudyModel,
     TrialModel,
@@ -26,7 +26,9 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     CursorResult,
-    Engine,
+    Join,
+    Label,
+    Row,
     Select,
     Table,
     delete,
@@ -36,6 +38,7 @@ from sqlalchemy import (
     update,
 )
 
+from tuner.config import Value
 from tuner.storage.records import TrialResult
 
 _studies: Table = StudyModel.__table__
@@ -74,20 +77,30 @@ def take_waiting(connection: Connection, study_id: int) -> tuple[int, int] | Non
     return None
 
 
-def create_running(connection: Connection, study_id: int) -> tuple[int, int] | None:
-    """A new trial's id and number; None when Optuna's study is gone.
+def beside_study(table: Table, study_id: ColumnElement[int]) -> Join:
+    """The rows of a table together with Optuna's of the studies that they are of."""
+    return table.join(_studies, _studies.c.study_id == study_id)
 
-    As Optuna creates one: numbered while the study's row is locked. But no number is given twice
-    where somebody has deleted a row.
+
+def numbers(study_id: int) -> list[Label[Any]]:
+    """What `create_running` has to know of the trials there, and whether one waits, as columns of
+    any statement: `last_number`, `waiting`.
     """
-    locked = select(_studies.c.study_id).where(_studies.c.study_id == study_id).with_for_update()
-    if connection.execute(locked).first() is None:
-        return None
-    existing = select(func.count(), func.max(_trials.c.number)).where(
-        _trials.c.study_id == study_id
-    )
-    count, last = connection.execute(existing).one()
-    number = max(int(count), 0 if last is None else int(last) + 1)
+    mine = _trials.c.study_id == study_id
+    waits = select(_trials.c.trial_id).where(mine & (_trials.c.state == TrialState.WAITING))
+    return [
+        select(func.max(_trials.c.number)).where(mine).scalar_subquery().label("last_number"),
+        waits.limit(1).scalar_subquery().label("waiting"),
+    ]
+
+
+def create_running(connection: Connection, study_id: int, seen: Row[Any]) -> tuple[int, int]:
+    """A new trial's id and number, by the `numbers` that were seen.
+
+    As Optuna creates one: numbered while the study's row is locked, which is up to the caller. But
+    no number is given twice where somebody has deleted a row.
+    """
+    number = 0 if seen.last_number is None else int(seen.last_number) + 1
     inserted = connection.execute(
         insert(_trials).values(
             study_id=study_id, number=number, state=TrialState.RUNNING, datetime_start=_utc_now()
@@ -120,7 +133,7 @@ def write_parameters(
 
 
 def correct_parameters(
-    connection: Connection, trial_id: int, parameters: Mapping[str, float]
+    connection: Connection, trial_id: int, parameters: Mapping[str, Value]
 ) -> None:
     """Give the parameters that a trial has their values again. Of one that it lacks the range is
     not known here.
@@ -128,7 +141,29 @@ def correct_parameters(
     mine = _parameters.c.trial_id == trial_id
     for name, value in parameters.items():
         this = mine & (_parameters.c.param_name == name)
-        connection.execute(update(_parameters).where(this).values(param_value=value))
+        query = select(_parameters.c.distribution_json).where(this)
+        text = connection.execute(query).scalar_one_or_none()
+        if text is not None and (stored := _internal(value, text)) is not None:
+            connection.execute(update(_parameters).where(this).values(param_value=stored))
+
+
+def external(stored: float, distribution: str) -> Value:
+    """The value that a parameter's row stands for; what the row holds, where its distribution is
+    not one of Optuna's.
+    """
+    try:
+        value: Value = json_to_distribution(distribution).to_external_repr(stored)
+    except (ValueError, KeyError, TypeError, IndexError):
+        return stored
+    return value
+
+
+def _internal(value: Value, distribution: str) -> float | None:
+    """How a row holds a value; None where its distribution is not one of Optuna's, or lacks it."""
+    try:
+        return float(json_to_distribution(distribution).to_internal_repr(value))
+    except (ValueError, KeyError, TypeError):
+        return value if isinstance(value, int | float) else None
 
 
 def put_back(connection: Connection, trial_id: int) -> None:
@@ -166,17 +201,14 @@ def strays(study_id: int | None, held: Select[Any], ours: Select[Any]) -> Column
     )
 
 
-def tell(engine: Engine, trial_id: int, result: TrialResult) -> None:
-    """Give a trial its result, whatever others told Optuna of it before;
-    a trial whose row is gone stays so.
-
-    In one transaction, and safe to run by anyone, any number of times.
+def tell(connection: Connection, trial_id: int, result: TrialResult) -> None:
+    """Give a trial its result, whatever others told Optuna of it before; a trial whose row is gone
+    stays so. Safe to run by anyone, any number of times.
     """
-    with engine.begin() as connection:
-        query = select(_trials.c.state).where(_trials.c.trial_id == trial_id).with_for_update()
-        found = connection.execute(query).scalar_one_or_none()
-        if found is not None:
-            write_result(connection, trial_id, result, found=found)
+    query = select(_trials.c.state).where(_trials.c.trial_id == trial_id).with_for_update()
+    found = connection.execute(query).scalar_one_or_none()
+    if found is not None:
+        write_result(connection, trial_id, result, found=found)
 
 
 def write_result(

@@ -3,29 +3,31 @@
 A claim is the budget's ticket, the trial, its lease and, at last, its result, in one row. The
 budget is exact because a claim is only made while the study's row is locked and running + finished
 claims are fewer than the budget; it cannot leak because there is no counter beside the rows. A
-budget in time holds in the same way: it is spent by what the finished claims recorded. The
-trial is taken in the same transaction: a worker that dies leaves no trial behind that nobody
-claims. A result is written under the claim's token first and told to Optuna after: a crash between
-the two is finished by whoever comes next. What all claims have in common: see `LeasedQueue`.
+budget in time holds in the same way: it is spent by what the finished claims recorded. A search
+that stopped by itself gives no claim any more. The trial is taken in the same transaction: a worker
+that dies leaves no trial behind that nobody claims. A result is written under the claim's token
+first and told to Optuna after: a crash between the two is finished by whoever comes next. What all
+claims have in common: see `LeasedQueue`.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna.distributions import BaseDistribution
-from sqlalchemy import ColumnElement, Connection, Row, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Label, Row, func, insert, select, update
 
 from tuner.errors import StudyGoneError
-from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.optuna.little_left import little_left_of, write_little_left
+from tuner.storage.queue.budget import budget_columns, search_s, until
 from tuner.storage.queue.leased_queue import LeasedQueue
-from tuner.storage.records import Attempt, Claim, Counts, TrialResult
+from tuner.storage.queue.spent_time import SpentTime
+from tuner.storage.records import Attempt, Claim, Counts, LittleLeft, TrialResult
 from tuner.storage.schema import claims, studies
 
 _SET_ASIDE_BY = "tuner"
@@ -54,7 +56,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
         )
         self._name = name or f"number {study_id}"
         self._study_id = study_id
-        self._took: dict[int, tuple[int, float]] = {}
+        self._spent = SpentTime(self._mine)
 
     # -- budget ------------------------------------------------------------------------------------
 
@@ -76,43 +78,37 @@ class Ledger(LeasedQueue[Claim, Claim]):
         with self._engine.connect() as connection:
             return self._counts(connection)
 
-    def _counts(self, connection: Connection) -> Counts:
-        mine = (studies.c.study_id == self._study_id) & optuna_rows.has_study(studies.c.study_id)
-        query = select(studies.c.budget, studies.c.policy).where(mine)
-        found = connection.execute(query).one_or_none()
-        if found is None:
+    def _counts(self, connection: Connection, seen: Row[Any] | None = None) -> Counts:
+        if seen is None:
+            seen = connection.execute(select(*budget_columns(self._study_id))).one()
+        if seen.budget is None:
             raise StudyGoneError.of(self._name)
-        by_state = self._by_state(connection)
-        may_take = _search_s(found.policy)
+        may_take = search_s(seen)
+        asked = until(seen.policy) is not None
         return Counts(
-            found.budget,
-            by_state.get("running", 0),
-            by_state.get("finished", 0),
-            time_is_up=may_take is not None and self._spent_s(connection) >= may_take,
+            seen.budget,
+            seen.running,
+            seen.finished,
+            time_is_up=may_take is not None and self._spent.seconds(connection) >= may_take,
+            little_left=little_left_of(connection, self._study_id) if asked else None,
         )
 
-    def spent_s(self, beside: Mapping[int, float] | None = None) -> float:
-        """Seconds that the finished trials had their devices for (`device_seconds`).
-
-        `beside` are seconds, by trial number, of trials that have ended and may not be stored yet:
-        each counts once.
+    def stop(self, found: LittleLeft) -> bool:
+        """End the search: no trial is claimed any more, and those that run come to their end.
+        False, and nothing is written, where another `until` is asked for by now than was judged by.
         """
-        with self._engine.connect() as connection:
-            return self._spent_s(connection, beside)
+        query = select(studies.c.policy).where(studies.c.study_id == self._study_id)
+        with self._engine.begin() as connection:
+            self._lock(connection)
+            if until(connection.execute(query).scalar_one_or_none()) != found.until:
+                return False
+            write_little_left(connection, self._study_id, found)
+        return True
 
-    def _spent_s(self, connection: Connection, beside: Mapping[int, float] | None = None) -> float:
-        finished = self._mine & (claims.c.state == "finished")
-        there = set(connection.execute(select(claims.c.claim_id).where(finished)).scalars())
-        if new := sorted(there - self._took.keys()):
-            c = claims.c
-            query = select(c.claim_id, c.trial_number, c.result).where(finished)
-            for row in connection.execute(query.where(c.claim_id.in_(new))):
-                result = TrialResult.from_json(row.result)
-                self._took[row.claim_id] = row.trial_number, device_seconds(result.recorded)
-        known = [self._took[claim] for claim in there]
-        stored = {number for number, _ in known}
-        more = (s for number, s in (beside or {}).items() if number not in stored)
-        return sum(seconds for _, seconds in known) + sum(more)
+    def spent_s(self, beside: Mapping[int, float] | None = None) -> float:
+        """Seconds that the finished trials had their devices for (see `SpentTime`)."""
+        with self._engine.connect() as connection:
+            return self._spent.seconds(connection, beside)
 
     # -- a claim's row -----------------------------------------------------------------------------
 
@@ -124,17 +120,30 @@ class Ledger(LeasedQueue[Claim, Claim]):
             select(studies.c.study_id).where(studies.c.study_id == self._study_id).with_for_update()
         )
 
-    def _take(self, connection: Connection, worker: str, token: str) -> Claim | None:
+    def _lock_to_claim(self, connection: Connection) -> None:
+        """Optuna's row of the study as well, so that who asks Optuna itself gets another number."""
+        mine = studies.c.study_id == self._study_id
+        both = optuna_rows.beside_study(studies, studies.c.study_id)
+        connection.execute(
+            select(studies.c.study_id).select_from(both).where(mine).with_for_update()
+        )
+
+    def _looked_at(self) -> Sequence[Label[Any]]:
+        return [*budget_columns(self._study_id), *optuna_rows.numbers(self._study_id)]
+
+    def _take(
+        self, connection: Connection, worker: str, token: str, seen: Row[Any]
+    ) -> Claim | None:
         """A trial that waits, with its number and whatever parameters it has, or a new one without
-        any; None while running and finished trials fill the budget, and once their time is up.
+        any; None while running and finished trials fill the budget, and once the search has ended.
         """
-        counts = self._counts(connection)
-        if counts.time_is_up or counts.running + counts.finished >= counts.budget:
+        counts = self._counts(connection, seen)
+        if counts.ended_early or counts.running + counts.finished >= counts.budget:
             return None
-        taken = optuna_rows.take_waiting(connection, self._study_id)
-        made = taken or optuna_rows.create_running(connection, self._study_id)
-        if made is None:
-            raise StudyGoneError.of(self._name)
+        taken = None
+        if seen.waiting is not None:
+            taken = optuna_rows.take_waiting(connection, self._study_id)
+        made = taken or optuna_rows.create_running(connection, self._study_id, seen)
         trial_id, number = made
         claim_id = self._insert_claim(
             connection,
@@ -228,17 +237,35 @@ class Ledger(LeasedQueue[Claim, Claim]):
 
     def settle(self) -> None:
         """Tell Optuna each result it was not told, whatever others told it. Anyone may do so, any
-        number of times.
+        number of times; those who do it at once share the work.
         """
-        untold = self._mine & (claims.c.state == "finished") & (claims.c.told.is_(False))
-        with self._engine.connect() as connection:
-            rows = connection.execute(select(claims).where(untold)).all()
-        for row in rows:
-            optuna_rows.tell(self._engine, row.trial_id, TrialResult.from_json(row.result))
-            with self._engine.begin() as connection:
-                connection.execute(
-                    update(claims).where(claims.c.claim_id == row.claim_id).values(told=True)
-                )
+        if self._any(self._untold):
+            while self._tell_one(self._untold):
+                pass
+
+    def _settle_own(self, ticket: Claim) -> None:
+        self._tell_one(self._untold & (claims.c.claim_id == ticket.claim_id))
+
+    @property
+    def _untold(self) -> ColumnElement[bool]:
+        return self._mine & (claims.c.state == "finished") & claims.c.told.is_(False)
+
+    def _tell_one(self, due: ColumnElement[bool]) -> bool:
+        """Tell the first result of these that nobody else is telling; False where there is none.
+
+        After an outage hundreds of workers store results at once. Each telling all of them would
+        wait for all the others.
+        """
+        query = select(claims).where(due).limit(1).with_for_update(skip_locked=True)
+        with self._engine.begin() as connection:
+            row = connection.execute(query).first()
+            if row is None:
+                return False
+            optuna_rows.tell(connection, row.trial_id, TrialResult.from_json(row.result))
+            connection.execute(
+                update(claims).where(claims.c.claim_id == row.claim_id).values(told=True)
+            )
+        return True
 
     # -- the record --------------------------------------------------------------------------------
 
@@ -271,8 +298,3 @@ class Ledger(LeasedQueue[Claim, Claim]):
                 )
                 for row in connection.execute(query)
             )
-
-
-def _search_s(policy: str | None) -> float | None:
-    """The seconds that a stored policy gives a search; None: as many as it takes."""
-    return SearchPolicy.from_json(policy).search_s if policy and "search_s" in policy else None

@@ -18,8 +18,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Connection, Engine, Row, func, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Engine, Label, Row, func, select, update
 
+from tuner.storage import schema
 from tuner.storage.optuna.trials import DURABLE
 from tuner.storage.queue.leases import MAX_ATTEMPTS, Leases
 from tuner.storage.queue.roster import log_lost
@@ -72,9 +73,19 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
     def _lock(self, connection: Connection) -> None:
         """Take what has to be locked before any row is, in every transaction alike."""
 
+    def _lock_to_claim(self, connection: Connection) -> None:
+        """Take what has to be locked before a claim, and `_lock` beneath it."""
+        self._lock(connection)
+
+    def _looked_at(self) -> Sequence[Label[Any]]:
+        """What else is read where a claim looks."""
+        return ()
+
     @abstractmethod
-    def _take(self, connection: Connection, worker: str, token: str) -> Claimed | None:
-        """Claim the next piece of work; None while there is none to give."""
+    def _take(
+        self, connection: Connection, worker: str, token: str, seen: Row[Any]
+    ) -> Claimed | None:
+        """Claim the next piece of work, by what was `seen`; None while there is none to give."""
 
     @abstractmethod
     def _read(self, row: Row[Any]) -> Claimed:
@@ -108,6 +119,9 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
     def _set_aside(self, connection: Connection, row: Row[Any], result: str) -> None:
         """Record a result that is nobody's, for work that nobody is to have again."""
 
+    def _settle_own(self, ticket: Ticket) -> None:
+        """The same for one result, which was just recorded."""
+
     def settle(self) -> None:
         """Tell whoever has to know of them the results that were recorded and not told yet: here
         nobody, the record is all there is.
@@ -123,15 +137,30 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
 
         Raises:
             StudyGoneError: the study was deleted.
+            StorageError: the tables were moved to another version meanwhile.
         """
         token = token or uuid.uuid4().hex
         with self._engine.begin() as connection:
-            self._lock(connection)
-            mine = self._mine & (self._table.c.token == token)
-            held = connection.execute(select(self._table).where(mine)).first()
-            if held is not None:
-                return self._read(held)
-            return self._take(connection, worker, token)
+            self._lock_to_claim(connection)
+            seen = self._look(connection, token)
+            if seen.held is not None:
+                return self._read(seen)
+            return self._take(connection, worker, token, seen)
+
+    def _look(self, connection: Connection, token: str) -> Row[Any]:
+        """The row that `token` claimed before, where `held` is not None, and what else decides on a
+        claim, all in one statement: others wait until this transaction is over.
+
+        The version of the tables is among it. A worker may have been silent through an upgrade, and
+        no upgrade ends before a transaction that looked here has (`tuner.storage.upgrade`).
+        """
+        mine = self._mine & (self._table.c.token == token)
+        version = schema.schema.c.version
+        query = select(version, self._key.label("held"), *self._looked_at(), self._table)
+        found = connection.execute(query.outerjoin_from(schema.schema, self._table, mine)).first()
+        schema.require_version(None if found is None else found.version)
+        assert found is not None, "a version was found"
+        return found
 
     def renew(self, ticket: Ticket) -> bool:
         """Extend the lease; False when it was lost:
@@ -153,7 +182,7 @@ class LeasedQueue(ABC, Generic[Claimed, Ticket]):
         if not finished and not self._has_recorded(ticket, text):
             self._keep_late(ticket, text)
             return False
-        self.settle()
+        self._settle_own(ticket)
         return True
 
     def give_back(self, ticket: Ticket) -> None:

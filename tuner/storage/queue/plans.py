@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, model_validator
 
+from tuner.config import Value
 from tuner.files.plain import Count, Label, Loose, read_json
+from tuner.spec.ranges import ChoiceValue
 
 MOST_LOOKS = 100
 MOST_OFFERS = 20
@@ -34,6 +36,8 @@ class StoredFrozen(Loose):
     default: Count
     recommended: Count | None = None
     """None where the default stands, or where the study's default is run for others alone."""
+    bolder: Annotated[tuple[Count, ...], Field(max_length=MOST_OFFERS)] = ()
+    """What is tested after it, each only where all before it were claimed."""
     at_level: Count | None = None
     """What is recommended for the quality of the reference's default; None where nothing is, there
     is no reference, or the study is the reference's."""
@@ -55,9 +59,13 @@ class StoredFrozen(Loose):
         of_before = self.recommended if self.at_level is None else self.at_level
         return () if of_before is None else (of_before,)
 
+    def steps(self) -> tuple[int, ...]:
+        """What is tested against the study's default, in this order."""
+        return () if self.recommended is None else (self.recommended, *self.bolder)
+
     def trials(self) -> list[int]:
         """Each once, the default first."""
-        found = [self.default, self.recommended, self.at_level, *(self.offers or ())]
+        found = [self.default, *self.steps(), self.at_level, *(self.offers or ())]
         return list(dict.fromkeys(number for number in found if number is not None))
 
 
@@ -65,15 +73,9 @@ class StoredAblation(Loose):
     """What an ablation takes apart of one study, as it was when it was planned."""
 
     trial: Count
-    recommended: dict[Label, int | float]
+    recommended: dict[Label, ChoiceValue]
     """The configuration of `trial`."""
-    default: dict[Label, int | float]
-
-    @model_validator(mode="after")
-    def _same_names(self) -> Self:
-        if self.recommended.keys() != self.default.keys():
-            raise ValueError("what it takes apart and the default have different names")
-        return self
+    default: dict[Label, ChoiceValue]
 
 
 class StoredPlan(Loose):
@@ -125,7 +127,7 @@ def stands_apart(plan: Mapping[str, Any]) -> bool:
     return is_confirmation(plan) or is_ablation(plan)
 
 
-_PARAMS: TypeAdapter[dict[str, float | int]] = TypeAdapter(dict[Label, int | float])
+_PARAMS: TypeAdapter[dict[str, Value]] = TypeAdapter(dict[Label, ChoiceValue])
 
 
 def read_plan(text: str) -> dict[str, Any]:
@@ -139,7 +141,7 @@ def read_plan(text: str) -> dict[str, Any]:
     return dict(data)
 
 
-def read_params(text: str) -> dict[str, float | int]:
+def read_params(text: str) -> dict[str, Value]:
     """The configuration of a run.
 
     Raises:

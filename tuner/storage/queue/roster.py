@@ -14,6 +14,8 @@ from tuner.storage.schema import workers
 
 SILENT_AFTER_S = 120.0
 """A worker not seen for this long is not listed as working."""
+_VERSIONS = ("torch_version", "tuner_version")
+_MOST_LETTERS = 64
 _log = logging.getLogger(__name__)
 
 
@@ -32,6 +34,25 @@ class WorkerRow:
     silent_s: float
     note: str | None = None
     """What keeps it from working, e.g. a full disk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFacts:
+    """What a worker found of its host; None is what it could not find, or did not look for."""
+
+    boot_id: str | None = None
+    """Of the kernel: the same in all of its containers."""
+    torch_version: str | None = None
+    tuner_version: str | None = None
+    """With its revision, where that is known."""
+    clock_skew_s: float | None = None
+    """How far its clock was ahead of the database's."""
+
+    def as_columns(self) -> dict[str, Any]:
+        """As they are stored."""
+        texts = {name: getattr(self, name) for name in ("boot_id", *_VERSIONS)}
+        cut = {name: text and text[:_MOST_LETTERS] for name, text in texts.items()}
+        return {**cut, "clock_skew_s": self.clock_skew_s}
 
 
 def log_lost(engine: Engine, lost: Iterable[tuple[str, str]]) -> None:
@@ -62,7 +83,16 @@ class Roster:
         self._engine = engine
         self._study_id = study_id
 
-    def join(self, worker: str, *, host: str, pid: int, device: str, device_uuid: str) -> None:
+    def join(
+        self,
+        worker: str,
+        *,
+        host: str,
+        pid: int,
+        device: str,
+        device_uuid: str,
+        facts: HostFacts | None = None,
+    ) -> None:
         mine = (workers.c.worker == worker) & (workers.c.study_id == self._study_id)
         now = database_now()
         with self._engine.begin() as connection:
@@ -78,6 +108,7 @@ class Roster:
                     started_at=now,
                     seen_at=now,
                     stopped=False,
+                    **(facts or HostFacts()).as_columns(),
                 )
             )
 
@@ -89,6 +120,27 @@ class Roster:
 
     def leave(self, worker: str) -> None:
         self.report(worker, stopped=True, trial_number=None, epoch=None, val_loss=None, note=None)
+
+    def hosts(self, *, but: str = "") -> tuple[tuple[str, HostFacts], ...]:
+        """The hosts of all who have worked here, `but` for one of them, with what they found of
+        them; each that is the same once.
+        """
+        c = workers.c
+        query = select(c.host, c.boot_id, *(c[name] for name in _VERSIONS), c.clock_skew_s)
+        theirs = (c.study_id == self._study_id) & (c.worker != but)
+        with self._engine.connect() as connection:
+            rows = connection.execute(query.where(theirs).order_by(c.started_at, c.worker)).all()
+        found: dict[tuple[str | None, ...], tuple[str, HostFacts]] = {}
+        for row in rows:
+            facts = HostFacts(
+                boot_id=row.boot_id,
+                torch_version=row.torch_version,
+                tuner_version=row.tuner_version,
+                clock_skew_s=row.clock_skew_s,
+            )
+            same = row.host, facts.boot_id, facts.torch_version, facts.tuner_version
+            found[same] = row.host, facts
+        return tuple(found.values())
 
     def working(self) -> tuple[WorkerRow, ...]:
         """Workers that have not left and were seen lately."""

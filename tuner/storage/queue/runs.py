@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Row
 
+from tuner.config import Value
 from tuner.errors import StorageError
 from tuner.files.plain import explained, read_json
 from tuner.storage.queue.plans import read_params, read_plan
@@ -22,7 +24,7 @@ class PlannedRun:
 
     study_id: int
     trial_number: int
-    params: dict[str, float | int]
+    params: Mapping[str, Value]
     seed: int
     block: int
     place: int

@@ -167,8 +167,11 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
 
     # -- a run's row -------------------------------------------------------------------------------
 
-    def _take(self, connection: Connection, worker: str, token: str) -> VerificationRun | None:
+    def _take(
+        self, connection: Connection, worker: str, token: str, seen: Row[Any]
+    ) -> VerificationRun | None:
         """The next run of the plan; None when none waits."""
+        del seen
         self._require_studies(connection)
         c = verifications.c
         waiting = (

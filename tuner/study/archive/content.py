@@ -14,9 +14,11 @@ from tuner.search.history import generation, known_params
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
+from tuner.storage.code_texts import source_of
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import Verifications
+from tuner.storage.records import LittleLeft
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, judged, read_results
 from tuner.version import __version__
@@ -44,6 +46,10 @@ class Archive:
     they come from."""
     notes: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """What a genetic sampler noted on its trials, by trial number."""
+    little_left: LittleLeft | None = None
+    """Why its search stopped by itself; None where it did not."""
+    code: str | None = None
+    """The file with its own class, where its database has that."""
     exported_by: str = f"tuner {__version__}"
 
     @property
@@ -73,18 +79,27 @@ def archive_of(opened: OpenStudy) -> Archive:
     ended = [record.number for record in records if record.state.is_finished()]
     records = _in_place(records, opened.definition.objectives)
     runs = Verifications(opened.database.engine, [opened.study_id]).runs()
+    counts = opened.ledger.counts()
     return Archive(
         name=opened.name,
         definition=opened.definition,
         membership=opened.membership,
         policy=opened.policy(),
-        budget=opened.ledger.counts().budget,
+        budget=counts.budget,
         device_model=opened.device_model(),
         records=records,
         curves=opened.epochs.of_trials(ended),
         verifications=tuple(run for run in runs if run.state in _ENDED),
         notes=notes,
+        little_left=counts.little_left,
+        code=_code(opened),
     )
+
+
+def _code(opened: OpenStudy) -> str | None:
+    digest = opened.definition.model_source
+    content = source_of(opened.database.engine, digest) if digest is not None else None
+    return None if content is None else content.decode()
 
 
 def _in_place(

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from optuna.trial import TrialState
 
+from tuner.config import Value
+from tuner.files.plain import excerpt
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.space import FloatRange, SearchSpace
+from tuner.spec.ranges import ChoiceRange, is_number
+from tuner.spec.space import SearchSpace
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.archive.content import Archive
@@ -39,6 +44,7 @@ ROUNDING = 1e-9
 
 def as_dict(archive: Archive) -> dict[str, Any]:
     """The whole document. A study from before there were groups is written as it was then."""
+    stopped = archive.little_left
     by_itself = archive.membership == Membership(group=archive.name)
     return {
         "format": FORMAT,
@@ -47,9 +53,11 @@ def as_dict(archive: Archive) -> dict[str, Any]:
         "name": archive.name,
         "definition": archive.definition.as_dict(),
         "definition_hash": archive.definition.identity(),
+        **({"code": archive.code} if archive.code is not None else {}),
         **({} if by_itself else {"search": archive.membership.as_dict()}),
         "policy": json.loads(archive.policy.to_json()),
         "budget": archive.budget,
+        **({"little_left": dataclasses.asdict(stopped)} if stopped is not None else {}),
         "device_model": archive.device_model,
         "trials": [_trial(record, archive.notes.get(record.number)) for record in archive.records],
         "curves": {str(number): _columns(rows) for number, rows in sorted(archive.curves.items())},
@@ -67,8 +75,14 @@ def from_dict(data: Mapping[str, Any]) -> Archive:
     study = ArchivedStudy.model_validate_json(json.dumps(data), strict=True)
     definition = StudyDefinition.from_dict(study.definition)
     for trial in study.trials:
-        if outside := _outside(definition.space, trial):
+        whole = trial.state == "COMPLETE"
+        if outside := _outside(definition.space, trial.params, whole=whole):
             raise ValueError(f"trial {trial.number}: {outside}")
+    for run in study.verifications:
+        if lacks := _outside(definition.space, run.params, whole=True):
+            raise ValueError(f"a verification run of trial {run.trial_number}: {lacks}")
+    if study.code is not None and _sha256(study.code) != definition.model_source:
+        raise ValueError("the code in it is not what its definition names by hash")
     return Archive(
         name=study.name,
         definition=definition,
@@ -80,19 +94,35 @@ def from_dict(data: Mapping[str, Any]) -> Archive:
         curves={int(number): _rows(curve) for number, curve in study.curves.items()},
         verifications=tuple(_run(run) for run in study.verifications),
         notes={trial.number: trial.notes for trial in study.trials if trial.notes},
+        little_left=study.little_left.as_record() if study.little_left is not None else None,
+        code=study.code,
         exported_by=study.exported_by,
     )
 
 
-def _outside(space: SearchSpace, trial: Trial) -> str | None:
-    """What of a trial's configuration no sampler of its study can have chosen;
-    None where all of it is possible.
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _outside(space: SearchSpace, params: Mapping[str, Value], *, whole: bool) -> str | None:
+    """What of a configuration, or of a part of one, no sampler of its study can have chosen; None
+    where all of it is possible.
     """
-    for name, value in trial.params.items():
-        span = space.ranges[name]
-        low = 0.0 if isinstance(span, FloatRange) and span.zero else span.low
-        if not low * (1 - ROUNDING) <= value <= span.high * (1 + ROUNDING):
-            return f"{name} = {value:g} is outside of the study's space"
+    for name, value in params.items():
+        if name not in space.ranges:
+            return f"{name!r} is no hyperparameter of the study"
+        r = space.ranges[name]
+        if isinstance(r, ChoiceRange):
+            wrong = r.outside(value) is not None
+        else:
+            low, high = r.bounds()
+            span = low * (1 - ROUNDING), high * (1 + ROUNDING)
+            wrong = not (is_number(value) and min(span) <= value <= max(span))
+        if wrong:
+            return f"{name} = {excerpt(str(value))} is outside of the study's space"
+    if whole and not space.whole(params):
+        missing = sorted(space.there(params).keys() - params.keys())
+        return f"it lacks the hyperparameter {missing[0]}"
     return None
 
 

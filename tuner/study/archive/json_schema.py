@@ -16,8 +16,11 @@ from pydantic import AfterValidator, Field, PlainValidator, model_validator
 from tuner.files.kinds import LARGEST_FIGURE, MOST_EPOCHS
 from tuner.files.plain import Count, Label, Loose, PlainTable
 from tuner.record import Recorded, checked
+from tuner.spec.configuration import PartOfConfiguration
 from tuner.spec.membership import Membership, StoredMembership
-from tuner.spec.space import LARGEST_SIZE
+from tuner.spec.ranges import ChoiceValue
+from tuner.storage.code_texts import MOST_BYTES
+from tuner.storage.optuna.little_left import StoredLittleLeft
 from tuner.storage.queue.plans import StoredPlan
 from tuner.storage.records import TrialResult
 
@@ -48,22 +51,12 @@ StoredRecord = Annotated[Recorded, PlainValidator(_recorded)]
 Values = tuple[Span, Figure]
 
 
-class Params(Loose):
-    """A configuration, or that part of it which was chosen when its trial ended."""
-
-    learning_rate: Annotated[float, Field(gt=0, le=LARGEST_FIGURE)] | None = None
-    weight_decay: Span | None = None
-    dropout: Annotated[float, Field(ge=0, lt=1)] | None = None
-    hidden_size: Annotated[int, Field(ge=1, le=LARGEST_SIZE)] | None = None
-    batch_size: Annotated[int, Field(ge=1, le=LARGEST_SIZE)] | None = None
-
-
 class Trial(Loose):
     """A trial with its record."""
 
     number: Number
     state: Literal["RUNNING", "COMPLETE", "PRUNED", "FAIL", "WAITING"]
-    params: dict[str, float | int]
+    params: dict[Label, ChoiceValue]
     values: Values | None = None
     started: Moment | None
     ended: Moment | None
@@ -77,9 +70,7 @@ class Trial(Loose):
             raise ValueError(
                 f"trial {self.number} is {self.state} {'without' if complete else 'with'} values"
             )
-        known = checked_params(self.params)
-        if complete and len(known) < len(Params.model_fields):
-            raise ValueError(f"trial {self.number} is COMPLETE without all its hyperparameters")
+        PartOfConfiguration.model_validate(self.params, strict=True)
         return self
 
 
@@ -124,7 +115,7 @@ class Run(Loose):
     """A verification run that ended."""
 
     trial_number: Number
-    params: dict[str, float | int]
+    params: dict[Label, ChoiceValue]
     seed: Count
     block: Number
     place: Number
@@ -142,10 +133,7 @@ class Run(Loose):
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        if len(checked_params(self.params)) < len(Params.model_fields):
-            raise ValueError(
-                f"a verification run of trial {self.trial_number} lacks a hyperparameter"
-            )
+        PartOfConfiguration.model_validate(self.params, strict=True)
         if self.result is None:
             raise ValueError(
                 f"a verification run of trial {self.trial_number} ended without a result"
@@ -169,10 +157,14 @@ class ArchivedStudy(Loose):
     exported_by: Label
     name: Label
     definition: PlainTable
+    code: Annotated[str, Field(max_length=MOST_BYTES, pattern=r"^[^\x00]*$")] | None = None
+    """Absent where no class of somebody's own is in it."""
     search: ArchivedMembership | None = None
     """Absent from files of before there were groups."""
     policy: PlainTable
     budget: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
+    little_left: StoredLittleLeft | None = None
+    """Absent where the search did not stop by itself."""
     device_model: Annotated[Label, Field(max_length=200)] | None
     trials: tuple[Trial, ...] = Field(max_length=MOST_TRIALS)
     curves: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Curve]
@@ -208,15 +200,3 @@ class ArchivedStudy(Loose):
                     f"a verification picked trial {min(others)}, which is not complete"
                 )
         return self
-
-
-def checked_params(params: dict[str, float | int]) -> dict[str, float | int]:
-    """Hyperparameters by name.
-
-    Raises:
-        ValueError: one is unknown, of another type or beyond what any training takes.
-    """
-    if unknown := params.keys() - Params.model_fields.keys():
-        raise ValueError(f"{min(unknown)!r} is no hyperparameter")
-    Params.model_validate(params, strict=True)
-    return params

@@ -111,13 +111,14 @@ def faster_fused(config: RunConfig, shapes: ModelShapes, capability: tuple[int, 
     if capability != MEASURED_ON:
         return False
     return any(
-        sizes.hidden_size <= hidden and sizes.batch_size <= batch for hidden, batch in FASTER_FUSED
+        (sizes.hidden_size or 0) <= hidden and sizes.batch_size <= batch
+        for hidden, batch in FASTER_FUSED
     )
 
 
 def _large_on_a_cpu(config: RunConfig, shapes: ModelShapes) -> bool:
     sizes = config.hyperparameters
-    plane = sizes.batch_size * shapes.horizon * sizes.hidden_size
+    plane = sizes.batch_size * shapes.horizon * (sizes.hidden_size or 0)
     return (
         config.training.precision is Precision.FP32
         and shapes.input_size + shapes.horizon >= LEAST_WINDOW

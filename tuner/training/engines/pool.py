@@ -58,7 +58,7 @@ class Kind(NamedTuple):
     """Which: an engine keeps its data alive, so no other has this identity."""
     model: str
     settings: str
-    hidden_size: int
+    hidden_size: int | None
     batch_size: int
     precision: Precision
     drops_out: bool
@@ -180,11 +180,11 @@ def _kind(config: RunConfig, data: DeviceData) -> Kind:
     return Kind(
         data=id(data),
         model=config.architecture.model,
-        settings=repr(sorted(settings.items())),
+        settings=repr(sorted({**settings, **h.own}.items())),
         hidden_size=h.hidden_size,
         batch_size=h.batch_size,
         precision=config.training.precision,
-        drops_out=drops_out(h.dropout),
+        drops_out=drops_out(h.dropout or 0.0),
     )
 
 

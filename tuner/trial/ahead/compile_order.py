@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -100,25 +100,20 @@ def why_none(definition: StudyDefinition) -> str | None:
 def configurations(definition: StudyDefinition) -> Iterator[Hyperparameters]:
     """One of each kind that is compiled differently: the default first, then the widest.
 
-    Widths and batches are powers of two. Whether anything drops out is compiled in, how much is
+    Whether anything drops out is compiled in, how much is
     not: the kinds without dropout come last, for few trials have exactly none.
     """
     defaults, space = definition.defaults, definition.space
     yield defaults
-    rates = [defaults.dropout or space.dropout.high]
-    if space.dropout.low == 0 or defaults.dropout == 0:
+    assert space.dropout is not None, "the built-in networks drop out"
+    assert space.hidden_size is not None, "the built-in networks have a hidden size"
+    lowest, highest = space.dropout.bounds()
+    rates = [defaults.dropout or highest]
+    if lowest == 0 or defaults.dropout == 0:
         rates.append(0.0)
     for dropout in dict.fromkeys(rates):
-        for hidden in reversed(_powers(space.hidden_size.low, space.hidden_size.high)):
-            for batch in _powers(space.batch_size.low, space.batch_size.high):
-                yield Hyperparameters(
-                    learning_rate=defaults.learning_rate,
-                    weight_decay=defaults.weight_decay,
-                    dropout=dropout,
-                    hidden_size=hidden,
-                    batch_size=batch,
+        for hidden in reversed(space.hidden_size.values()):
+            for batch in space.batch_size.values():
+                yield replace(
+                    defaults, dropout=dropout, hidden_size=int(hidden), batch_size=int(batch)
                 )
-
-
-def _powers(low: int, high: int) -> list[int]:
-    return [1 << n for n in range(low.bit_length() - 1, high.bit_length())]

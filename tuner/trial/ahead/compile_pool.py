@@ -115,7 +115,14 @@ class CompilePool:
         self._fork(kernel, held)
 
     def _fork(self, kernel: Kernel, held: int | None) -> None:
-        """The process inherits the claim, which ends with it."""
+        """The process inherits the claim, which ends with it; none where another process has just
+        ended with this kernel.
+        """
+        if kernel.is_in(self.cache):
+            if held is not None:
+                os.close(held)
+            self.compiled += 1
+            return
         pid = os.fork()
         if pid == 0:
             _do_and_end(kernel.compile)

@@ -165,11 +165,22 @@ def _why_not(
         return f"times were measured on {on}", "other devices"
     if len(clocks) > 1:
         return f"times are {' and '.join(sorted(clocks))}", "other clocks"
+    warm = [each.name for each in studies if _began_warm(each)]
+    if 0 < len(warm) < len(studies):
+        return (
+            f"searches began with what other studies had found, and not all: {', '.join(warm)}",
+            "unlike beginnings",
+        )
     open_ = [each.study for each in times if not each.confirmed]
     if open_ or not level.confirmed:
         what = ", ".join(open_) or "the level"
         return f"not confirmed: {what}; tuner verify --confirm does it", "not confirmed"
     return "", ""
+
+
+def _began_warm(study: StudySnapshot) -> bool:
+    """Whether it tried configurations of another study's front (`--warm-start`)."""
+    return any(each.recorded.warm_start is not None for each in study.results.records)
 
 
 def _too_few(found: Between, comparisons: int, spread: float | None) -> str:
@@ -188,9 +199,13 @@ def _too_few(found: Between, comparisons: int, spread: float | None) -> str:
 def _sentence(a: str, b: str, level: RegisteredLevel, found: Between | None, why: str) -> str:
     """What may be said, without a full stop."""
     margin = in_percent(level.margin).replace("%", " %")
-    at = f"At a test MQL of {level.mql:.4f} (the default of {b} with its margin of {margin})"
+    where = " on the last block of the test split" if level.last_block else ""
+    mql = f"At a test MQL of {level.mql:.4f}{where}"
+    at = f"{mql} (the default of {b} with its margin of {margin})"
     if found is None:
         return f"{at} the time of {a} is not known: no claim follows ({why or 'too few trials'})"
+    if found.claimed and not why and found.ratio in (0.0, math.inf):
+        return f"{at} {_mostly_out_of_reach(a, b, found)}"
     limits = "" if why else _limits(found)
     if found.reached != found.searches:
         (one, other), (all_one, all_other) = found.reached, found.searches
@@ -203,6 +218,17 @@ def _sentence(a: str, b: str, level: RegisteredLevel, found: Between | None, why
         return f"{said}: no claim follows ({why})"
     said += f", by {_searches(found)}"
     return f"{said}; {AGAIN}" if found.claimed else f"{said}: undecided"
+
+
+def _mostly_out_of_reach(a: str, b: str, found: Between) -> str:
+    """What is claimed where searches of one of them mostly do not reach the level."""
+    (one, other), (all_one, all_other) = found.reached, found.searches
+    of_a, of_b = (a, one, all_one), (b, other, all_other)
+    (faster, reach, all_), (slower, few, of_all) = (of_b, of_a) if found.low > 1 else (of_a, of_b)
+    return (
+        f"{faster} is faster: {reach} of its {all_} searches reach it, and {few} of {of_all} of "
+        f"{slower} (exact Mann-Whitney test, p = {found.p:.2g}), so no ratio of times can be given"
+    )
 
 
 def _limits(found: Between) -> str:

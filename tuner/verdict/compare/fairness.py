@@ -12,6 +12,7 @@ from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.study.results import clock_of
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.other_windows import refuse_other_windows
 from tuner.verdict.picks import choosing, picks_expected
 from tuner.verdict.verified import verified_in
 
@@ -35,6 +36,9 @@ def refuse_different_data(studies: Sequence[StudySnapshot]) -> None:
                 f"studies {first.name!r} ({first.definition.task_name}) and {each.name!r} "
                 f"({each.definition.task_name}) are on different data: their figures do not compare"
             )
+        refuse_other_windows(
+            first.name, first.definition.mql_split, each.name, each.definition.mql_split
+        )
 
 
 def differences(studies: Sequence[StudySnapshot]) -> list[str]:

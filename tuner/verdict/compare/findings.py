@@ -4,7 +4,7 @@ answers with their sentences, and what is missing for more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ from tuner.verdict.compare.sentences import levels as levels_of_intervals
 from tuner.verdict.compare.sentences import resolution
 from tuner.verdict.compare.studies import DEFAULT, names_of_groups
 from tuner.verdict.compare.volumes import Volume, volumes_of
-from tuner.verdict.confirmed_words import CHOSEN_ON_TEST
+from tuner.verdict.compare.without_network import without_network
+from tuner.verdict.confirmed_words import about_test_split
 from tuner.verdict.picks import picks_of
 from tuner.verdict.questions import BETWEEN, WITHIN, sample_name
 from tuner.verdict.stats.intervals import LEAST_RUNS
@@ -54,6 +55,8 @@ class Report:
     """None where nothing is claimed between variants and nobody asked."""
     replayable: bool
     """Whether there is something to ask."""
+    without_network: tuple[str, ...]
+    """What forecasts without a network come to, those first that do as well."""
     notes: tuple[str, ...]
     """What to know to read the rest."""
     resolution: str
@@ -81,6 +84,7 @@ class Report:
             "stopping_rules": None
             if self.other_rules is None
             else [each.as_dict() for each in self.other_rules],
+            "without_network": list(self.without_network),
             "notes": list(self.notes),
             "resolution": self.resolution,
             "intervals": self.intervals,
@@ -106,23 +110,25 @@ def compare(
     """
     refuse_different_data(studies)
     chosen = {study.name: picks_of(study) for study in studies}
-    ready, missing = _ready(studies, chosen, pick)
+    confirmed = confirmed_of(studies)
+    over = {each.confirmation.study for each in confirmed if each.confirmation.complete}
+    ready, missing = _ready(studies, chosen, pick, over)
     answers, refusals = answer_all(studies, chosen, ready, pick)
     volumes, reference = volumes_of(studies)
     groups = groups_of(studies)
     registered = registered_levels(groups)
     names = names_of_groups(studies)
     between = standings(groups, registered, names)
-    confirmed = confirmed_of(studies)
+    rows = tuple(rows_of(studies, chosen, pick, between))
     return Report(
         task=studies[0].definition.task_name,
         pick=pick,
         studies=tuple(studies),
-        rows=tuple(rows_of(studies, chosen, pick, between)),
+        rows=rows,
         answers=answers,
         volumes=tuple(volumes),
         reference=reference,
-        levels=levels_of(studies, [level.mql for level in registered]),
+        levels=levels_of(studies, [each.mql for each in registered if not each.last_block]),
         registered=registered,
         between=between,
         confirmed=confirmed,
@@ -130,6 +136,7 @@ def compare(
         if stopping_rules or any(each.claimed for each in between)
         else None,
         replayable=can_be_replayed(studies, between),
+        without_network=without_network(studies, rows),
         notes=tuple(_notes(studies, answers, confirmed)),
         resolution=resolution(
             a.comparison for a in answers if a.comparison.question.family == WITHIN
@@ -149,8 +156,8 @@ def _notes(
         lines.append(f"{KNEES[:1].upper()}{KNEES[1:]}")
     if WITHIN in families:
         lines.append(SECONDARY)
-    if (confirmed or answers) and any(s.definition.mql_split == "test" for s in studies):
-        lines.append(CHOSEN_ON_TEST)
+    if confirmed or answers:
+        lines += about_test_split(study.definition for study in studies)
     return lines
 
 
@@ -158,10 +165,14 @@ def _notes(
 
 
 def _ready(
-    studies: Sequence[StudySnapshot], chosen: Mapping[str, Mapping[str, int]], pick: str
+    studies: Sequence[StudySnapshot],
+    chosen: Mapping[str, Mapping[str, int]],
+    pick: str,
+    confirmed: Container[str],
 ) -> tuple[dict[str, Verified], list[str]]:
-    """Fully verified configurations by their sample's name,
-    and one line for each thing that is missing.
+    """Fully verified configurations by their sample's name, and one line for each thing that is
+    missing. Where a study is `confirmed`, that answers for it: points of its front may be verified
+    beside, and are not missed.
     """
     ready: dict[str, Verified] = {}
     missing: list[str] = []
@@ -177,7 +188,10 @@ def _ready(
             if role not in picked:
                 missing.append(f"{name}: its default configuration has no finished trial")
                 continue
-            why = _unready(verified_in(study).get(picked[role]), role)
+            found = verified_in(study).get(picked[role])
+            why = _unready(found, role)
+            if found is None and name in confirmed:
+                continue
             if why:
                 missing.append(f"{name}: its {role} configuration (trial {picked[role]}) {why}")
             else:

@@ -185,7 +185,9 @@ def _unusable(
         if _own(study) != _own(reference[0]):
             return f"{study.name} and {reference[0].name} have stopping rules of their own"
         if study.definition.mql_split != TEST:
-            return f"{study.name} was not searched on the test MQL"
+            but_last = study.definition.keeps_last_block
+            what = "the last block of the test split" if but_last else "the test MQL"
+            return f"{study.name} was not searched on {what}"
         if study.definition.objectives[0] != CLOCK:
             return f"the time of {study.name} is {study.definition.objectives[0]}, not {CLOCK}"
         if not both.trainings:

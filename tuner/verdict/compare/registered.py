@@ -7,12 +7,14 @@ confirmed; else of its default, where that is within the level; else none, which
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tuner.config import MqlSplit
 from tuner.storage.queue.plans import is_confirmation
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
@@ -23,6 +25,7 @@ from tuner.verdict.verified import Verified, as_configurations, verified_in
 
 TEST = "test"
 """The split whose MQL a verdict is about."""
+SEARCHED_ON_TEST = (TEST, MqlSplit.ORIGINS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +40,7 @@ class SearchTime:
     """`recommended`, `default`, `not reached`, or `unknown`."""
     confirmed: bool
     """By its confirmation; else it is what the model of its runs expects."""
+    why_unknown: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -45,6 +49,7 @@ class SearchTime:
             "trial": self.trial,
             "how": self.how,
             "confirmed": self.confirmed,
+            "unknown_because": self.why_unknown or None,
         }
 
 
@@ -64,6 +69,8 @@ class RegisteredLevel:
     """By group."""
     error: float = 0.0
     """The relative standard error of `mql`."""
+    last_block: bool = False
+    """It is of the last block of the test split, of which trials and verifications say nothing."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -73,6 +80,7 @@ class RegisteredLevel:
             "margin": self.margin,
             "runs": self.runs,
             "confirmed": self.confirmed,
+            "last_block": self.last_block,
             "searches": {
                 group: [each.as_dict() for each in times] for group, times in self.searches.items()
             },
@@ -93,6 +101,10 @@ def groups_of(studies: Sequence[StudySnapshot]) -> dict[str, list[StudySnapshot]
 def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
     """One level a group whose default ran on fresh seeds, in their order; a level whose default was
     confirmed is the same whatever else was verified.
+
+    Where the last block of the test split is kept for confirmations, a confirmed level is of that
+    block, and another one of the blocks before it: a search is held against either by runs on the
+    same windows.
     """
     models = _Models()
     levels = []
@@ -103,22 +115,22 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
         default, margin = float(np.median(runs)), members[0].policy.counted_margin
         level = (1 + margin) * default
         error = float(np.std(runs, ddof=1)) / len(runs) ** 0.5 / default
+        found = RegisteredLevel(
+            group=name,
+            mql=level,
+            default_mql=default,
+            margin=margin,
+            runs=len(runs),
+            confirmed=confirmed,
+            searches={},
+            error=error,
+            last_block=confirmed and members[0].definition.keeps_last_block,
+        )
         times = {
-            other: tuple(_time(each, name, level, error, models) for each in theirs)
+            other: tuple(_time(each, found, models) for each in theirs)
             for other, theirs in groups.items()
         }
-        levels.append(
-            RegisteredLevel(
-                group=name,
-                mql=level,
-                default_mql=default,
-                margin=margin,
-                runs=len(runs),
-                confirmed=confirmed,
-                searches=times,
-                error=error,
-            )
-        )
+        levels.append(dataclasses.replace(found, searches=times))
     return tuple(levels)
 
 
@@ -156,20 +168,20 @@ class _Models:
         return self._found[study.name]
 
 
-def _time(
-    study: StudySnapshot, group: str, level: float, error: float, models: _Models
-) -> SearchTime:
-    """What a search takes to the level of a group."""
+def _time(study: StudySnapshot, level: RegisteredLevel, models: _Models) -> SearchTime:
+    """What a search takes to a level."""
     there = confirmation_of(study)
-    if there is not None and there.complete:
-        return _confirmed_time(study, there, group, level)
-    unknown = SearchTime(study=study.name, seconds=None, how="unknown", confirmed=False)
-    if study.definition.mql_split != TEST:
-        return unknown
+    of_level = there is not None and there.last_block == level.last_block
+    if there is not None and there.complete and of_level:
+        return _confirmed_time(study, there, level.group, level.mql)
+    if level.last_block:
+        return _unknown(study, "the level is of the last block, which only a confirmation opens")
+    if study.definition.mql_split not in SEARCHED_ON_TEST:
+        return _unknown(study, "it was not searched on the test MQL")
     model = models.of(study)
     if model is None:
-        return unknown
-    found = recommend_at(model, level, error=error, candidates=candidates_of(study))
+        return _unknown(study, "too few configurations converged")
+    found = recommend_at(model, level.mql, error=level.error, candidates=candidates_of(study))
     if found.chosen is None:
         return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=False)
     own = found.default is not None and found.default.trial == found.chosen.trial
@@ -179,6 +191,12 @@ def _time(
         trial=found.chosen.trial,
         how="default" if own else "recommended",
         confirmed=False,
+    )
+
+
+def _unknown(study: StudySnapshot, why: str) -> SearchTime:
+    return SearchTime(
+        study=study.name, seconds=None, how="unknown", confirmed=False, why_unknown=why
     )
 
 

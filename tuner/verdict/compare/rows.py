@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tuner.config import Value
+from tuner.record import Recorded
 from tuner.study.snapshot import StudySnapshot
+from tuner.study.trial_record import TrialRecord
 from tuner.verdict.compare.between import Standing, in_short
 from tuner.verdict.compare.studies import DEFAULT, names_of_groups
 from tuner.verdict.stats.intervals import LEAST_RUNS, Interval
-from tuner.verdict.verified import verified_in
+from tuner.verdict.verified import Verified, verified_in
 
 FIGURES = ("epochs", "total_time_s", "s_per_epoch", "val_loss", "test_mql")
 
@@ -27,20 +31,22 @@ class Row:
     core_change: str
     hyperparameters: str
     trial: int
-    params: Mapping[str, float | int]
+    params: Mapping[str, Value]
     verified: bool
     runs: int
     misses: Mapping[str, int]
     figures: Mapping[str, Interval | float | None]
     verdict: str = ""
+    columns: Mapping[str, Interval | float | None] = field(default_factory=dict)
+    """The test MQL of each target column, where there are several: in the units of the data."""
     search_runs: int = 1
     """How many trials of the search the figures of an unverified row are medians of."""
 
     def as_dict(self) -> dict[str, Any]:
         plain = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in ("figures", "search_runs")
+            each.name: getattr(self, each.name)
+            for each in dataclasses.fields(self)
+            if each.name not in ("figures", "columns", "search_runs")
         }
         if self.search_runs > 1:
             plain["search_runs"] = self.search_runs
@@ -49,6 +55,7 @@ class Row:
             "params": dict(self.params),
             "misses": dict(self.misses),
             "figures": figures,
+            "columns": {name: _plain(value) for name, value in self.columns.items()},
         }
 
 
@@ -115,8 +122,23 @@ def _row(study: StudySnapshot, number: int, word: str) -> Row:
         runs=len(verified.runs) if verified else 0,
         misses=verified.misses if verified else {},
         figures=figures,
+        columns=_columns(record, verified if known else None),
         search_runs=1 if known else record.runs,
     )
+
+
+def _columns(record: TrialRecord, verified: Verified | None) -> dict[str, Interval | float | None]:
+    """Over fresh seeds where there are enough, else of the search."""
+    if verified is None:
+        return dict(record.recorded.column_test_mql)
+    found: dict[str, Interval | float | None] = {}
+    for name in record.recorded.column_test_mql:
+        found[name] = verified.of_converged(functools.partial(_score_of, name))
+    return found
+
+
+def _score_of(column: str, run: Recorded) -> float | None:
+    return run.column_test_mql.get(column)
 
 
 def _verdict(

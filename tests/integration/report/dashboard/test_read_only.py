@@ -10,7 +10,6 @@ import time
 import urllib.parse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import optuna
@@ -70,11 +69,11 @@ class Probed:
         return [page]
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Of a study with a running trial, and of one whose trials a person is to compare, which is
-    another program's."""
-    url = f"sqlite:///{tmp_path}/tuner.db"
+    another program's; nothing that is tried here changes them."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('studies')}/tuner.db"
     record_study(url, variant="rmsnorm", trials=6)
     database = open_database(parse_url(url), create=False)
     study = open_study(database, "demo-rmsnorm")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from tests.support.claims import RESULT, start, trial_states
 from tests.support.concurrency import at_once
@@ -73,3 +73,21 @@ def test_a_crash_in_the_middle_of_telling_is_finished(study: OpenStudy) -> None:
 
 def test_a_database_without_studies_settles_nothing(database: Database) -> None:
     Ledger(database, study_id=1).settle()
+
+
+def test_a_result_that_somebody_is_telling_keeps_nobody_waiting(study: OpenStudy) -> None:
+    """After an outage hundreds of workers tell at once: each its own, without waiting."""
+    if study.database.address.is_sqlite:
+        pytest.skip("there one transaction writes at a time")
+    first, second, third = (start(study, worker)[0] for worker in ("ann", "bob", "cid"))
+    for claim in (first, second):
+        record_without_telling(study, claim)
+    row = select(schema.claims).where(schema.claims.c.claim_id == first.claim_id)
+    with study.database.engine.begin() as telling:
+        telling.execute(row.with_for_update())
+        assert study.ledger.finish(third, RESULT)
+        assert trial_states(study) == ["RUNNING", "RUNNING", "COMPLETE"], "its own alone"
+        study.ledger.settle()
+        assert trial_states(study) == ["RUNNING", "COMPLETE", "COMPLETE"]
+    study.ledger.settle()
+    assert trial_states(study) == ["COMPLETE"] * 3

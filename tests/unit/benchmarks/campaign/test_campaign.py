@@ -314,7 +314,7 @@ def test_the_whole_campaign_in_dry_run_goes_on_where_it_stopped(
 
 @pytest.mark.parametrize(
     ("document", "sections"),
-    [("README.md", ("front", "answer", "variants")), ("docs/campaign.md", ("campaign",))],
+    [("README.md", ("front", "variants")), ("docs/campaign.md", ("campaign",))],
 )
 def test_what_a_document_says_of_the_campaign_is_what_its_command_makes_of_the_exports(
     modules: Any, document: str, sections: tuple[str, ...]
@@ -361,17 +361,6 @@ def test_the_report_answers_the_question_first(modules: Any) -> None:
     assert "14 trials of small-original and 14 trials of small-rmsnorm" in " ".join(
         readme.front_lines(paths)
     )
-
-
-def test_the_short_answer_is_three_lines_and_says_that_it_is_provisional(modules: Any) -> None:
-    readme, data = modules["readme"], REPOSITORY / "notebooks" / "data"
-    for paths in (readme.exports(CAMPAIGN), [data / "original.json.gz", data / "rmsnorm.json.gz"]):
-        first, second, third = readme.answer_lines(paths)
-        assert first.startswith("1. **")
-        assert second.startswith("2. Expected time to MQL 0.8156 (original's default + 1%)") or (
-            second == "2. No default has been verified."
-        )
-        assert "docs/campaign.md#why-this-is-provisional" in third
 
 
 def test_the_short_table_has_a_row_a_variant_with_its_medians(modules: Any) -> None:

@@ -4,6 +4,7 @@ searches.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,10 @@ NAME = "forest, layernorm"
 def drawn(seed: int, trials: int = searches.TRIALS) -> dict[str, object]:
     """A search that asks nobody: its trials lie anywhere, the default's first."""
     job, random = truth(NAME), np.random.default_rng(seed)
-    params = [job.default, *(job.space.at(random.random(5).tolist()) for _ in range(trials - 1))]
+    params: list[Any] = [
+        job.default,
+        *(job.space.at(random.random(5).tolist()) for _ in range(trials - 1)),
+    ]
     where = np.concatenate([job.where(each) for each in params])
     rows = [
         [*place, one.seconds, one.mql, one.epochs]

@@ -73,6 +73,17 @@ def test_two_at_once_compile_nothing_twice_and_both_end_with_all(tmp_path: Path)
     assert [pool.there + pool.compiled for pool in pools] == [5, 5]
 
 
+def test_what_another_has_compiled_before_its_turn_is_not_compiled_again(tmp_path: Path) -> None:
+    slow = CompilePool(tmp_path, jobs=1)
+    slow.add(written(tmp_path, "a", "b"))
+    fast = CompilePool(tmp_path, jobs=2)
+    fast.add(written(tmp_path, "a", "b"))
+    emptied(fast)
+    emptied(slow)
+    assert sorted((tmp_path / "compiled.txt").read_text().split()) == ["a", "b"]
+    assert (slow.there, slow.compiled, slow.failed) == (0, 2, 0)
+
+
 def test_one_that_does_not_compile_is_counted_and_leaves_the_others_alone(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

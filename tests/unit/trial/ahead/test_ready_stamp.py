@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.collected_kernels import HOPPER, search
+from tests.support.spaces import with_range
 from tuner.config import Precision
 from tuner.trial.ahead import ready_stamp
 from tuner.trial.ahead.compile_order import Order, configurations
@@ -76,12 +77,7 @@ def test_an_order_arrives_as_it_was_given(tmp_path: Path) -> None:
 def test_the_default_comes_first_and_what_has_no_dropout_last() -> None:
     definition = search().definition
     space = definition.space
-    wide = space.model_copy(
-        update={
-            "hidden_size": space.hidden_size.model_copy(update={"high": 32}),
-            "dropout": space.dropout.model_copy(update={"low": 0.0}),
-        }
-    )
+    wide = with_range(with_range(space, "hidden_size", high=32), "dropout", low=0.0)
     listed = list(configurations(dataclasses.replace(definition, space=wide)))
     assert listed[0] == definition.defaults
     sizes = [(each.hidden_size, each.dropout) for each in listed[1:]]

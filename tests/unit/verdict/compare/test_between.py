@@ -38,14 +38,24 @@ def level(confirmed: bool = True, **times: Sequence[float | None]) -> Registered
     )
 
 
-def judged(found: RegisteredLevel, *, devices: str = "H200") -> tuple[Standing, ...]:
+def judged(
+    found: RegisteredLevel, *, devices: str = "H200", warm: Sequence[str] = ()
+) -> tuple[Standing, ...]:
     groups: dict[str, list[Any]] = {
         group: [
             SimpleNamespace(
+                name=f"{group}-{number}",
+                results=SimpleNamespace(
+                    records=[
+                        SimpleNamespace(
+                            recorded=SimpleNamespace(warm_start="it" if group in warm else None)
+                        )
+                    ]
+                ),
                 device_model=devices if index else "H200",
                 definition=SimpleNamespace(objectives=("wall_clock_s", "test_mql")),
             )
-            for _ in times
+            for number, _ in enumerate(times, start=1)
         ]
         for index, (group, times) in enumerate(found.searches.items())
     }
@@ -78,8 +88,16 @@ def test_what_is_not_reached_ranks_last_and_can_be_claimed() -> None:
     assert found.claimed
     assert found.found is not None
     assert found.found.low > 1
-    assert "which 0 of 5 searches of rmsnorm reach and 5 of 5 of original" in found.sentence
+    assert found.sentence == (
+        "At a test MQL of 0.8156 (the default of original with its margin of 1 %) original is "
+        "faster: 5 of its 5 searches reach it, and 0 of 5 of rmsnorm (exact Mann-Whitney test, p = "
+        "0.0079), so no ratio of times can be given"
+    )
     assert in_short(found) == "fewer searches reach it"
+    (turned,) = judged(level(original=[None] * 5, rmsnorm=FIVE))
+    assert "rmsnorm is faster: 5 of its 5 searches reach it, and 0 of 5" in turned.sentence
+    (open_,) = judged(level(original=[1.0, None, None], rmsnorm=[None] * 3))
+    assert "which 0 of 3 searches of rmsnorm reach and 1 of 3 of original" in open_.sentence
     assert found.as_dict()["ratio"] is None
 
 
@@ -99,6 +117,12 @@ def test_few_searches_or_none_confirmed_give_figures_and_the_reason() -> None:
     (apart,) = judged(level(original=FIVE, rmsnorm=[0.1] * 5), devices="H100")
     assert not apart.claimed
     assert "times were measured on H100 and on H200" in apart.sentence
+    (unlike,) = judged(level(original=FIVE, rmsnorm=[0.1] * 5), warm=("rmsnorm",))
+    assert not unlike.claimed
+    assert "began with what other studies had found, and not all: rmsnorm-1, " in unlike.sentence
+    assert in_short(unlike) == "none: unlike beginnings"
+    (alike,) = judged(level(original=FIVE, rmsnorm=[0.1] * 5), warm=("original", "rmsnorm"))
+    assert alike.claimed
 
 
 def test_each_other_variant_is_held_against_the_first_and_no_pair_more() -> None:

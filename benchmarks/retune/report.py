@@ -1,0 +1,122 @@
+"""What a retune came to, from its exported studies: its sentences, and a table of its searches.
+
+    python benchmarks/retune/report.py --device "2 x NVIDIA H200" benchmarks/retune/h200-14m --readme README.md
+
+The folder holds the studies, as `tuner study export` writes them. Writes FOLDER.md and FOLDER.json;
+and with `--readme` the short answer between its markers there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.retune.short_answer import short_answer
+from benchmarks.shared.circumstances import circumstances, heading, write
+from tuner.report.terminal.retuning import COST, verdict_sections
+from tuner.storage.queue.device_time import device_seconds
+from tuner.study.archive import read_archive
+from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.compare.findings import compare
+from tuner.verdict.compare.registered import groups_of
+from tuner.verdict.compare.studies import names_of_groups
+from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.payback import paybacks
+from tuner.verdict.retuned_words import payback_sentence
+
+ANSWER = re.compile(r"(<!-- answer -->\n).*?(<!-- /answer -->)", flags=re.DOTALL)
+LINK = "benchmarks/retune/README.md"
+HEADER = (
+    "| search | trials, configurations | device s | waiting for suggestions | tested | MQL over the "
+    "default's, below (96 %) | time over the default's |"
+)
+
+
+def read(folder: Path) -> list[StudySnapshot]:
+    """All studies of a folder, those of one variant by their numbers."""
+    found = [snapshot(read_archive(path)) for path in sorted(folder.glob("*.json.gz"))]
+    return sorted(found, key=lambda each: (each.membership.group, each.membership.search))
+
+
+def figures(study: StudySnapshot) -> dict[str, Any]:
+    """Of one search."""
+    recorded = [each.recorded for each in study.results.records if each.state.is_finished()]
+    spent = sum(map(device_seconds, recorded))
+    there = confirmation_of(study)
+    return {
+        "study": study.name,
+        "trials": len(recorded),
+        "configurations": len(study.results.configurations),
+        "device_s": spent,
+        "suggest_wait_share": sum(each.suggest_wait_s or 0.0 for each in recorded) / spent,
+        "confirmation": there and there.as_dict(),
+    }
+
+
+def line(study: StudySnapshot) -> str:
+    """The same as a row of the table."""
+    f, there = figures(study), confirmation_of(study)
+    assert there is not None, "a retune confirms"
+    return (
+        f"| {f['study']} | {f['trials']}, {f['configurations']} | {f['device_s']:.0f} "
+        f"| {f['suggest_wait_share']:.1%} | {_tested(there)} |"
+    )
+
+
+def _tested(there: Confirmation) -> str:
+    test = there.test
+    if test is None or test.no_worse is None or test.ratio is None:
+        return "the default stands | - | -"
+    said = "confirmed" if test.claimed else "not shown"
+    interval = f"{test.ratio.estimate:.2f} [{test.ratio.low:.2f}, {test.ratio.high:.2f}]"
+    return (
+        f"trial {there.trial}, {said} | {test.no_worse.ratio:.4f}, {test.no_worse.bound:.4f} "
+        f"| {interval}"
+    )
+
+
+def sentences(studies: Sequence[StudySnapshot]) -> list[str]:
+    """What the retune ended with."""
+    report = compare(studies)
+    groups, names = groups_of(report.studies), names_of_groups(report.studies)
+    lines = [payback_sentence(each, names[each.group]) for each in paybacks(groups)]
+    told = []
+    for title, said in verdict_sections(report, lines):
+        if title != COST:
+            told += ["", f"**{title}**", "", *(f"- {each}" for each in said)]
+    return [*told, "", f"**{COST}**", "", *(f"- {each}." for each in lines)]
+
+
+def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
+    """A document with the short answer between its markers."""
+    lines = "\n".join(short_answer(compare(studies), LINK))
+    return ANSWER.sub(lambda found: f"{found[1]}{lines}\n{found[2]}", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", required=True, help="what it ran on")
+    parser.add_argument("--readme", type=Path, help="a document with the short answer")
+    options = parser.parse_args()
+    studies = read(options.folder)
+    if options.readme is not None:
+        before = options.readme.read_text(encoding="utf-8")
+        options.readme.write_text(with_answer(before, studies), encoding="utf-8")
+    where = circumstances(options.device)
+    text = [HEADER, "|---|---|---|---|---|---|---|", *(line(each) for each in studies)]
+    text += sentences(studies)
+    document = where | {"searches": [figures(each) for each in studies]}
+    write(options.folder, document, [*heading(where), *text])
+    print("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""The answer of a retune in three lines, for a README."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from benchmarks.campaign.answer import conclusion
+from tuner.spec.margin import in_percent
+from tuner.verdict.compare.findings import Report
+from tuner.verdict.compare.registered import RegisteredLevel, SearchTime, groups_of
+from tuner.verdict.compare.studies import names_of_groups
+from tuner.verdict.payback import paybacks
+
+
+def short_answer(report: Report, link: str) -> list[str]:
+    """What is claimed, the times it rests on, and what was confirmed; `link` leads to the whole."""
+    held = "; ".join(_of_level(report, level) for level in report.registered)
+    return [
+        f"1. {conclusion(report)} {_searches(report)}",
+        f"2. {held[:1].upper()}{held[1:]}.",
+        f"3. {_confirmed_of(report)} ([what came]({link})).",
+    ]
+
+
+def _searches(report: Report) -> str:
+    groups = groups_of(report.studies).values()
+    paid = paybacks(groups_of(report.studies))
+    seconds = sum(each.spent.search_s for each in paid) / sum(each.searches for each in paid)
+    least = min(len(each) for each in groups)
+    told = "One search of each" if least == 1 else f"{least} searches of each"
+    return f"{told}, {seconds:.0f} s of a GPU long, {'confirmed' if _all_ran(report) else 'not confirmed'}."
+
+
+def _all_ran(report: Report) -> bool:
+    times = [
+        each for level in report.registered for found in level.searches.values() for each in found
+    ]
+    return bool(times) and all(each.confirmed for each in times)
+
+
+def _confirmed_of(report: Report) -> str:
+    names = names_of_groups(report.studies)
+    told = ", ".join(
+        f"{each.confirmed} of {each.searches} of {names[each.group]}"
+        for each in paybacks(groups_of(report.studies))
+    )
+    return f"Confirmed as good as the own default, and faster: {told}"
+
+
+def _of_level(report: Report, level: RegisteredLevel) -> str:
+    """How long each variant takes to a level, in a few words."""
+    names = names_of_groups(report.studies)
+    took = "" if _all_ran(report) else "expected "
+    times = ", ".join(f"{names[group]} {_took(found)}" for group, found in level.searches.items())
+    return f"{took}time to MQL {level.mql:.4f} ({names[level.group]}'s default + {in_percent(level.margin)}): {times}"
+
+
+def _took(times: Sequence[SearchTime]) -> str:
+    known = [each.seconds for each in times if each.seconds is not None]
+    if not known:
+        return "unknown" if any(each.how == "unknown" for each in times) else "not reached"
+    return f"{statistics.median(known):.2f} s"

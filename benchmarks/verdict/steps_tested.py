@@ -1,0 +1,35 @@
+"""What `tuner verify --confirm` tests of a simulated search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.verdict.budgets import Place
+from tuner.spec.confirming import CONFIRMATION_SEEDS, STEPS
+from tuner.spec.margin import MARGIN
+from tuner.verdict.confirmation_steps import confirmation_steps
+from tuner.verdict.known_runs import Run
+from tuner.verdict.recommendation import LEAST_RUNS, recommend
+from tuner.verdict.runs_model import RunsModel
+
+
+def steps_tested(
+    model: RunsModel,
+    runs: Sequence[Run],
+    *,
+    least_runs: int = LEAST_RUNS,
+    seeds: int = CONFIRMATION_SEEDS,
+    most: int = STEPS,
+) -> tuple[Place, ...]:
+    """The places that are tested, the surest first; `model` is of the runs."""
+    where = {run.trial: run.where for run in runs}
+    chosen = recommend(model, least_runs=least_runs).chosen
+    steps = confirmation_steps(
+        model,
+        chosen.trial if chosen else None,
+        margin=MARGIN,
+        least_runs=least_runs,
+        seeds=seeds,
+        most=most,
+    )
+    return tuple(where[each.trial] for each in steps)

@@ -1,0 +1,80 @@
+"""A network whose depth, norm and kernel are searched, from its study file to a model on disk."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.forked_cli import run
+from tests.support.open_spaces import write_stack
+from tests.support.small_study import TASK_TOML
+from tuner import load_model
+from tuner.errors import UsageError
+from tuner.export import load_best
+
+
+def test_from_the_study_file_to_a_model_and_a_script_that_stands_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_stack(tmp_path)
+    (tmp_path / "tiny.toml").write_text(TASK_TOML, encoding="utf-8")
+    study = ["--variant=stack.toml", "--task=tiny.toml"]
+
+    def tuner(*words: str) -> str:
+        done = run(*words, folder=tmp_path, environment={"TMPDIR": str(tmp_path)})
+        assert done.code == 0, done.err
+        return done.out
+
+    assert "works" in tuner("variants", "--check=stack.toml", "--task=tiny.toml")
+    tuner("launch", *study, "--cpu", "--trials=6", "--reruns=0")
+    found = json.loads(tuner("best", *study, "--pick=mql", "--format=json"))
+    assert {"learning_rate", "weight_decay", "depth", "norm"} <= found["params"].keys()
+    assert "hidden_size" not in found["params"]
+
+    (tmp_path / "best.toml").write_text(tuner("best", *study, "--pick=mql", "--format=toml"))
+    tuner("train", "--config=best.toml", "--cpu", "--task=tiny.toml", "--output=m.safetensors")
+    model = load_model(tmp_path / "m.safetensors", trust=True).model
+    storage = f"sqlite:///{tmp_path}/storage/tuner.db"
+    best = load_best(study="tiny-stack", pick="mql", storage=storage)
+    fresh = best.build_model()
+    assert [p.shape for p in model.parameters()] == [p.shape for p in fresh.parameters()]
+
+    script = tmp_path / "best.py"
+    script.write_text(tuner("best", *study, "--pick=mql", "--format=python"), encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("best_stack", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "best_stack", module)
+    spec.loader.exec_module(module)
+    job = module.Job(**module.SETTINGS | {"max_epochs": 1})
+    monkeypatch.setattr(sys, "argv", ["best.py"])
+    module.run(job, module.read_series, module.network)
+    alone = module.network(job, best.shapes)
+    assert [p.shape for p in alone.parameters()] == [p.shape for p in fresh.parameters()]
+    alone.load_state_dict(model.state_dict())
+    shapes = best.shapes
+    assert shapes.input_size == best.params["input_size"] == job.input_size
+    torch.manual_seed(0)
+    past = torch.rand(2, shapes.input_size, shapes.n_targets + shapes.n_past + shapes.n_future)
+    with torch.no_grad():
+        assert torch.equal(alone.eval()(past, None, None), model(past, None, None))
+
+    # On a host that lacks the class's file, the database has it; it runs where somebody trusts it.
+    (tmp_path / "stack.py").rename(tmp_path / "moved.py")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another host"))
+    elsewhere = load_best(study="tiny-stack", pick="mql", storage=storage)
+    assert elsewhere.as_dict()["params"] == best.params
+    with pytest.raises(UsageError, match=r"code that only the database has here: stack\.py"):
+        elsewhere.build_model()
+    trusted = load_best(study="tiny-stack", pick="mql", storage=storage, trust=True).build_model()
+    assert [p.shape for p in trusted.parameters()] == [p.shape for p in fresh.parameters()]
+    (tmp_path / "stack.py").write_text("class Stack: ...")
+    changed = load_best(study="tiny-stack", pick="mql", storage=storage, trust=True)
+    with pytest.raises(UsageError, match="is not the file that study 'tiny-stack' was made with"):
+        changed.build_model()

@@ -1,0 +1,197 @@
+"""A class of the user's own on hosts that do not have its file."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from tests.support.cli_processes import STUDY, Bench
+from tests.support.small_study import STUDY_TOML, TASK
+from tuner.config import TrainingSettings
+from tuner.errors import UsageError
+from tuner.files.private_folder import PrivateFolderError
+from tuner.files.toml_file import read_toml, validate
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.study_file import StudyFile
+from tuner.storage.database import Database
+from tuner.storage.schema import sources
+from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.code import code_of, with_code
+from tuner.study.open import OpenStudy, create_or_resume
+from tuner.study.own_file import keep_code
+from tuner.study.transfer import restore
+
+CODE = "import math\r\n# ümlaut\nclass Net:\n\tpass\n"
+SHA = hashlib.sha256(CODE.encode()).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """This host's: nothing has run here yet."""
+    return new_host(tmp_path, monkeypatch)
+
+
+def new_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "another-cache"
+    shutil.rmtree(folder, ignore_errors=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    return folder
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    path = tmp_path / "net.py"
+    path.write_bytes(CODE.encode())
+    return path
+
+
+def definition_of(net: Path) -> StudyDefinition:
+    described = net.with_name("small.toml")
+    described.write_text(STUDY_TOML.replace('"rmsnorm"', f'"{net}:Net"'))
+    file = validate(read_toml(described), StudyFile)
+    return StudyDefinition.of(file, task=TASK, data_hash="0" * 64, training=TrainingSettings())
+
+
+@pytest.fixture
+def study(database: Database, net: Path) -> OpenStudy:
+    """Made here, where the file is."""
+    definition = definition_of(net)
+    opened = create_or_resume(database, "own", definition, trials=1)
+    assert keep_code(database, definition) is None
+    return opened
+
+
+def test_where_the_file_is_the_file_is_used(study: OpenStudy) -> None:
+    assert with_code(study) is study
+
+
+def test_another_file_at_its_path_is_refused_with_both_hashes(study: OpenStudy, net: Path) -> None:
+    net.write_text("class Net: ...")
+    here = hashlib.sha256(net.read_bytes()).hexdigest()
+    with pytest.raises(UsageError) as met:
+        with_code(study, trust=True, trusted=[SHA])
+    assert str(net) in str(met.value)
+    assert f"sha256 {here[:12]} here, {SHA[:12]} there" in str(met.value)
+
+
+def test_code_that_only_the_database_has_runs_by_its_hash_alone(
+    study: OpenStudy, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net.unlink()
+    cache = new_host(tmp_path, monkeypatch)
+    for trusted in ([], ["0" * 64]):
+        with pytest.raises(
+            UsageError, match=rf"'tuner study code own', then say --trust-code {SHA}"
+        ):
+            with_code(study, trusted=trusted)
+    assert not list(cache.rglob("net.py"))
+    found = with_code(study, trusted=[SHA])
+    copy = Path(found.definition.architecture.model.rpartition(":")[0])
+    assert copy == cache / "tuner" / "code" / SHA / "net.py"
+    assert copy.read_bytes() == CODE.encode()
+    assert copy.parent.stat().st_mode & 0o777 == 0o700
+    assert found.definition.identity() == study.definition.identity()
+    # From now on this user has it here.
+    assert with_code(study).definition == found.definition
+    copy.write_text("damaged")
+    with pytest.raises(UsageError, match="only the database has"):
+        with_code(study)
+
+
+def test_who_launched_it_needs_nobodys_word_when_the_file_has_moved(
+    study: OpenStudy, net: Path
+) -> None:
+    net.unlink()
+    assert SHA in with_code(study).definition.architecture.model
+
+
+def test_a_text_that_was_changed_in_the_database_is_none(
+    study: OpenStudy, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net.unlink()
+    new_host(tmp_path, monkeypatch)
+    with study.database.engine.begin() as connection:
+        connection.execute(update(sources).values(content="import os"))
+    with pytest.raises(UsageError, match="neither on this host nor in the database"):
+        with_code(study, trust=True)
+
+
+def test_a_copy_that_others_could_change_is_not_run(
+    study: OpenStudy, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net.unlink()
+    code = new_host(tmp_path, monkeypatch) / "tuner" / "code"
+    code.mkdir(parents=True)
+    code.chmod(0o777)
+    with pytest.raises(PrivateFolderError, match="rm -r"):
+        with_code(study, trust=True)
+
+
+def test_a_name_that_leads_elsewhere_is_refused(study: OpenStudy) -> None:
+    architecture = dataclasses.replace(study.definition.architecture, model="/nowhere/-rf\n.py:Net")
+    definition = dataclasses.replace(study.definition, architecture=architecture)
+    with pytest.raises(UsageError, match="a name that is not carried"):
+        with_code(dataclasses.replace(study, definition=definition), trust=True)
+
+
+def test_what_it_imports_from_beside_it_is_said_once(database: Database, net: Path) -> None:
+    net.write_text("import helper\nfrom helper.x import y\nimport torch\nclass Net: ...\n")
+    (net.parent / "helper.py").touch()
+    line = keep_code(database, definition_of(net))
+    assert line is not None
+    assert line.startswith("net.py imports helper beside it, which other hosts do not get")
+
+
+def test_a_file_of_something_else_than_text_is_not_carried(database: Database, net: Path) -> None:
+    net.write_bytes("# -*- coding: latin-1 -*-\n# ü\nclass Net: ...".encode("latin-1"))
+    assert "other hosts need it at its path" in str(keep_code(database, definition_of(net)))
+
+
+def test_an_exported_study_takes_it_along(
+    study: OpenStudy, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "own.json.gz"
+    write_archive(archive_of(study), path)
+    with study.database.engine.begin() as connection:
+        connection.execute(sources.delete())
+    made = restore(study.database, read_archive(path), "again", origin=str(path))
+    net.unlink()
+    assert code_of(made)[1] == CODE.encode()
+    new_host(tmp_path, monkeypatch)
+    with pytest.raises(UsageError, match="--trust-code"):
+        with_code(made)
+    forged = dataclasses.replace(read_archive(path), code="import os")
+    write_archive(forged, path)
+    with pytest.raises(UsageError, match="the code in it is not what its definition names"):
+        read_archive(path)
+
+
+def test_a_worker_on_a_host_without_the_file_trains_once_it_was_told_the_hash(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
+    bench.slowed().unlink()
+    assert bench.launch(1).code == 0
+    assert bench.run("study", "extend", STUDY, "--trials", "2").code == 0
+    code = (tmp_path / "paced.py").read_bytes()
+    sha = hashlib.sha256(code).hexdigest()
+    (tmp_path / "paced.py").unlink()
+    worker = ("worker", "--study", STUDY, "--task", "tiny.toml", "--cpu")
+    elsewhere = {"XDG_CACHE_HOME": str(tmp_path / "another")}
+    refused = bench.run(*worker, cores=1, **elsewhere)
+    assert refused.code == 2
+    assert f"then say --trust-code {sha} to 'tuner worker'" in refused.error
+    assert bench.trials() == [(0, "COMPLETE")]
+    printed = bench.run("study", "code", STUDY).out
+    assert printed.startswith(f"# sha256 {sha}\n# {tmp_path}/paced.py\n")
+    assert "class Paced(TSMixer):" in printed
+    assert bench.run("study", "code", STUDY, "--json").json()["source"] == code.decode()
+    assert bench.run(*worker, "--trust-code", "abc", cores=1).code == 2
+    done = bench.run(*worker, "--trust-code", sha, cores=1, **elsewhere)
+    assert done.code == 0, done.err
+    assert [state for _, state in bench.trials()] == ["COMPLETE"] * 2

@@ -1,0 +1,51 @@
+"""The file that simulated searches are kept in."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.verdict.simulation_files import kept, searches_in
+from tests.support.paths import REPOSITORY
+
+
+def test_a_search_is_in_the_file_before_it_is_handed_on_and_a_cut_line_is_no_search(
+    tmp_path: Path,
+) -> None:
+    cache = tmp_path / "searches.jsonl"
+    assert searches_in(cache) == []
+    cache.write_text('{"truth":"a","seed":0}\n{"truth":"a","se')
+    ended = kept(({"truth": "é", "seed": seed} for seed in (1, 2)), cache)
+    next(ended)
+    assert [one["seed"] for one in searches_in(cache)] == [0, 1]
+    assert [one["seed"] for one in ended] == [2]
+    assert searches_in(cache)[-1] == {"truth": "é", "seed": 2}
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "samplers/samplers.py",
+        "verdict/confirmed_steps.py",
+        "verdict/kg_variants.py",
+        "verdict/noisy_searches.py",
+        "verdict/others.py",
+        "verdict/until.py",
+        "verdict/warm_starts.py",
+        "verdict/open_trials.py",
+        "verdict/protocol.py",
+        "verdict/searches.py",
+    ],
+)
+def test_a_process_takes_one_core(script: str) -> None:
+    """Whoever imports numpy before it is said gets as many threads as there are cores."""
+    source = (REPOSITORY / "benchmarks" / script).read_text(encoding="utf-8")
+    before = source[: source.index("one_core_each()  #")]
+    loaded = f"{before}\nprint('numpy' in sys.modules)"
+    path = REPOSITORY / "benchmarks" / script
+    code = f"__file__ = {str(path)!r}\nexec({loaded!r})"
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert found.strip() == "False"

@@ -1,0 +1,26 @@
+"""A server that serves no more connections is named with what to set."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from tuner.errors import StorageError
+from tuner.storage.connection_errors import in_one_line
+from tuner.storage.url import parse_url
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "FATAL:  sorry, too many clients already",
+        'FATAL:  too many connections for role "tuner_worker"',
+        "FATAL:  remaining connection slots are reserved for roles with the SUPERUSER attribute",
+    ],
+)
+def test_too_few_connections_say_what_to_set(said: str) -> None:
+    with (
+        pytest.raises(StorageError, match=r"max_connections: one for each worker.*databases\.md"),
+        in_one_line(parse_url("postgresql://ann@host/tuner")),
+    ):
+        raise OperationalError("", {}, Exception(said))

@@ -1,0 +1,68 @@
+"""What commands ask a launch for, made of their options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuner.cli.options import above_zero
+from tuner.cli.policy_options import said_policy
+
+if TYPE_CHECKING:
+    from tuner.cli.launch import LaunchOptions
+    from tuner.cli.retune import RetuneOptions
+    from tuner.cli.verify import VerifyOptions
+    from tuner.launch import DeviceChoice, PolicyChanges, StudySettings
+
+
+def devices_of(options: LaunchOptions | RetuneOptions | VerifyOptions) -> DeviceChoice:
+    """Where its workers run."""
+    from tuner.launch import DeviceChoice
+
+    return DeviceChoice(
+        gpus=options.gpus,
+        cpu=options.cpu,
+        workers=options.workers,
+        on=options.on,
+        placement=options.placement,
+        print_only=getattr(options, "print_only", False),  # a retune has stages, and prints none
+    )
+
+
+def settings_of(
+    options: LaunchOptions | RetuneOptions, *, seeds: int | None = None
+) -> StudySettings:
+    """What its studies are, beside variant and task.
+
+    Raises:
+        UsageError: a value that its flag does not take.
+    """
+    from tuner.launch import StudySettings
+
+    return StudySettings(
+        max_epochs=options.max_epochs,
+        seeds=seeds,
+        backend=options.backend,
+        precision=options.precision,
+        time_objective=options.time_objective,
+        target_val_loss=above_zero(options.target_val_loss, "--target-val-loss"),
+        mql_split=options.mql_split,
+    )
+
+
+def policy_of(options: LaunchOptions | RetuneOptions, **more: str | None) -> PolicyChanges:
+    """How its studies are searched; `more` are flags of `said_policy` that not every command has.
+
+    Raises:
+        UsageError: a value that its flag does not take.
+    """
+    from tuner.launch import PolicyChanges
+
+    said = said_policy(
+        sampler=options.sampler,
+        sampler_seed=options.sampler_seed,
+        prune=options.prune,
+        reruns=options.reruns,
+        checkpoint_every=options.checkpoint_every,
+        **more,
+    )
+    return PolicyChanges(**said)

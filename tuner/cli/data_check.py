@@ -1,0 +1,232 @@
+"""`tuner data check`: what a task's data is, before hours are spent on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuner.cli.options import DataDir, Json, data_folder, note
+from tuner.cli.output import print_json, say
+from tuner.cli.replace import Force, check_free, is_figure
+from tuner.config import Objective
+from tuner.trial.uncollected import nothing_collected
+
+if TYPE_CHECKING:
+    from tuner.data.facts import DataFacts
+    from tuner.data.proposal.told import Guess
+    from tuner.data.task import Task
+    from tuner.training.pace import Pace
+
+MOST_SERIES, MOST_SHARES = 10, 12
+TINY = 0.005
+"""A share of the objective that nobody will notice."""
+
+
+def check(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|TASK", help="A CSV or Parquet file, a task file, demo or etth."
+        ),
+    ],
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.png", help="Draw the targets over time, .png, .svg, .pdf or .html."
+        ),
+    ] = None,
+    force: Force = False,
+    data_dir: DataDir = None,
+    json: Json = False,
+) -> int:
+    """Read and prepare data as a launch would, and say what it is: rows, times, gaps, windows, how
+    much each column weighs in the objective, and about how long an epoch takes.
+
+    Of a data file, the task is the one that 'tuner init data' would propose.
+    """
+    from tuner.data.facts import facts_of
+
+    if plot is not None:
+        from tuner.report.figures.save import check_kind
+
+        check_kind(plot)
+        check_free(plot, is_figure, force=force)
+    task, guesses = _task(file)
+    facts = facts_of(task, data_dir=data_folder(data_dir))
+    pace = _pace(facts)
+    if plot is not None:
+        _draw(facts, plot)
+    if json:
+        print_json(_document(facts, pace, guesses))
+        return 0
+    for line in _lines(facts, pace):
+        say(line)
+    for guess in guesses:
+        note(f"a guess: {guess.key} = {guess.value}: {guess.why}")
+    return 0
+
+
+def _task(file: str) -> tuple[Task, tuple[Guess, ...]]:
+    """The task of a task file or a name, or the one proposed for a file of data, with its guesses.
+
+    Raises:
+        UsageError: no such task.
+        DataError: a file that is no data.
+    """
+    from tuner.data.task import Task, load_task
+
+    path = Path(file).expanduser()
+    if path.suffix == ".toml" or not (path.exists() or "." in path.name):
+        return load_task(file), ()
+    import tomllib
+
+    from tuner.cli.init_data import proposed
+    from tuner.data.proposal.proposed_task import task_name
+    from tuner.data.proposal.task_text import task_text
+    from tuner.data.proposal.told import Told
+    from tuner.files.toml_file import TomlDocument, validate
+
+    proposal = proposed(path, task_name(path), Told())
+    text = task_text(proposal, path, path)
+    task = validate(TomlDocument(data=tomllib.loads(text), path=path), Task)
+    source = task.source.model_copy(update={"path": path.absolute()})
+    return task.model_copy(update={"source": source}), proposal.guesses
+
+
+def _pace(facts: DataFacts) -> Pace:
+    from tuner.spec.study_file import load_study_file
+
+    with nothing_collected():
+        from tuner.training.pace import pace_of
+
+    file = load_study_file("original")
+    return pace_of(
+        file.architecture(),
+        file.default_hyperparameters(),
+        file.training_settings(),
+        facts.prepared,
+    )
+
+
+def _draw(facts: DataFacts, path: Path) -> None:
+    import numpy as np
+
+    from tuner.data.prepare import split_sizes
+    from tuner.report.figures.save import SIZE, save
+    from tuner.report.figures.targets import Panel, height_of, targets_figure
+
+    task = facts.prepared.task
+    panels = []
+    for one, about in zip(facts.raw, facts.series, strict=True):
+        ends = np.cumsum(split_sizes(len(one.values), task.split))
+        dates = one.timestamps if one.clock is None else one.clock
+        times = np.arange(len(one.values)) if about.first is None else dates
+        for position, column in enumerate(task.target_columns):
+            panels.append(
+                Panel(
+                    title=column if len(facts.raw) == 1 else f"{one.name}: {column}",
+                    times=times,
+                    values=one.values[:, position],
+                    ends=(int(ends[0]), int(ends[1]), int(ends[2])),
+                )
+            )
+    save(
+        targets_figure(panels, title=task.name), path, width=SIZE[0], height=height_of(len(panels))
+    )
+    note(f"wrote {path}")
+
+
+def _lines(facts: DataFacts, pace: Pace) -> list[str]:
+    task, series = facts.prepared.task, facts.series
+    filled_rows, filled_cells = (
+        sum(each.filled_rows for each in series),
+        sum(each.filled_cells for each in series),
+    )
+    lines = [f"{task.name}: {facts.rows:,} rows, frequency {task.frequency}, {_plural(series)}"]
+    for each in series[:MOST_SERIES]:
+        span = "not dated" if each.first is None else f"{_day(each.first)} to {_day(each.last)}"
+        lines.append(f"  {each.name}: {each.rows:,} rows, {span}")
+    if len(series) > MOST_SERIES:
+        lines.append(f"  and {len(series) - MOST_SERIES:,} more series")
+    gaps = getattr(task.source, "gaps", "refuse")
+    lines.append(
+        f"made up: {filled_rows:,} missing rows and {filled_cells:,} empty cells"
+        if filled_rows or filled_cells
+        else "made up: nothing"
+        + ("; rows count as consecutive, whatever lies between them" if gaps == "skip" else "")
+    )
+    counted = ", ".join(f"{number:,} {name}" for name, number in facts.windows.items())
+    lines.append(f"windows of {task.input_size} rows in and {task.horizon} out: {counted}")
+    if facts.constant:
+        lines.append(f"constant in the training rows: {', '.join(facts.constant[:MOST_SHARES])}")
+    lines.extend(_of_shares(facts))
+    lines.append(
+        f"an epoch of original at its defaults: about {_about(pace.seconds)} s on {pace.device} "
+        f"({pace.steps:,} steps; measured over {pace.measured})"
+    )
+    return lines
+
+
+def _of_shares(facts: DataFacts) -> list[str]:
+    if not facts.shares:
+        return ["no target changes in the training rows"]
+    ordered = sorted(facts.shares.items(), key=lambda pair: -pair[1])
+    lines = ["about so much of the objective is each target's, by the error of its last value:"]
+    lines += [f"  {share:6.1%}  {column}" for column, share in ordered[:MOST_SHARES]]
+    if len(ordered) > MOST_SHARES:
+        rest = sum(share for _, share in ordered[MOST_SHARES:])
+        lines.append(f"  {rest:6.1%}  {len(ordered) - MOST_SHARES} more")
+    tiny = sum(1 for _, share in ordered if 0 < share < TINY)
+    if tiny and facts.prepared.task.objective is Objective.MQL:
+        lines.append(
+            f"  {tiny} of them hardly count: MQL is in the columns' own units; where they matter, "
+            'set objective = "scaled" in the task file'
+        )
+    return lines
+
+
+def _about(seconds: float) -> str:
+    """Two digits: more would promise too much."""
+    return f"{float(f'{seconds:.2g}'):,.10g}"
+
+
+def _plural(series: tuple[Any, ...]) -> str:
+    return "1 series" if len(series) == 1 else f"{len(series):,} series"
+
+
+def _day(time: Any) -> str:
+    return str(time.astype("datetime64[s]")).replace("T", " ").removesuffix(" 00:00:00")
+
+
+def _document(facts: DataFacts, pace: Pace, guesses: tuple[Guess, ...]) -> dict[str, Any]:
+    task = facts.prepared.task
+    return {
+        "task": task.name,
+        "data_hash": facts.prepared.data_hash,
+        "rows": facts.rows,
+        "frequency": task.frequency,
+        "series": [
+            {
+                "name": each.name,
+                "rows": each.rows,
+                "first": None if each.first is None else _day(each.first),
+                "last": None if each.last is None else _day(each.last),
+                "filled_rows": each.filled_rows,
+                "filled_cells": each.filled_cells,
+            }
+            for each in facts.series
+        ],
+        "windows": facts.windows,
+        "constant": list(facts.constant),
+        "shares": facts.shares,
+        "epoch": {
+            "variant": "original",
+            "about_s": pace.seconds,
+            "steps": pace.steps,
+            "measured_steps": pace.measured,
+            "device": pace.device,
+        },
+        "guesses": [{"key": each.key, "value": each.value, "why": each.why} for each in guesses],
+    }

@@ -1,0 +1,182 @@
+"""`tuner predict`: what a trained model forecasts of recent rows, as a table and as a figure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuner.cli.command import takes
+from tuner.cli.forecasting import check_data, draw_fans, read_rows
+from tuner.cli.options import Json, note
+from tuner.cli.output import print_json
+from tuner.cli.replace import Force, check_free, check_placeable, is_figure, is_forecast
+from tuner.errors import UsageError, unknown_name
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tuner.data.task import Task
+    from tuner.export.saved_model import SavedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictOptions:
+    """The options of `tuner predict`."""
+
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL.safetensors", help="What 'tuner train' wrote.", show_default=False
+        ),
+    ]
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="A .csv or .parquet with the task's columns, oldest rows first; or a task file, "
+            "whose own data is read.",
+            show_default=False,
+        ),
+    ]
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the forecasts here: .csv or .parquet (stdout)."),
+    ] = None
+    plot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Draw them as fan charts: .png, .svg or .pdf (these need a Chromium), or .html.",
+        ),
+    ] = None
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="First time to forecast, as if nothing later were known; the figure shows what "
+            "came (the time after the last row with values).",
+        ),
+    ] = None
+    series: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Only this series, may be said several times; of a table that names none, whose "
+            "rows they are.",
+        ),
+    ] = None
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this target column; may be said several times."),
+    ] = None
+    separator: Annotated[
+        str, typer.Option(metavar="CHARACTER", help="Between the cells of a CSV; tab is a tab.")
+    ] = ","
+    decimal: Annotated[
+        str, typer.Option(metavar="CHARACTER", help="Of the numbers in a CSV: . or a comma.")
+    ] = "."
+    title: Annotated[str, typer.Option(metavar="TEXT", help="A line above the figure.")] = ""
+    force: Force = False
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Let a class run that the model's card names.")
+    ] = False
+    json: Json = False
+
+
+@takes(PredictOptions)
+def predict(options: PredictOptions) -> int:
+    """Forecast the steps after the last row with values, with a model that 'tuner train' saved.
+
+    Rows after it carry the future covariates, where the task has such, their targets empty. A
+    forecast has a row for each series, time and target column, and a column for each quantile
+    level; quantiles never cross.
+    """
+    _check(options)
+    from tuner.data.frames import write_frame
+    from tuner.data.recent_rows import rows_of
+    from tuner.export.saved_model import load_model
+
+    model = load_model(options.model, trust=options.trust)
+    task = model.task
+    _check_columns(options, task)
+    separator = "\t" if options.separator == "tab" else options.separator
+    frame = read_rows(options.data, task, separator=separator, decimal=options.decimal)
+    if options.series:
+        frame = rows_of(task, model.series, frame, options.series)
+    forecast = model.predict(frame, start=options.start)
+    if options.plot is not None:
+        columns = options.column or ()
+        draw_fans(model, frame, forecast, options.plot, columns=columns, title=options.title)
+    if options.column:
+        forecast = forecast[forecast["column"].isin(options.column)]
+    if options.output is not None:
+        write_frame(options.output, forecast)
+    _report(options, model, forecast)
+    return 0
+
+
+def _check(options: PredictOptions) -> None:
+    """What can be refused before torch is imported."""
+    from tuner.data.frames import check_frame_kind
+    from tuner.report.figures.save import check_kind
+
+    check_data(options.data)
+    if len(options.separator) != 1 and options.separator != "tab":
+        raise UsageError(f"--separator {options.separator!r}: expected one character, or tab")
+    if options.decimal not in (".", ",") or options.decimal == options.separator:
+        raise UsageError(
+            f"--decimal {options.decimal!r}: expected . or a comma, and another character than "
+            "--separator"
+        )
+    if options.output is not None:
+        check_frame_kind(options.output)
+        check_free(options.output, is_forecast, force=options.force)
+        check_placeable(options.output)
+    if options.plot is not None:
+        check_kind(options.plot)
+        check_free(options.plot, is_figure, force=options.force)
+        check_placeable(options.plot)
+
+
+def _check_columns(options: PredictOptions, task: Task) -> None:
+    for name in options.column or ():
+        if name not in task.target_columns:
+            raise unknown_name("target column", name, task.target_columns)
+
+
+def _report(options: PredictOptions, model: SavedModel, forecast: pd.DataFrame) -> None:
+    files = [str(path) for path in (options.output, options.plot) if path is not None]
+    if options.json:
+        print_json(
+            {
+                "model": str(options.model),
+                "horizon": model.task.horizon,
+                "quantiles": list(model.task.quantiles),
+                "files": files,
+                "forecasts": [_row(model.task, row) for row in forecast.to_dict("records")],
+            }
+        )
+    elif options.output is None:
+        typer.echo(forecast.to_csv(index=False), nl=False)
+    if files:
+        note(f"wrote {' and '.join(files)}")
+
+
+def _step(step: Any) -> Any:
+    """A time as JSON has it; of an index, the number of the row."""
+    return step.isoformat() if hasattr(step, "isoformat") else int(step)
+
+
+def _row(task: Task, row: dict[Any, Any]) -> dict[str, Any]:
+    from tuner.data.recent_rows import id_column, time_column
+
+    return {
+        "series": row[id_column(task)],
+        "time": _step(row[time_column(task)]),
+        "column": row["column"],
+        "quantiles": {str(level): row[str(level)] for level in task.quantiles},
+    }

@@ -1,0 +1,218 @@
+"""The rows that a forecast starts from, as a table has them: by series, times and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tuner.data.source_kinds import EtthSource, FileSource
+from tuner.data.task import Task
+from tuner.data.times import TimeColumn
+from tuner.errors import DataError, UsageError, first_line, unknown_name
+
+Floats = npt.NDArray[np.float64]
+SERIES = "series"
+"""The id column of built-in tasks, whose sources have none."""
+
+
+ROW = "row"
+"""The time column of an index: the number of a row, 0 for the first one of the task's file."""
+
+
+def is_counted(task: Task) -> bool:
+    """Whether the rows of a task's file have numbers in place of times."""
+    return isinstance(task.source, FileSource) and task.source.index
+
+
+def time_column(task: Task) -> str:
+    """The column that holds a task's timestamps, or the numbers of its rows."""
+    if isinstance(task.source, FileSource):
+        return task.source.time_column or ROW
+    return "date" if isinstance(task.source, EtthSource) else "ds"
+
+
+def id_column(task: Task) -> str:
+    """The column that names a row's series."""
+    return (task.source.id_column if isinstance(task.source, FileSource) else None) or SERIES
+
+
+def timestamp(text: str | pd.Timestamp) -> pd.Timestamp:
+    """A time as rows have it: without a zone; one with an offset in UTC.
+
+    Raises:
+        UsageError: it is none.
+    """
+    found = pd.to_datetime([str(text)], format="ISO8601", utc=True, errors="coerce")
+    if found.isna()[0] or not str(text)[0].isdigit():  # pandas reads "now", too
+        raise UsageError(f"{str(text)!r} is no time; expected ISO 8601, such as '2018-06-01 00:00'")
+    return found.tz_localize(None)[0]
+
+
+def step_named(task: Task, text: str | pd.Timestamp) -> pd.Timestamp | int:
+    """A step of a task's rows as somebody names it: a time, or the number of a row of an index.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not is_counted(task):
+        return timestamp(text)
+    if not str(text).isdecimal():
+        raise UsageError(f"{str(text)!r} is no number of a row; expected e.g. 7000")
+    return int(str(text))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Observed:
+    """What is known of one series' targets: times (R,), or numbers of rows, and values (R, C), NaN
+    where empty.
+    """
+
+    times: pd.Index
+    values: Floats
+
+
+def observed(task: Task, names: Sequence[str], frame: pd.DataFrame) -> Mapping[str, Observed]:
+    """The targets of each series in a table as `last_windows` takes it.
+
+    Raises:
+        UsageError: series that the network does not know.
+        DataError: a column that is missing, or a cell that cannot be read.
+    """
+    refuse_missing_columns(task, frame)
+    return {
+        name: Observed(
+            times=times_of(task, name, rows),
+            values=numbers_of(task, name, rows)[:, : len(task.target_columns)],
+        )
+        for name, rows in by_series(task, names, frame).items()
+    }
+
+
+def rows_of(
+    task: Task, names: Sequence[str], frame: pd.DataFrame, wanted: Sequence[str]
+) -> pd.DataFrame:
+    """The rows of the series called `wanted`. Where no column names any and one is wanted, all rows
+    are its own.
+
+    Raises:
+        UsageError: series that the network does not know, or that the table does not have.
+    """
+    for name in wanted:
+        if name not in names:
+            raise unknown_name("series", name, names, more="; the network was trained on these")
+    column = id_column(task)
+    if column not in frame.columns:
+        return frame.assign(**{column: wanted[0]}) if len(wanted) == 1 else frame
+    there = frame[column].astype(str)
+    for name in wanted:
+        if not (there == name).any():
+            raise UsageError(f"the table has no rows of series {name!r} in column {column!r}")
+    return frame[there.isin(list(wanted))]
+
+
+def refuse_missing_columns(task: Task, frame: pd.DataFrame) -> None:
+    """Raises DataError where a column is missing that holds times or numbers."""
+    columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
+    needed = columns if is_counted(task) else [time_column(task), *columns]
+    for column in needed:
+        if column not in frame.columns:
+            there = ", ".join(map(repr, map(str, frame.columns)))
+            raise DataError(f"the table has no column {column!r}; there are: {there}")
+
+
+def by_series(task: Task, names: Sequence[str], frame: pd.DataFrame) -> Mapping[str, pd.DataFrame]:
+    """The rows of each series; all are the one series' where the network knows but one and no
+    column names any.
+
+    Raises:
+        UsageError: series that the network does not know.
+        DataError: no rows, or rows of no series.
+    """
+    column = id_column(task)
+    if column not in frame.columns:
+        if len(names) == 1:
+            return {names[0]: frame}
+        raise UsageError(
+            "the table does not say which series its rows belong to; "
+            f"add a column {column!r} that holds one of: {', '.join(names)}"
+        )
+    if (nameless := int(frame[column].isna().sum())) > 0:
+        raise DataError(
+            f"column {column!r} is empty in {nameless} rows; name the series of each row"
+        )
+    groups = frame.groupby(column, sort=False, observed=True)
+    found = {str(name): rows for name, rows in groups}
+    for name in found:
+        if name not in names:
+            raise unknown_name("series", name, names, more="; the network was trained on these")
+    if not found:
+        raise DataError("the table has no rows")
+    return found
+
+
+def numbers_of(task: Task, name: str, rows: pd.DataFrame) -> Floats:
+    """(R, C + P + F): targets, past and future covariates of one series; NaN where a cell is empty.
+
+    Raises:
+        DataError: a cell that is no number.
+    """
+    columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
+    try:
+        return rows[columns].to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"series {name!r}: a cell of {', '.join(columns)} is no number ({first_line(error)})"
+        ) from None
+
+
+def times_of(task: Task, name: str, rows: pd.DataFrame) -> pd.Index:
+    """The times of one series' rows, (R,), without a zone: in UTC where the task has a time zone,
+    or the cells have an offset. Of an index, the numbers of the rows; where no column says them,
+    the first one given is row 0.
+
+    Raises:
+        DataError: a cell that is no time, or no number of a row.
+    """
+    if is_counted(task):
+        return _numbers_of_rows(task, name, rows)
+    zone = task.source.timezone if isinstance(task.source, FileSource) else None
+    cells = rows[time_column(task)]
+    try:
+        form = None if pd.api.types.is_datetime64_any_dtype(cells) else "ISO8601"
+        if zone is None:
+            return pd.DatetimeIndex(pd.to_datetime(cells, format=form, utc=True)).tz_localize(None)
+        local = pd.DatetimeIndex(pd.to_datetime(cells, format=form))
+    except (TypeError, ValueError) as error:
+        raise DataError(
+            f"series {name!r}: {time_column(task)!r} holds no timestamps ({first_line(error)})"
+        ) from None
+    if local.tz is not None:
+        return local.tz_convert("UTC").tz_localize(None)
+    from tuner.data.local_time import to_utc
+
+    where = TimeColumn(
+        file=f"series {name!r}", column=time_column(task), time_format=None, wide=True, zone=zone
+    )
+    numbers = range(1, len(local) + 1)
+    return pd.DatetimeIndex(to_utc(local.to_numpy().astype("datetime64[us]"), numbers, zone, where))
+
+
+def _numbers_of_rows(task: Task, name: str, rows: pd.DataFrame) -> pd.Index:
+    if ROW not in rows.columns:
+        if task.calendar:
+            raise DataError(
+                f"series {name!r}: the table has no column {ROW!r}; the calendar needs the number "
+                "of each row, 0 for the first one of the task's file"
+            )
+        return pd.RangeIndex(len(rows))
+    numbers = pd.to_numeric(rows[ROW], errors="coerce").to_numpy(np.float64)
+    if not len(numbers) or not (numbers == numbers[0] + np.arange(len(numbers))).all():
+        raise DataError(
+            f"series {name!r}: column {ROW!r} does not count its rows; give them oldest first, "
+            "without gaps"
+        )
+    return pd.Index(numbers.astype(np.int64))

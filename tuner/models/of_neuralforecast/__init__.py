@@ -1,0 +1,1 @@
+"""The model classes of neuralforecast as networks of tuner: `model = "neuralforecast:TCN"`."""

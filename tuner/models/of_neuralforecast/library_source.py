@@ -1,0 +1,229 @@
+"""What neuralforecast says of its classes, read from its source: no import, which takes seconds.
+
+`neuralforecast.auto` has, for nearly every model, a class `Auto<NAME>` whose `default_config` is
+the search space that the library itself would search, written with Ray Tune's functions.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import UsageError
+from tuner.models.names import LIBRARY
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`tune.choice`: one of these."""
+
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """`tune.randint`: a whole number from `low` up to and with `high`."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """`tune.uniform` or `tune.loguniform`."""
+
+    low: float
+    high: float
+    log: bool
+
+
+Searched = Choice | Whole | Real
+
+
+class UnreadableError(Exception):
+    """The source is not written as it was in the version that this module knows."""
+
+
+def model_names() -> tuple[str, ...]:
+    """The model classes that neuralforecast lists.
+
+    Raises:
+        UsageError: it is not installed, or its source cannot be read.
+    """
+    for node in _tree("models/__init__.py").body:
+        if isinstance(node, ast.Assign) and _name_of(node) == "__all__":
+            return tuple(ast.literal_eval(node.value))
+    raise _unreadable("models/__init__.py")
+
+
+def constructor_defaults(name: str) -> dict[str, Any]:
+    """The defaults of the arguments of a model class; those that are no plain values are left out.
+
+    Raises:
+        UsageError: neuralforecast is not installed, or its source cannot be read.
+    """
+    arguments = _constructor(name).args
+    named = [*arguments.posonlyargs, *arguments.args]
+    found = {}
+    for argument, default in zip(
+        named[len(named) - len(arguments.defaults) :], arguments.defaults, strict=True
+    ):
+        try:
+            found[argument.arg] = _plain(default)
+        except UnreadableError:
+            continue
+    return found
+
+
+def constructor_arguments(name: str) -> tuple[str, ...]:
+    """The names of all arguments of a model class.
+
+    Raises:
+        UsageError: neuralforecast is not installed, or its source cannot be read.
+    """
+    arguments = _constructor(name).args
+    return tuple(each.arg for each in (*arguments.posonlyargs, *arguments.args)[1:])
+
+
+def searched_by_library(name: str) -> dict[str, Searched]:
+    """What `Auto<name>` searches by default; nothing where the library has no such class.
+
+    Raises:
+        UsageError: neuralforecast is not installed, or its source cannot be read.
+    """
+    for node in _tree("auto.py").body:
+        if isinstance(node, ast.ClassDef) and node.name == f"Auto{name}":
+            return _default_config(node)
+    return {}
+
+
+def is_ignored(name: str, argument: str) -> bool:
+    """Whether a model class keeps an argument at most, and never reads it.
+
+    Raises:
+        UsageError: neuralforecast is not installed, or its source cannot be read.
+    """
+    nodes = list(ast.walk(_class(name)))
+    kept = {id(node.value) for node in nodes if isinstance(node, ast.Assign) and _keeps(node)}
+    for node in nodes:
+        if isinstance(node, ast.Name):
+            reads = node.id == argument and id(node) not in kept
+        elif isinstance(node, ast.Attribute):
+            reads = node.attr == argument and isinstance(node.ctx, ast.Load)
+        else:
+            continue
+        if reads:
+            return False
+    return True
+
+
+def _keeps(node: ast.Assign) -> bool:
+    """Whether it is `self.X = X`."""
+    target, value = node.targets[0], node.value
+    return (
+        isinstance(target, ast.Attribute)
+        and isinstance(value, ast.Name)
+        and target.attr == value.id
+    )
+
+
+def _default_config(auto: ast.ClassDef) -> dict[str, Searched]:
+    found: dict[str, Searched] = {}
+    for node in auto.body:
+        if not (isinstance(node, ast.Assign) and _name_of(node) == "default_config"):
+            continue
+        if not isinstance(node.value, ast.Dict):
+            raise _unreadable("auto.py")
+        for key, value in zip(node.value.keys, node.value.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(value, ast.Call):
+                searched = _searched(value)
+                if searched is not None:
+                    found[str(key.value)] = searched
+    return found
+
+
+def _searched(call: ast.Call) -> Searched | None:
+    """What a call of Ray Tune's means; None for a kind that no network's hyperparameter has."""
+    kind = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    try:
+        given = [_plain(each) for each in call.args]
+        given += [_plain(each.value) for each in call.keywords]
+    except UnreadableError:
+        return None
+    if kind == "choice":
+        return Choice(tuple(given[0]))
+    if kind == "randint":
+        return Whole(given[0], given[1] - 1)
+    if kind in ("uniform", "loguniform"):
+        return Real(given[0], given[1], log=kind == "loguniform")
+    return None
+
+
+def _class(name: str) -> ast.ClassDef:
+    for node in _tree("models/__init__.py").body:
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
+            continue
+        if any(alias.name == name for alias in node.names):
+            path = f"models/{node.module}.py"
+            for found in _tree(path).body:
+                if isinstance(found, ast.ClassDef) and found.name == name:
+                    return found
+    raise _unreadable("models/__init__.py")
+
+
+def _constructor(name: str) -> ast.FunctionDef:
+    for node in _class(name).body:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            return node
+    raise _unreadable(f"the class {name}")
+
+
+def _plain(node: ast.expr) -> Any:
+    """The value of a literal, or of a product such as `3 * [1]`.
+
+    Raises:
+        UnreadableError: it is something else.
+    """
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return _plain(node.left) * _plain(node.right)
+    if isinstance(node, ast.List | ast.Tuple):
+        return [_plain(each) for each in node.elts]
+    try:
+        return ast.literal_eval(node)
+    except ValueError as error:
+        raise UnreadableError(ast.unparse(node)) from error
+
+
+def _name_of(node: ast.Assign) -> str:
+    target = node.targets[0]
+    return target.id if isinstance(target, ast.Name) else ""
+
+
+def _tree(path: str) -> ast.Module:
+    return _parsed(_folder() / path)
+
+
+@functools.cache
+def _parsed(path: Path) -> ast.Module:
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise _unreadable(path.name) from error
+
+
+def _folder() -> Path:
+    found = importlib.util.find_spec(LIBRARY)
+    if found is None or not found.submodule_search_locations:
+        raise UsageError(f"the package {LIBRARY} is not installed; pip install {LIBRARY}")
+    return Path(found.submodule_search_locations[0])
+
+
+def _unreadable(path: str) -> UsageError:
+    return UsageError(
+        f"{LIBRARY}/{path} is not written as that of version 3.3, so no space can be proposed from "
+        "it; write a study file (docs/own-architecture.md)"
+    )

@@ -1,0 +1,188 @@
+"""Fan charts: what was seen of each series, and what is forecast of it, with its uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.data.levels import symmetric_pairs
+from tuner.report.figures.style import (
+    COLOURS,
+    GREY,
+    INK,
+    finish,
+    label,
+    new_figure,
+    say_nothing_yet,
+)
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+Floats = npt.NDArray[np.float64]
+Times = npt.NDArray[np.datetime64]
+SIDE_BY_SIDE = 2
+PANEL_HEIGHT, HEAD_HEIGHT = 300, 150
+LIGHTEST, DARKEST = 0.12, 0.55
+"""How much of the colour the widest band has, and the narrowest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Fan:
+    """One target column of one series: R rows that were seen, T times ahead, Q levels."""
+
+    name: str
+    unit: str
+    """What the value is: the column's name."""
+    seen_times: Times
+    seen: Floats
+    """(R,), NaN where a cell is empty."""
+    times: Times
+    levels: tuple[float, ...]
+    forecast: Floats
+    """(T, Q), ascending along the levels."""
+    actual: Floats
+    """(T,), what came; NaN where nobody knows yet."""
+
+
+def fan_figure(fans: Sequence[Fan], *, title: str = "") -> go.Figure:
+    """A panel for each fan: what was seen, joined to the median forecast, with a band for each pair
+    of levels q and 1 - q, the present marked, and what came where it is known.
+    """
+    if not fans:
+        return say_nothing_yet(finish(new_figure(), title=title, x="", y=""), "no forecast")
+    from plotly.subplots import make_subplots
+
+    columns = min(len(fans), SIDE_BY_SIDE)
+    rows = -(-len(fans) // columns)
+    figure = make_subplots(
+        rows=rows,
+        cols=columns,
+        subplot_titles=[label(fan.name) for fan in fans] if len(fans) > 1 or not title else None,
+        vertical_spacing=0.3 / rows,
+        horizontal_spacing=0.1,
+    )
+    for number, fan in enumerate(fans):
+        place = {"row": number // columns + 1, "col": number % columns + 1}
+        _draw(figure, fan, place, legend=number == 0)
+    finish(figure, title=title, x="", y="")
+    for number, fan in enumerate(fans):
+        place = {"row": number // columns + 1, "col": number % columns + 1}
+        figure.update_yaxes(title=label(fan.unit), **place)
+    height = size_of(len(fans))[1]
+    figure.update_layout(
+        height=height,
+        margin={"t": 30 + (40 if title else 0)},  # a panel's name stands above it
+        legend={"y": -70 / height, "traceorder": "normal"},
+        hovermode="x unified",
+    )
+    return figure
+
+
+def size_of(fans: int) -> tuple[int, int]:
+    """Pixels of a figure of so many panels: width, height."""
+    rows = -(-fans // min(max(fans, 1), SIDE_BY_SIDE))
+    return (900 if fans == 1 else 1200, HEAD_HEIGHT + PANEL_HEIGHT * rows + 90 * (rows == 1))
+
+
+def _draw(figure: go.Figure, fan: Fan, place: dict[str, int], *, legend: bool) -> None:
+    pairs = symmetric_pairs(fan.levels)
+    now = fan.seen_times[-1]
+    times = np.concatenate([[now], fan.times])
+    for number, (low, high) in enumerate(pairs):
+        _band(figure, fan, times, (low, high), _tint(number, len(pairs)), place, legend=legend)
+    _line(
+        figure, "seen", fan.seen_times, fan.seen, {"color": INK, "width": 1.5}, place, legend=legend
+    )
+    in_pairs = {place for pair in pairs for place in pair}
+    for number, level in enumerate(fan.levels):
+        if number not in in_pairs:
+            name = "median forecast" if level == 0.5 else f"quantile {level:g}"  # noqa: PLR2004
+            values = _joined(fan, number)
+            look = {"color": COLOURS[0], "width": 2.5}
+            _line(figure, name, times, values, look, place, legend=legend)
+    if np.isfinite(fan.actual).any():
+        look = {"color": COLOURS[1], "width": 2, "dash": "dot"}
+        came = np.concatenate([fan.seen[-1:], fan.actual])
+        _line(figure, "what came", times, came, look, place, legend=legend)
+    figure.add_vline(x=now, line={"color": GREY, "width": 1.5, "dash": "dash"}, **place)
+    figure.add_annotation(
+        x=now,
+        y=1,
+        yref="y domain",
+        text="now",
+        showarrow=False,
+        xanchor="right",
+        yanchor="top",
+        font={"color": GREY},
+        **place,
+    )
+
+
+def _joined(fan: Fan, number: int) -> Floats:
+    """A level's forecast, (1 + T,), which begins at the last value that was seen."""
+    return np.concatenate([fan.seen[-1:], fan.forecast[:, number]])
+
+
+def _band(
+    figure: go.Figure,
+    fan: Fan,
+    times: Times,
+    pair: tuple[int, int],
+    colour: str,
+    place: dict[str, int],
+    *,
+    legend: bool,
+) -> None:
+    lower, upper = (_joined(fan, number) for number in pair)
+    low, high = (fan.levels[number] for number in pair)
+    figure.add_scatter(
+        x=np.concatenate([times, times[::-1]]),
+        y=np.concatenate([upper, lower[::-1]]),
+        mode="lines",
+        fill="toself",
+        fillcolor=colour,
+        line={"color": "white", "width": 0.5},
+        name=f"{low:g} to {high:g}",
+        legendgroup=f"{low:g}",
+        showlegend=legend,
+        hoverinfo="skip",
+        **place,
+    )
+
+
+def _line(
+    figure: go.Figure,
+    name: str,
+    times: Times,
+    values: Floats,
+    look: dict[str, Any],
+    place: dict[str, int],
+    *,
+    legend: bool,
+) -> None:
+    figure.add_scatter(
+        x=times,
+        y=values,
+        mode="lines",
+        line=look,
+        name=name,
+        legendgroup=name,
+        showlegend=legend,
+        hovertemplate="%{y:.4g}",
+        **place,
+    )
+
+
+def _tint(number: int, bands: int) -> str:
+    """The colour of a band, from the widest (pale) to the narrowest: its own, not laid over others,
+    so that the legend shows what the figure does.
+    """
+    share = LIGHTEST + (DARKEST - LIGHTEST) * number / max(bands - 1, 1)
+    parts = (int(COLOURS[0][at : at + 2], 16) for at in (1, 3, 5))
+    red, green, blue = (round(255 - share * (255 - part)) for part in parts)
+    return f"rgb({red},{green},{blue})"

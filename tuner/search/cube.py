@@ -1,0 +1,66 @@
+"""The unit cube of a space, where each configuration has one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tuner.spec.ranges import ZERO_SHARE, AnyRange, ChoiceRange, FloatRange
+from tuner.spec.space import MIDDLE, SearchSpace
+
+Array = np.ndarray[Any, Any]
+
+
+class Cube:
+    """Points of the cube, and the places of the configurations that they stand for."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        self._space = space
+        self._columns: dict[str, slice] = {}
+        first = 0
+        for name, r in space.ranges.items():
+            self._columns[name] = slice(first, first + r.coordinates)
+            first += r.coordinates
+        self.dimensions = first
+
+    def snapped(self, x: Array, *, zeros: bool = True) -> Array:
+        """Where the configurations of these points are seen, (rows, coordinates) both: what has
+        levels in the middle of their parts of the range, or on the corner of one choice, and what
+        is not there in the middle. `zeros`: all that means exactly 0 at its end.
+        """
+        x = np.clip(x, 0.0, 1.0)
+        for name, r in self._space.ranges.items():
+            columns = self._columns[name]
+            x[:, columns] = _snapped(x[:, columns], r, zeros=zeros)
+        return self.only_there(x)
+
+    def only_there(self, x: Array) -> Array:
+        """With the middle in place of the coordinates of what is not there."""
+        for name, r in self._space.ranges.items():
+            for other, values in r.condition.items():
+                missing = ~self._is_one_of(x, other, values)
+                x[missing, self._columns[name]] = MIDDLE
+        return x
+
+    def _is_one_of(self, x: Array, name: str, values: tuple[Any, ...]) -> Array:
+        """In which rows a hyperparameter with levels has one of these values."""
+        r = self._space.ranges[name]
+        column = x[:, self._columns[name]]
+        found = np.zeros(len(x), bool)
+        for value in values:
+            place = np.array(r.place(r.encode(value)))
+            found |= np.isclose(column, place).all(axis=1)
+        return found
+
+
+def _snapped(x: Array, r: AnyRange, *, zeros: bool) -> Array:
+    if isinstance(r, FloatRange):
+        if r.low == r.high:
+            return np.full_like(x, MIDDLE)
+        return np.where(x < ZERO_SHARE, 0.0, x) if zeros and r.zero else x
+    if isinstance(r, ChoiceRange) and r.coordinates > 1:
+        corners: Array = np.eye(r.levels)[np.argmax(x, axis=1)]
+        return corners
+    middles: Array = (np.minimum(np.floor(x * r.levels), r.levels - 1) + 0.5) / r.levels
+    return middles

@@ -1,0 +1,61 @@
+"""A configuration as others wrote it, in a study file, an exported study or a model's card: every
+value with its type and range, before anything reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tuner.config import BUILT_IN, Hyperparameters, Value
+from tuner.spec.ranges import LARGEST_SIZE, LARGEST_VALUE, ChoiceValue
+
+Rate = Annotated[float, Field(gt=0, le=LARGEST_VALUE)]
+Decay = Annotated[float, Field(ge=0, le=LARGEST_VALUE)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
+
+
+class _Values(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    __pydantic_extra__: dict[str, ChoiceValue]
+
+    @property
+    def own(self) -> Mapping[str, Value]:
+        """Those of the network's own."""
+        return dict(sorted((self.__pydantic_extra__ or {}).items()))
+
+    def values(self) -> dict[str, Value]:
+        """All of them by name, the built-in ones first."""
+        found: dict[str, Value] = {}
+        for name in BUILT_IN:
+            value = getattr(self, name)
+            if value is not None:
+                found[name] = value
+        return found | dict(self.own)
+
+
+class Configuration(_Values):
+    """A whole one: what every training has to have is there."""
+
+    learning_rate: Rate
+    weight_decay: Decay = 0.0
+    dropout: Probability | None = None
+    hidden_size: Size | None = None
+    batch_size: Size
+
+    def hyperparameters(self) -> Hyperparameters:
+        """As trainings get it."""
+        return Hyperparameters.of(self.values())
+
+
+class PartOfConfiguration(_Values):
+    """That part of it which was chosen when its trial ended."""
+
+    learning_rate: Rate | None = None
+    weight_decay: Decay | None = None
+    dropout: Probability | None = None
+    hidden_size: Size | None = None
+    batch_size: Size | None = None

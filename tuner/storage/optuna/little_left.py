@@ -1,0 +1,57 @@
+"""That a search stopped by itself, kept with Optuna's own attributes of its study: read with each
+claim, in the claim's transaction.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Annotated, Any
+
+from optuna.storages._rdb.models import StudyUserAttributeModel
+from pydantic import Field
+from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select
+
+from tuner.files.plain import Strict
+from tuner.storage.records import LittleLeft
+
+LITTLE_LEFT = "tuner_little_left"
+_attributes: Table = StudyUserAttributeModel.__table__
+
+
+class StoredLittleLeft(Strict):
+    """The record as others stored or exported it."""
+
+    until: Annotated[float, Field(gt=0, lt=1)]
+    at_most: Annotated[float, Field(ge=0, lt=1)]
+    trials: Annotated[int, Field(ge=0)]
+
+    def as_record(self) -> LittleLeft:
+        return LittleLeft(**self.model_dump())
+
+
+def little_left_of(connection: Connection, study_id: int) -> LittleLeft | None:
+    """Why the search of a study stopped; None where it did not. What another program wrote there
+    and is no such record counts as nothing.
+    """
+    query = select(_attributes.c.value_json).where(_mine(study_id))
+    text = connection.execute(query).scalar_one_or_none()
+    if text is None:
+        return None
+    try:
+        return StoredLittleLeft.model_validate_json(text, strict=True).as_record()
+    except ValueError:
+        return None
+
+
+def write_little_left(connection: Connection, study_id: int, found: LittleLeft | None) -> None:
+    """Keep the record in the place of what was there; None takes that away."""
+    connection.execute(delete(_attributes).where(_mine(study_id)))
+    if found is not None:
+        values: dict[str, Any] = {"study_id": study_id, "key": LITTLE_LEFT}
+        values["value_json"] = json.dumps(dataclasses.asdict(found))
+        connection.execute(insert(_attributes).values(values))
+
+
+def _mine(study_id: int) -> ColumnElement[bool]:
+    return (_attributes.c.study_id == study_id) & (_attributes.c.key == LITTLE_LEFT)

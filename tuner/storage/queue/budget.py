@@ -1,0 +1,44 @@
+"""What of a study decides whether one more trial may be claimed, as columns of a single statement.
+
+A claim reads them while it holds the study's row, and everybody else who wants a trial waits
+meanwhile: each statement saved is time saved for all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Label, Row, func, select
+
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.schema import claims, studies
+
+
+def budget_columns(study_id: int) -> list[Label[Any]]:
+    """`budget` and `policy`, None where the study is gone, and how many claims run and have
+    finished.
+    """
+    # By another name: the statement around these may read the claims as well.
+    counted, mine = claims.alias("counted"), studies.c.study_id == study_id
+    there = mine & optuna_rows.has_study(studies.c.study_id)
+    found = [
+        select(column).where(there).scalar_subquery().label(column.name)
+        for column in (studies.c.budget, studies.c.policy)
+    ]
+    for state in ("running", "finished"):
+        number = select(func.count()).select_from(counted)
+        number = number.where((counted.c.study_id == study_id) & (counted.c.state == state))
+        found.append(number.scalar_subquery().label(state))
+    return found
+
+
+def search_s(seen: Row[Any]) -> float | None:
+    """The seconds that the stored policy gives the search; None: as many as it takes."""
+    said = seen.policy
+    return SearchPolicy.from_json(said).search_s if said and "search_s" in said else None
+
+
+def until(policy: str | None) -> float | None:
+    """With how little left to gain a stored policy has the search stop; None: never."""
+    return SearchPolicy.from_json(policy).until if policy and "until" in policy else None

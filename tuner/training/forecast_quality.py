@@ -1,0 +1,182 @@
+"""What a trained network's forecasts are on the test split, beyond their loss: how often their
+quantiles cross, what sorting them changes, and how good their intervals are.
+
+A row is a forecast of one series, time and target column: one value for each trained level. It
+crosses where a value lies below that of a lower level. All measures but the rate of crossing are of
+sorted rows (`tuner.training.rearrangement`), which is what a saved model forecasts. The protocol's
+MQL is of rows as they come. Sorting all trained levels never makes the loss over all of them
+larger; over the evaluated ones alone it may, by little.
+
+An interval lies between two trained levels q and 1 - q, and its nominal coverage is 1 - 2 q. Its
+empirical coverage is the share of rows with lower <= target <= upper, its width the mean of upper
+minus lower in the units of the data. Coverage says whether forecasts are calibrated, width how
+sharp they are; neither says much without the other.
+
+Source: Gneiting, Balabdaoui and Raftery, "Probabilistic Forecasts, Calibration and Sharpness",
+Journal of the Royal Statistical Society B 69 (2007).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuner.config import Objective
+from tuner.data.levels import symmetric_pairs
+from tuner.data.windows import DeviceData
+from tuner.training.batching import batches
+from tuner.training.determinism import exact_fp32
+from tuner.training.forecasts import forecasts_of
+from tuner.training.quantile_loss import mean_quantile_loss_per_window
+from tuner.training.rearrangement import crosses, rearranged
+
+AT_ONCE = 128
+"""Windows per pass: all levels of each are held in float64, several times over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """Coverage, from 0 to 1, and mean width, in original units."""
+
+    coverage: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalQuality:
+    """The interval between two levels: over all rows, and by target column."""
+
+    levels: tuple[float, float]
+    overall: Measured
+    by_column: Mapping[str, Measured]
+
+    @property
+    def nominal(self) -> float:
+        """The share of targets that should lie in it."""
+        return round(self.levels[1] - self.levels[0], 9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastQuality:
+    """Of all test windows; the MQL of sorted rows at the task's `eval_quantiles`, by series name
+    and over all.
+    """
+
+    rows: int
+    crossed: float
+    """Share of rows that crossed before they were sorted."""
+    sorted_mql: Mapping[str, float]
+    sorted_mql_mean: float
+    intervals: tuple[IntervalQuality, ...]
+    """From the widest to the narrowest."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        return {
+            "rows": self.rows,
+            "crossed": self.crossed,
+            "sorted_test_mql": dict(self.sorted_mql),
+            "sorted_test_mql_mean": self.sorted_mql_mean,
+            "intervals": [
+                {
+                    "levels": list(each.levels),
+                    "nominal": each.nominal,
+                    **_figures(each.overall),
+                    "by_column": {name: _figures(found) for name, found in each.by_column.items()},
+                }
+                for each in self.intervals
+            ],
+        }
+
+
+def forecast_quality(model: nn.Module, data: DeviceData) -> ForecastQuality:
+    """Forecasts every test window (one a day), at all trained levels, and measures.
+
+    Args:
+        model: (B, L, C + P + F), (B, T, F), (B, S) -> (B, T, C, Q), on scaled values. On the data's
+            device; used in evaluation mode, left in the mode it came in.
+        data: windows on their device.
+
+    Raises:
+        torch.OutOfMemoryError: `AT_ONCE` windows at once are too many.
+    """
+    was_training = model.training
+    model.eval()
+    try:
+        with exact_fp32(), torch.no_grad():
+            return _Sums(data).over_all(model)
+    finally:
+        model.train(was_training)
+
+
+class _Sums:
+    """What is added up over passes, by target column: (C,) and, by pair, (K, C)."""
+
+    def __init__(self, data: DeviceData) -> None:
+        task, device = data.task, data.minimum.device
+        self.data = data
+        self.pairs = symmetric_pairs(task.quantiles)
+        self.places = torch.arange(len(task.quantiles), device=device)
+        self.scored = torch.tensor(task.eval_index, device=device)
+        self.levels = torch.tensor(task.eval_quantiles, device=device, dtype=torch.float64)
+        columns = len(task.target_columns)
+        self.crossed = torch.zeros(columns, device=device, dtype=torch.float64)
+        self.covered = torch.zeros(len(self.pairs), columns, device=device, dtype=torch.float64)
+        self.widths = torch.zeros_like(self.covered)
+        self.losses: list[Tensor] = []
+        self.scaled = task.objective is Objective.SCALED
+
+    def over_all(self, model: nn.Module) -> ForecastQuality:
+        """The measures of all test windows."""
+        split = self.data.test
+        for index in batches(torch.arange(len(split), device=self.places.device), AT_ONCE):
+            series = split.series_index[index]
+            unit = self.data.change[series] if self.scaled else None
+            self._add(*forecasts_of(model, self.data, split, index, self.places), unit)
+        return self._quality()
+
+    def _add(self, forecast: Tensor, target: Tensor, unit: Tensor | None) -> None:
+        self.crossed += crosses(forecast).sum(dim=(0, 1))
+        ordered = rearranged(forecast)  # (B, T, C, Q)
+        for number, (low, high) in enumerate(self.pairs):
+            lower, upper = ordered[..., low], ordered[..., high]
+            self.covered[number] += ((lower <= target) & (target <= upper)).sum(dim=(0, 1))
+            self.widths[number] += (upper - lower).sum(dim=(0, 1))
+        scored = ordered[..., self.scored]
+        self.losses.append(mean_quantile_loss_per_window(scored, target, self.levels, unit))
+
+    def _quality(self) -> ForecastQuality:
+        data, losses = self.data, torch.cat(self.losses)
+        rows_each = len(data.test) * data.shapes.horizon  # of one target column
+        rows = rows_each * data.shapes.n_targets
+        coverage, width = (sums / rows_each for sums in (self.covered, self.widths))
+        return ForecastQuality(
+            rows=rows,
+            crossed=float(self.crossed.sum()) / rows,
+            sorted_mql={
+                name: float(losses[data.test.series_index == position].mean())
+                for position, name in enumerate(data.series)
+            },
+            sorted_mql_mean=float(losses.mean()),
+            intervals=tuple(
+                self._interval(pair, coverage[number], width[number])
+                for number, pair in enumerate(self.pairs)
+            ),
+        )
+
+    def _interval(self, pair: tuple[int, int], coverage: Tensor, width: Tensor) -> IntervalQuality:
+        task = self.data.task
+        columns = zip(task.target_columns, coverage.tolist(), width.tolist(), strict=True)
+        return IntervalQuality(
+            levels=(task.quantiles[pair[0]], task.quantiles[pair[1]]),
+            overall=Measured(coverage=float(coverage.mean()), width=float(width.mean())),
+            by_column={name: Measured(coverage=c, width=w) for name, c, w in columns},
+        )
+
+
+def _figures(found: Measured) -> dict[str, float]:
+    return {"coverage": found.coverage, "width": found.width}

@@ -1,0 +1,71 @@
+"""Why nothing can be recommended, in words that say what to do."""
+
+from __future__ import annotations
+
+from tuner.errors import TunerError
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.estimate_words import in_words, percent, too_few_runs
+from tuner.verdict.known_runs import candidates_of, default_of, runs_of
+from tuner.verdict.recommendation import Recommendation
+from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, RunsModel
+from tuner.verdict.upper_bounds import Bounds, bounds_in_words, excess
+
+
+class NoAnswerError(TunerError):
+    """Nothing can be recommended, for the reason that it says."""
+
+
+def why_none(study: StudySnapshot, *, default: bool = True) -> str | None:
+    """Why nothing can be recommended whatever the model says, in words; None where something can.
+    Quick.
+
+    `default`: the study's own default has to be there.
+    """
+    if study.results.infeasible:
+        return (
+            f"no trial of study {study.name!r} keeps the study's limits, {study.results.limits}; "
+            "launch it again with other limits, or choose a trial with --trial"
+        )
+    there = len({run.trial for run in runs_of(study)})
+    if there < LEAST_CONFIGURATIONS:
+        return (
+            f"of study {study.name!r} {there} configuration{'s' * (there != 1)} converged, and it "
+            f"takes {LEAST_CONFIGURATIONS} to tell from luck what is as good as the default; "
+            "launch more trials, or take a point of the front: --pick knee"
+        )
+    if default and default_of(study) is None:
+        return (
+            f"the default configuration of study {study.name!r} has no run that converged, so it "
+            "is not known what is as good; take a point of the front: --pick knee, or name another "
+            "study's default: --against"
+        )
+    return None
+
+
+def nothing_within(
+    study: StudySnapshot,
+    model: RunsModel,
+    found: Recommendation,
+    bounds: Bounds,
+    what: str,
+    least_runs: int,
+) -> str:
+    """Why there is no answer although there is a model, and which configuration is the nearest."""
+    within = bounds_in_words(bounds, study.results.objectives)
+    said = f"no configuration of study {study.name!r} is surely enough as good as {what}"
+    said += f" with {within}" if within else ""
+    if found.nearest is not None:
+        near = found.nearest
+        said = f"{said}; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}"
+        return said + too_few_runs(near, found.chance, least_runs)
+    candidates = candidates_of(study)
+    rows = [row for row, number in enumerate(model.trials) if number in candidates]
+    points = {row: (float(model.seconds[row]), float(model.mql[row])) for row in rows}
+    if not points:
+        return f"{said}: none that may be chosen is left"
+    row = min(rows, key=lambda each: excess(points[each], bounds))
+    seconds, mql = points[row]
+    return (
+        f"{said}; the nearest to that is trial {model.trials[row]}, of which {seconds:.3f} s and "
+        f"MQL {mql:.4f} are expected"
+    )

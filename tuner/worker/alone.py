@@ -1,0 +1,76 @@
+"""A training that has its device alone among all workers of the database, or else says so."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable
+
+from optuna.trial import TrialState
+
+from tuner.config import StopReason
+from tuner.files.meaning import In
+from tuner.storage.records import TrialResult
+from tuner.trial.job import TrialJob
+from tuner.worker.device_lease import DeviceLease
+from tuner.worker.paths import forget_trials
+
+TIMED = (TrialState.COMPLETE, TrialState.PRUNED)
+"""Results that depend on the clock."""
+Train = Callable[[TrialJob], TrialResult | None]
+_log = logging.getLogger(__name__)
+
+
+def trained_alone(lease: DeviceLease | None, job: TrialJob, train: Train) -> TrialResult | None:
+    """The job's result, trained under the lease; None when it was interrupted.
+
+    A training that loses the lease is stopped where it is seen in time. It begins anew then, as
+    does one whose timing was spoiled, as often as the study repeats such timings; the last one
+    counts, and says what was wrong with it.
+    """
+    if lease is None:
+        return train(job)
+    runs: list[TrialResult] = []
+    for _ in range(1 + job.policy.reruns):
+        asked = time.perf_counter()
+        with lease.taken(give_up=lambda: job.should_stop() is not None) as mine:
+            if not mine:
+                break
+            waited_s = time.perf_counter() - asked
+            result = train(dataclasses.replace(job, should_stop=_until_lost(job, lease)))
+            why = lease.why_not_alone()
+        if result is not None:
+            result = _said(result, waited_s, why)
+            runs.append(result)
+        if not why or (result is not None and result.state not in TIMED):
+            return None if result is None else _with_all(runs)
+        _log.warning("trial %d was not alone on its device: %s", job.number, why)
+        if job.checkpoints is not None and job.seed is None:
+            forget_trials(job.checkpoints, {job.number})  # their clock went on beside another's
+    return _with_all(runs) if runs else None
+
+
+def _until_lost(job: TrialJob, lease: DeviceLease) -> Callable[[], StopReason | None]:
+    def should_stop() -> StopReason | None:
+        return StopReason.INTERRUPTED if lease.is_lost() else job.should_stop()
+
+    return should_stop
+
+
+def _said(result: TrialResult, waited_s: float, why: str) -> TrialResult:
+    recorded = result.recorded
+    recorded = dataclasses.replace(recorded, wait_s=(recorded.wait_s or 0.0) + waited_s)
+    if why and result.state in TIMED:
+        said = "; ".join(filter(None, (recorded.contamination, why)))
+        recorded = dataclasses.replace(recorded, contaminated=True, contamination=said)
+    return dataclasses.replace(result, recorded=recorded)
+
+
+def _with_all(runs: list[TrialResult]) -> TrialResult:
+    """The last one, with the clocks of all."""
+    last = runs[-1]
+    if len(runs) == 1:
+        return last
+    timings = [run.recorded.kept_in(In.TIMINGS) for run in runs]
+    return dataclasses.replace(last, recorded=dataclasses.replace(last.recorded, timings=timings))
