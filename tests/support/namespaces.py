@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping
 
 VARIABLE = "TUNER_TEST_APART"
-"""In the environment of a forked command: it gets namespaces of its own."""
+"""In the environment of a forked command: it gets namespaces of its own, and this folder to itself.
+"""
 _NEW = {"mount": 0x0002_0000, "ipc": 0x0800_0000, "network": 0x4000_0000}
 _RECURSIVE_PRIVATE = 0x4000 | 0x4_0000
 
@@ -17,7 +18,7 @@ def may_be_had() -> bool:
     child = os.fork()
     if child == 0:
         try:
-            enter()
+            enter("/tmp")
         except OSError:
             os._exit(1)
         os._exit(0)
@@ -25,12 +26,12 @@ def may_be_had() -> bool:
 
 
 def enter_if_asked(environment: Mapping[str, str]) -> None:
-    if environment.get(VARIABLE):
-        enter()
+    if folder := environment.get(VARIABLE):
+        enter(folder)
 
 
-def enter() -> None:
-    """Have mounts, a network and an IPC of this process's own from now on, and nothing in /tmp.
+def enter(folder: str) -> None:
+    """Have mounts, a network and an IPC of this process's own from now on, and nothing in `folder`.
 
     Raises:
         OSError: that is not allowed.
@@ -38,7 +39,7 @@ def enter() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     _checked(libc.unshare(sum(_NEW.values())))
     _checked(libc.mount(b"none", b"/", None, _RECURSIVE_PRIVATE, None))
-    _checked(libc.mount(b"none", b"/tmp", b"tmpfs", 0, b"mode=1777"))
+    _checked(libc.mount(b"none", os.fsencode(folder), b"tmpfs", 0, b"mode=1777"))
 
 
 def _checked(code: int) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,24 +20,23 @@ TRIALS = 4
 
 
 @pytest.fixture
-def bench() -> Iterator[Bench]:
-    """Not beneath /tmp, which each job has for itself."""
+def bench(tmp_path: Path) -> Bench:
+    """Each job has the folder for temporary files, where device locks lie, for itself."""
     if not namespaces.may_be_had():
         missing = "namespaces of one's own need root: run this test as root"
         if os.environ.get("CI") == "true":
             pytest.fail(missing)
         pytest.skip(missing)
-    with tempfile.TemporaryDirectory(prefix="tuner-tests-", dir="/var/tmp") as folder:
-        made = Bench(
-            Path(folder),
-            f"sqlite:///{folder}/storage/tuner.db",
-            {
-                "TMPDIR": "/tmp",
-                "XDG_CACHE_HOME": f"{folder}/cache",
-                namespaces.VARIABLE: "1",
-            },
-        )
-        yield made
+    alone = tmp_path / "tmp"
+    return Bench(
+        tmp_path,
+        f"sqlite:///{tmp_path}/storage/tuner.db",
+        {
+            "TMPDIR": str(alone),
+            "XDG_CACHE_HOME": f"{tmp_path}/cache",
+            namespaces.VARIABLE: str(alone),
+        },
+    )
 
 
 @pytest.mark.slow
