@@ -66,6 +66,8 @@ class Recorded:
     n_parameters: int | None = _of(kinds.COUNT, _MEDIAN, _SECTION)
     backend: str | None = _of(kinds.TEXT, kept=_SOURCE)
     backend_fallback: str | None = _of(kinds.TEXT, kept=_SECTION | In.NULL)
+    backend_measured: str | None = _of(kinds.TEXT, kept=_SECTION)
+    """Seconds an epoch by each backend, where `auto` was measured."""
     precision: str | None = _of(kinds.TEXT, kept=_SOURCE)
     seed: int | None = _of(kinds.COUNT, OverSeeds.FIRST, _RUNS | _SOURCE)
     # On what, and beside what.

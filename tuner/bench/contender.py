@@ -41,7 +41,8 @@ class Entry:
     library: str
     variant: str
     backend: str
-    hidden_size: int
+    hidden_size: int | None
+    """None of a network that has no such size."""
     batch_size: int
     scope: Scope = Scope.EPOCH
     note: str = ""
@@ -52,7 +53,25 @@ class Entry:
 
     @property
     def label(self) -> str:
-        return f"{self.name}, hidden {self.hidden_size}, batch {self.batch_size}"
+        return f"{self.name}, {sizes(self)}"
+
+
+class Sized(Protocol):
+    """What has the sizes that are said of it."""
+
+    @property
+    def hidden_size(self) -> int | None:
+        """Of its network."""
+
+    @property
+    def batch_size(self) -> int:
+        """In windows."""
+
+
+def sizes(of: Sized) -> str:
+    """`hidden 64, batch 256`."""
+    hidden = () if of.hidden_size is None else (f"hidden {of.hidden_size}",)
+    return ", ".join((*hidden, f"batch {of.batch_size}"))
 
 
 @dataclass(frozen=True, slots=True)

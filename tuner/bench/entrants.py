@@ -16,7 +16,7 @@ from tuner.bench.ours import Ours
 from tuner.config import Backend, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError, unknown_name
-from tuner.models.names import builtin_names
+from tuner.models.names import LIBRARY, builtin_names, library_class
 from tuner.spec.study_file import StudyFile, load_study_file
 
 BASELINE = "original"
@@ -67,11 +67,10 @@ def make_plan(
     if min((*hidden, *batch), default=0) < 1:
         raise UsageError("--hidden and --batch: the sizes must be whole numbers of at least 1")
     pairs = list(itertools.product(dict.fromkeys(hidden), dict.fromkeys(batch)))
-    contenders: list[Contender] = [
-        _library(library, job, *pair)
-        for pair in (pairs if against_everywhere else pairs[:1])
-        for library in libraries
-    ]
+    contenders: list[Contender] = []
+    for pair in pairs if against_everywhere else pairs[:1]:
+        for library in libraries:
+            contenders += _library(library, files, job, *pair)
     contenders += [
         _ours(file, backend, job, data, *pair)
         for pair in pairs
@@ -155,31 +154,65 @@ def _libraries(against: str | None) -> tuple[list[str], tuple[str, ...]]:
     return there, tuple(notices)
 
 
-def _library(library: str, job: Job, hidden: int, batch: int) -> Contender:
+def _library(
+    library: str, files: Sequence[StudyFile], job: Job, hidden: int, batch: int
+) -> list[Contender]:
+    """The library with the reference job's network; neuralforecast also, or else, with each of its
+    own models that is among the variants.
+    """
+    own = [file for file in files if library == LIBRARY and library_class(file.model) is not None]
+    found = [_with_own_model(file, job, hidden, batch) for file in own]
+    if len(own) == len(files):
+        return found
     config = _config(load_study_file(BASELINE), Backend.AUTO, job, hidden, batch)
     entry = Entry(library=library, variant="", backend="", hidden_size=hidden, batch_size=batch)
     if library == "darts":
         from tuner.bench.darts_model import Darts
 
-        return Darts(job, entry, config)
+        return [Darts(job, entry, config)]
     from tuner.bench.neuralforecast_model import NOTE, NeuralForecast
 
-    return NeuralForecast(job, dataclasses.replace(entry, scope=Scope.STEPS, note=NOTE), config)
+    entry = dataclasses.replace(entry, scope=Scope.STEPS, note=NOTE)
+    return [NeuralForecast(job, entry, config), *found]
+
+
+def _with_own_model(file: StudyFile, job: Job, hidden: int, batch: int) -> Contender:
+    from tuner.bench.neuralforecast_model import OWN_NOTE, OwnModel
+
+    config = _config(file, Backend.AUTO, job, hidden, batch)
+    entry = Entry(
+        library=LIBRARY,
+        variant=file.name,
+        backend="",
+        hidden_size=config.hyperparameters.hidden_size,
+        batch_size=batch,
+        scope=Scope.STEPS,
+        note=OWN_NOTE,
+    )
+    return OwnModel(job, entry, config)
 
 
 def _ours(
     file: StudyFile, backend: Backend, job: Job, data: DeviceData, hidden: int, batch: int
 ) -> Contender:
+    config = _config(file, backend, job, hidden, batch)
     entry = Entry(
-        library=OURS, variant=file.name, backend=backend.value, hidden_size=hidden, batch_size=batch
+        library=OURS,
+        variant=file.name,
+        backend=backend.value,
+        hidden_size=config.hyperparameters.hidden_size,
+        batch_size=batch,
     )
-    return Ours(job, entry, _config(file, backend, job, hidden, batch), data)
+    return Ours(job, entry, config, data)
 
 
 def _config(file: StudyFile, backend: Backend, job: Job, hidden: int, batch: int) -> RunConfig:
-    """The file's defaults at these sizes."""
-    hyperparameters: Hyperparameters = dataclasses.replace(
-        file.default_hyperparameters(), hidden_size=hidden, batch_size=batch
+    """The file's defaults at these sizes, of which a network may have no hidden size."""
+    defaults: Hyperparameters = file.default_hyperparameters()
+    hyperparameters = dataclasses.replace(
+        defaults,
+        hidden_size=None if defaults.hidden_size is None else hidden,
+        batch_size=batch,
     )
     training = dataclasses.replace(
         file.training_settings(), backend=backend, precision=job.precision

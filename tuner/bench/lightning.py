@@ -141,12 +141,15 @@ def seeded_lightning(precision: Precision, seed: int, device: torch.device) -> I
     """
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     levels = [logger.level for logger in loggers]
-    before = torch.get_float32_matmul_precision()
+    cudnn: Any = torch.backends.cudnn
+    before, convolved = torch.get_float32_matmul_precision(), cudnn.conv.fp32_precision
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         for logger in loggers:
             logger.setLevel(logging.ERROR)
         torch.set_float32_matmul_precision("high" if precision is Precision.TF32 else "highest")
+        # In torch's default state, convolutions round to TF32 whatever is said of products.
+        cudnn.conv.fp32_precision = "tf32" if precision is Precision.TF32 else "ieee"
         with seeded(seed, device), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
@@ -155,5 +158,6 @@ def seeded_lightning(precision: Precision, seed: int, device: torch.device) -> I
         raise KeyboardInterrupt from None
     finally:
         torch.set_float32_matmul_precision(before)
+        cudnn.conv.fp32_precision = convolved
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)

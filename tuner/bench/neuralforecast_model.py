@@ -1,8 +1,11 @@
-"""neuralforecast's TSMixerx: the nearest that library has to the job."""
+"""neuralforecast's own fit: of TSMixerx, the nearest that library has to the job, and of those of
+its models that are variants.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,8 +23,13 @@ from tuner.bench.lightning import (
 )
 from tuner.config import RunConfig
 from tuner.data.prepare import PreparedData
+from tuner.export.neuralforecast_model import of_class
+from tuner.models.names import library_class
+from tuner.models.of_neuralforecast.build import find_class
+from tuner.models.registry import network_arguments
 
 NOTE = "one series only, windows drawn at random, covariates repeated for each column"
+OWN_NOTE = "one series only, windows drawn at random"
 SETTLE_STEPS = 10
 """Steps before the clock is read."""
 
@@ -87,12 +95,9 @@ class NeuralForecast:
             self._model(counter, max_steps=3).fit(self._dataset)
         return counter.kernels
 
-    def _model(self, callback: Callback, *, max_steps: int) -> TSMixerx:
-        h, prepared = self._config.hyperparameters, self._job.prepared
-        sizes = prepared.shapes
+    def _model(self, callback: Callback, *, max_steps: int) -> Any:
+        h, sizes = self._config.hyperparameters, self._job.prepared.shapes
         return TSMixerx(
-            h=sizes.horizon,
-            input_size=sizes.input_size,
             n_series=sizes.n_targets,
             futr_exog_list=_names("future", sizes.n_future),
             hist_exog_list=_names("past", sizes.n_past),
@@ -100,16 +105,49 @@ class NeuralForecast:
             ff_dim=h.hidden_size,
             dropout=h.dropout,
             revin=True,
-            loss=MQLoss(quantiles=list(prepared.task.quantiles)),
-            max_steps=max_steps,
-            val_check_steps=max_steps,
-            learning_rate=h.learning_rate,
             windows_batch_size=h.batch_size,
-            batch_size=sizes.n_targets,
-            training_data_availability_threshold=1.0,
-            random_seed=self._job.seed,
-            gradient_clip_val=self._config.training.gradient_clip,
+            **self._training(callback, max_steps),
+        )
+
+    def _training(self, callback: Callback, max_steps: int) -> dict[str, Any]:
+        """What all models are given: the job, and how it is trained."""
+        h, prepared = self._config.hyperparameters, self._job.prepared
+        sizes = prepared.shapes
+        return {
+            "h": sizes.horizon,
+            "input_size": sizes.input_size,
+            "loss": MQLoss(quantiles=list(prepared.task.quantiles)),
+            "max_steps": max_steps,
+            "val_check_steps": max_steps,
+            "learning_rate": h.learning_rate,
+            "batch_size": sizes.n_targets,
+            "training_data_availability_threshold": 1.0,
+            "random_seed": self._job.seed,
+            "gradient_clip_val": self._config.training.gradient_clip,
             **trainer_arguments(self._job.device, self._job.precision, callback),
+        }
+
+
+class OwnModel(NeuralForecast):
+    """A model of the library that is a variant, with the variant's arguments, in its own fit.
+
+    A model that forecasts each target by itself draws as many windows of one target as the
+    variant's batch holds; the reversible norm around it is the library's scaling of each window.
+    """
+
+    def _model(self, callback: Callback, *, max_steps: int) -> Any:
+        name = library_class(self._config.architecture.model)
+        assert name is not None, "only such variants come here"
+        model_class = find_class(name)
+        h, sizes = self._config.hyperparameters, self._job.prepared.shapes
+        settings = {**self._config.architecture.settings, **network_arguments(h)}
+        given = {"n_series": sizes.n_targets, "windows_batch_size": h.batch_size}
+        covariates = {
+            "futr_exog_list": _names("future", sizes.n_future * model_class.EXOGENOUS_FUTR),
+            "hist_exog_list": _names("past", sizes.n_past * model_class.EXOGENOUS_HIST),
+        }
+        return model_class(
+            **of_class(name, given, settings), **covariates, **self._training(callback, max_steps)
         )
 
 

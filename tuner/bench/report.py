@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
+from tuner.bench.contender import sizes
 from tuner.bench.rows import Row
 from tuner.display.terminal import make_console
 
@@ -113,8 +114,8 @@ def print_table(rows: Sequence[Row], circumstances: Circumstances) -> None:
 def _footnotes(rows: Sequence[Row], circumstances: Circumstances) -> list[str]:
     notes = [f"Incomplete: {circumstances.incomplete}."] if circumstances.incomplete else []
     notes.append(
-        "x: darts' time divided by this one's at the same sizes; "
-        "x warm and x cold: of 48 epochs with that set-up."
+        "x: darts' time divided by this one's at the same sizes; of a model of neuralforecast, "
+        "that library's; x warm and x cold: of 48 epochs with that set-up."
     )
     steps_only = {row.contender: row for row in rows if "without" in row.scope}
     notes += [f"* {name}: {row.scope}; {row.note}." for name, row in steps_only.items()]
@@ -125,7 +126,7 @@ def _footnotes(rows: Sequence[Row], circumstances: Circumstances) -> list[str]:
 
 
 def _who(row: Row) -> str:
-    return f"{row.contender}, hidden {row.hidden_size}, batch {row.batch_size}"
+    return f"{row.contender}, {sizes(row)}"
 
 
 def _number(name: str, form: str, *, scale: float = 1.0) -> Cell:

@@ -10,6 +10,8 @@ from tuner.bench.measurement import Measurement
 
 REFERENCE = "darts"
 
+LIBRARY = "neuralforecast"
+
 REFERENCE_EPOCHS = 48
 """Epochs to convergence of the reference job, as darts has it."""
 
@@ -18,8 +20,9 @@ REFERENCE_EPOCHS = 48
 class Row:
     """One contender at one pair of sizes. Times are in seconds; None is what does not exist here.
 
-    Medians are over rounds, and of a round over its epochs. `speedup_*` is darts' figure at the
-    same sizes divided by this one's; of training steps alone there is only `speedup_step`.
+    Medians are over rounds, and of a round over its epochs. `speedup_*` is the reference's figure
+    divided by this one's: darts' at the same sizes, or, of a model of neuralforecast, that
+    library's own. Of training steps alone there is only `speedup_step`.
     `epochs48_*` is 48 epochs: alone, with the warm set-up, with the cold one.
     """
 
@@ -27,7 +30,7 @@ class Row:
     library: str
     variant: str
     backend: str
-    hidden_size: int
+    hidden_size: int | None
     batch_size: int
     scope: str
     s_per_epoch: float | None = None
@@ -58,10 +61,17 @@ class Row:
 def summarise(measurements: Sequence[Measurement]) -> list[Row]:
     """One row each, in their order."""
     plain = [_plain(measured) for measured in measurements]
-    reference = {
-        (row.hidden_size, row.batch_size): row for row in plain if row.library == REFERENCE
+    darts = {(row.hidden_size, row.batch_size): row for row in plain if row.library == REFERENCE}
+    own = {
+        (row.variant, row.hidden_size, row.batch_size): row
+        for row in plain
+        if row.library == LIBRARY and row.variant
     }
-    return [_compared(row, reference.get((row.hidden_size, row.batch_size))) for row in plain]
+    compared = []
+    for row in plain:
+        sizes = row.hidden_size, row.batch_size
+        compared.append(_compared(row, own.get((row.variant, *sizes), darts.get(sizes))))
+    return compared
 
 
 def _plain(measured: Measurement) -> Row:

@@ -73,7 +73,7 @@ def arguments(
     }
     of_library = library_class(config.architecture.model)
     if of_library is not None:
-        given = _of_library(of_library, given, settings)
+        given = of_class(of_library, given, settings)
     elif ":" not in config.architecture.model:
         given |= settings
     windows = config.provenance["training_windows"]
@@ -94,7 +94,7 @@ def network_sizes(hyperparameters: Hyperparameters) -> dict[str, Any]:
     return {name: value for name, value in both.items() if value is not None}
 
 
-def _of_library(name: str, given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def of_class(name: str, given: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a class of the library's own: `given` and the study's own hyperparameters.
 
     A univariate class counts windows of one series, a study windows of all targets.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tuner.export.recipe import Recipe
 from tuner.export.saved_model import card_path, describe, save_model
 from tuner.study.baselines import loses
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
+from tuner.training.engines.measure import what_auto_means
 from tuner.training.forecast_quality import ForecastQuality, forecast_quality
 from tuner.training.naive_forecasts import BaselineScore
 from tuner.trial.provenance import git_revision, versions
@@ -60,19 +61,23 @@ def train_seeds(
         UsageError: settings or an architecture with which no training is possible.
         TunerError: a training that diverged or ran out of memory.
     """
-    return tuple(_train(recipe, data, seed, on_epoch) for seed in seeds)
-
-
-def _train(
-    recipe: Recipe, data: DeviceData, seed: int, on_epoch: Callable[[int, EpochRecord], None]
-) -> Trained:
     data = data.seeing(recipe.hyperparameters.input_size)
     config = RunConfig(
         architecture=recipe.architecture,
         hyperparameters=recipe.hyperparameters,
         training=recipe.training,
-        seed=seed,
+        seed=seeds[0],
     )
+    choice = what_auto_means(config, data)
+    if choice is not None:
+        config = replace(config, training=replace(config.training, backend=choice.backend))
+    return tuple(_train(replace(config, seed=seed), data, on_epoch) for seed in seeds)
+
+
+def _train(
+    config: RunConfig, data: DeviceData, on_epoch: Callable[[int, EpochRecord], None]
+) -> Trained:
+    seed = config.seed
     result = fit(config, data, on_epoch=lambda record: on_epoch(seed, record))
     if not result.stopped_by.completed or result.model is None:
         raise TunerError(

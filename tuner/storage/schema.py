@@ -9,6 +9,7 @@
   stand in one row.
 - `tuner_device_leases`: which lock folder's workers have a device, and who waits for it.
 - `tuner_sources`: files with networks of users' own, by hash.
+- `tuner_backend_choices`: what `auto` came to in a study, for each device and size of network.
 - `tuner_schema`: the version of these tables.
 """
 
@@ -167,6 +168,16 @@ sources = Table(
     Column("created_at", Double, nullable=False),
 )
 
+backend_choices = Table(
+    "tuner_backend_choices",
+    metadata,
+    Column("study_id", Integer, primary_key=True, autoincrement=False),
+    Column("key", String(64), primary_key=True),  # SHA-256 of `measured_for`
+    Column("measured_for", Text, nullable=False),  # JSON: sizes, device and torch
+    Column("choice", Text, nullable=False),  # JSON: the backend, why, and what was measured
+    Column("chosen_at", Double, nullable=False),
+)
+
 
 def create(connection: Connection) -> None:
     """Create what is missing (to be called under the initialisation lock).
@@ -184,7 +195,7 @@ def create(connection: Connection) -> None:
 
 def forget_study(connection: Connection, study_id: int) -> None:
     """Delete all rows of a study from our tables."""
-    for table in (studies, claims, epochs, workers, verifications):
+    for table in (studies, claims, epochs, workers, verifications, backend_choices):
         connection.execute(delete(table).where(table.c.study_id == study_id))
 
 

@@ -10,13 +10,17 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
-from tuner.config import EpochRecord, Hyperparameters, StopReason
+from tuner.config import BackendChoice, EpochRecord, Hyperparameters, StopReason
 from tuner.devices import CpuCores, Gpu
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.records import TrialResult
 from tuner.trial.watched import Watched
+
+
+def _as_measured(choice: BackendChoice) -> BackendChoice:
+    return choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,10 @@ class TrialJob:
     on_phase: Callable[[str], None] = lambda _phase: None
     """Told what is begun beside training (set-up,
     evaluation, a checkpoint), and each second of a wait."""
+    backend: BackendChoice | None = None
+    """What `auto` came to for these sizes; None where nobody has measured it, or nobody has to."""
+    on_backend: Callable[[BackendChoice], BackendChoice] = _as_measured
+    """Told what was measured; returns what counts, which somebody may have measured before."""
     seed: int | None = None
     """To verify: train once, with this seed, whatever seeds the trial itself has."""
     confirms: bool = False

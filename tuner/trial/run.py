@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from optuna.trial import TrialState
 
-from tuner.config import Hyperparameters, RunConfig, StopReason
+from tuner.config import BackendChoice, Hyperparameters, RunConfig, StopReason
 from tuner.data.origins import TestWindows
 from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
@@ -36,13 +36,19 @@ StopCheck = Callable[[], StopReason | None]
 
 
 def run_config(
-    definition: StudyDefinition, hyperparameters: Hyperparameters, seed: int
+    definition: StudyDefinition,
+    hyperparameters: Hyperparameters,
+    seed: int,
+    backend: BackendChoice | None = None,
 ) -> RunConfig:
-    """What a training of one configuration of a study gets."""
+    """What a training of one configuration of a study gets; `backend` is what `auto` came to."""
+    training = definition.training
+    if backend is not None:
+        training = dataclasses.replace(training, backend=backend.backend)
     return RunConfig(
         architecture=definition.architecture,
         hyperparameters=hyperparameters,
-        training=definition.training,
+        training=training,
         seed=seed,
     )
 
@@ -61,12 +67,14 @@ def run_trial(
     on_resume: Callable[[Checkpoint], None] = lambda _checkpoint: None,
     engines: EnginePool | None = None,
     windows: TestWindows = TestWindows.ALL,
+    backend: BackendChoice | None = None,
 ) -> TrialResult | None:
     """Train one configuration to convergence, alone on its device; None if it was interrupted.
 
     The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
     seconds of training and validation until early stopping, and the mean quantile loss on `windows`
-    of the task's objective series, else of all. `engines` are of earlier trials.
+    of the task's objective series, else of all. `engines` are of earlier trials; `backend` is what
+    `auto` came to.
     """
     whole, data = data, data.seeing(hyperparameters.input_size)
     carried = Carried()
@@ -87,7 +95,7 @@ def run_trial(
         if checkpoints is not None:
             checkpoints.notes = _notes_of(carried, watch, since, on_phase)
         result = fit(
-            run_config(definition, hyperparameters, seed),
+            run_config(definition, hyperparameters, seed, backend),
             data,
             on_epoch=on_epoch,
             should_stop=should_stop,
@@ -99,7 +107,7 @@ def run_trial(
         if result.stopped_by is StopReason.INTERRUPTED:
             return None
         result, evaluation, evaluation_s = _evaluated(result, data, windows, on_phase, engines)
-        recorded = _recorded(result, observation, device, seed)
+        recorded = _with_choice(_recorded(result, observation, device, seed), backend)
         if evaluation is not None and hyperparameters == definition.defaults:
             recorded = with_baselines(recorded, whole, definition, windows)
         if isinstance(device, Gpu) and not result.context_lost:
@@ -220,6 +228,17 @@ def _recorded(
         context_lost=result.context_lost or None,
     )
     return on_device(recorded, device)
+
+
+def _with_choice(recorded: Recorded, backend: BackendChoice | None) -> Recorded:
+    """With what `auto` was measured to mean, where it was."""
+    if backend is None:
+        return recorded
+    return dataclasses.replace(
+        recorded,
+        backend_fallback=recorded.backend_fallback or backend.reason or None,
+        backend_measured=backend.measured or None,
+    )
 
 
 def _with_totals(

@@ -33,6 +33,7 @@ from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.choose import identifying_backend
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import TrialJob
+from tuner.trial.measured_backend import with_backend
 from tuner.trial.over_seeds import combined
 from tuner.trial.run import run_config, run_trial, windows_of
 from tuner.version import __version__
@@ -52,6 +53,10 @@ def run_job(
     `engines` are those of earlier jobs in this process, which this one may use; it leaves its own.
     """
     own = data[job.definition.data_hash]
+    decided = with_backend(job, own)
+    if decided is None:
+        return None
+    job = decided
     if job.seed is not None:
         return _OfOneSeed(job, own, repeat=0, seed=job.seed, engines=engines).result()
     results = []
@@ -134,6 +139,7 @@ class _OfOneSeed:
             on_resume=resumed,
             engines=self.engines,
             windows=windows_of(self.job.definition, confirms=self.job.confirms),
+            backend=self.job.backend,
         )
 
     def _files(self, attempt: int) -> CheckpointFiles | None:
@@ -156,7 +162,8 @@ class _OfOneSeed:
         """All that a run depends on, its clock included:
         what differs in any of it is not continued.
         """
-        config = run_config(self.job.definition, self.job.hyperparameters, self.seed)
+        job = self.job
+        config = run_config(job.definition, job.hyperparameters, self.seed, job.backend)
         text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
         return {
             "study": self.job.study_key,

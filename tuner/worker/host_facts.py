@@ -24,14 +24,15 @@ def host_facts(engine: Engine) -> HostFacts:
     """
     return HostFacts(
         boot_id=boot_id(),
-        torch_version=_torch(),
+        torch_version=torch_version(),
         tuner_version=_tuner(),
         clock_skew_s=round(clock_skew_s(engine), 3),
     )
 
 
 @functools.cache
-def _torch() -> str | None:
+def torch_version() -> str | None:
+    """That is installed here; None where none is."""
     try:
         return version("torch")
     except PackageNotFoundError:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from optuna.trial import FrozenTrial
 
-from tuner.config import Hyperparameters, StopReason
+from tuner.config import BackendChoice, Hyperparameters, StopReason
 from tuner.record import Recorded
 from tuner.search.sampler import sampler_for
 from tuner.spec.policy import SearchPolicy
@@ -18,6 +18,7 @@ from tuner.storage.records import Claim, TrialResult
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
+from tuner.worker.backends import MeasuredBackend
 from tuner.worker.live_pruning import StudyPruning
 from tuner.worker.paths import forget_trials
 from tuner.worker.running import RunningTrial
@@ -97,6 +98,9 @@ class _Trial(Piece):
     _trial: FrozenTrial
     _policy: SearchPolicy
     _attempts: int
+    _hyperparameters: Hyperparameters
+    _measured: MeasuredBackend
+    _backend: BackendChoice | None
 
     def __init__(
         self,
@@ -143,6 +147,11 @@ class _Trial(Piece):
         self._trial = trial
         earlier = functools.partial(self.opened.ledger.earlier_attempts, claim)
         self._attempts = 1 + stored(earlier, "a look at earlier attempts", until_stopped=True)
+        self._hyperparameters = Hyperparameters.of(trial.params)
+        self._measured = MeasuredBackend.of(
+            self.opened, self._context.device, self._hyperparameters
+        )
+        self._backend = stored(self._measured.known, "a measured backend", until_stopped=True)
         return True
 
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
@@ -152,7 +161,9 @@ class _Trial(Piece):
             definition=self.opened.definition,
             policy=self._policy,
             number=self._trial.number,
-            hyperparameters=Hyperparameters.of(self._trial.params),
+            hyperparameters=self._hyperparameters,
+            backend=self._backend,
+            on_backend=self._measured.settle,
             device=self._context.device,
             on_epoch=self.running.on_epoch,
             on_curve=self.running.on_curve,

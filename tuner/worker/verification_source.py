@@ -8,7 +8,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 
-from tuner.config import Hyperparameters, StopReason
+from tuner.config import BackendChoice, Hyperparameters, StopReason
 from tuner.search.suggest import UnfitConfigurationError
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.plans import is_confirmation
@@ -19,6 +19,7 @@ from tuner.trial.job import TrialJob
 from tuner.verdict.allowance import in_time, skip_what_is_too_late
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.verified import stop_if_clear
+from tuner.worker.backends import MeasuredBackend
 from tuner.worker.running import RunningTrial
 from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
@@ -53,6 +54,8 @@ class _Run(Piece):
 
     _hyperparameters: Hyperparameters
     _policy: SearchPolicy
+    _measured: MeasuredBackend
+    _backend: BackendChoice | None
 
     def __init__(
         self,
@@ -86,6 +89,10 @@ class _Run(Piece):
             self._hyperparameters = Hyperparameters.of(self._run.params)
         except KeyError as error:
             raise UnfitConfigurationError(f"planned without a value of {error}") from None
+        self._measured = MeasuredBackend.of(
+            self.opened, self._context.device, self._hyperparameters
+        )
+        self._backend = stored(self._measured.known, "a measured backend", until_stopped=True)
         return True
 
     def may_begin(self) -> bool:
@@ -109,6 +116,8 @@ class _Run(Piece):
             policy=dataclasses.replace(self._policy, prune=False, checkpoint_s=0.0),
             number=self._run.trial_number,
             hyperparameters=self._hyperparameters,
+            backend=self._backend,
+            on_backend=self._measured.settle,
             device=self._context.device,
             on_epoch=self.running.on_epoch,
             on_curve=self.running.on_curve,

@@ -24,7 +24,7 @@ def plan(job: Job, data: DeviceData, **changes: Any) -> Plan:
     return make_plan(job, data, **(arguments | changes))
 
 
-def taking_part(plan: Plan) -> list[tuple[str, int, int]]:
+def taking_part(plan: Plan) -> list[tuple[str, int | None, int]]:
     return [(c.entry.name, c.entry.hidden_size, c.entry.batch_size) for c in plan.contenders]
 
 

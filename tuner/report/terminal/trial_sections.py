@@ -131,11 +131,7 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
         yield "took", parts
     if recorded.samples_per_s is not None:
         yield "pace", f"{recorded.samples_per_s:,.0f} samples/s"
-    if recorded.backend:
-        yield "backend", f"{recorded.backend}, {recorded.precision or '-'}"
-    if recorded.backend_fallback:
-        wanted = "compile" if recorded.backend == "eager" else "triton"
-        yield f"not {wanted}, since", recorded.backend_fallback
+    yield from _backend(recorded)
     if recorded.n_parameters is not None:
         yield (
             "network",
@@ -215,6 +211,17 @@ def _rest(detail: TrialDetail) -> Rows:
 def _interval(figures: Mapping[str, float], digits: int) -> str:
     """A median with its 95 % interval."""
     return "{median:.{n}f} ({low:.{n}f} to {high:.{n}f})".format(n=digits, **figures)
+
+
+def _backend(recorded: Recorded) -> Rows:
+    if recorded.backend:
+        yield "backend", f"{recorded.backend}, {recorded.precision or '-'}"
+    if recorded.backend_fallback:
+        wanted = "compile" if recorded.backend == "eager" else "triton"
+        wanted = "graph" if recorded.backend_measured else wanted
+        yield f"not {wanted}, since", recorded.backend_fallback
+    if recorded.backend_measured:
+        yield "measured", recorded.backend_measured
 
 
 def _number(value: Any) -> str:

@@ -1,7 +1,8 @@
 """What a worker and its trainer tell each other, through a pipe between the two alone.
 
 The order of a talk: the worker gives the data, and hears that it is ready or refused. Then, for
-each training, it gives an order and hears of its epochs, until it has ended.
+each training, it gives an order and hears of its epochs, until it has ended. Only a backend that
+was measured is answered.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.config import EpochRecord
+from tuner.config import BackendChoice, EpochRecord
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
 from tuner.search.pruning import Verdict
@@ -50,7 +51,7 @@ class Order:
 
     @staticmethod
     def of(job: TrialJob) -> Order:
-        told = ("on_epoch", "on_curve", "on_begun", "on_phase", "should_stop")
+        told = ("on_epoch", "on_curve", "on_begun", "on_phase", "on_backend", "should_stop")
         nobody: dict[str, Any] = dict.fromkeys(told, _nobody)
         return Order(dataclasses.replace(job, **nobody))
 
@@ -73,6 +74,13 @@ class Curve:
 
     records: Sequence[EpochRecord]
     repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class BackendMeasured:
+    """`TrialJob.on_backend`, asked: the worker answers with the choice that counts."""
+
+    choice: BackendChoice
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 
-from tuner.config import EpochRecord, StopReason
+from tuner.config import BackendChoice, EpochRecord, StopReason
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.gpu import nvml
@@ -25,7 +25,16 @@ from tuner.trial.job import TrialRunner
 from tuner.trial.survival import survived
 from tuner.worker.heartbeat import IDLE, STARTING, TRAINER, Heartbeat
 from tuner.worker.process import end_with
-from tuner.worker.trainer.messages import Curve, Data, Ended, EpochEnded, Order, Ready, Refused
+from tuner.worker.trainer.messages import (
+    BackendMeasured,
+    Curve,
+    Data,
+    Ended,
+    EpochEnded,
+    Order,
+    Ready,
+    Refused,
+)
 from tuner.worker.trainer.stop_byte import StopByte
 
 GiveUp = Callable[[], bool]
@@ -98,6 +107,11 @@ def _train(
         line.send(Curve(records, repeat))
         heartbeat.clock_at(records[-1].elapsed_s if records else 0.0)
 
+    def on_backend(choice: BackendChoice) -> BackendChoice:
+        line.send(BackendMeasured(choice))
+        counts: BackendChoice = line.recv()
+        return counts
+
     def should_stop() -> StopReason | None:
         return StopReason.INTERRUPTED if stop.is_set() else None
 
@@ -106,6 +120,7 @@ def _train(
         on_epoch=on_epoch,
         on_curve=on_curve,
         on_phase=heartbeat.phase,
+        on_backend=on_backend,
         should_stop=should_stop,
     )
     seed = seed_of_trial(job.number, root=job.seed_root) if job.seed is None else job.seed

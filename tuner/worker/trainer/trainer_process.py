@@ -22,7 +22,16 @@ from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
 from tuner.trial.survival import TrainerLostError
 from tuner.worker.heartbeat import WAITING
-from tuner.worker.trainer.messages import Curve, Data, Ended, EpochEnded, Order, Ready, Refused
+from tuner.worker.trainer.messages import (
+    BackendMeasured,
+    Curve,
+    Data,
+    Ended,
+    EpochEnded,
+    Order,
+    Ready,
+    Refused,
+)
 from tuner.worker.trainer.stop_byte import StopByte
 
 MODULE = "tuner.worker.trainer.trainer_main"
@@ -128,6 +137,8 @@ class TrainerProcess:
                             job.on_epoch(record, repeat)
                         case Curve(records, repeat):
                             job.on_curve(records, repeat)
+                        case BackendMeasured(choice):
+                            self._line.send(job.on_backend(choice))
                         case Ended(result, verdicts):
                             if job.watched is not None:
                                 job.watched.take_over(verdicts)

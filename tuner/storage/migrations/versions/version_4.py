@@ -1,4 +1,6 @@
-"""Version 4: leases on devices, sources of users' own networks, and what is known of hosts."""
+"""Version 4: leases on devices, sources of users' own networks, what `auto` came to, and what is
+known of hosts.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +24,14 @@ def upgrade() -> None:
         sa.Column("name", sa.String(200), nullable=False),
         sa.Column("content", _LONG_TEXT, nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
+    )
+    op.create_table(
+        "tuner_backend_choices",
+        sa.Column("study_id", sa.Integer(), primary_key=True, autoincrement=False),
+        sa.Column("key", sa.String(64), primary_key=True),
+        sa.Column("measured_for", sa.Text(), nullable=False),
+        sa.Column("choice", sa.Text(), nullable=False),
+        sa.Column("chosen_at", sa.Double(), nullable=False),
     )
 
 

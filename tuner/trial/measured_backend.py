@@ -1,0 +1,37 @@
+"""What `auto` means for a job whose backend is to be measured, before any of its trainings."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tuner.data.windows import DeviceData
+from tuner.devices import Gpu, exclusive
+from tuner.devices.lock import giving_up, logs_waiting
+from tuner.training.engines.measure import what_auto_means
+from tuner.trial.job import TrialJob
+from tuner.trial.run import run_config
+
+
+def with_backend(job: TrialJob, data: DeviceData) -> TrialJob | None:
+    """The job with the backend that all runs of its sizes have in this study; None where it was to
+    stop before that was measured.
+
+    Measured once, alone on the device and before any clock runs; the job's `on_backend` is told.
+
+    Raises:
+        UsageError: an architecture that cannot be built.
+    """
+    if job.backend is not None or not isinstance(job.device, Gpu):
+        return job
+    config = run_config(job.definition, job.hyperparameters, 0)
+    data = data.seeing(job.hyperparameters.input_size)
+    with exclusive(
+        job.device.lock_names,
+        give_up=giving_up(job.on_phase, lambda: job.should_stop() is not None),
+        waiting=logs_waiting(job.device.label),
+    ) as held:
+        if not held:
+            return None
+        job.on_phase("set-up")
+        choice = what_auto_means(config, data)
+    return job if choice is None else dataclasses.replace(job, backend=job.on_backend(choice))
