@@ -6,6 +6,7 @@ from tuner.export.as_python import comment, literal
 from tuner.export.best_config import BestConfig
 from tuner.export.neuralforecast_model import arguments
 from tuner.models.names import library_class
+from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
 from tuner.models.registry import check_name
 
 CLASSES = {
@@ -39,7 +40,7 @@ from neuralforecast.losses.pytorch import MQLoss
 model = {model}(
 {arguments}
     optimizer=torch.optim.AdamW,
-    loss=MQLoss(quantiles={quantiles}),
+    loss={loss}(quantiles={quantiles}),
 )
 # The study scaled each series by the range of its training rows.
 nf = NeuralForecast(models=[model], freq={frequency}, local_scaler_type="minmax")
@@ -71,12 +72,28 @@ if __name__ == "__main__":
 """
 
 
+QUANTILES_FIRST_LOSS = """
+
+
+class QuantilesFirst(MQLoss):
+    # This model returns one quantile of all series, then the next; MQLoss would read one series,
+    # then the next, and mix them up.
+    def domain_map(self, y_hat):
+        quantiles = self.outputsize_multiplier
+        return y_hat.reshape(*y_hat.shape[:2], quantiles, -1).transpose(-1, -2)
+
+"""
+
+
 def render(config: BestConfig) -> str:
     """The script."""
     given, name = arguments(config), config.architecture.model
     check_name(name)
     settings = dict(config.architecture.settings)
     of_library = library_class(name)
+    loss, its_class = "MQLoss", ""
+    if of_library in QUANTILES_FIRST:
+        loss, its_class = "QuantilesFirst", QUANTILES_FIRST_LOSS
     needs = "tuner and neuralforecast" if of_library is None else "neuralforecast"
     if of_library is not None:
         model, imports = of_library, f"from neuralforecast.models import {of_library}"
@@ -99,7 +116,8 @@ def render(config: BestConfig) -> str:
     return SCRIPT.format(
         headline=comment(config),
         needs=needs,
-        imports=imports,
+        imports=imports + its_class,
+        loss=loss,
         model=model,
         arguments="\n".join(lines),
         quantiles=literal(list(config.definition.task["quantiles"])),

@@ -10,6 +10,7 @@ from tuner.config import Architecture, Hyperparameters
 from tuner.models.names import LIBRARY, library_class
 from tuner.models.of_neuralforecast.class_arguments import list_in, take_our_norm
 from tuner.models.of_neuralforecast.library_source import constructor_arguments
+from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
 
 if TYPE_CHECKING:
     from tuner.export.best_config import BestConfig
@@ -20,12 +21,11 @@ def build_model(
 ) -> Any:
     """`BestConfig.to_neuralforecast`."""
     import torch
-    from neuralforecast.losses.pytorch import MQLoss
 
     given = arguments(config, h=h, n_series=n_series)
     given |= {
         "optimizer": torch.optim.AdamW,
-        "loss": MQLoss(quantiles=list(config.definition.task["quantiles"])),
+        "loss": _loss(config.architecture)(quantiles=list(config.definition.task["quantiles"])),
     }
     if "lr_scheduler_kwargs" in given:
         given["lr_scheduler"] = torch.optim.lr_scheduler.ExponentialLR
@@ -43,6 +43,16 @@ def _class_of(architecture: Architecture) -> Any:
     from tuner.integrations.neuralforecast import model_class
 
     return model_class(architecture)
+
+
+def _loss(architecture: Architecture) -> Any:
+    if library_class(architecture.model) in QUANTILES_FIRST:
+        from tuner.integrations.quantiles_first import QuantilesFirstMQLoss
+
+        return QuantilesFirstMQLoss
+    from neuralforecast.losses.pytorch import MQLoss
+
+    return MQLoss
 
 
 def arguments(

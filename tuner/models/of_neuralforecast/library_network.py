@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from tuner.config import ModelShapes
 from tuner.models.of_neuralforecast.covariates import Covariates
+from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
 from tuner.models.revin import ReversibleInstanceNorm
 
 
@@ -40,6 +41,7 @@ class LibraryNetwork(nn.Module):
         self.shapes = shapes
         self.covariates = covariates
         self.multivariate = bool(getattr(model, "MULTIVARIATE", False))
+        self.quantiles_first = type(model).__name__ in QUANTILES_FIRST
         self.norm = ReversibleInstanceNorm(shapes.n_targets) if revin else None
 
     def forward(
@@ -61,7 +63,10 @@ class LibraryNetwork(nn.Module):
         s = self.shapes
         columns = self._columns(past, future, static)
         if self.multivariate:
-            flat: Tensor = self.model(_as_series(targets, columns))  # (B, T, C * Q)
+            flat: Tensor = self.model(_as_series(targets, columns))
+            if self.quantiles_first:  # (B, T, Q * C)
+                by_quantile = flat.reshape(len(past), s.horizon, s.n_quantiles, s.n_targets)
+                return by_quantile.transpose(2, 3)
             return flat.reshape(len(past), s.horizon, s.n_targets, s.n_quantiles)
         folded: Tensor = self.model(_folded(targets, columns))  # (B * C, T, Q)
         each = folded.reshape(len(past), s.n_targets, s.horizon, s.n_quantiles)

@@ -19,6 +19,7 @@ from neuralforecast.tsdataset import TimeSeriesDataset
 
 from tuner.config import Architecture, ModelShapes
 from tuner.errors import UsageError
+from tuner.integrations.quantiles_first import QuantilesFirstMQLoss
 from tuner.models.names import library_class, names_own_code
 from tuner.models.of_neuralforecast.build import build_of_library
 from tuner.models.of_neuralforecast.covariates import Covariates
@@ -29,6 +30,7 @@ from tuner.models.of_neuralforecast.library_source import (
     model_names,
     searched_by_library,
 )
+from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
 from tuner.models.own import methods_not_used
 
 SHAPES = ModelShapes(
@@ -88,10 +90,11 @@ def forecast(network: torch.nn.Module, shapes: ModelShapes) -> torch.Tensor:
 
 def of_library(name: str, network: LibraryNetwork, **arguments: Any) -> Any:
     """The library's model with the weights of ours, as its users make it."""
+    loss = QuantilesFirstMQLoss if name in QUANTILES_FIRST else MQLoss
     made = getattr(models, name)(
         h=SHAPES.horizon,
         input_size=SHAPES.input_size,
-        loss=MQLoss(quantiles=[0.1, 0.5, 0.9]),
+        loss=loss(quantiles=[0.1, 0.5, 0.9]),
         enable_progress_bar=False,
         enable_model_summary=False,
         logger=False,
@@ -160,6 +163,30 @@ def test_the_forecast_is_that_of_the_librarys_own_predict(
         ours = network.eval()(past, future, None)[0]  # (T, C, Q)
     expected = torch.as_tensor(predicted).reshape(shapes.n_targets, ahead, -1).transpose(0, 1)
     torch.testing.assert_close(ours, expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", sorted(QUANTILES_FIRST))
+@torch.no_grad()
+def test_a_target_at_another_level_is_forecast_at_that_level_and_no_other_one_moves(
+    name: str,
+) -> None:
+    """Of each class with a reversible norm, which takes the level off and puts it back."""
+    network = built(name, ALONE, **({"patch_len": 4} if name == "TimeXer" else {})).eval()
+    past, _, _ = batch(ALONE)
+    for column in range(ALONE.n_targets):
+        higher = past.clone()
+        higher[:, :, column] += 2.0
+        moved = network(higher) - network(past)
+        expected = torch.zeros_like(moved)
+        expected[:, :, column] = 2.0
+        torch.testing.assert_close(moved, expected, atol=1e-4, rtol=0)
+
+
+def test_every_multivariate_class_is_read_in_the_order_in_which_it_writes() -> None:
+    """Those that are not read by quantile have a dense layer last, which learns any order."""
+    networks = set(model_names()) - {"HINT"}
+    multivariate = {name for name in networks if getattr(models, name).MULTIVARIATE}
+    assert multivariate - QUANTILES_FIRST == {"MLPMultivariate", "TimeMixer"}
 
 
 def test_static_values_reach_a_univariate_model_and_a_multivariate_one() -> None:
