@@ -19,6 +19,9 @@ from tuner.files.plain import harmless
 from tuner.storage.database_clock import database_now
 from tuner.storage.schema import backend_choices
 
+MEASURED = (Backend.EAGER, Backend.GRAPH, Backend.COMPILE)
+"""The backends that are tried."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredFor:
@@ -96,6 +99,6 @@ def _choice(text: object) -> BackendChoice | None:
         reason = harmless(str(stored["reason"]))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    if backend is Backend.AUTO or not all(map(math.isfinite, seconds.values())):
+    if backend not in MEASURED or not all(map(math.isfinite, seconds.values())):
         return None
     return BackendChoice(backend=backend, reason=reason, epoch_s=seconds)

@@ -16,11 +16,13 @@ import pytest
 
 from tests.support.in_process_worker import DEVICE, study_in
 from tests.support.paths import SCRIPTS
+from tuner.config import BackendChoice
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy
 from tuner.trial.survival import TrainerLostError
+from tuner.worker.backends import MeasuredBackend
 from tuner.worker.loop import Worker
 from tuner.worker.paths import WorkerPaths
 from tuner.worker.stop import StopFlag
@@ -126,6 +128,25 @@ def test_a_trainer_that_is_killed_costs_one_trial_an_attempt_and_nothing_else(
         assert [line.split()[0] for line in Path("trainings").read_text().splitlines()] == [
             str(each) for each in range(6)
         ]
+
+
+def test_a_trainer_that_measured_a_backend_is_told_which_one_counts(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker answers in the middle of a training, and knows what was measured before."""
+    first: list[BackendChoice] = []
+
+    def settle(_: MeasuredBackend, choice: BackendChoice) -> BackendChoice:
+        first.append(choice)
+        return first[0]
+
+    monkeypatch.setattr(MeasuredBackend, "settle", settle)
+    (folder / "measures").touch()
+    with study(folder, "measured", 3) as opened, trainer() as run:
+        worker(opened, run).run()
+        assert [each.state.name for each in opened.optuna.trials] == ["COMPLETE"] * 3
+    assert [each.reason for each in first] == [f"measured by trial {n}" for n in range(3)]
+    assert (folder / "backends").read_text().splitlines() == ["measured by trial 0"] * 3
 
 
 def test_a_trainer_ends_with_its_worker(folder: Path) -> None:

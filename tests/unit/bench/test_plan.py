@@ -119,3 +119,21 @@ def test_a_turn_of_ours_leaves_the_callers_random_state_alone(job: Job, data: De
     assert all(0 < epoch.step_s * turn.n_steps <= epoch.seconds for epoch in turn.epochs)
     assert turn.counted[1] - turn.counted[0] >= sum(epoch.seconds for epoch in turn.epochs)
     assert (turn.n_windows, turn.n_steps) == (len(data.train), 7)
+
+
+def test_a_model_of_neuralforecast_is_compared_with_its_own_fit(job: Job, data: DeviceData) -> None:
+    both = plan(job, data, variants="nf-tcn,nf-patchtst", against="darts,neuralforecast")
+    found = [(c.entry.name, c.entry.hidden_size) for c in both.contenders]
+    assert found == [
+        ("darts", 16),
+        ("neuralforecast nf-tcn", None),
+        ("neuralforecast nf-patchtst", 16),
+        ("tuner nf-tcn eager", None),
+        ("tuner nf-patchtst eager", 16),
+    ]
+    assert "hidden" not in both.contenders[1].entry.label
+    mixed = plan(job, data, variants="original,nf-tcn", against="neuralforecast")
+    assert [c.entry.name for c in mixed.contenders[:2]] == [
+        "neuralforecast",
+        "neuralforecast nf-tcn",
+    ]

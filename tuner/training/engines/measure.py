@@ -23,6 +23,7 @@ from tuner.models.fault import on_one_line
 from tuner.models.names import builtin_names
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.registry import build_model
+from tuner.training.clock import synchronizer
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
 from tuner.training.step import Step
@@ -98,12 +99,12 @@ class Candidates:
         engine = make_engine(replace(self.config, training=training), self.data, self.model)
         try:
             engine.warm_up()
-            few = _timed(lambda: self._steps(engine.train_epoch, LEAST_STEPS))
+            few = self._timed(lambda: self._steps(engine.train_epoch, LEAST_STEPS))
             steps = max(LEAST_STEPS, min(STEPS, int(MOST_S / (few / LEAST_STEPS))))
             batches = math.ceil(len(self.order) / self.config.hyperparameters.batch_size)
             steps = min(steps, batches)
-            took = _timed(lambda: self._steps(engine.train_epoch, steps))
-            return took / steps * batches + _timed(engine.validation_loss)
+            took = self._timed(lambda: self._steps(engine.train_epoch, steps))
+            return took / steps * batches + self._timed(engine.validation_loss)
         finally:
             engine.close()
 
@@ -133,6 +134,15 @@ class Candidates:
             return StopReason.INTERRUPTED if left[0] <= 0 else None
 
         train_epoch(self.order, self.config.hyperparameters.learning_rate, poll)
+
+    def _timed(self, work: Callable[[], object]) -> float:
+        """Seconds until the device has done it."""
+        synchronize = synchronizer(self.order.device)
+        synchronize()
+        began = time.perf_counter()
+        work()
+        synchronize()
+        return time.perf_counter() - began
 
 
 def measured(tried: Candidates, max_epochs: int) -> BackendChoice:
@@ -188,15 +198,6 @@ def _no_waiting() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode(before)
-
-
-def _timed(work: Callable[[], object]) -> float:
-    """Seconds until the device has done it."""
-    torch.cuda.synchronize()
-    began = time.perf_counter()
-    work()
-    torch.cuda.synchronize()
-    return time.perf_counter() - began
 
 
 def _alive() -> bool:

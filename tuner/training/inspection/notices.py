@@ -94,8 +94,8 @@ class Findings:
         one = len(self.waits.found) == 1
         return (
             f"{_some(self.waits.found, '; ')} {'waits' if one else 'wait'} for the GPU: such a "
-            "step cannot be captured as a CUDA graph; write it with operations on tensors alone, "
-            "or launch with --backend eager on GPUs"
+            "step cannot be captured as a CUDA graph, and runs more slowly; write it with "
+            "operations on tensors alone"
         )
 
     def _of_waits_not_looked_for(self) -> str:
