@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -92,3 +93,30 @@ def test_who_failed_has_a_row_with_its_reason_and_no_figures(
     assert failed.s_per_epoch is None
     assert failed.rounds == 0
     assert ours.speedup_epoch is None
+
+
+def test_a_model_of_neuralforecast_is_held_against_its_own_fit(
+    turn: Turn, measured: Measured
+) -> None:
+    def named(library: str, variant: str, step_s: float) -> Measurement:
+        found = measured(library, 1.0, turn(1.0, (10 * step_s, step_s)))
+        entry = replace(found.entry, variant=variant, hidden_size=None, scope=Scope.EPOCH)
+        return replace(found, entry=entry)
+
+    rows = summarise(
+        [
+            named("neuralforecast", "nf-tcn", 0.4),
+            named("neuralforecast", "nf-nhits", 0.6),
+            named("tuner", "nf-tcn", 0.1),
+            named("tuner", "nf-nhits", 0.1),
+            named("tuner", "nf-patchtst", 0.1),
+        ]
+    )
+    assert [row.speedup_step for row in rows] == [
+        1.0,
+        1.0,
+        pytest.approx(4),
+        pytest.approx(6),
+        None,
+    ]
+    assert [row.hidden_size for row in rows] == [None] * 5
