@@ -24,6 +24,11 @@ def in_one_line(address: DatabaseUrl) -> Iterator[None]:
             f"cannot open the database {address}: its driver is not installed; run: pip install "
             f"{error.name}"
         ) from None
+    except UnicodeDecodeError:  # what SQLite says of a damaged file quotes it
+        raise StorageError(
+            f"cannot open the database {address}: it is damaged; check that the file is an SQLite "
+            "database, or restore a backup"
+        ) from None
     except (TypeError, ValueError) as error:
         if not address.url.query:
             raise

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from tuner.data.windows import DeviceData
-from tuner.devices import Gpu, exclusive
-from tuner.devices.lock import giving_up, logs_waiting
+from tuner.devices import Gpu
 from tuner.training.engines.measure import what_auto_means
+from tuner.trial.device_turn import alone_on
 from tuner.trial.job import TrialJob
 from tuner.trial.run import run_config
 
@@ -25,11 +25,7 @@ def with_backend(job: TrialJob, data: DeviceData) -> TrialJob | None:
         return job
     config = run_config(job.definition, job.hyperparameters, 0)
     data = data.seeing(job.hyperparameters.input_size)
-    with exclusive(
-        job.device.lock_names,
-        give_up=giving_up(job.on_phase, lambda: job.should_stop() is not None),
-        waiting=logs_waiting(job.device.label),
-    ) as held:
+    with alone_on(job.device, job.should_stop, job.on_phase) as held:
         if not held:
             return None
         job.on_phase("set-up")

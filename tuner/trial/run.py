@@ -16,8 +16,7 @@ from optuna.trial import TrialState
 from tuner.config import BackendChoice, Hyperparameters, RunConfig, StopReason
 from tuner.data.origins import TestWindows
 from tuner.data.windows import DeviceData
-from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch, exclusive
-from tuner.devices.lock import giving_up, logs_waiting
+from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch
 from tuner.models.own import methods_not_used
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
@@ -28,6 +27,7 @@ from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.pool import EnginePool
+from tuner.trial.device_turn import alone_on
 from tuner.trial.job import on_device
 from tuner.trial.provenance import git_revision, versions
 from tuner.trial.scores import with_baselines, with_scores
@@ -73,8 +73,7 @@ def run_trial(
 
     The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
     seconds of training and validation until early stopping, and the mean quantile loss on `windows`
-    of the task's objective series, else of all. `engines` are of earlier trials; `backend` is what
-    `auto` came to.
+    of the task's objective series, else of all. `engines` are of earlier trials.
     """
     whole, data = data, data.seeing(hyperparameters.input_size)
     carried = Carried()
@@ -84,8 +83,7 @@ def run_trial(
         on_resume(checkpoint)
 
     asked = time.perf_counter()
-    give_up = giving_up(on_phase, lambda: should_stop() is not None)
-    with exclusive(device.lock_names, give_up=give_up, waiting=logs_waiting(device.label)) as held:
+    with alone_on(device, should_stop, on_phase) as held:
         if not held:
             return None
         wait_s = time.perf_counter() - asked

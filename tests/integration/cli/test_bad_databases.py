@@ -4,6 +4,7 @@ nothing written."""
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import sqlite3
@@ -295,8 +296,13 @@ def test_no_database_and_one_without_studies_say_how_to_start(
     assert "tuner launch" in done.error
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3])
-@pytest.mark.parametrize("command", ["launch", "best", "status", "worker"])
+@pytest.mark.parametrize(
+    ("command", "share"),
+    [
+        *itertools.product(("launch", "best", "worker"), (0.0, 0.3)),
+        *(("status", n / 40) for n in range(0, 27, 3)),
+    ],
+)
 def test_a_damaged_database_is_one_line(command: str, share: float, copied: Path) -> None:
     """The pages from `share` of the file on are noise; the first 100 bytes, which name it an SQLite
     file, are kept."""

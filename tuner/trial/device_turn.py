@@ -1,0 +1,24 @@
+"""A trial's turn on its device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+from tuner.config import StopReason
+from tuner.devices import CpuCores, Gpu, exclusive
+from tuner.devices.lock import giving_up, logs_waiting
+
+
+def alone_on(
+    device: Gpu | CpuCores,
+    should_stop: Callable[[], StopReason | None],
+    on_phase: Callable[[str], None],
+) -> AbstractContextManager[bool]:
+    """The device for oneself, once it is free; False for who is to stop before that.
+
+    Raises:
+        DeviceLockError: devices cannot be locked.
+    """
+    give_up = giving_up(on_phase, lambda: should_stop() is not None)
+    return exclusive(device.lock_names, give_up=give_up, waiting=logs_waiting(device.label))
