@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -193,7 +194,8 @@ def _one_step(step: Step, batch: Batch) -> None:
 def _no_waiting() -> Iterator[None]:
     """Whatever waits for the device in here is an error."""
     before = torch.cuda.get_sync_debug_mode()
-    torch.cuda.set_sync_debug_mode("error")
+    with warnings.catch_warnings(action="ignore"):  # that the mode does not see everything
+        torch.cuda.set_sync_debug_mode("error")
     try:
         yield
     finally:
