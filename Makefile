@@ -34,8 +34,9 @@ notebooks: $(VENV)/.installed-test
 docs: $(VENV)/.installed
 	$(BIN)/python docs/reference.py
 
+# Three processes on two cores: many tests wait for engines, servers and workers of their own.
 test: $(VENV)/.installed-test check
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q
 
 chaos: $(VENV)/.installed-test
 	PYTHONPATH=. $(BIN)/python benchmarks/chaos/run.py
