@@ -21,9 +21,9 @@ from tuner.models.of_neuralforecast.class_arguments import (
     take_our_norm,
 )
 from tuner.models.of_neuralforecast.covariates import Covariates
+from tuner.models.of_neuralforecast.faster_layers import make_faster
 from tuner.models.of_neuralforecast.library_network import LibraryNetwork
 from tuner.models.of_neuralforecast.library_seed import library_seed
-from tuner.models.of_neuralforecast.pointwise import as_products
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.own import check_output
 
@@ -50,7 +50,7 @@ def build_of_library(name: str, shapes: ModelShapes, arguments: Mapping[str, Any
     check_names(reference, given, parameters)
     covariates = Covariates.of(model_class, shapes)
     model = _construct(reference, model_class, shapes, covariates, given)
-    as_products(model)
+    make_faster(model)
     network = LibraryNetwork(model, shapes, covariates, revin=revin)
     check_output(reference, network, shapes)
     return network
