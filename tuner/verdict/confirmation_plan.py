@@ -35,6 +35,7 @@ from tuner.verdict.same_quality import (
     recommended,
     recommended_against,
 )
+from tuner.verdict.torn_confirmation import missing_runs
 from tuner.verdict.verification_plan import Planned, refuse_apart
 
 SEEDS = CONFIRMATION_SEEDS
@@ -73,8 +74,9 @@ def plan_confirmation(
     and of what it offers for the quality of the reference's default.
 
     What was frozen stays: the same call again plans nothing new, until the search or another
-    verification has gone on since. The reference is that of a comparison: the first variant where
-    none is named. Runs are in blocks, in which every configuration has its turn in random order.
+    verification has gone on since. Only runs that an exported study left behind are planned again.
+    The reference is that of a comparison: the first variant where none is named. Runs are in
+    blocks, in which every configuration has its turn in random order.
 
     Raises:
         UsageError: the studies are of different data or devices, or another margin is recorded.
@@ -88,9 +90,12 @@ def plan_confirmation(
         record_margin(each, margin)
     queue = verifications_of(whole)
     with initialisation_lock(opened[0].database.address):
+        again = queue.add(missing_runs(whole, queue.runs()))
         found = _freeze_all(opened, reference, seeds)
+        if again:
+            found.notes.append(f"{again} runs of a confirmation were not exported: planned again")
         if not found.frozen:
-            return Planned(0, tuple(found.missing), tuple(found.notes))
+            return Planned(again, tuple(found.missing), tuple(found.notes))
         members = [*found.frozen, *_only_default(reference, found.frozen)]
         searches = sorted({each.study.membership.search for each in members})
         drawn = fresh_seeds(seeds * len(searches), seen_seeds(opened[0].database))
@@ -110,7 +115,7 @@ def plan_confirmation(
         first = max((run.place for run in queue.runs()), default=-1) + 1
         blocks = [_block(members, of_search, nth) for nth in range(seeds)]
         added = queue.add(interleaved(blocks, first=first, plan=plan))
-    return Planned(added, tuple(found.missing), tuple(found.notes))
+    return Planned(again + added, tuple(found.missing), tuple(found.notes))
 
 
 def _block(members: Sequence[_Frozen], seeds: Mapping[int, Sequence[int]], nth: int) -> list[Turn]:

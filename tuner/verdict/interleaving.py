@@ -24,13 +24,18 @@ class Turn:
 
 
 def interleaved(
-    blocks: Sequence[Sequence[Turn]], *, first: int, plan: dict[str, Any]
+    blocks: Sequence[Sequence[Turn]],
+    *,
+    first: int,
+    plan: dict[str, Any],
+    session: str | None = None,
 ) -> list[PlannedRun]:
     """A session of runs: the blocks one after the other, the turns of each in a random order of its
-    own, by the plan's `shuffle_seed`; places count on from `first`.
+    own, by the plan's `shuffle_seed`; places count on from `first`. A new session, unless it is
+    named.
     """
     shuffler = np.random.default_rng(plan["shuffle_seed"])
-    session = uuid.uuid4().hex
+    session = session or uuid.uuid4().hex
     runs: list[PlannedRun] = []
     for block, turns in enumerate(blocks):
         for index in shuffler.permutation(len(turns)):

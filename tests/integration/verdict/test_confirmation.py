@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import restore
 from tuner.trial.job import TrialJob
@@ -279,3 +281,44 @@ def test_options_that_do_not_go_together_are_refused(words: list[str], said: str
     done = CliRunner().invoke(app, ["verify", "--variant", "rmsnorm", *words])
     assert done.exit_code == 2 or isinstance(done.exception, UsageError)
     assert said in str(done.exception) + done.output
+
+
+def test_what_an_export_left_of_a_confirmation_is_planned_again_and_completes_it(
+    unverified: Database, tmp_path: Path
+) -> None:
+    studies = opened(unverified)
+    plan_confirmation(studies, seeds=SEEDS, shuffle_seed=1)
+    planned = _seeds_of(studies)
+    verify_all(studies, known())
+    ended = {run.place for run in verifications_of(studies).runs()[: len(planned) * 2 // 5]}
+    elsewhere = open_database(parse_url(f"sqlite:///{tmp_path}/elsewhere.db"))
+    taken = []
+    for each in studies:
+        archive = archive_of(each)
+        runs = tuple(run for run in archive.verifications if run.place in ended)
+        path = tmp_path / f"{each.name}.json.gz"
+        write_archive(dataclasses.replace(archive, verifications=runs), path)
+        taken.append(restore(elsewhere, read_archive(path), each.name))
+    there = _seeds_of(taken)
+    again = plan_confirmation(taken, seeds=SEEDS)
+    assert again.new_runs == len(planned) - len(ended)
+    assert "planned again" in again.notes[0]
+    assert plan_confirmation(taken, seeds=SEEDS).new_runs == 0
+    now = _seeds_of(taken)
+    assert now.keys() == planned.keys()
+    assert now.items() >= there.items()
+    of_block = {(study.endswith("-2"), block): seed for (study, _, block), seed in now.items()}
+    assert len(set(of_block.values())) == len(of_block) == 2 * SEEDS
+    assert all(of_block[name.endswith("-2"), n] == seed for (name, _, n), seed in now.items())
+    verify_all(taken, known())
+    assert all(last(each).complete for each in taken)
+    elsewhere.close()
+
+
+def _seeds_of(studies: Sequence[OpenStudy]) -> dict[tuple[str, int, int], int]:
+    """The seed of each run of a confirmation, by study, trial and block."""
+    names = {each.study_id: each.name for each in studies}
+    return {
+        (names[run.study_id], run.trial_number, run.block): run.seed
+        for run in verifications_of(studies).runs()
+    }
