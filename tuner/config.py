@@ -83,7 +83,7 @@ class Precision(StrEnum):
 
 
 class CompileMode(StrEnum):
-    """How hard torch.compile tries, by torch's names. docs/settings.md says what each means here."""
+    """How hard torch.compile tries, by torch's names: docs/settings.md says what each means."""
 
     DEFAULT = "default"
     REDUCE_OVERHEAD = "reduce-overhead"
