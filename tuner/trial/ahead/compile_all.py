@@ -72,7 +72,7 @@ class Wanted:
             self.reason = self.reason or "auto chooses other backends for these sizes on this GPU"
             return {}
         model = build_model(config.architecture, shapes, hyperparameters)
-        if (reason := why_not(model, config.training.precision, CUDA)) is not None:
+        if (reason := why_not_fused(config, model, CUDA)) is not None:
             self.reason = self.reason or reason
             return {}
         from tuner.training.engines.fused.fused_engine import kernels_of
