@@ -90,12 +90,15 @@ def _checkpointed(
 ) -> Any:
     buffers = _buffers(block)
 
-    def contexts() -> tuple[contextlib.AbstractContextManager[None], ...]:
+    def contexts() -> tuple[
+        contextlib.AbstractContextManager[Any], contextlib.AbstractContextManager[Any]
+    ]:
         return contextlib.nullcontext(), _with_buffers(buffers)
 
     return checkpoint(forward, *arguments, use_reentrant=False, context_fn=contexts, **named)
 
 
+Context = contextlib.AbstractContextManager[Any]
 Buffers = list[tuple[dict[str, Tensor | None], str, Tensor]]
 """Where a buffer is held, its name there, and a copy of it."""
 

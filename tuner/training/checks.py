@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tuner.config import ModelShapes, RunConfig
+from tuner.devices.served_settings import why_not_together
 from tuner.errors import UsageError
-from tuner.training.mixes import why_not_together
 
 
 def check_settings(config: RunConfig, shapes: ModelShapes) -> None:

@@ -11,9 +11,10 @@ class EarlyStopping:
     """Lightning's rule: over after `patience` epochs in a row without an improvement.
 
     Epochs that were not validated count: it is over at a validated epoch at least `patience` epochs
-    after the best one. An epoch improves when its loss is below `best - min_delta`; only then does `best` move. `best`
-    is therefore not always the lowest loss seen: several small steps down, each within `min_delta`,
-    leave it where it was. The weights that a training keeps are those of the strictly lowest loss,
+    after the best one. An epoch improves when its loss is below `best - min_delta`; only then does
+    `best` move. `best` is therefore not always the lowest loss seen: several small steps down, each
+    within `min_delta`, leave it where it was. The weights that a training keeps are those of the
+    strictly lowest loss,
     which `fit` tracks apart.
     """
 

@@ -32,7 +32,7 @@ GraphMemory = Any
 """A pool of memory that captures allocate from: what `torch.cuda.graph_pool_handle` gives."""
 
 WARM_UP_STEPS = 3
-"""Per size of an update, before capture: by then libraries, workspaces and optimiser state exist."""
+"""Per size of an update, before capture: libraries, workspaces and optimiser state exist then."""
 
 N_BRANCHES = 3
 """Of the reference network: future covariates, and static ones in each of two blocks."""

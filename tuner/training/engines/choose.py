@@ -11,6 +11,7 @@ from torch import nn
 
 from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
+from tuner.devices.served_settings import why_not_on, why_not_together
 from tuner.errors import UsageError
 from tuner.models.fused import why_not
 from tuner.models.host_build import why_not_built
@@ -19,7 +20,6 @@ from tuner.training.activations import WHY_EAGER
 from tuner.training.engines.compiled_cpu import CompiledCpuEngine, why_not_compiled
 from tuner.training.engines.eager import EagerEngine
 from tuner.training.engines.interface import Engine
-from tuner.training.mixes import why_not_on
 
 FASTER_FUSED: tuple[tuple[int, int], ...] = ((256, 1024),)
 """Hidden and batch size: up to both of any pair, a fused step is shorter than a captured one.
@@ -93,10 +93,11 @@ def choose_backend(
     Raises:
         UsageError: a backend, or a setting, this device does not have.
     """
-    if (problem := why_not_on(config.training, device.type)) is not None:
+    training = config.training
+    if (problem := why_not_together(training) or why_not_on(training, device.type)) is not None:
         raise UsageError(problem)
     backend = resolve_backend(config, shapes, device)
-    if config.training.checkpoint_activations and config.training.backend is Backend.AUTO:
+    if training.checkpoint_activations and training.backend is Backend.AUTO:
         return backend, WHY_EAGER
     if backend is Backend.COMPILE and device.type == "cpu":
         reason = why_not_compiled(model, config.training.precision) or why_not_built()

@@ -17,7 +17,8 @@ from tuner.training.model_state import Snapshot
 from tuner.training.step import Step
 
 WARM_UP_STEPS = 2
-"""Per size of an update: the first allocates state and loads kernels, the second runs as all others."""
+"""Per size of an update: the first allocates state and loads kernels, the second runs as all
+others."""
 
 VALIDATION_BATCH = {"cpu": 256, "cuda": 2048}
 """Windows per validation pass. The loss does not depend on it; small batches suit CPU caches."""

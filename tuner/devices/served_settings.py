@@ -1,4 +1,4 @@
-"""Settings of training that do not go together, each said in one line."""
+"""Settings of training that do not go together, or not on a kind of device: in one line each."""
 
 from __future__ import annotations
 
