@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import ConfigDict, Field, field_validator
 
 from tuner.config import Architecture, Hyperparameters, TrainingSettings
-from tuner.export.best_config import PROTOCOL_SETTINGS, BestConfig
+from tuner.export.best_config import BestConfig
+from tuner.export.protocol_settings import PROTOCOL_SETTINGS
 from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict
 from tuner.files.toml_file import read_toml, validate
 from tuner.models.names import NetworkName, NetworkSettings
