@@ -26,11 +26,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-WHY_EAGER = (
-    "checkpoint_activations runs as plain operations: to compute a block again, the state of the "
-    "random numbers is put back, which a captured or compiled step cannot do"
-)
-
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
     """What is computed again, in the order in which the network has them."""
