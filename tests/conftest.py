@@ -3,6 +3,7 @@ what."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
@@ -10,12 +11,13 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from tests.support import forked_suite, forks
 from tests.support.memory_folder import memory_folder
 from tests.support.paths import REPOSITORY
 
@@ -58,6 +60,14 @@ _UNHURRIED = hypothesis.settings(
 hypothesis.settings.register_profile("explore", _UNHURRIED)
 hypothesis.settings.register_profile("repeat", _UNHURRIED, derandomize=True, database=None)
 hypothesis.settings.load_profile("repeat" if os.environ.get("CI") else "explore")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_sessionstart(session: pytest.Session) -> Generator[None]:
+    """With `-n`, the processes are forks of one that has imported what the tests need."""
+    distributes = session.config.pluginmanager.hasplugin("dsession") and forks.available()
+    with forked_suite.forked() if distributes else contextlib.nullcontext():
+        yield
 
 
 @pytest.hookimpl(trylast=True)

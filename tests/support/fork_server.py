@@ -40,6 +40,35 @@ IMPORTED = (
 )
 SUPERVISED = "--supervised-by"
 _PR_SET_NAME = 15
+_PREPARED = "FORK_SERVER_OF_THE_TESTS"
+
+
+def prepare() -> None:
+    """Have a fork of this process answer, which has imported everything; `prepared` finds it."""
+    lines, answers = os.pipe(), os.pipe()
+    ours, theirs = forks.ends()
+    pid = os.fork()
+    if pid == 0:
+        for target, source in enumerate((lines[0], answers[1])):
+            os.dup2(source, target)
+        for descriptor in (*lines, *answers, ours.fileno()):
+            os.close(descriptor)
+        gc.freeze()
+        _answer(theirs)
+        os._exit(0)
+    for descriptor in (lines[0], answers[1], theirs.detach()):
+        os.close(descriptor)
+    found = (pid, lines[1], answers[0], ours.detach())
+    os.environ[_PREPARED] = " ".join(map(str, found))
+
+
+def prepared() -> tuple[int, int, int, int] | None:
+    """Once, if there is one: its process, where it reads, where it writes, and where it forks."""
+    said = os.environ.pop(_PREPARED, "")
+    if not said:
+        return None
+    process, lines, answers, requests = map(int, said.split())
+    return process, lines, answers, requests
 
 
 def _serve(requests: socket.socket) -> None:
@@ -50,6 +79,10 @@ def _serve(requests: socket.socket) -> None:
     # A fork's garbage collector would look through all of it, and copy each page that it looks at.
     gc.collect()
     gc.freeze()
+    _answer(requests)
+
+
+def _answer(requests: socket.socket) -> None:
     while True:
         ready, _, _ = select.select([0, requests.fileno()], [], [])
         if requests.fileno() in ready:
@@ -113,7 +146,7 @@ def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -
         tempfile.tempdir = None  # it remembers the TMPDIR of before
         sys.dont_write_bytecode = bool(environment.get("PYTHONDONTWRITEBYTECODE"))
         sys.argv = ["tuner", *words]
-        _open_streams()
+        open_streams()
         if children is not None:
             children.adopt()
         from tuner.cli import main
@@ -132,7 +165,7 @@ def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -
         os._exit(code)
 
 
-def _open_streams() -> None:
+def open_streams() -> None:
     """The standard ones anew: those of before remember whether what they wrote to was a file."""
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - it lives as long as the process
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115

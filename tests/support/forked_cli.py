@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support import forks
+from tests.support import fork_server, forks
 from tests.support.fork_server import PATIENCE_S
 from tests.support.forks import Nursery
 from tests.support.paths import REPOSITORY
@@ -161,35 +162,49 @@ class _WarmProcess:
     """The one that forks."""
 
     def __init__(self) -> None:
+        process, lines, answers, requests = fork_server.prepared() or self._started()
+        self._process = process
+        self._lines = os.fdopen(lines, "w")
+        self._answers = os.fdopen(answers)
+        self.popen: type[subprocess.Popen[str]] = forks.popen_of(
+            Nursery(socket.socket(fileno=requests))
+        )
+        atexit.register(self.close)
+
+    @staticmethod
+    def _started() -> tuple[int, int, int, int]:
         environment = {**os.environ, "PYTHONPATH": python_path(), "OMP_NUM_THREADS": "1"}
         ours, theirs = forks.ends()
-        self._process = subprocess.Popen(
+        lines, answers = os.pipe(), os.pipe()
+        process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            stdin=lines[0],
+            stdout=answers[1],
             env=environment,
             pass_fds=(theirs.fileno(),),
         )
         theirs.close()
-        self.popen: type[subprocess.Popen[str]] = forks.popen_of(Nursery(ours))
-        atexit.register(self.close)
+        for descriptor in (lines[0], answers[1]):
+            os.close(descriptor)
+        process.returncode = 0  # it is waited for by its number
+        return process.pid, lines[1], answers[0], ours.detach()
 
     def run(self, command: Mapping[str, Any]) -> int:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, f"the process that runs commands ended with {self._process.wait()}"
+        self._lines.write(json.dumps(command) + "\n")
+        self._lines.flush()
+        answer = self._answers.readline()
+        assert answer, f"the process that runs commands ended with {self._wait()}"
         code: int = json.loads(answer)
         return code
 
     def close(self) -> None:
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        self._process.wait()
+            self._lines.close()
+        with contextlib.suppress(ChildProcessError):
+            self._wait()
+
+    def _wait(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
 
 
 @functools.cache

@@ -122,16 +122,18 @@ def _place(descriptors: Mapping[int, int]) -> None:
     os.closerange(_ABOVE, max(high.values()) + 1)
 
 
-def popen_of(nursery: Nursery) -> type[subprocess.Popen[Any]]:
+TUNER = (sys.executable, "-m", "tuner")
+
+
+def popen_of(nursery: Nursery, beginning: Sequence[str] = TUNER) -> type[subprocess.Popen[Any]]:
+    """What starts commands with this beginning in the nursery, and everything else as ever."""
     plain = subprocess.Popen
     named = inspect.signature(plain._execute_child)  # type: ignore[attr-defined]
 
     class Popen(plain):  # type: ignore[misc, valid-type]
-        """Starts `python -m tuner` in the nursery, and everything else as ever."""
-
         def _execute_child(self, words: Any, *more: Any) -> None:
             given = named.bind(self, words, *more).arguments
-            if list(words[:3]) != [sys.executable, "-m", "tuner"]:
+            if list(words[: len(beginning)]) != list(beginning):
                 super()._execute_child(words, *more)
                 return
             pipes = [
@@ -145,7 +147,7 @@ def popen_of(nursery: Nursery) -> type[subprocess.Popen[Any]]:
             descriptors |= {number: number for number in given["pass_fds"]}
             environment = dict(os.environ if given["env"] is None else given["env"])
             command = {
-                "words": list(words[3:]),
+                "words": list(words[len(beginning) :]),
                 "folder": os.fspath(given["cwd"] or Path.cwd()),
                 "environment": environment,
                 "cores": sorted(os.sched_getaffinity(0)),

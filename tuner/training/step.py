@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
@@ -18,6 +19,15 @@ from tuner.training.quantile_loss import quantile_loss
 
 CLIP_EPS = 1e-6
 """What torch's clip_grad_norm_ adds to the norm before it divides."""
+
+
+class AdamW(torch.optim.AdamW):
+    """torch's, without the wrappers around it that import torch's compiler: two seconds of a
+    process's first training. No engine compiles its optimiser."""
+
+    add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
 
 class TrainingState(ABC):
@@ -188,9 +198,9 @@ class Step(TrainingState):
         norm = nn.utils.get_total_norm([p.grad for p in self._parameters if p.grad is not None])
         self._optimizer.grad_scale = ((norm + CLIP_EPS) / limit).clamp(min=1.0)  # type: ignore[attr-defined]
 
-    def _new_optimizer(self) -> torch.optim.AdamW:
+    def _new_optimizer(self) -> AdamW:
         h = self._config.hyperparameters
-        return torch.optim.AdamW(
+        return AdamW(
             self._parameters,
             lr=h.learning_rate if self._learning_rate is None else self._learning_rate,
             weight_decay=h.weight_decay,

@@ -1,0 +1,83 @@
+"""The processes of `pytest -n N` as forks of one that has imported what the tests need.
+
+Started as a Python of its own, each would import torch, Optuna and other libraries for ten seconds
+before it knows which tests there are, and so would the process in which its commands run
+(`forked_cli.py`). Here one process imports them, and is gone once all have been forked; each of
+those forks has the process for its commands forked before it does anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from tests.support import fork_server, forked_cli, forks
+from tests.support.forks import Nursery
+
+_IMPORTED = (
+    *fork_server.IMPORTED,
+    "alembic.command",
+    "darts.models",
+    "neuralforecast",
+    "sklearn.ensemble",
+    "tuner.api",
+)
+
+
+@contextlib.contextmanager
+def forked() -> Iterator[None]:
+    """The processes that execnet starts meanwhile are forks, children of this process."""
+    ours, theirs = forks.ends()
+    parent = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.forked_suite", str(theirs.fileno())],
+        env={**os.environ, "PYTHONPATH": forked_cli.python_path()},
+        pass_fds=(theirs.fileno(),),
+    )
+    theirs.close()
+    plain = subprocess.Popen
+    subprocess.Popen = forks.popen_of(  # type: ignore[misc, assignment]
+        Nursery(ours), [sys.executable, "-u", "-c"]
+    )
+    try:
+        yield
+    finally:
+        subprocess.Popen = plain  # type: ignore[misc]
+        ours.close()  # upon which it ends
+        parent.wait()
+
+
+def _serve(requests: socket.socket) -> None:
+    """Fork for each request, until there will be none."""
+    # What is imported stays: a garbage collector would look through it again and again.
+    gc.disable()
+    for module in _IMPORTED:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+    while True:
+        forks.serve(requests, _become)
+
+
+def _become(words: Sequence[str], folder: str, environment: Mapping[str, str]) -> None:
+    """Run `python -u -c WORDS` in this process, and end it."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    fork_server.prepare()
+    sys.argv = ["-c", *words[1:]]
+    fork_server.open_streams()
+    exec(words[0], {"__name__": "__main__", "__builtins__": __builtins__})
+    sys.exit()
+
+
+if __name__ == "__main__":
+    _serve(socket.socket(fileno=int(sys.argv[1])))
