@@ -23,7 +23,8 @@ CLIP_EPS = 1e-6
 
 class AdamW(torch.optim.AdamW):
     """torch's, without the wrappers around it that import torch's compiler: two seconds of a
-    process's first training. No engine compiles its optimiser."""
+    process's first training. No engine compiles its optimiser.
+    """
 
     add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
