@@ -12,6 +12,7 @@ from tuner.config import Precision, RunConfig
 from tuner.data.windows import Batch, DeviceData
 from tuner.training.model_state import copy_all, model_state, same_kind
 from tuner.training.quantile_loss import quantile_loss
+from tuner.training.stages import Mark, Stage, unmarked
 
 CLIP_EPS = 1e-6
 """What torch's clip_grad_norm_ adds to the norm before it divides."""
@@ -32,6 +33,7 @@ class TrainingState(ABC):
         self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool
     ) -> None:
         self._config = config
+        self.mark: Mark = unmarked
         self.model = model
         self.device = data.minimum.device
         self._capturable = capturable
@@ -117,10 +119,14 @@ class Step(TrainingState):
     def train(self, batch: Batch) -> Tensor:
         """One update of the weights; the loss before it, detached."""
         self._optimizer.zero_grad(set_to_none=True)
+        self.mark(Stage.OPTIMISER)
         loss = self.loss(batch)
+        self.mark(Stage.FORWARD)
         loss.backward()  # type: ignore[no-untyped-call]
+        self.mark(Stage.BACKWARD)
         self._clip()
         self._optimizer.step()
+        self.mark(Stage.OPTIMISER)
         return loss.detach()
 
     def _clip(self) -> None:

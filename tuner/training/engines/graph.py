@@ -11,6 +11,7 @@ from tuner.models.branches import InPlace, SideStreams
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
 from tuner.training.engines.captured import VALIDATION_BATCH, CapturedEngine, capture_streams
+from tuner.training.stages import Stage
 from tuner.training.step import Step
 
 
@@ -45,10 +46,15 @@ class GraphEngine(CapturedEngine):
         self._loss_sum.zero_()
 
     def _train_batch(self, size: int) -> None:
+        mark = self._step.mark
+        mark(Stage.OTHER)
         index = self._order[self._position + self._offsets[:size]]
+        batch = self._data.train.gather(index)
+        mark(Stage.DATA)
         # A mean over the batch: weighted by its size, a short last one counts for what it is.
-        self._loss_sum += self._step.train(self._data.train.gather(index)) * size
+        self._loss_sum += self._step.train(batch) * size
         self._position += size
+        mark(Stage.OTHER)
 
     def _train_loss_sum(self) -> Tensor:
         return self._loss_sum.clone()
