@@ -1,10 +1,10 @@
-"""What is put in the place of `tuner.training.stages.unmarked`: it adds up what each stage takes."""
+"""What takes the place of `tuner.training.stages.unmarked`: it adds up what each stage takes."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -149,7 +149,7 @@ def recorder_for(device: torch.device, *, captured: bool) -> Recorder:
     return ReplayRecorder() if captured else EventRecorder()
 
 
-HOW = {
+HOW: Mapping[type, str] = {
     HostRecorder: "by the host's clock at the boundaries of each stage",
     EventRecorder: (
         "by events on the GPU's own clock at the boundaries of each stage; where the GPU waits for "
@@ -161,3 +161,12 @@ HOW = {
     ),
 }
 """How a recorder attributes time, in words."""
+
+
+def merged(recordings: Sequence[Recording]) -> Recording:
+    """Their seconds added up; the spans are the last one's."""
+    seconds: dict[Stage, float] = defaultdict(float)
+    for each in recordings:
+        for stage, took in each.seconds.items():
+            seconds[stage] += took
+    return Recording(dict(seconds), recordings[-1].spans)

@@ -1,0 +1,188 @@
+"""Parts of a network that are called one after the other where one call would do: a loop."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
+
+from tuner.training.clock import synchronizer
+
+FEWEST = 8
+"""Calls of one kind in a step: heads and blocks of a usual network are fewer."""
+
+LEAST_SHARE = 0.2
+"""Of the forward pass."""
+
+TIMED = 5
+"""Passes of each way: their fastest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a part, as it was made."""
+
+    part: nn.Module
+    given: Tensor
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """Calls of the same kind in one forward pass."""
+
+    name: str
+    """`encoders.*`: where the parts are in the network."""
+    kind: str
+    """Their class."""
+    calls: tuple[Call, ...]
+    share: float
+    """Of the forward pass."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    calls: dict[tuple[Any, ...], list[Call]] = field(default_factory=lambda: defaultdict(list))
+    open: list[tuple[nn.Module, float]] = field(default_factory=list)
+
+
+def loops_in(model: nn.Module, forward: Callable[[], object], device: torch.device) -> list[Loop]:
+    """What `forward` calls again and again, the largest share first; parts of such parts are not
+    named again.
+    """
+    forward()
+    seen, names = _Seen(), {part: name for name, part in model.named_modules()}
+    synchronize = synchronizer(device)
+    synchronize()
+    began = time.perf_counter()
+    with _watched(seen, names, synchronize):
+        forward()
+        synchronize()
+    whole = time.perf_counter() - began
+    found = []
+    for (name, kind, *_), calls in seen.calls.items():
+        share = sum(call.seconds for call in calls) / whole
+        if len(calls) >= FEWEST and share >= LEAST_SHARE:
+            found.append(Loop(name=name, kind=kind, calls=tuple(calls), share=share))
+    outer = [
+        loop for loop in found if not any(loop.name.startswith(f"{other.name}.") for other in found)
+    ]
+    return sorted(outer, key=lambda loop: -loop.share)
+
+
+@contextmanager
+def _watched(
+    seen: _Seen, names: dict[nn.Module, str], synchronize: Callable[[], None]
+) -> Iterator[None]:
+    def entered(part: nn.Module, args: tuple[Any, ...]) -> None:
+        del args
+        synchronize()
+        seen.open.append((part, time.perf_counter()))
+
+    def left(part: nn.Module, args: tuple[Any, ...], output: object) -> None:
+        del output
+        synchronize()
+        _, began = seen.open.pop()
+        given = args[0] if len(args) == 1 and isinstance(args[0], Tensor) else None
+        if part not in names or given is None or not names[part]:
+            return
+        where = re.sub(r"(?<![^.])\d+(?![^.])", "*", names[part])
+        key = (where, type(part).__name__, tuple(given.shape))
+        seen.calls[key].append(Call(part, given.detach(), time.perf_counter() - began))
+
+    hooks = [
+        hook
+        for part in names
+        for hook in (
+            part.register_forward_pre_hook(entered),
+            part.register_forward_hook(left),
+        )
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def batched_gain(loop: Loop, device: torch.device) -> tuple[float, float]:
+    """Seconds that the loop's forward and backward passes take, one after the other and as one.
+
+    Raises:
+        Exception: whatever keeps these parts from being run as one.
+    """
+    parts = list(dict.fromkeys(call.part for call in loop.calls))
+    one = _as_one_batch(loop) if len(parts) == 1 else _side_by_side(loop, parts)
+    return _fastest(lambda: _one_by_one(loop), device), _fastest(one, device)
+
+
+def _one_by_one(loop: Loop) -> None:
+    outputs = [_tensor_of(call.part(_leaf(call.given))).sum() for call in loop.calls]
+    _backward(torch.stack(outputs).sum(), [call.part for call in loop.calls])
+
+
+def _as_one_batch(loop: Loop) -> Callable[[], None]:
+    """One part that is called with many inputs."""
+    part, given = loop.calls[0].part, [call.given for call in loop.calls]
+
+    def work() -> None:
+        _backward(_tensor_of(part(_leaf(torch.cat(given)))).sum(), [part])
+
+    return work
+
+
+def _side_by_side(loop: Loop, parts: list[nn.Module]) -> Callable[[], None]:
+    """Parts of the same kind with weights of their own, each called once: their weights stacked."""
+    if len(parts) != len(loop.calls):
+        raise ValueError("each part is called several times")
+    weights, buffers = stack_module_state(parts)
+    inputs = torch.stack([call.given for call in loop.calls])
+
+    def forward(own: dict[str, Tensor], kept: dict[str, Tensor], given: Tensor) -> Tensor:
+        return _tensor_of(functional_call(parts[0], (own, kept), (given,)))
+
+    over_all = torch.func.vmap(forward, randomness="different")
+
+    def work() -> None:
+        out = over_all(weights, buffers, _leaf(inputs))
+        torch.autograd.grad(out.sum(), list(weights.values()), allow_unused=True)
+
+    return work
+
+
+def _leaf(given: Tensor) -> Tensor:
+    return given.requires_grad_() if given.is_floating_point() else given
+
+
+def _backward(loss: Tensor, parts: list[nn.Module]) -> None:
+    weights = [w for part in dict.fromkeys(parts) for w in part.parameters() if w.requires_grad]
+    torch.autograd.grad(loss, weights, allow_unused=True)
+
+
+def _tensor_of(output: object) -> Tensor:
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
+        return output[0]
+    raise TypeError("its output is no tensor")
+
+
+def _fastest(work: Callable[[], None], device: torch.device) -> float:
+    synchronize = synchronizer(device)
+    work()
+    took = []
+    for _ in range(TIMED):
+        synchronize()
+        began = time.perf_counter()
+        work()
+        synchronize()
+        took.append(time.perf_counter() - began)
+    return min(took)
