@@ -24,6 +24,9 @@ from tuner.trial.survival import lost_context
 ROUNDS = 3
 """Recorded and unrecorded steps take turns: what else the machine does meets both."""
 
+TURNS = 5
+"""Of a candidate, and of what it is compared with."""
+
 SETTLE = 8
 """Steps before anything is timed."""
 
@@ -70,20 +73,31 @@ def measure(config: RunConfig, data: DeviceData, *, steps: int) -> Measured:
 
 
 def measure_pace(
-    config: RunConfig, data: DeviceData, *, steps: int, patch: Patch | None = None
-) -> Paced:
-    """Its pace alone.
+    config: RunConfig,
+    data: DeviceData,
+    *,
+    steps: int,
+    patch: Patch | None = None,
+    beside: Running | None = None,
+) -> tuple[Paced, float | None]:
+    """Its pace alone, and the seconds of a step of the training `beside` it, in turns with it: what
+    else the machine does meets both.
 
     Raises:
         UsageError: settings with which no training is possible here.
         NoMemoryError: it does not fit.
     """
 
-    def paced() -> Paced:
+    def paced() -> tuple[Paced, float | None]:
+        each, others = [], []
         with running(config, data, patch=patch) as found:
             found.steps(SETTLE)
-            each = [found.steps(max(1, steps // ROUNDS)) for _ in range(ROUNDS)]
-            return _paced(found, each)
+            for _ in range(TURNS):
+                each.append(found.steps(max(1, steps // TURNS)))
+                if beside is not None:
+                    took = beside.steps(max(1, steps // TURNS))
+                    others.append(took.seconds / took.steps)
+            return _paced(found, each), statistics.median(others) if others else None
 
     return guarded(paced)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ def operations(
     on_gpu = device.type == "cuda"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
     try:
-        with profile(activities=activities) as traced:
+        with without_a_word(), profile(activities=activities) as traced:
             work()
             if on_gpu:
                 torch.cuda.synchronize(device)
@@ -46,6 +49,20 @@ def operations(
         return _of_host(traced.key_averages(), steps)  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         return Operations(failure=first_line(error))
+
+
+@contextmanager
+def without_a_word() -> Iterator[None]:
+    """What libraries write to the standard error of the process is lost: a profiler's chatter."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def of_kernels(kernels: Iterable[tuple[str, float]], steps: int) -> Operations:

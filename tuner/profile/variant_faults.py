@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -30,7 +30,7 @@ class Faults:
     dead: tuple[str, ...] = ()
     """Parts no parameter of which ever gets a gradient, by their names; the outermost."""
     loops: tuple[Loop, ...] = ()
-    waits: Waits = Waits()
+    waits: Waits = field(default_factory=Waits)
     failure: str = ""
 
 
@@ -48,7 +48,7 @@ def faults_in(config: RunConfig, data: DeviceData) -> Faults:
             gradients = Gradients(model)
             model.train()
             for _ in range(STEPS):
-                step.loss(batch).backward()  # type: ignore[no-untyped-call]
+                step.train(batch)
                 gradients.note()
             dead = dead_parts(model, [each.name for each in gradients.dead()])
             loops = loops_in(model, lambda: step.loss(batch), device)
