@@ -1,0 +1,218 @@
+"""Somebody else's training: profiled from outside, in processes of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tuner.devices import CpuCores, Gpu, Watch
+from tuner.errors import TunerError
+from tuner.profile.ranking import bottleneck, of_falling, ranked
+from tuner.profile.recorders import Span
+from tuner.profile.records import (
+    AtBatch,
+    Busy,
+    Operation,
+    Operations,
+    Pace,
+    Profile,
+    Stages,
+)
+from tuner.profile.script_changes import Changes
+from tuner.profile.throughput import trend_of
+from tuner.training.stages import Stage
+
+TICKS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """What is run."""
+
+    path: Path
+    arguments: tuple[str, ...]
+    steps: int
+    trace: Path | None = None
+
+
+class ScriptError(TunerError):
+    """A run of the script that came to nothing, in one line."""
+
+
+def run_script(
+    script: Script, changes: Changes | None = None, *, steps: int | None = None, look: bool = False
+) -> dict[str, Any]:
+    """What a run of it came to.
+
+    Raises:
+        ScriptError: it failed, or took no step that could be timed.
+    """
+    with tempfile.TemporaryDirectory(prefix="tuner-profile-") as folder:
+        answer, order = Path(folder) / "answer.json", Path(folder) / "order.json"
+        plain = {
+            "script": str(script.path),
+            "arguments": script.arguments,
+            "steps": steps or script.steps,
+            "changes": asdict(changes or Changes()),
+            "answer": str(answer),
+            "look": look,
+            "trace": str(script.trace.absolute()) if look and script.trace is not None else None,
+        }
+        order.write_text(json.dumps(plain), encoding="utf-8")
+        code = _run(order)
+        if not answer.exists():
+            raise ScriptError(f"{script.path}: its process {_died(code)}")
+        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+    if found["failure"]:
+        raise ScriptError(f"{script.path}: {found['failure']}")
+    if not found["steps"]:
+        raise ScriptError(
+            f"{script.path}: it took too few optimiser steps to be timed; let it take some dozens"
+        )
+    return found
+
+
+def _run(order: Path) -> int:
+    """In a process group of its own: what it has started ends with it."""
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tuner.profile.script_child", str(order)],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=sys.stderr.fileno(),
+        start_new_session=True,
+    )
+    try:
+        return process.wait()
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def _died(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "was ended from outside: most likely the host's memory ran out"
+    if code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with code {code} and no answer"
+
+
+def profile_script(
+    script: Script,
+    device: Gpu | CpuCores,
+    *,
+    advice: bool,
+    announce: Callable[[str], None] = lambda _line: None,
+) -> Profile:
+    """Where the time of this script's training goes, and what would help.
+
+    Raises:
+        ScriptError: the script fails, or trains nothing.
+    """
+    from tuner.profile.script_advice import advice_on, memory_of_batches
+
+    watch = Watch(device)
+    announce(f"running {script.path.name} for {script.steps} steps")
+    found = run_script(script, look=True)
+    pace, stages = pace_of(found), stages_of(found)
+    trend = trend_of(_ticks(found["steps"]), len(found["steps"]))
+    a_step = pace.windows / pace.batch_size if pace.windows else 0
+    pieces = [each] if (each := of_falling(trend, round(a_step))) else []
+    memory: tuple[AtBatch, ...] = ()
+    if advice:
+        pieces += advice_on(script, found, pace, stages, announce)
+        memory = memory_of_batches(script, found, pace, announce)
+    order, launched = ranked(pieces), operations_of(found)
+    return Profile(
+        subject=script.path.name,
+        device=device.model,
+        settings={
+            "network": found["network"],
+            "batch": pace.batch_size,
+            "workers": found["loader"]["workers"],
+        },
+        pace=pace,
+        stages=stages,
+        trend=trend,
+        operations=launched,
+        busy=Busy(**found["busy"] | {"cores": tuple(found["busy"]["cores"])}),
+        memory=memory,
+        bottleneck=bottleneck(order, stages, launched, pace),
+        advice=order,
+        contamination=watch.finish().why,
+    )
+
+
+def pace_of(found: dict[str, Any]) -> Pace:
+    """Of a run; an epoch is as long as its DataLoader."""
+    step_s = statistics.fmean(found["steps"])
+    a_step = max(1, round(found["samples_a_step"]))
+    loader = found["loader"]
+    windows = _windows(loader)
+    validation_s = statistics.median(found["validations"]) if found["validations"] else 0.0
+    return Pace(
+        batch_size=a_step,
+        windows=windows,
+        step_s=step_s,
+        epoch_s=step_s * windows / a_step + validation_s if windows else step_s,
+        validation_s=validation_s,
+        setup_s=found["setup_s"],
+    )
+
+
+def _windows(loader: dict[str, Any]) -> int:
+    """Of an epoch; 0 where its length is unknown."""
+    if loader["batches"] and loader["batch_size"]:
+        whole = int(loader["batches"]) * int(loader["batch_size"])
+        return min(whole, loader["samples"] or whole)
+    return loader["samples"] or 0
+
+
+def stages_of(found: dict[str, Any]) -> Stages:
+    """Of an epoch, or of a step where nobody knows how long an epoch is."""
+    pace = pace_of(found)
+    recorded = {Stage(name): took for name, took in found["recorded"].items()}
+    recorded.pop(Stage.VALIDATION, None)  # as often as it came just then
+    whole, training_s = sum(recorded.values()), pace.epoch_s - pace.validation_s
+    if not whole or not found["recorded_steps"]:
+        return Stages(seconds={Stage.OTHER: training_s}, how=found["how"], difference=0.0)
+    seconds = {stage: took / whole * training_s for stage, took in recorded.items()}
+    seconds[Stage.VALIDATION] = pace.validation_s
+    return Stages(
+        seconds={stage: seconds[stage] for stage in Stage if stage in seconds},
+        how=found["how"],
+        difference=whole / found["recorded_steps"] / pace.step_s - 1,
+        spans=tuple(
+            Span(Stage(each["stage"]), each["start_s"], each["end_s"]) for each in found["spans"]
+        ),
+    )
+
+
+def operations_of(found: dict[str, Any]) -> Operations:
+    """Of a run that was looked at."""
+    plain = found.get("operations")
+    if plain is None:
+        return Operations(failure="no network was seen in training")
+    top = tuple(Operation(**each) for each in plain["top"])
+    return Operations(**plain | {"top": top})
+
+
+def _ticks(steps: list[float]) -> list[float]:
+    """Means of equal stretches."""
+    each = max(1, len(steps) // TICKS)
+    return [
+        statistics.fmean(steps[first : first + each])
+        for first in range(0, len(steps) - each + 1, each)
+    ]
