@@ -33,7 +33,7 @@ body { font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 1060p
 h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 1.8em; }
 p.first { font-size: 1.2em; border-left: 4px solid #ee6677; padding-left: .7em; }
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; padding: .25em .6em;
-border-bottom: 1px solid #ddd; vertical-align: top; } td.n { text-align: right;
+border-bottom: 1px solid #ddd; vertical-align: top; } td.n, th.n { text-align: right;
 white-space: nowrap; } tr.fault td { background: #fdf0f1; } tr.idle td { color: #888; }
 svg { width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; }
 .key span { display: inline-block; margin-right: 1.2em; } .key i { display: inline-block;
@@ -148,7 +148,7 @@ def _throughput(profile: Profile) -> Iterator[str]:
 def _advice(profile: Profile) -> Iterator[str]:
     if not profile.advice:
         return
-    yield "<h2>Advice, each piece tried here</h2>"
+    yield "<h2>Advice, tried here where it can be</h2>"
     rows = []
     for each in profile.advice:
         kind = "fault" if each.fault else "" if each.helps else "idle"
@@ -182,7 +182,10 @@ def _memory(profile: Profile) -> Iterator[str]:
 def _table(
     heads: Sequence[str], rows: Iterable[tuple[str, Sequence[str]]], *, numbers: Sequence[int]
 ) -> str:
-    head = "".join(f"<th>{in_html(each)}</th>" for each in heads)
+    head = "".join(
+        f"<th{' class=n' if n in numbers else ''}>{in_html(each)}</th>"
+        for n, each in enumerate(heads)
+    )
     body = []
     for kind, cells in rows:
         inside = "".join(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -94,10 +95,8 @@ def _run(order: Path) -> int:
     try:
         return process.wait()
     finally:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait()
 
 
@@ -127,7 +126,7 @@ def profile_script(
     announce(f"running {script.path.name} for {script.steps} steps")
     found = run_script(script, look=True)
     pace, stages = pace_of(found), stages_of(found)
-    trend = trend_of(_ticks(found["steps"]), len(found["steps"]))
+    trend = trend_of(_ticks(found["steps"]), found["all_steps"])
     a_step = pace.windows / pace.batch_size if pace.windows else 0
     pieces = [each] if (each := of_falling(trend, round(a_step))) else []
     memory: tuple[AtBatch, ...] = ()
@@ -158,18 +157,28 @@ def profile_script(
 def pace_of(found: dict[str, Any]) -> Pace:
     """Of a run; an epoch is as long as its DataLoader."""
     step_s = statistics.fmean(found["steps"])
-    a_step = max(1, round(found["samples_a_step"]))
     loader = found["loader"]
+    a_step = found["samples_a_step"] or loader["batch_size"] or 1
     windows = _windows(loader)
     validation_s = statistics.median(found["validations"]) if found["validations"] else 0.0
     return Pace(
-        batch_size=a_step,
+        batch_size=_batch(a_step, loader["batch_size"]),
         windows=windows,
         step_s=step_s,
         epoch_s=step_s * windows / a_step + validation_s if windows else step_s,
         validation_s=validation_s,
         setup_s=found["setup_s"],
     )
+
+
+def _batch(a_step: float, loaded: int | None) -> int:
+    """Windows of a usual step: of the loader's batch, or of as many as add up to one update.
+
+    The mean is a little less where an epoch's last batch is short.
+    """
+    if loaded is None or a_step < loaded / 2:
+        return max(1, round(a_step))
+    return loaded * max(1, round(a_step / loaded))
 
 
 def _windows(loader: dict[str, Any]) -> int:

@@ -115,6 +115,7 @@ def _numbers(hooks: Hooks) -> dict[str, Any]:
     device = torch.device("cuda" if on_gpu else "cpu")
     return {
         "steps": seen.steps,
+        "all_steps": seen.sampled_steps,
         "validations": seen.validations,
         "recorded": {} if recorded is None else dict(recorded.seconds),
         "recorded_steps": seen.recorded_steps,

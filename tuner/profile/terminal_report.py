@@ -39,7 +39,7 @@ def _stages(profile: Profile) -> Table:
 
 
 def _advice(profile: Profile) -> Table:
-    table = Table("advice", "gain", "an epoch", "", title="Advice, each piece tried here")
+    table = Table("advice", "gain", "an epoch", "", title="Advice, tried here where it can be")
     for each in profile.advice:
         foretold = "-" if each.epoch_s is None else seconds(each.epoch_s)
         style = "bold" if each.fault else "" if each.helps else "dim"

@@ -17,6 +17,10 @@ FEWEST = 10
 """Stretches, without which nothing is said."""
 
 
+SETTLE = 8
+"""Steps before the first that is timed."""
+
+
 def trend_of(ticks: Sequence[float], steps: int) -> Trend:
     """Of seconds a step, from start to end.
 
@@ -45,5 +49,5 @@ def trend_of(ticks: Sequence[float], steps: int) -> Trend:
 def without_the_fall(trend: Trend, steps: int) -> tuple[float, float]:
     """Seconds that so many steps take from the start as they are, and at the first step's pace."""
     middle = statistics.median(trend.seconds)
-    first = max(middle - trend.growth_s * trend.steps / 2, middle * 0.01)
+    first = max(middle - trend.growth_s * (trend.steps / 2 + SETTLE), middle * 0.01)
     return steps * first + trend.growth_s * steps**2 / 2, steps * first

@@ -51,7 +51,8 @@ def facts_of(profile: Profile) -> Iterator[str]:
         yield f"a step of {pace.batch_size} takes {seconds(pace.step_s)}: {rate}"
     yield f"stages: {stages.how}"
     yield (
-        f"recorded steps took {stages.difference:+.1%} of the time of others; the stages are the "
+        f"a recorded step took {abs(stages.difference):.1%} "
+        f"{'more' if stages.difference >= 0 else 'less'} than one that was not; the stages are the "
         "shares of a recorded step, in the time of one that was not recorded"
     )
     trend = profile.trend
