@@ -17,6 +17,8 @@ MANY = 1_000_000
 """More than anybody means by a number of trials, epochs or seeds, which every database can hold."""
 MOST_SEARCHES = 100
 """Of one variant, in one group."""
+MOST_ACCUMULATED = 1024
+"""Batches of one update: all of them are in one capture."""
 
 
 class StopReason(StrEnum):

@@ -77,7 +77,7 @@ def _measured(config: RunConfig, data: DeviceData) -> AtBatch:
     return AtBatch(
         batch_size=config.hyperparameters.batch_size,
         peak_bytes=peak_bytes,
-        step_s=took.seconds / took.windows * found.batch_size,
+        step_s=took.seconds / took.windows * config.hyperparameters.batch_size,
     )
 
 

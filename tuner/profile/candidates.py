@@ -68,7 +68,7 @@ def candidates(now: Situation) -> Iterator[Candidate | Advice]:
 
 
 def _batch(now: Situation) -> Iterator[Candidate | Advice]:
-    present = now.paced.pace.batch_size
+    present = now.config.hyperparameters.batch_size
     known = {
         each.batch_size: each.step_s / each.batch_size
         for each in now.memory
@@ -138,8 +138,10 @@ def _of_backend(backend: Backend, device: torch.device) -> str:
 
 def _precisions(now: Situation) -> Iterator[Candidate]:
     present = now.config.training.precision
-    tf32 = (Precision.TF32,) if now.device.type == "cuda" else ()
-    wanted = (*tf32, Precision.BF16) if present is Precision.FP32 else (Precision.BF16,)
+    on_gpu = now.device.type == "cuda"
+    wanted = [Precision.BF16, *([Precision.FP16] if on_gpu else [])]
+    if on_gpu and present is Precision.FP32:
+        wanted.insert(0, Precision.TF32)
     for precision in wanted:
         if precision is present or present.half:
             continue
@@ -155,6 +157,9 @@ def _precisions(now: Situation) -> Iterator[Candidate]:
 
 def _accumulation(now: Situation) -> Iterator[Candidate | Advice]:
     share = now.stages.share(Stage.OPTIMISER)
+    if now.config.hyperparameters.accumulate is not None:
+        yield Advice(change="accumulation", why="", outcome="not tried: the variant searches it")
+        return
     if share < LEAST_SHARE:
         yield Advice(
             change="accumulation",

@@ -51,7 +51,9 @@ class Running:
         self.engine = engine
         self.setup_s = 0.0
         self.n_windows = len(data.train)
-        self.batch_size = min(config.hyperparameters.batch_size, self.n_windows)
+        size = config.hyperparameters.batch_size * config.accumulate
+        self.batch_size = min(size, self.n_windows)
+        """Windows of a step: of all batches of an update."""
         self.device = data.minimum.device
         self._shuffles = shuffles
         self._best = engine.snapshot()

@@ -110,8 +110,8 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
             ),
         )
     if detail.curve and detail.best is not None:
-        last_seed = max(row.repeat for row in detail.curve)
-        rows = [row for row in detail.curve if row.repeat == last_seed]
+        last_seed = max(row.repeat for row in detail.validated)
+        rows = [row for row in detail.validated if row.repeat == last_seed]
         line = sparkline([row.val_loss for row in rows], width=SPARK_WIDTH, plain=plain)
         yield (
             "validation loss",
