@@ -141,8 +141,8 @@ def train(options: argparse.Namespace) -> list[float]:
     seconds = []
     for _ in range(options.epochs):
         began = time.perf_counter()
-        for past, target in loader:
-            past, target = past.to(DEVICE), target.to(DEVICE)
+        for given in loader:
+            past, target = (each.to(DEVICE) for each in given)
             optimizer.zero_grad(set_to_none=True)
             with torch.autocast(DEVICE.type, dtype=torch.bfloat16, enabled=half):
                 loss = nn.functional.mse_loss(network(past), target)

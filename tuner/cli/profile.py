@@ -138,7 +138,8 @@ def _profiled(
 def _of_script(options: ProfileOptions) -> Profile:
     """Other people's code: in a process of its own, which ends after so many steps."""
     from tuner.devices import exclusive
-    from tuner.profile.script import Script, profile_script
+    from tuner.profile.script import Script
+    from tuner.profile.script_profile import profile_script
 
     assert options.python is not None, "it was checked"
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)

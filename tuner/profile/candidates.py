@@ -100,10 +100,9 @@ def _batch(now: Situation) -> Iterator[Candidate | Advice]:
 
 
 def _backends(now: Situation) -> Iterator[Candidate]:
+    there = [Backend.COMPILE, Backend.EAGER]
     if now.device.type == "cuda":
-        there = (Backend.GRAPH, Backend.TRITON, Backend.COMPILE, Backend.EAGER)
-    else:
-        there = (Backend.EAGER, Backend.COMPILE)
+        there = [Backend.GRAPH, Backend.TRITON, *there]
     ran = now.paced.backend
     for backend in there:
         if backend.value == ran:

@@ -46,7 +46,7 @@ class MarkerRecorder:
     def __call__(self, stage: Stage) -> None:
         if self._full or not torch.cuda.is_current_stream_capturing():
             return
-        torch.cuda._sleep(1)  # noqa: SLF001 - the only kernel that torch has for doing nothing
+        torch.cuda._sleep(1)  # type: ignore[no-untyped-call]  # noqa: SLF001 - the only kernel that torch has for doing nothing
         self.stages.append(stage)
         self._full = len(self.stages) > 1 and stage is Stage.OTHER
 
@@ -86,7 +86,7 @@ def _by_markers(config: RunConfig, data: DeviceData) -> Recording:
         torch.cuda.synchronize()
         with profile(activities=[ProfilerActivity.CUDA]) as traced:
             found.steps(1)
-        events = [event for event in traced.events() if is_kernel(event)]  # type: ignore[no-untyped-call]
+        events = [event for event in traced.events() if is_kernel(event)]
     kernels = [
         (event.name, event.time_range.start / 1e6, event.time_range.end / 1e6) for event in events
     ]

@@ -45,8 +45,8 @@ def operations(
         if trace is not None:
             traced.export_chrome_trace(str(trace))
         if on_gpu:
-            return of_kernels(_kernels(traced.events()), steps)  # type: ignore[no-untyped-call]
-        return _of_host(traced.key_averages(), steps)  # type: ignore[no-untyped-call]
+            return of_kernels(_kernels(traced.events()), steps)
+        return _of_host(traced.key_averages(), steps)
     except RuntimeError as error:
         return Operations(failure=first_line(error))
 

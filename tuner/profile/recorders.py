@@ -98,7 +98,9 @@ class EventRecorder:
         return recording([(s, first.elapsed_time(event) / 1000) for s, event in self._marks])
 
     def _event(self) -> torch.cuda.Event:
-        return self._spare.pop() if self._spare else torch.cuda.Event(enable_timing=True)
+        if self._spare:
+            return self._spare.pop()
+        return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 class ReplayRecorder:
@@ -115,7 +117,7 @@ class ReplayRecorder:
     def __call__(self, stage: Stage) -> None:
         if self._full or not torch.cuda.is_current_stream_capturing():
             return
-        event = torch.cuda.Event(enable_timing=True, external=True)
+        event = torch.cuda.Event(enable_timing=True, external=True)  # type: ignore[no-untyped-call]
         event.record()
         self._marks.append((stage, event))
         # A captured step begins and ends with this stage.
@@ -133,7 +135,8 @@ class ReplayRecorder:
 def recording(ends: list[tuple[Stage, float]]) -> Recording:
     """From where each stretch ends, in seconds after the first began."""
     seconds: dict[Stage, float] = defaultdict(float)
-    spans, before = [], 0.0
+    spans: list[Span] = []
+    before = 0.0
     for stage, at in ends:
         seconds[stage] += at - before
         if len(spans) < MOST_SPANS:

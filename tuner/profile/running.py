@@ -120,7 +120,7 @@ class _Ticker:
         if not self._on_gpu:
             self._times.append(time.perf_counter())
             return
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         self._events.append(event)
 

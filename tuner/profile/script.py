@@ -10,29 +10,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tuner.devices import CpuCores, Gpu, Watch
 from tuner.errors import TunerError
-from tuner.profile.ranking import bottleneck, of_falling, ranked
 from tuner.profile.recorders import Span
 from tuner.profile.records import (
-    AtBatch,
-    Busy,
-    Operation,
-    Operations,
     Pace,
-    Profile,
     Stages,
 )
 from tuner.profile.script_changes import Changes
-from tuner.profile.throughput import trend_of
 from tuner.training.stages import Stage
-
-TICKS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,52 +97,6 @@ def _died(code: int) -> str:
     return f"ended with code {code} and no answer"
 
 
-def profile_script(
-    script: Script,
-    device: Gpu | CpuCores,
-    *,
-    advice: bool,
-    announce: Callable[[str], None] = lambda _line: None,
-) -> Profile:
-    """Where the time of this script's training goes, and what would help.
-
-    Raises:
-        ScriptError: the script fails, or trains nothing.
-    """
-    from tuner.profile.script_advice import advice_on, memory_of_batches
-
-    watch = Watch(device)
-    announce(f"running {script.path.name} for {script.steps} steps")
-    found = run_script(script, look=True)
-    pace, stages = pace_of(found), stages_of(found)
-    trend = trend_of(_ticks(found["steps"]), found["all_steps"])
-    a_step = pace.windows / pace.batch_size if pace.windows else 0
-    pieces = [each] if (each := of_falling(trend, round(a_step))) else []
-    memory: tuple[AtBatch, ...] = ()
-    if advice:
-        pieces += advice_on(script, found, pace, stages, announce)
-        memory = memory_of_batches(script, found, pace, announce)
-    order, launched = ranked(pieces), operations_of(found)
-    return Profile(
-        subject=script.path.name,
-        device=device.model,
-        settings={
-            "network": found["network"],
-            "batch": pace.batch_size,
-            "workers": found["loader"]["workers"],
-        },
-        pace=pace,
-        stages=stages,
-        trend=trend,
-        operations=launched,
-        busy=Busy(**found["busy"] | {"cores": tuple(found["busy"]["cores"])}),
-        memory=memory,
-        bottleneck=bottleneck(order, stages, launched, pace),
-        advice=order,
-        contamination=watch.finish().why,
-    )
-
-
 def pace_of(found: dict[str, Any]) -> Pace:
     """Of a run; an epoch is as long as its DataLoader."""
     step_s = statistics.fmean(found["steps"])
@@ -207,21 +150,3 @@ def stages_of(found: dict[str, Any]) -> Stages:
             Span(Stage(each["stage"]), each["start_s"], each["end_s"]) for each in found["spans"]
         ),
     )
-
-
-def operations_of(found: dict[str, Any]) -> Operations:
-    """Of a run that was looked at."""
-    plain = found.get("operations")
-    if plain is None:
-        return Operations(failure="no network was seen in training")
-    top = tuple(Operation(**each) for each in plain["top"])
-    return Operations(**plain | {"top": top})
-
-
-def _ticks(steps: list[float]) -> list[float]:
-    """Means of equal stretches."""
-    each = max(1, len(steps) // TICKS)
-    return [
-        statistics.fmean(steps[first : first + each])
-        for first in range(0, len(steps) - each + 1, each)
-    ]

@@ -229,7 +229,7 @@ class Hooks:
     def _moment(self) -> Any:
         if self._device.type != "cuda":
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event
 
@@ -237,7 +237,9 @@ class Hooks:
         """From moments to seconds; a block begins with a moment of its own."""
         if self._device.type == "cuda":
             torch.cuda.synchronize()
-        before, usual, validated = None, [], []
+        before: Any = None
+        usual: list[float] = []
+        validated: list[float] = []
         for moment, after_validation, begins in self._moments:
             if before is not None and not begins:
                 (validated if after_validation else usual).append(self._between(before, moment))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.config import RunConfig
@@ -145,11 +145,3 @@ def _settings(config: RunConfig, measured: Measured, data: DeviceData) -> dict[s
         "accumulate": config.accumulate,
         "validate_every": training.validate_every,
     }
-
-
-def with_setting(config: RunConfig, name: str, value: float | str | bool) -> RunConfig:
-    """The configuration with one value changed, of a hyperparameter or of a training's setting."""
-    if name in config.hyperparameters.as_dict():
-        sizes = type(config.hyperparameters).of({**config.hyperparameters.as_dict(), name: value})
-        return replace(config, hyperparameters=sizes)
-    return replace(config, training=replace(config.training, **{name: value}))
