@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from tuner.profile.records import LEAST_GAIN, Advice, Busy, Operations, Pace, Stages, Trend
 from tuner.training.stages import Stage
 
+BETWEEN = "What lies between the stages, the loop itself,"
+
 WAITING = 0.5
 """Of a step without a kernel on the GPU: then it waits for the host."""
 
@@ -43,15 +45,13 @@ def bottleneck(
     waits = waiting_share(operations, pace)
     if waits is not None and waits >= WAITING:
         return f"The GPU has nothing to do in {waits:.0%} of a step: it waits for the host."
-    longest = max(
-        (stage for stage in stages.seconds if stage is not Stage.OTHER),
-        key=lambda stage: stages.seconds[stage],
-        default=Stage.OTHER,
-    )
-    said = f"{longest.value.capitalize()} takes {stages.share(longest):.0%} of an epoch"
+    longest = max(stages.seconds, key=lambda stage: stages.seconds[stage], default=Stage.OTHER)
+    name = BETWEEN if longest is Stage.OTHER else longest.value.capitalize()
+    said = f"{name} takes {stages.share(longest):.0%} of an epoch"
     if first is not None and first.helps:
         return f"{said}; {first.change} helps most, for {first.gain:.2f} times the speed."
-    return f"{said}, and nothing that was tried helps."
+    tried = any(each.gain is not None for each in advice)
+    return f"{said}, and nothing that was tried helps." if tried else f"{said}."
 
 
 def waiting_share(operations: Operations, pace: Pace) -> float | None:

@@ -10,6 +10,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,7 @@ def _died(code: int) -> str:
 
 def pace_of(found: dict[str, Any]) -> Pace:
     """Of a run; an epoch is as long as its DataLoader."""
-    step_s = statistics.fmean(found["steps"])
+    step_s = usual(found["steps"])
     loader = found["loader"]
     a_step = found["samples_a_step"] or loader["batch_size"] or 1
     windows = _windows(loader)
@@ -112,6 +113,20 @@ def pace_of(found: dict[str, Any]) -> Pace:
         validation_s=validation_s,
         setup_s=found["setup_s"],
     )
+
+
+def usual(steps: Sequence[float], parts: int = 5) -> float:
+    """Seconds of a step: the median of the means of some stretches.
+
+    A mean, since loaders with workers are fast and slow in turns; a median, since whatever else a
+    machine does comes in stretches.
+    """
+    each = max(1, len(steps) // parts)
+    means = [
+        statistics.fmean(steps[first : first + each])
+        for first in range(0, len(steps) - each + 1, each)
+    ]
+    return statistics.median(means)
 
 
 def _batch(a_step: float, loaded: int | None) -> int:

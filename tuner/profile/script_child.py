@@ -24,10 +24,10 @@ from tuner.models.fault import on_one_line
 from tuner.models.out_of_memory import out_of_memory
 from tuner.profile.busy import Watching
 from tuner.profile.operations import operations
-from tuner.profile.recorders import HOW, recorder_for
 from tuner.profile.repeated_calls import batched_gain, loops_in
 from tuner.profile.script_changes import Changes, changed, on_network
 from tuner.profile.script_hooks import EnoughError, Hooks
+from tuner.profile.script_numbers import numbers_of
 from tuner.profile.script_reads import Reads
 from tuner.profile.variant_faults import dead_parts
 
@@ -78,7 +78,7 @@ def run(order: Order) -> dict[str, Any]:
             stack.enter_context(watching)
         failure = _run_script(order)
         hooks.finish_early()
-    answer = _numbers(hooks)
+    answer = numbers_of(hooks)
     answer["failure"] = failure
     if watching is not None and reads is not None and not failure:
         answer["busy"] = asdict(watching.busy())
@@ -107,26 +107,6 @@ def _run_script(order: Order) -> str:
         traceback.print_exc()
         return on_one_line(error)
     return ""
-
-
-def _numbers(hooks: Hooks) -> dict[str, Any]:
-    seen, recorded = hooks.seen, hooks.recording()
-    on_gpu = torch.cuda.is_available()
-    device = torch.device("cuda" if on_gpu else "cpu")
-    return {
-        "steps": seen.steps,
-        "all_steps": seen.sampled_steps,
-        "validations": seen.validations,
-        "recorded": {} if recorded is None else dict(recorded.seconds),
-        "recorded_steps": seen.recorded_steps,
-        "spans": [] if recorded is None else [asdict(span) for span in recorded.spans],
-        "samples_a_step": seen.samples / seen.sampled_steps if seen.sampled_steps else 0,
-        "loader": asdict(seen.loader),
-        "network": "" if seen.network is None else type(seen.network).__name__,
-        "how": HOW[type(recorder_for(device, captured=False))],
-        "setup_s": seen.setup_s,
-        "peak_bytes": torch.cuda.max_memory_allocated() if on_gpu else Watching.peak_of_process(),
-    }
 
 
 def _looked(hooks: Hooks, order: Order) -> dict[str, Any]:

@@ -63,8 +63,8 @@ class Hooks:
         self._number = 0
         self._validated = False
         self._last_loader: Any = None
-        self._training_data: Any = None
         self._searching: Any = None
+        self._on_network_hooks: list[Any] = []
         self._moments: list[tuple[Any, bool, bool]] = []
 
     @property
@@ -83,6 +83,7 @@ class Hooks:
                 register_optimizer_step_post_hook(self._after_step),
             ):
                 stack.callback(hook.remove)
+            stack.callback(self._leave_network)
             stack.enter_context(self._replaced(torch.Tensor, "backward", self._backward))
             stack.enter_context(self._replaced(torch.Tensor, "to", self._moved))
             stack.enter_context(self._replaced(torch.Tensor, "cuda", self._moved))
@@ -102,8 +103,7 @@ class Hooks:
     # What the hooks see, in the order of a step.
 
     def _loaded(self, plain: Callable[..., Any], iterator: Any, *args: Any) -> Any:
-        data = getattr(iterator, "_dataset", None)
-        of_training = self._training_data is None or data is self._training_data
+        of_training = self.seen.network is None or self.seen.network.training
         begins = of_training and iterator is not self._last_loader
         self.mark(Stage.BETWEEN if begins else Stage.OTHER)
         try:
@@ -175,8 +175,10 @@ class Hooks:
             self._searching.remove()
         if self._number == 1 and self.seen.network is not None:
             network = self.seen.network
-            network.register_forward_pre_hook(self._entered, with_kwargs=True)
-            network.register_forward_hook(self._left)
+            self._on_network_hooks = [
+                network.register_forward_pre_hook(self._entered, with_kwargs=True),
+                network.register_forward_hook(self._left),
+            ]
             self._on_network(network)
         if self._number >= SETTLE:
             self._timed()
@@ -258,7 +260,6 @@ class Hooks:
         loader, found = self._last_loader, self.seen.loader
         if loader is None:
             return
-        self._training_data = getattr(loader, "_dataset", None)
         found.workers = int(getattr(loader, "_num_workers", 0))
         sampler = getattr(loader, "_index_sampler", None)
         size = getattr(sampler, "batch_size", None)
@@ -268,6 +269,10 @@ class Hooks:
             found.samples = len(loader._dataset)  # noqa: SLF001 - the iterator's, which has no other name
         except TypeError:  # a stream has no length
             found.batches = found.samples = None
+
+    def _leave_network(self) -> None:
+        for hook in self._on_network_hooks:
+            hook.remove()
 
     def recording(self) -> Recording | None:
         """All recorded steps together."""

@@ -33,7 +33,7 @@ def profile_script(
     announce(f"running {script.path.name} for {script.steps} steps")
     found = run_script(script, look=True)
     pace, stages = pace_of(found), stages_of(found)
-    trend = trend_of(_ticks(found["steps"]), found["all_steps"])
+    trend = trend_of(ticks_of(found["steps"]), found["all_steps"])
     a_step = pace.windows / pace.batch_size if pace.windows else 0
     pieces = [each] if (each := of_falling(trend, round(a_step))) else []
     memory: tuple[AtBatch, ...] = ()
@@ -70,7 +70,7 @@ def operations_of(found: dict[str, Any]) -> Operations:
     return Operations(**plain | {"top": top})
 
 
-def _ticks(steps: list[float]) -> list[float]:
+def ticks_of(steps: list[float]) -> list[float]:
     """Means of equal stretches."""
     each = max(1, len(steps) // TICKS)
     return [
