@@ -21,9 +21,9 @@ from pathlib import Path
 
 from tuner.devices import CpuCores, list_gpus
 from tuner.devices.cpu import available_cores
-from tuner.profile.records import Profile
-from tuner.profile.script import Script
+from tuner.profile.profile_records import Profile
 from tuner.profile.script_profile import profile_script
+from tuner.profile.script_runs import Script
 
 TRAINING = Path(__file__).parent / "faulty_training.py"
 

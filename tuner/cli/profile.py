@@ -14,6 +14,7 @@ from tuner.cli.command import takes
 from tuner.cli.device import chosen_device, waiting_for
 from tuner.cli.options import Cpu, DataDir, Json, OneGpu, TaskName, data_folder, note
 from tuner.cli.output import print_json
+from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
 from tuner.config import Backend, Precision, RunConfig
 from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
@@ -22,7 +23,7 @@ from tuner.models.names import names_own_code
 if TYPE_CHECKING:
     from tuner.config import Value
     from tuner.devices import CpuCores, Gpu
-    from tuner.profile.records import Profile
+    from tuner.profile.profile_records import Profile
     from tuner.spec.study_file import StudyFile
 
 
@@ -70,6 +71,7 @@ class ProfileOptions:
     ] = None
     gpu: OneGpu = None
     cpu: Cpu = False
+    force: Force = False
     json: Json = False
 
 
@@ -98,9 +100,10 @@ def _check(options: ProfileOptions) -> None:
             raise UsageError("--set and --batch are for a variant; a script has its own arguments")
         if not options.python.is_file():
             raise UsageError(f"--python: there is no file {excerpt(str(options.python))}")
-    for flag, path in (("--html", options.html), ("--trace", options.trace)):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise UsageError(f"{flag}: there is no folder {excerpt(str(path.absolute().parent))}")
+    for path, is_ours in ((options.html, is_profile_page), (options.trace, is_trace)):
+        if path is not None:
+            check_placeable(path)
+            check_free(path, is_ours, force=options.force)
 
 
 def _of_variant(options: ProfileOptions) -> Profile:
@@ -124,7 +127,7 @@ def _profiled(
     from tuner.data.task import load_task
     from tuner.data.windows import to_device
     from tuner.devices import Gpu, exclusive
-    from tuner.profile.variant import Wanted, profile_variant
+    from tuner.profile.variant_profile import Wanted, profile_variant
 
     if options.precision is Precision.TF32 and not isinstance(device, Gpu):
         raise UsageError("--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32")
@@ -138,8 +141,8 @@ def _profiled(
 def _of_script(options: ProfileOptions) -> Profile:
     """Other people's code: in a process of its own, which ends after so many steps."""
     from tuner.devices import exclusive
-    from tuner.profile.script import Script
     from tuner.profile.script_profile import profile_script
+    from tuner.profile.script_runs import Script
 
     assert options.python is not None, "it was checked"
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
@@ -197,8 +200,8 @@ def _value(name: str, said: str, default: Value) -> Value:
 
 def _report(options: ProfileOptions, found: Profile) -> None:
     from tuner.display.terminal import make_console
-    from tuner.profile.document import as_document
-    from tuner.profile.page import as_page
+    from tuner.profile.profile_document import as_document
+    from tuner.profile.profile_page import as_page
     from tuner.profile.terminal_report import print_profile
 
     if options.json:
@@ -207,6 +210,7 @@ def _report(options: ProfileOptions, found: Profile) -> None:
         print_profile(found, make_console())
     try:
         if options.html is not None:
+            options.html.parent.mkdir(parents=True, exist_ok=True)
             options.html.write_text(as_page(found), encoding="utf-8")
             note(f"wrote {options.html}")
     except OSError as error:

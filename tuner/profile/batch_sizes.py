@@ -13,10 +13,10 @@ from tuner.data.windows import DeviceData
 from tuner.devices.free_memory import free_memory_bytes
 from tuner.errors import TunerError
 from tuner.models.fault import on_one_line
-from tuner.profile.measure import NoMemoryError, guarded
-from tuner.profile.records import AtBatch
-from tuner.profile.running import running
-from tuner.training.stages import Stage
+from tuner.profile.profile_records import AtBatch
+from tuner.profile.stage_times import NoMemoryError, guarded
+from tuner.profile.timed_training import running
+from tuner.training.stage_marks import Stage
 from tuner.trial.survival import lost_context
 
 FACTORS = (0.5, 1, 2, 4, 8, 16)

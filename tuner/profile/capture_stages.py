@@ -18,8 +18,8 @@ from tuner.data.windows import DeviceData
 from tuner.errors import UsageError, first_line
 from tuner.models.out_of_memory import out_of_memory
 from tuner.profile.recorders import HOW, Recording, ReplayRecorder, merged, recording
-from tuner.profile.running import Running, running
-from tuner.training.stages import Stage
+from tuner.profile.timed_training import Running, running
+from tuner.training.stage_marks import Stage
 
 SETTLE = 8
 REPLAYS = 12

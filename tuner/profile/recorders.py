@@ -1,4 +1,4 @@
-"""What takes the place of `tuner.training.stages.unmarked`: it adds up what each stage takes."""
+"""What takes the place of `stage_marks.unmarked`: it adds up what each stage takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from tuner.training.stages import Stage
+from tuner.training.stage_marks import Stage
 
 MOST_SPANS = 400
 """Kept for the timeline: some forty steps."""

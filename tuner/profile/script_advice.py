@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tuner.profile.advise import judged
-from tuner.profile.candidates import LEAST_SHARE, NEAR, TINY
-from tuner.profile.records import Advice, AtBatch, Pace, Stages
-from tuner.profile.script import Script, ScriptError, pace_of, run_script
+from tuner.profile.profile_records import Advice, AtBatch, Pace, Stages
 from tuner.profile.script_changes import Changes
-from tuner.training.stages import Stage
+from tuner.profile.script_runs import Script, ScriptError, pace_of, run_script
+from tuner.profile.settings_to_try import LEAST_SHARE, NEAR, TINY
+from tuner.profile.tried_advice import judged
+from tuner.training.stage_marks import Stage
 
 DATA_SHARE = 0.25
 """Of an epoch: from so much on, waiting for data is a fault."""

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from tuner.profile.patches import values_remembered, without
+from tuner.profile.what_if import values_remembered, without
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

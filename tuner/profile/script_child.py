@@ -22,13 +22,13 @@ from tuner.devices import Gpu, list_gpus
 from tuner.errors import first_line
 from tuner.models.fault import on_one_line
 from tuner.models.out_of_memory import out_of_memory
-from tuner.profile.busy import Watching
-from tuner.profile.operations import operations
+from tuner.profile.machine_load import Watching
 from tuner.profile.repeated_calls import batched_gain, loops_in
 from tuner.profile.script_changes import Changes, changed, on_network
 from tuner.profile.script_hooks import EnoughError, Hooks
 from tuner.profile.script_numbers import numbers_of
 from tuner.profile.script_reads import Reads
+from tuner.profile.step_operations import operations
 from tuner.profile.variant_faults import dead_parts
 
 LOOKED_AT = 3

@@ -19,7 +19,7 @@ from torch.utils.data import dataloader
 
 from tuner.profile.recorders import Recorder, Recording, merged, recorder_for
 from tuner.profile.script_observed import Observed
-from tuner.training.stages import Stage
+from tuner.training.stage_marks import Stage
 
 SETTLE = 8
 """Steps before anything is timed."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from tuner.profile.busy import Watching
+from tuner.profile.machine_load import Watching
 from tuner.profile.recorders import HOW, recorder_for
 from tuner.profile.script_hooks import Hooks
 

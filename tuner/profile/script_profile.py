@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tuner.devices import CpuCores, Gpu, Watch
-from tuner.profile.ranking import bottleneck, of_falling, ranked
-from tuner.profile.records import AtBatch, Busy, Operation, Operations, Profile
-from tuner.profile.script import Script, pace_of, run_script, stages_of
+from tuner.profile.advice_order import bottleneck, of_falling, ranked
+from tuner.profile.falling_pace import trend_of
+from tuner.profile.profile_records import AtBatch, Busy, Operation, Operations, Profile
 from tuner.profile.script_advice import advice_on, memory_of_batches
-from tuner.profile.throughput import trend_of
+from tuner.profile.script_runs import Script, pace_of, run_script, stages_of
 
 TICKS = 60
 """Stretches that the throughput is looked at in."""

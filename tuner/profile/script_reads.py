@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tuner.profile.patches import READS, of_torch
+from tuner.profile.what_if import READS, of_torch
 
 SKIPPED = 3
 """Reads of a line in the first steps are not looked at: what is read once is no fault."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.table import Table
 
 from tuner.display.terminal import Console
-from tuner.profile.records import Profile
-from tuner.profile.wording import facts_of, gain_of, memory_of, remark_on, seconds
-from tuner.training.stages import Stage
+from tuner.profile.profile_records import Profile
+from tuner.profile.profile_words import facts_of, gain_of, memory_of, remark_on, seconds
+from tuner.training.stage_marks import Stage
 
 BAR = 30
 

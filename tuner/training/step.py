@@ -15,7 +15,7 @@ from tuner.training.batching import batches
 from tuner.training.loss_scale import LossScale
 from tuner.training.model_state import copy_all, model_state, same_kind
 from tuner.training.quantile_loss import quantile_loss
-from tuner.training.stages import Mark, Stage, unmarked
+from tuner.training.stage_marks import Mark, Stage, unmarked
 
 CLIP_EPS = 1e-6
 """What torch's clip_grad_norm_ adds to the norm before it divides."""

@@ -12,8 +12,8 @@ from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import CpuCores
 from tuner.devices.cpu import available_cores
-from tuner.profile.records import Profile
-from tuner.profile.variant import Wanted, profile_variant
+from tuner.profile.profile_records import Profile
+from tuner.profile.variant_profile import Wanted, profile_variant
 
 
 @pytest.fixture(scope="session")

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from tuner.config import Architecture, ModelShapes, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.profile.advise import Trials
-from tuner.profile.measure import measure_pace
-from tuner.profile.ranking import bottleneck, ranked
-from tuner.profile.records import Operations, Stages
+from tuner.profile.advice_order import bottleneck, ranked
+from tuner.profile.profile_records import Operations, Stages
 from tuner.profile.repeated_calls import batched_gain, loops_in
+from tuner.profile.stage_times import measure_pace
+from tuner.profile.tried_advice import Trials
 from tuner.profile.variant_faults import Faults, dead_parts, faults_in
 
 
@@ -30,7 +30,7 @@ class Planted(nn.Module):
             self.pooling = nn.Sequential(*wide)
         if fault == "loop":
             sizes = shapes.input_size, shapes.input_size
-            self.encoders = nn.ModuleList(nn.Linear(*sizes) for _ in range(12))
+            self.encoders = nn.ModuleList(nn.Linear(*sizes) for _ in range(24))
 
     def forward(self, past: Tensor, future: Tensor, static: Tensor) -> Tensor:
         s = self.shapes
@@ -68,7 +68,7 @@ def test_each_fault_is_found_in_its_network_alone(found: dict[str, Faults]) -> N
     assert found["dead"].dead == ("pooling",)
     assert not found["loop"].dead
     (loop,) = found["loop"].loops
-    assert (loop.name, loop.kind, len(loop.calls)) == ("encoders.*", "Linear", 12)
+    assert (loop.name, loop.kind, len(loop.calls)) == ("encoders.*", "Linear", 24)
     assert not found["dead"].loops
     (wait,) = found["wait"].waits.found
     assert wait.what == ".item()"

@@ -7,14 +7,14 @@ import random
 import pytest
 import torch
 
+from tuner.profile.advice_order import bottleneck, of_falling, ranked
 from tuner.profile.capture_stages import MARKER, between_markers
-from tuner.profile.operations import of_kernels, on_tensor_cores
-from tuner.profile.ranking import bottleneck, of_falling, ranked
+from tuner.profile.falling_pace import trend_of, without_the_fall
+from tuner.profile.profile_records import Advice, Operations, Pace, Stages
 from tuner.profile.recorders import Recording, merged, recording
-from tuner.profile.records import Advice, Operations, Pace, Stages
-from tuner.profile.script import usual
-from tuner.profile.throughput import trend_of, without_the_fall
-from tuner.training.stages import Stage
+from tuner.profile.script_runs import usual
+from tuner.profile.step_operations import of_kernels, on_tensor_cores
+from tuner.training.stage_marks import Stage
 
 
 def test_stretches_of_a_stage_add_up() -> None:
@@ -92,21 +92,18 @@ def test_the_gain_of_a_steady_pace_is_reckoned_for_an_epoch() -> None:
 
 
 def test_faults_come_first_then_what_helps_then_the_rest() -> None:
-    names = ("idle", "slow", "fault", "none", "better", "useless fault")
-    idle, slow, fault, untried, better, useless = (Advice(change=name, why="") for name in names)
-    from dataclasses import replace
-
     given = [
-        replace(idle, outcome="not tried"),
-        replace(slow, gain=0.8),
-        replace(fault, gain=1.2, fault=True),
-        replace(untried, fault=True),
-        replace(better, gain=4.0),
-        replace(useless, gain=1.0, fault=True),
+        Advice(change="idle", why="", outcome="not tried"),
+        Advice(change="slow", why="", gain=0.8),
+        Advice(change="fault", why="", gain=1.2, fault=True),
+        Advice(change="none", why="", fault=True),
+        Advice(change="better", why="", gain=4.0),
+        Advice(change="tiny batch", why="", gain=6.0, fault=True, mathematics="fewer updates"),
+        Advice(change="useless fault", why="", gain=1.0, fault=True),
     ]
     order = [each.change for each in ranked(given)]
-    assert order[:3] == ["fault", "none", "better"]
-    assert set(order[3:]) == {"idle", "slow", "useless fault"}
+    assert order[:4] == ["fault", "none", "tiny batch", "better"]
+    assert set(order[4:]) == {"idle", "slow", "useless fault"}
 
 
 PACE = Pace(batch_size=8, windows=80, step_s=0.1, epoch_s=1.0)

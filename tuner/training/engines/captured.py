@@ -26,7 +26,7 @@ from tuner.training.batching import batch_shapes
 from tuner.training.determinism import unchanged_randomness
 from tuner.training.engines.interface import Poll, TrainedEpoch
 from tuner.training.model_state import Snapshot
-from tuner.training.stages import Mark
+from tuner.training.stage_marks import Mark
 from tuner.training.step import TrainingState
 
 GraphMemory = Any

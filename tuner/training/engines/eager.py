@@ -14,7 +14,7 @@ from tuner.training.determinism import unchanged_randomness
 from tuner.training.engines.interface import Poll, TrainedEpoch
 from tuner.training.host_memory import give_back_freed_memory, keep_freed_memory
 from tuner.training.model_state import Snapshot
-from tuner.training.stages import Mark, Stage
+from tuner.training.stage_marks import Mark, Stage
 from tuner.training.step import Step
 
 WARM_UP_STEPS = 2

@@ -11,7 +11,7 @@ from tuner.models.branches import InPlace, SideStreams
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
 from tuner.training.engines.captured import VALIDATION_BATCH, CapturedEngine, capture_streams
-from tuner.training.stages import Stage
+from tuner.training.stage_marks import Stage
 from tuner.training.step import Step
 
 

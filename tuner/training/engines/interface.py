@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tuner.config import Backend, StopReason
 from tuner.training.model_state import Snapshot
-from tuner.training.stages import Mark
+from tuner.training.stage_marks import Mark
 
 Poll = Callable[[], StopReason | None]
 """Asked after every step, on the host, not touching the device: a reason to stop, or None."""

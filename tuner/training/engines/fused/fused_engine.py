@@ -19,7 +19,7 @@ from tuner.training.engines.captured import VALIDATION_BATCH, CapturedEngine, ca
 from tuner.training.engines.fused.fused_step import FusedStep, Network
 from tuner.training.engines.fused.loss import LossSum
 from tuner.training.model_state import Snapshot
-from tuner.training.stages import Stage
+from tuner.training.stage_marks import Stage
 
 
 class FusedEngine(CapturedEngine):

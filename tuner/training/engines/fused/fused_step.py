@@ -19,7 +19,7 @@ from tuner.training.engines.fused.flat import FlatParameters, FlatSnapshot
 from tuner.training.engines.fused.gather import gather
 from tuner.training.engines.fused.loss import LossSum, score
 from tuner.training.model_state import Snapshot, copy_together
-from tuner.training.stages import Stage
+from tuner.training.stage_marks import Stage
 from tuner.training.step import TrainingState
 
 RANDOM_STATE = "fused/random_state"

@@ -15,10 +15,10 @@ from tuner.data.windows import DeviceData
 from tuner.errors import first_line
 from tuner.models.out_of_memory import out_of_memory
 from tuner.profile.capture_stages import of_capture
+from tuner.profile.profile_records import Pace, Stages
 from tuner.profile.recorders import HOW, Recording, merged, recorder_for
-from tuner.profile.records import Pace, Stages
-from tuner.profile.running import Patch, Running, Stretch, running
-from tuner.training.stages import Stage, unmarked
+from tuner.profile.timed_training import Patch, Running, Stretch, running
+from tuner.training.stage_marks import Stage, unmarked
 from tuner.trial.survival import lost_context
 
 ROUNDS = 3

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import TunerError
-from tuner.profile.recorders import Span
-from tuner.profile.records import (
+from tuner.profile.profile_records import (
     Pace,
     Stages,
 )
+from tuner.profile.recorders import Span
 from tuner.profile.script_changes import Changes
-from tuner.training.stages import Stage
+from tuner.training.stage_marks import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

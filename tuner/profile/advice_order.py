@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tuner.profile.records import LEAST_GAIN, Advice, Busy, Operations, Pace, Stages, Trend
-from tuner.training.stages import Stage
+from tuner.profile.profile_records import LEAST_GAIN, Advice, Busy, Operations, Pace, Stages, Trend
+from tuner.training.stage_marks import Stage
 
 BETWEEN = "What lies between the stages, the loop itself,"
 
@@ -14,15 +14,16 @@ WAITING = 0.5
 
 
 def ranked(advice: Iterable[Advice]) -> tuple[Advice, ...]:
-    """Faults first, then settings, each by what they give; then what gives nothing.
+    """Faults of the code first, then settings, each by what they give; then what gives nothing.
 
-    A fault whose remedy could not be timed here stands with the faults; one whose remedy was timed
-    and gives nothing stands with what gives nothing.
+    A fault is there to be repaired; a setting that changes the mathematics is a choice, also where
+    it gives more. A fault whose remedy could not be timed here stands with the faults; one whose
+    remedy was timed and gives nothing stands with what gives nothing.
     """
 
     def place(each: Advice) -> tuple[int, float]:
         gain = each.gain or 0.0
-        if each.fault and (each.gain is None or each.helps):
+        if each.fault and not each.mathematics and (each.gain is None or each.helps):
             return (0, -gain)
         if each.helps:
             return (1, -gain)
@@ -65,7 +66,7 @@ def of_falling(trend: Trend, epoch_steps: int) -> Advice | None:
     """The fault that throughput falls; None where it does not."""
     if not trend.falls:
         return None
-    from tuner.profile.throughput import without_the_fall
+    from tuner.profile.falling_pace import without_the_fall
 
     falling_s, steady_s = without_the_fall(trend, epoch_steps or trend.steps)
     gain = falling_s / steady_s

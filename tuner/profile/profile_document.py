@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from tuner.profile.records import Advice, Profile
-from tuner.training.stages import Stage
+from tuner.profile.profile_records import Advice, Profile
+from tuner.training.stage_marks import Stage
 
 
 def as_document(profile: Profile) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import psutil
 
 from tuner.bench.utilisation import UtilisationSampler
 from tuner.devices import CpuCores, Gpu
-from tuner.profile.records import Busy
+from tuner.profile.profile_records import Busy
 
 WATCHED_S = 2.0
 """On a GPU: NVML's figure is a mean over up to a second."""

@@ -13,12 +13,12 @@ import torch
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
-from tuner.profile.measure import NoMemoryError, measure_pace
+from tuner.profile.profile_records import Profile
 from tuner.profile.recorders import HostRecorder
-from tuner.profile.records import Profile
-from tuner.profile.running import running
-from tuner.profile.variant import Wanted, profile_variant
-from tuner.training.stages import Mark, Stage, unmarked
+from tuner.profile.stage_times import NoMemoryError, measure_pace
+from tuner.profile.timed_training import running
+from tuner.profile.variant_profile import Wanted, profile_variant
+from tuner.training.stage_marks import Mark, Stage, unmarked
 
 
 def test_the_stages_add_up_to_the_epoch_and_little_is_left_over(profiled: Profile) -> None:

@@ -11,16 +11,16 @@ from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Gpu, Watch
 from tuner.errors import TunerError
-from tuner.profile.advise import Trials
+from tuner.profile.advice_order import bottleneck, of_falling, ranked
 from tuner.profile.batch_sizes import at_batch_sizes
-from tuner.profile.busy import busy_during
-from tuner.profile.candidates import Situation, candidates
-from tuner.profile.measure import Measured, NoMemoryError, measure
-from tuner.profile.operations import STEPS, operations
-from tuner.profile.ranking import bottleneck, of_falling, ranked
-from tuner.profile.records import Advice, AtBatch, Busy, Operations, Profile
-from tuner.profile.running import running
-from tuner.profile.throughput import trend_of
+from tuner.profile.falling_pace import trend_of
+from tuner.profile.machine_load import busy_during
+from tuner.profile.profile_records import Advice, AtBatch, Busy, Operations, Profile
+from tuner.profile.settings_to_try import Situation, candidates
+from tuner.profile.stage_times import Measured, NoMemoryError, measure
+from tuner.profile.step_operations import STEPS, operations
+from tuner.profile.timed_training import running
+from tuner.profile.tried_advice import Trials
 from tuner.profile.variant_faults import faults_in
 
 

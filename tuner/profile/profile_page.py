@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tuner.display.text import in_html
-from tuner.profile.records import Profile
-from tuner.profile.wording import facts_of, gain_of, memory_of, remark_on, seconds
-from tuner.training.stages import Stage
+from tuner.profile.profile_records import Profile
+from tuner.profile.profile_words import facts_of, gain_of, memory_of, remark_on, seconds
+from tuner.training.stage_marks import Stage
 
 COLOURS = {
     Stage.DATA: "#4477aa",
@@ -60,7 +60,7 @@ def as_page(profile: Profile) -> str:
         *(f"<p>{in_html(line)}</p>" for line in facts_of(profile)),
     ]
     return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><!-- a profile -->'
         f"<title>{title}</title><style>{STYLE}</style></head><body>\n"
         + "\n".join(parts)
         + "\n</body></html>\n"

@@ -1,6 +1,6 @@
 """A callback for Lightning: the stages of a `Trainer`'s steps, while it trains.
 
-    from tuner.profile.callbacks import LightningProfile
+    from tuner.profile.lightning_profile import LightningProfile
 
     trainer = Trainer(callbacks=[LightningProfile(steps=200, html="profile.html")])
 
@@ -18,7 +18,7 @@ from tuner.devices.cpu import processor_name
 from tuner.errors import UsageError
 
 if TYPE_CHECKING:
-    from tuner.profile.records import Profile
+    from tuner.profile.profile_records import Profile
 
 NEEDED = (
     "LightningProfile needs pytorch_lightning or lightning: "
@@ -105,7 +105,7 @@ class _Profiling:
 
             print_profile(self.profile, make_console(stderr=True))
         if self._html is not None:
-            from tuner.profile.page import as_page
+            from tuner.profile.profile_page import as_page
 
             self._html.write_text(as_page(self.profile), encoding="utf-8")
 
@@ -114,11 +114,11 @@ def _profile_of(found: dict[str, Any]) -> Profile:
     """Pace, stages and throughput; the rest needs runs of its own."""
     import torch
 
-    from tuner.profile.ranking import bottleneck, of_falling
-    from tuner.profile.records import Operations, Profile
-    from tuner.profile.script import pace_of, stages_of
+    from tuner.profile.advice_order import bottleneck, of_falling
+    from tuner.profile.falling_pace import trend_of
+    from tuner.profile.profile_records import Operations, Profile
     from tuner.profile.script_profile import ticks_of
-    from tuner.profile.throughput import trend_of
+    from tuner.profile.script_runs import pace_of, stages_of
 
     on_gpu = torch.cuda.is_available()
     pace, stages = pace_of(found), stages_of(found)

@@ -7,11 +7,11 @@ import json
 from html.parser import HTMLParser
 
 from tuner.display.terminal import make_console
-from tuner.profile.document import as_document
-from tuner.profile.page import as_page
-from tuner.profile.records import Advice, Operation, Operations, Profile
+from tuner.profile.profile_document import as_document
+from tuner.profile.profile_page import as_page
+from tuner.profile.profile_records import Advice, Operation, Operations, Profile
 from tuner.profile.terminal_report import print_profile
-from tuner.training.stages import Stage
+from tuner.training.stage_marks import Stage
 
 HOSTILE = "<script>alert(1)</script>[red]\x1b[31m"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from tuner.profile.records import Trend
+from tuner.profile.profile_records import Trend
 
 LEAST_FALL = 0.15
 """Of the throughput at the beginning: less is what machines do."""

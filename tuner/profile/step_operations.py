@@ -16,7 +16,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from tuner.bench.kernels import is_kernel
 from tuner.errors import first_line
-from tuner.profile.records import Operation, Operations
+from tuner.profile.profile_records import Operation, Operations
 
 STEPS = 3
 TOP = 10

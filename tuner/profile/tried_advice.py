@@ -9,13 +9,13 @@ from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError, UsageError
 from tuner.models.fault import on_one_line
-from tuner.profile.candidates import Candidate
-from tuner.profile.measure import NoMemoryError, Paced, guarded, measure_pace
-from tuner.profile.patches import no_waits, without
-from tuner.profile.records import Advice, Pace
+from tuner.profile.profile_records import Advice, Pace
 from tuner.profile.repeated_calls import Loop, batched_gain
-from tuner.profile.running import Patch, Running
+from tuner.profile.settings_to_try import Candidate
+from tuner.profile.stage_times import NoMemoryError, Paced, guarded, measure_pace
+from tuner.profile.timed_training import Patch, Running
 from tuner.profile.variant_faults import Faults
+from tuner.profile.what_if import no_waits, without
 from tuner.trial.survival import lost_context
 
 MOST_S = 8.0

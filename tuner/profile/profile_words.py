@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tuner.profile.ranking import waiting_share
-from tuner.profile.records import Advice, AtBatch, Profile
+from tuner.profile.advice_order import waiting_share
+from tuner.profile.profile_records import Advice, AtBatch, Profile
 
 MILLI, MICRO = 1e-3, 1e-6
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import torch
 
 from tuner.config import Backend, CompileMode, Precision, RunConfig
-from tuner.profile.measure import Paced
-from tuner.profile.records import Advice, AtBatch, Stages
-from tuner.training.stages import Stage
+from tuner.profile.profile_records import Advice, AtBatch, Stages
+from tuner.profile.stage_times import Paced
+from tuner.training.stage_marks import Stage
 
 NEAR = 1.1
 """A smaller batch is preferred to one that is faster by less than this."""

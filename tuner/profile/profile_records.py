@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tuner.profile.recorders import Span
-from tuner.training.stages import Stage
+from tuner.training.stage_marks import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

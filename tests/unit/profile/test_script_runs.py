@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 
-from tuner.profile.records import Advice
-from tuner.profile.script import Script, ScriptError, pace_of, run_script, stages_of
+from tuner.profile.profile_records import Advice
 from tuner.profile.script_advice import _faults, _of_loop
-from tuner.profile.script_changes import Changes
-from tuner.training.stages import Stage
+from tuner.profile.script_changes import Changes, changed
+from tuner.profile.script_runs import Script, ScriptError, pace_of, run_script, stages_of
+from tuner.profile.what_if import values_remembered
+from tuner.training.stage_marks import Stage
 
 FAULTY = """
 import sys, time, torch
@@ -51,6 +54,9 @@ for epoch in range(100):
 """
 
 
+LINE = next(n for n, line in enumerate(FAULTY.splitlines(), start=1) if ".item()" in line)
+
+
 @pytest.fixture(scope="module")
 def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
     path = tmp_path_factory.mktemp("script") / "train.py"
@@ -79,7 +85,7 @@ def test_dead_parts_loops_and_reads_of_it_are_found(found: dict[str, Any]) -> No
     (loop,) = found["loops"]
     assert (loop["name"], loop["calls"]) == ("encoders.*", 10)
     assert loop["one_s"] > 0
-    assert found["reads"] == ["train.py, line 34: .item()"]
+    assert found["reads"] == [f"train.py, line {LINE}: .item()"]
     assert found["operations"]["top"]
 
 
@@ -90,28 +96,32 @@ def test_each_of_them_becomes_advice_or_something_to_try(found: dict[str, Any]) 
     assert Changes(without=("pooling",)) in changes
     (wait,) = [each for each in pieces if isinstance(each, Advice)]
     assert wait.fault
-    assert "line 34" in wait.why
+    assert f"line {LINE}" in wait.why
     assert _of_loop(found["loops"][0], pace_of(found)).gain is not None
 
 
-def test_a_changed_run_has_the_change(script: Script, found: dict[str, Any]) -> None:
-    ready = pace_of(run_script(script, Changes(one_sample=True, batch=0.5), steps=9))
-    assert ready.batch_size == 8
-    assert ready.window_s < pace_of(found).window_s / 2
+def test_what_is_made_while_something_is_changed_has_the_change() -> None:
+    data = TensorDataset(torch.arange(8.0))
+    with changed(Changes(batch=2, workers=0, one_sample=True, fused=True)):
+        loader = DataLoader(data, 2)
+        optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
+    assert loader.batch_size == 4
+    assert [batch.tolist() for (batch,) in loader] == [[0.0] * 4] * 2
+    assert optimizer.defaults["fused"]
+    assert DataLoader(data, 2).batch_size == 2
+    assert not torch.optim.AdamW([torch.zeros(1, requires_grad=True)]).defaults["fused"]
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("import nothing_of_that_name", "nothing_of_that_name"),
-        ("print('no training')", "too few optimiser steps"),
-    ],
-)
-def test_a_script_that_fails_or_trains_nothing_ends_in_one_line(
-    text: str, said: str, tmp_path: Path
-) -> None:
+def test_a_line_that_reads_a_value_gets_what_it_got_first() -> None:
+    with values_remembered():
+        seen = [torch.tensor(float(n)).item() for n in range(3)]
+    assert seen == [0.0, 0.0, 0.0]
+    assert torch.tensor(2.0).item() == 2.0
+
+
+def test_a_script_that_fails_ends_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "bad.py"
-    path.write_text(text)
-    with pytest.raises(ScriptError, match=said) as raised:
+    path.write_text("import nothing_of_that_name")
+    with pytest.raises(ScriptError, match="nothing_of_that_name") as raised:
         run_script(Script(path=path, arguments=(), steps=10))
     assert "\n" not in str(raised.value)

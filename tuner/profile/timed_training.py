@@ -21,7 +21,7 @@ from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engines.choose import make_engine
 from tuner.training.engines.interface import Engine
 from tuner.training.shuffles import Shuffles
-from tuner.training.stages import Mark, unmarked
+from tuner.training.stage_marks import Mark, unmarked
 
 Patch = Callable[[nn.Module], AbstractContextManager[object]]
 """Changes a network on its device for as long as the context lasts."""
