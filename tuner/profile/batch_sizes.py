@@ -8,7 +8,7 @@ from dataclasses import replace
 import psutil
 import torch
 
-from tuner.config import RunConfig
+from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices.free_memory import free_memory_bytes
 from tuner.errors import TunerError
@@ -20,6 +20,9 @@ from tuner.training.stage_marks import Stage
 from tuner.trial.survival import lost_context
 
 FACTORS = (0.5, 1, 2, 4, 8, 16)
+COMPILED_FACTORS = (1, 4)
+"""Each size is compiled anew, for half a minute."""
+
 STEPS = 6
 SETTLE = 2
 
@@ -34,7 +37,9 @@ BATCHES = 2
 def at_batch_sizes(config: RunConfig, data: DeviceData) -> tuple[AtBatch, ...]:
     """Half the batch to sixteen times of it, as far as it fits; the smallest first."""
     batch = config.hyperparameters.batch_size
-    sizes = sorted({max(1, int(batch * factor)) for factor in FACTORS})
+    compiled = config.training.backend is Backend.COMPILE and data.minimum.device.type == "cuda"
+    factors = COMPILED_FACTORS if compiled else FACTORS
+    sizes = sorted({max(1, int(batch * factor)) for factor in factors})
     most = max(batch, len(data.train) // BATCHES)
     found: list[AtBatch] = []
     for size in sizes:

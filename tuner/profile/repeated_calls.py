@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state
 
 from tuner.training.clock import synchronizer
 
@@ -127,58 +126,50 @@ def _watched(
             hook.remove()
 
 
-def batched_gain(loop: Loop, device: torch.device) -> tuple[float, float]:
-    """Seconds that the loop's forward and backward passes take, one after the other and as one.
+def batched_gain(loop: Loop, device: torch.device, *, fused: bool) -> tuple[float, float]:
+    """Seconds that the loop's forward and backward passes and its update take, one after the other
+    and as one.
+
+    As one: the first part is called with the inputs of all of them, and weights of all of them in
+    one tensor each are updated. That has the arithmetic of a batched product, and its launches.
+
+    Args:
+        loop: whose calls have inputs of one shape.
+        device: where they are.
+        fused: whether AdamW updates all weights in one kernel.
 
     Raises:
-        Exception: whatever keeps these parts from being run as one.
+        Exception: whatever keeps these parts from being run so.
     """
     parts = list(dict.fromkeys(call.part for call in loop.calls))
-    one = _as_one_batch(loop) if len(parts) == 1 else _side_by_side(loop, parts)
-    return _fastest(lambda: _one_by_one(loop), device), _fastest(one, device)
+    weights = [w for part in parts for w in part.parameters() if w.requires_grad]
+    first, every = parts[0], torch.cat([call.given for call in loop.calls])
+
+    def apart() -> None:
+        outputs = [_tensor_of(call.part(_leaf(call.given))).sum() for call in loop.calls]
+        torch.autograd.grad(torch.stack(outputs).sum(), weights, allow_unused=True)
+
+    def together() -> None:
+        own = [w for w in first.parameters() if w.requires_grad]
+        torch.autograd.grad(_tensor_of(first(_leaf(every))).sum(), own, allow_unused=True)
+
+    stacked = [
+        torch.stack([w.detach()] * len(parts)) for w in first.parameters() if w.requires_grad
+    ]
+    loop_s = _fastest(apart, device) + _fastest(_update(weights, fused=fused), device)
+    return loop_s, _fastest(together, device) + _fastest(_update(stacked, fused=fused), device)
 
 
-def _one_by_one(loop: Loop) -> None:
-    outputs = [_tensor_of(call.part(_leaf(call.given))).sum() for call in loop.calls]
-    _backward(torch.stack(outputs).sum(), [call.part for call in loop.calls])
-
-
-def _as_one_batch(loop: Loop) -> Callable[[], None]:
-    """One part that is called with many inputs."""
-    part, given = loop.calls[0].part, [call.given for call in loop.calls]
-
-    def work() -> None:
-        _backward(_tensor_of(part(_leaf(torch.cat(given)))).sum(), [part])
-
-    return work
-
-
-def _side_by_side(loop: Loop, parts: list[nn.Module]) -> Callable[[], None]:
-    """Parts of the same kind with weights of their own, each called once: their weights stacked."""
-    if len(parts) != len(loop.calls):
-        raise ValueError("each part is called several times")
-    weights, buffers = stack_module_state(parts)
-    inputs = torch.stack([call.given for call in loop.calls])
-
-    def forward(own: dict[str, Tensor], kept: dict[str, Tensor], given: Tensor) -> Tensor:
-        return _tensor_of(functional_call(parts[0], (own, kept), (given,)))
-
-    over_all = torch.func.vmap(forward, randomness="different")
-
-    def work() -> None:
-        out = over_all(weights, buffers, _leaf(inputs))
-        torch.autograd.grad(out.sum(), list(weights.values()), allow_unused=True)
-
-    return work
+def _update(weights: Sequence[Tensor], *, fused: bool) -> Callable[[], object]:
+    """AdamW's, of copies of these weights."""
+    copies = [w.detach().clone().requires_grad_() for w in weights]
+    for copy in copies:
+        copy.grad = torch.ones_like(copy)
+    return torch.optim.AdamW(copies, lr=0.0, fused=True if fused else None).step
 
 
 def _leaf(given: Tensor) -> Tensor:
     return given.requires_grad_() if given.is_floating_point() else given
-
-
-def _backward(loss: Tensor, parts: list[nn.Module]) -> None:
-    weights = [w for part in dict.fromkeys(parts) for w in part.parameters() if w.requires_grad]
-    torch.autograd.grad(loss, weights, allow_unused=True)
 
 
 def _tensor_of(output: object) -> Tensor:
@@ -189,7 +180,7 @@ def _tensor_of(output: object) -> Tensor:
     raise TypeError("its output is no tensor")
 
 
-def _fastest(work: Callable[[], None], device: torch.device) -> float:
+def _fastest(work: Callable[[], object], device: torch.device) -> float:
     synchronize = synchronizer(device)
     work()
     took = []

@@ -138,7 +138,7 @@ def _looked(hooks: Hooks, order: Order) -> dict[str, Any]:
 def _of_loop(loop: Any, device: torch.device) -> dict[str, Any]:
     said = {"name": loop.name, "kind": loop.kind, "calls": len(loop.calls), "share": loop.share}
     try:
-        loop_s, one_s = batched_gain(loop, device)
+        loop_s, one_s = batched_gain(loop, device, fused=False)
     except Exception as error:  # noqa: BLE001 - a class may do anything
         return said | {"failure": on_one_line(error)}
     return said | {"loop_s": loop_s, "one_s": one_s}

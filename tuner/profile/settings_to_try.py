@@ -46,6 +46,8 @@ class Situation:
     stages: Stages
     memory: Sequence[AtBatch]
     device: torch.device
+    waits: bool = False
+    """Whether a line of the network's reads a value from the device: it cannot be captured."""
 
 
 def candidates(now: Situation) -> Iterator[Candidate | Advice]:
@@ -99,13 +101,20 @@ def _batch(now: Situation) -> Iterator[Candidate | Advice]:
     )
 
 
-def _backends(now: Situation) -> Iterator[Candidate]:
+def _backends(now: Situation) -> Iterator[Candidate | Advice]:
     there = [Backend.COMPILE, Backend.EAGER]
     if now.device.type == "cuda":
         there = [Backend.GRAPH, Backend.TRITON, *there]
     ran = now.paced.backend
     for backend in there:
         if backend.value == ran:
+            continue
+        if now.waits and backend is not Backend.EAGER and now.device.type == "cuda":
+            yield Advice(
+                change=f"backend {backend.value} in place of {ran}",
+                why="",
+                outcome="not tried: a step that waits for the device cannot be captured",
+            )
             continue
         yield Candidate(
             change=f"backend {backend.value} in place of {ran}",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tuner.config import RunConfig
+from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.errors import TunerError, UsageError
+from tuner.errors import UsageError
 from tuner.models.fault import on_one_line
 from tuner.profile.profile_records import Advice, Pace
 from tuner.profile.repeated_calls import Loop, batched_gain
@@ -27,6 +27,14 @@ NO_GAIN = "no gain"
 
 CERTAIN_GAIN = 1.5
 """From so much on, a setting that changes the mathematics is called a fault."""
+
+
+class DeviceLostError(Exception):
+    """Something that was tried left the process without its device: nothing more can be tried."""
+
+    def __init__(self, advice: Advice) -> None:
+        super().__init__(advice.outcome)
+        self.advice = advice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +97,11 @@ class Trials:
             ),
             fault=True,
         )
+        device = self.data.minimum.device
+        if device.type == "cuda" and self.present.backend != Backend.EAGER.value:
+            begun = replace(begun, outcome="timed as plain operations, though the step is captured")
         try:
-            loop_s, one_s = guarded(lambda: batched_gain(loop, self.data.minimum.device))
+            loop_s, one_s = guarded(lambda: batched_gain(loop, device, fused=True))
         except Exception as error:
             if lost_context(error):
                 raise
@@ -111,12 +122,10 @@ class Trials:
         except UsageError as error:
             return replace(begun, outcome=f"not possible here: {error}")
         except Exception as error:
+            failed = replace(begun, outcome=f"failed: {on_one_line(error)}")
             if lost_context(error):
-                raise TunerError(
-                    f"{begun.change} ended the process's use of the device: {on_one_line(error)}; "
-                    "run again with --no-advice"
-                ) from error
-            return replace(begun, outcome=f"failed: {on_one_line(error)}")
+                raise DeviceLostError(failed) from error
+            return failed
         if found.fallback:
             return replace(begun, outcome=f"not possible here: {found.fallback}")
         before = self.present.pace
@@ -139,4 +148,6 @@ def judged(begun: Advice, after: Pace, before: Pace, drift: float = 1.0) -> Advi
     gain = before.window_s * drift / after.window_s
     certain = begun.fault and (gain >= CERTAIN_GAIN or not begun.mathematics)
     tried = replace(begun, gain=gain, epoch_s=before.epoch_s / gain, fault=certain)
-    return tried if tried.helps else replace(tried, outcome=NO_GAIN)
+    if tried.helps:
+        return tried
+    return replace(tried, outcome="; ".join(filter(None, (NO_GAIN, tried.outcome))))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.config import RunConfig
@@ -20,8 +21,9 @@ from tuner.profile.settings_to_try import Situation, candidates
 from tuner.profile.stage_times import Measured, NoMemoryError, measure
 from tuner.profile.step_operations import STEPS, operations
 from tuner.profile.timed_training import running
-from tuner.profile.tried_advice import Trials
+from tuner.profile.tried_advice import DeviceLostError, Trials
 from tuner.profile.variant_faults import faults_in
+from tuner.training.engines.measure import what_auto_means
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,9 @@ def profile_variant(
         TunerError: the training does not fit into memory.
     """
     watch = Watch(device)
+    choice = what_auto_means(config, data)
+    if choice is not None:  # as the first trial of a study does
+        config = replace(config, training=replace(config.training, backend=choice.backend))
     announce(f"measuring {wanted.steps} steps, and the stages of {wanted.steps} more")
     try:
         measured = measure(config, data, steps=wanted.steps)
@@ -87,7 +92,12 @@ def profile_variant(
         bottleneck=bottleneck(found, measured.stages, launched, pace),
         advice=found,
         contamination=watch.finish().why,
-        notes=tuple(filter(None, (measured.paced.fallback,))),
+        notes=tuple(
+            filter(
+                None,
+                (measured.paced.fallback, choice and choice.reason, choice and choice.measured),
+            )
+        ),
     )
 
 
@@ -113,14 +123,15 @@ def _advice(
     steps: int,
     announce: Callable[[str], None],
 ) -> list[Advice]:
+    faults = faults_in(config, data)
     now = Situation(
+        waits=bool(faults.waits.found),
         config=config,
         paced=measured.paced,
         stages=measured.stages,
         memory=memory,
         device=data.minimum.device,
     )
-    faults = faults_in(config, data)
     # Side by side on a CPU only: on a GPU nobody else is at work, and memory is short.
     side = running(config, data) if data.minimum.device.type == "cpu" else nullcontext()
     with side as beside:
@@ -132,7 +143,21 @@ def _advice(
             announce=announce,
             beside=beside,
         )
-        return [*trials.of_faults(faults), *trials.of_settings(candidates(now))]
+        tries = itertools.chain(trials.of_faults(faults), trials.of_settings(candidates(now)))
+        return _as_far_as_it_goes(tries)
+
+
+def _as_far_as_it_goes(tries: Iterable[Advice]) -> list[Advice]:
+    """All of them, or those up to the one that cost the process its device."""
+    found: list[Advice] = []
+    try:
+        found.extend(tries)
+    except DeviceLostError as lost:
+        found.append(lost.advice)
+        found.append(
+            Advice(change="all else", why="", outcome="not tried: the device was lost before")
+        )
+    return found
 
 
 def _settings(config: RunConfig, measured: Measured, data: DeviceData) -> dict[str, object]:

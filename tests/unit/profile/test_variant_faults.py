@@ -105,7 +105,7 @@ def test_calls_of_parts_with_weights_of_their_own_are_timed_as_one(
     found: dict[str, Faults],
 ) -> None:
     (loop,) = found["loop"].loops
-    apart, together = batched_gain(loop, torch.device("cpu"))
+    apart, together = batched_gain(loop, torch.device("cpu"), fused=True)
     assert apart > together > 0
 
 
@@ -121,7 +121,7 @@ def test_calls_of_one_part_are_timed_as_one_batch() -> None:
     model, given = Shared(), torch.randn(4, 16, 8)
     (loop,) = loops_in(model, lambda: model(given), torch.device("cpu"))
     assert (loop.name, len(loop.calls)) == ("encoder", 16)
-    apart, together = batched_gain(loop, torch.device("cpu"))
+    apart, together = batched_gain(loop, torch.device("cpu"), fused=True)
     assert apart > together > 0
 
 
