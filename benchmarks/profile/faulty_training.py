@@ -123,7 +123,8 @@ def _network(fault: str, *, repaired: bool, full: bool) -> nn.Module:
 
 
 def _loader(options: argparse.Namespace) -> DataLoader:
-    count = options.windows or (32768 if options.full else 1024)
+    few = 8192 if options.fault == "falling_throughput" else 1024
+    count = options.windows or (32768 if options.full else few)
     if options.fault == "slow_transform":
         work = 4 if options.full else 2
         data = SlowWindows(min(count, 8192), work, ready=options.repaired)

@@ -9,6 +9,7 @@ Lightning is no dependency of its own: neuralforecast brings it.
 
 from __future__ import annotations
 
+import importlib
 import platform
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,14 +33,13 @@ def _callback() -> type:
     Raises:
         UsageError: under none.
     """
-    try:
-        from pytorch_lightning import Callback
-    except ImportError:
+    for library in ("pytorch_lightning", "lightning.pytorch"):
         try:
-            from lightning.pytorch import Callback
+            found: type = importlib.import_module(library).Callback
         except ImportError:
-            raise UsageError(NEEDED) from None
-    return Callback  # type: ignore[no-any-return]
+            continue
+        return found
+    raise UsageError(NEEDED)
 
 
 def __getattr__(name: str) -> Any:

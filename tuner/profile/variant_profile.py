@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tuner.config import RunConfig
+from tuner.config import BackendChoice, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Gpu, Watch
 from tuner.errors import TunerError
@@ -92,13 +92,16 @@ def profile_variant(
         bottleneck=bottleneck(found, measured.stages, launched, pace),
         advice=found,
         contamination=watch.finish().why,
-        notes=tuple(
-            filter(
-                None,
-                (measured.paced.fallback, choice and choice.reason, choice and choice.measured),
-            )
-        ),
+        notes=_notes(measured, choice),
     )
+
+
+def _notes(measured: Measured, choice: BackendChoice | None) -> tuple[str, ...]:
+    """Why this backend, where it was not asked for."""
+    said = [measured.paced.fallback]
+    if choice is not None:
+        said += [choice.reason, choice.measured]
+    return tuple(filter(None, said))
 
 
 def _inside(
