@@ -5,6 +5,12 @@ from __future__ import annotations
 from tuner.config import Backend, CompileMode, Precision, TrainingSettings
 
 PLAIN = (Backend.AUTO, Backend.EAGER)
+WHY_EAGER = (
+    "checkpoint_activations runs as plain operations: to compute a block again, the state of the "
+    "random numbers is put back, which a captured or compiled step cannot do"
+)
+"""Of `auto` with this setting."""
+
 HALF_ON = ("cpu", "cuda")
 """Kinds of devices on which a forward pass can be in float16."""
 

@@ -50,8 +50,7 @@ def fit(
     AdamW, gradient norm clipped over all parameters, learning rate times its decay after every
     epoch, a fresh permutation of the training windows every epoch, early stopping on the validation
     loss. The model keeps the weights of the strictly lowest validation loss, also where that fell
-    by less than early stopping's `min_delta`; epochs between two validations (`validate_every`)
-    have none. Same configuration, seed and device: the same result,
+    by less than early stopping's `min_delta`. Same configuration, seed and device: the same result,
     bit for bit. The caller's random state is left alone.
 
     Args:

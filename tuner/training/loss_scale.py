@@ -17,12 +17,14 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-INITIAL, GROWTH, BACKOFF = 65536.0, 2.0, 0.5
+INITIAL = 65536.0
+GROWTH = 2.0
+BACKOFF = 0.5
 GROWTH_INTERVAL = 2000
 """Updates in a row without one that is skipped, after which the scale grows."""
 
-SCALE, GROWN = "loss_scale/scale", "loss_scale/since_growth"
-"""What a saved state calls them."""
+SCALE = "loss_scale/scale"
+GROWN = "loss_scale/since_growth"
 
 
 class LossScale:

@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
+from tuner.devices.served_settings import WHY_EAGER
 from tuner.devices.watch import SEES_PROCESSES
 from tuner.display.terminal import line, make_console
 from tuner.display.text import shown_value
@@ -219,7 +220,8 @@ def _backend(recorded: Recorded) -> Rows:
     if recorded.backend_fallback:
         wanted = "compile" if recorded.backend == "eager" else "triton"
         wanted = "graph" if recorded.backend_measured else wanted
-        yield f"not {wanted}, since", recorded.backend_fallback
+        not_that = "eager" if recorded.backend_fallback == WHY_EAGER else f"not {wanted}"
+        yield f"{not_that}, since", recorded.backend_fallback
     if recorded.backend_measured:
         yield "measured", recorded.backend_measured
 

@@ -11,12 +11,11 @@ from torch import nn
 
 from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
-from tuner.devices.served_settings import why_not_on, why_not_together
+from tuner.devices.served_settings import WHY_EAGER, why_not_on, why_not_together
 from tuner.errors import UsageError
 from tuner.models.fused import why_not
 from tuner.models.host_build import why_not_built
 from tuner.models.tsmixer import TSMixer
-from tuner.training.activations import WHY_EAGER
 from tuner.training.engines.compiled_cpu import CompiledCpuEngine, why_not_compiled
 from tuner.training.engines.eager import EagerEngine
 from tuner.training.engines.interface import Engine
@@ -156,13 +155,8 @@ def why_nothing_is_built() -> str | None:
     )
 
 
-def step_kernels_serve(config: RunConfig, model: nn.Module) -> bool:
-    """Whether gather, loss and optimiser can be kernels of our own, whatever the network is.
-
-    They update after every batch, and scale no loss.
-    """
-    if config.accumulate > 1 or config.training.precision is Precision.FP16:
-        return False
+def step_kernels_serve(model: nn.Module) -> bool:
+    """Whether gather, loss and optimiser can be kernels of our own, whatever the network is."""
     single = all(
         parameter.dtype == torch.float32
         for parameter in model.parameters()
@@ -185,7 +179,9 @@ def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine
     if backend is Backend.COMPILE and data.minimum.device.type == "cpu":
         return CompiledCpuEngine(config, data, model)
     if backend is Backend.COMPILE:
-        if step_kernels_serve(config, model):
+        # Those kernels update after every batch, and scale no loss.
+        plain = config.accumulate == 1 and config.training.precision is not Precision.FP16
+        if plain and step_kernels_serve(model):
             from tuner.training.engines.fused.compiled_step import CompiledStepEngine
 
             return CompiledStepEngine(config, data, model)
