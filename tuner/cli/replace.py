@@ -30,6 +30,8 @@ PICTURES = {".png": b"\x89PNG\r\n", ".pdf": b"%PDF-", ".svg": b"<svg", ".html": 
 ARCHIVE_KEYS = (b'"format"', b'"definition"')
 TABLE_STARTS = ["study", "variant", "core_change"]
 PAGE_STARTS = b"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>"
+PROFILE_STARTS = b'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><!-- a profile -->'
+TRACE_HOLDS = b'"schemaVersion"'
 BENCH_FILES = ("results.csv", "results.md")
 
 
@@ -93,6 +95,16 @@ def is_forecast(path: Path) -> bool:
 def is_page(path: Path) -> bool:
     """What `tuner compare --html` writes."""
     return _head(path).startswith(PAGE_STARTS)
+
+
+def is_profile_page(path: Path) -> bool:
+    """What `tuner profile --html` writes."""
+    return _head(path).startswith(PROFILE_STARTS)
+
+
+def is_trace(path: Path) -> bool:
+    """What `tuner profile --trace` writes, by torch.profiler."""
+    return TRACE_HOLDS in _head(path)
 
 
 def is_exported_study(path: Path) -> bool:

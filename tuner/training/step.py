@@ -16,6 +16,7 @@ from tuner.training.batching import batches
 from tuner.training.loss_scale import LossScale
 from tuner.training.model_state import copy_all, model_state, same_kind
 from tuner.training.quantile_loss import quantile_loss
+from tuner.training.stage_marks import Mark, Stage, unmarked
 
 CLIP_EPS = 1e-6
 """What torch's clip_grad_norm_ adds to the norm before it divides."""
@@ -46,6 +47,7 @@ class TrainingState(ABC):
         self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool
     ) -> None:
         self._config = config
+        self.mark: Mark = unmarked
         self.model = model
         self.device = data.minimum.device
         self._capturable = capturable
@@ -137,7 +139,9 @@ class Step(TrainingState):
 
     def train(self, batch: Batch) -> Tensor:
         """One update of the weights; the loss before it, detached."""
+        self.mark(Stage.DATA)  # whoever calls has just gathered it
         self._optimizer.zero_grad(set_to_none=True)
+        self.mark(Stage.OPTIMISER)
         loss = self._backward(batch)
         self._update()
         return loss
@@ -149,10 +153,13 @@ class Step(TrainingState):
         if len(index) <= at_once:
             return self.train(split.gather(index))
         self._optimizer.zero_grad(set_to_none=True)
+        self.mark(Stage.OPTIMISER)
         mean = torch.zeros((), dtype=self._quantiles.dtype, device=self.device)
         for part in batches(index, at_once):
             # A mean over the part: weighted by its size, a short last one counts for what it is.
-            mean += self._backward(split.gather(part), share=len(part) / len(index))
+            batch = split.gather(part)
+            self.mark(Stage.DATA)
+            mean += self._backward(batch, share=len(part) / len(index))
         self._update()
         return mean
 
@@ -161,7 +168,9 @@ class Step(TrainingState):
         loss = self.loss(batch)
         if share != 1.0:
             loss = loss * share
+        self.mark(Stage.FORWARD)
         (loss if self._scale is None else self._scale.scaled(loss)).backward()  # type: ignore[no-untyped-call]
+        self.mark(Stage.BACKWARD)
         return loss.detach()
 
     def _update(self) -> None:
@@ -173,6 +182,7 @@ class Step(TrainingState):
         self._optimizer.step()
         if self._scale is not None:
             self._scale.update()
+        self.mark(Stage.OPTIMISER)
 
     def reset_optimizer(self) -> None:
         super().reset_optimizer()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -242,6 +242,7 @@ def train(
     scoring: Scoring,
     squares: Squares,
     launching: Launching,
+    loss_taken: Callable[[], None] = lambda: None,
 ) -> Tensor:
     """Forward, mean quantile loss, backward: all parameters' gradient, flat, in their order."""
     forward_to_last_plane(plan, weights, inputs, memory, scale, drawn, launching)
@@ -258,6 +259,7 @@ def train(
         **options(sizes, stages=1),
         **launching.next(),
     )
+    loss_taken()
     backward_from_last_plane(plan, weights, memory, scale, launching)
     return parameter_gradients(sizes, tables, memory.workspace, launching, squares)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -135,11 +136,13 @@ class FusedTSMixer:
         inputs: tuple[Tensor, Tensor | None, Tensor | None],
         scoring: Scoring,
         squares: Squares,
+        *,
+        loss_taken: Callable[[], None] = lambda: None,
     ) -> Tensor:
         """The gradient of a batch's mean quantile loss: flat, as `layout_of` has it, 0 in its gaps.
 
         Adds the losses up in `scoring`, and leaves in `squares` what the norm is the root of; no
-        autograd.
+        autograd. `loss_taken` is called once the kernel that takes the loss is launched.
         """
         from tuner.models.fused import kernel_launch as launch
 
@@ -155,6 +158,7 @@ class FusedTSMixer:
             scoring,
             squares,
             self.launching,
+            loss_taken,
         )
 
     def masks_by_use(self) -> list[Tensor]:

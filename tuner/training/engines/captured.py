@@ -26,6 +26,7 @@ from tuner.training.batching import batch_shapes
 from tuner.training.determinism import unchanged_randomness
 from tuner.training.engines.interface import Poll, TrainedEpoch
 from tuner.training.model_state import Snapshot
+from tuner.training.stage_marks import Mark
 from tuner.training.step import TrainingState
 
 GraphMemory = Any
@@ -135,6 +136,9 @@ class CapturedEngine(ABC):
                 self._capture(stream)
         before.restore(self.model)
         self._state.reset_optimizer()
+
+    def mark_with(self, mark: Mark) -> None:
+        self._state.mark = mark
 
     def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
         self._state.set_learning_rate(learning_rate)

@@ -14,6 +14,7 @@ from tuner.training.determinism import unchanged_randomness
 from tuner.training.engines.interface import Poll, TrainedEpoch
 from tuner.training.host_memory import give_back_freed_memory, keep_freed_memory
 from tuner.training.model_state import Snapshot
+from tuner.training.stage_marks import Mark, Stage
 from tuner.training.step import Step
 
 WARM_UP_STEPS = 2
@@ -63,7 +64,11 @@ class EagerEngine:
         before.restore(self.model)
         self._step.reset_optimizer()
 
+    def mark_with(self, mark: Mark) -> None:
+        self._step.mark = mark
+
     def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:
+        mark = self._step.mark
         self._step.set_learning_rate(learning_rate)
         self.model.train()
         loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
@@ -75,6 +80,7 @@ class EagerEngine:
             loss_sum += loss * len(index)
             n_windows += len(index)
             stopped = poll()
+            mark(Stage.OTHER)
             if stopped is not None:
                 return TrainedEpoch(loss_sum, n_windows, stopped)
         return TrainedEpoch(loss_sum, n_windows, None)

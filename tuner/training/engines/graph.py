@@ -11,6 +11,7 @@ from tuner.models.branches import InPlace, SideStreams
 from tuner.models.tsmixer import TSMixer
 from tuner.training.batching import batches
 from tuner.training.engines.captured import VALIDATION_BATCH, CapturedEngine, capture_streams
+from tuner.training.stage_marks import Stage
 from tuner.training.step import Step
 
 
@@ -45,11 +46,14 @@ class GraphEngine(CapturedEngine):
         self._loss_sum.zero_()
 
     def _train_batch(self, size: int) -> None:
+        mark = self._step.mark
+        mark(Stage.OTHER)
         index = self._order[self._position + self._offsets[:size]]
         # A mean over the windows: weighted by their number, a short last update counts for what it
         # is. All batches of an update are in one capture: their memory is used one after the other.
         self._loss_sum += self._step.train_on(self._data.train, index, self._batch_size) * size
         self._position += size
+        mark(Stage.OTHER)
 
     def _train_loss_sum(self) -> Tensor:
         return self._loss_sum.clone()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from tuner.config import Backend, StopReason
 from tuner.training.model_state import Snapshot
+from tuner.training.stage_marks import Mark
 
 Poll = Callable[[], StopReason | None]
 """Asked after every step, on the host, not touching the device: a reason to stop, or None."""
@@ -46,6 +47,11 @@ class Engine(Protocol):
 
         Weights, buffers, gradients, optimiser state and random state are afterwards exactly what
         they were.
+        """
+
+    def mark_with(self, mark: Mark) -> None:
+        """Before `warm_up`: have the stages of every training step told. A captured step tells them
+        while it is captured, and never again.
         """
 
     def train_epoch(self, order: Tensor, learning_rate: float, poll: Poll) -> TrainedEpoch:

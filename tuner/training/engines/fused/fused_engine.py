@@ -19,6 +19,7 @@ from tuner.training.engines.captured import VALIDATION_BATCH, CapturedEngine, ca
 from tuner.training.engines.fused.fused_step import FusedStep, Network
 from tuner.training.engines.fused.loss import LossSum
 from tuner.training.model_state import Snapshot
+from tuner.training.stage_marks import Stage
 
 
 class FusedEngine(CapturedEngine):
@@ -53,7 +54,9 @@ class FusedEngine(CapturedEngine):
         self._trained.reset()
 
     def _train_batch(self, size: int) -> None:
+        self._step.mark(Stage.OTHER)
         self._step.train(self._data.train, self._order, size, self._trained)
+        self._step.mark(Stage.OTHER)
 
     def _train_loss_sum(self) -> Tensor:
         return self._trained.parts.sum() / self._values_of_window

@@ -19,6 +19,7 @@ from tuner.training.engines.fused.flat import FlatParameters, FlatSnapshot
 from tuner.training.engines.fused.gather import gather
 from tuner.training.engines.fused.loss import LossSum, score
 from tuner.training.model_state import Snapshot, copy_together
+from tuner.training.stage_marks import Stage
 from tuner.training.step import TrainingState
 
 RANDOM_STATE = "fused/random_state"
@@ -74,6 +75,7 @@ class FusedStep(TrainingState):
             self._train_fused(self._network, split, order, size, losses)
             return
         batch = gather(split, order, losses.done, size, self._launching)
+        self.mark(Stage.DATA)
         forecast = self._network(batch.past, batch.future, batch.static).contiguous()
         slope = torch.empty_like(forecast)
         score(
@@ -84,23 +86,36 @@ class FusedStep(TrainingState):
             slope=slope,
             launching=self._launching,
         )
-        self._optimizer.take(
-            torch.autograd.grad(forecast, self._parameters, slope, materialize_grads=True)
-        )
+        self.mark(Stage.FORWARD)
+        gradients = torch.autograd.grad(forecast, self._parameters, slope, materialize_grads=True)
+        self.mark(Stage.BACKWARD)
+        self._optimizer.take(gradients)
         self._optimizer.step()
+        self.mark(Stage.OPTIMISER)
 
     def _train_fused(
         self, network: FusedTSMixer, split: DeviceSplit, order: Tensor, size: int, losses: LossSum
     ) -> None:
         """The same without autograd: masks drawn with the windows, the loss taken in the head.
 
-        The gradient's squares are summed with the gradient.
+        The gradient's squares are summed with the gradient. The kernel that takes the loss begins
+        the way back: what it does counts as forward.
         """
         begun = network.begin(size)
         batch = gather(split, order, losses.done, size, self._launching, begun.drawing)
+        self.mark(Stage.DATA)
         scoring = Scoring(batch.target, self._quantiles, losses.parts, losses.done)
         inputs = (batch.past, batch.future, batch.static)
-        self._optimizer.update(network.gradient(begun, inputs, scoring, self._optimizer.squares))
+        gradient = network.gradient(
+            begun,
+            inputs,
+            scoring,
+            self._optimizer.squares,
+            loss_taken=lambda: self.mark(Stage.FORWARD),
+        )
+        self.mark(Stage.BACKWARD)
+        self._optimizer.update(gradient)
+        self.mark(Stage.OPTIMISER)
 
     @torch.no_grad()
     def validate(self, split: DeviceSplit, order: Tensor, size: int, losses: LossSum) -> None:

@@ -1,0 +1,140 @@
+"""Seven planted faults, each in a training of its own: is it named first, and is the gain true?
+
+    python benchmarks/profile/faults.py [--full] [--faults NAME,NAME] [--output DIR]
+
+Each training is profiled as a stranger's script (`tuner profile --python`). The gain that the first
+piece of advice foretells stands beside the one that a full epoch then had: of the faulty script,
+and of the repaired one, each in a process of its own without any hook.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tuner.devices import CpuCores, list_gpus
+from tuner.devices.cpu import available_cores
+from tuner.profile.profile_records import Profile
+from tuner.profile.script_profile import profile_script
+from tuner.profile.script_runs import Script
+
+TRAINING = Path(__file__).parent / "faulty_training.py"
+
+EXPECTED = {
+    "slow_transform": "waits for its data",
+    "loop_per_series": "encoders",
+    "tiny_batch": "batch_size",
+    "sync_each_step": "waits for the device",
+    "full_precision": "products in",
+    "dead_branch": "pooling",
+    "falling_throughput": "throughput falls",
+}
+"""What the first piece of advice has to speak of."""
+
+NOT_ON_A_CPU = ("full_precision",)
+WITHIN = 0.2
+ROUNDS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    fault: str
+    bottleneck: str
+    first: bool
+    """Whether the planted fault is named first."""
+    foretold: float | None
+    had: float
+    within: bool | None
+    """Whether the two differ by 20 % at most; None where nothing was foretold."""
+
+
+def profiled(fault: str, *, steps: int, full: bool) -> Profile:
+    gpus = list_gpus(os.environ)
+    device = gpus[0] if gpus else CpuCores(available_cores())
+    arguments = ("--fault", fault, "--epochs", "1000", *(("--full",) if full else ()))
+    script = Script(path=TRAINING, arguments=arguments, steps=steps)
+    return profile_script(script, device, advice=True, announce=said)
+
+
+def epoch_s(fault: str, *extra: str, full: bool) -> float:
+    """Of a whole epoch: the first of a training whose throughput falls, else the second."""
+    first = fault == "falling_throughput"
+    command = [sys.executable, str(TRAINING), "--fault", fault, *extra]
+    command += ["--epochs", "1" if first else "2", *(("--full",) if full else ())]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return float(json.loads(done.stdout.splitlines()[-1])[-1])
+
+
+def row(fault: str, *, steps: int, full: bool) -> Row:
+    found = profiled(fault, steps=steps, full=full)
+    advice = found.advice[0]
+    repaired = ["--repaired"]
+    if fault == "tiny_batch" and (size := re.search(r"batch_size (\d+)", advice.change)):
+        repaired = ["--batch", size[1]]
+    if fault == "full_precision":
+        repaired = ["--precision", "bf16" if "bfloat16" in advice.change else "tf32"]
+    before, after = [], []
+    for _ in range(ROUNDS):  # in turns: what else the machine does meets both
+        before.append(epoch_s(fault, full=full))
+        after.append(epoch_s(fault, *repaired, full=full))
+    had = statistics.median(before) / statistics.median(after)
+    within = None if advice.gain is None else abs(advice.gain / had - 1) <= WITHIN
+    words = f"{advice.change} {advice.why}"
+    return Row(
+        fault=fault,
+        bottleneck=found.bottleneck,
+        first=EXPECTED[fault] in words,
+        foretold=advice.gain,
+        had=had,
+        within=within,
+    )
+
+
+def said(line: str) -> None:
+    print(f"  {line}", file=sys.stderr)
+
+
+def table(rows: list[Row]) -> str:
+    lines = ["| fault | named first | foretold | had | within 20 % |", "|---|---|---|---|---|"]
+    for each in rows:
+        foretold = "-" if each.foretold is None else f"{each.foretold:.2f} x"
+        within = {True: "yes", False: "no", None: "-"}[each.within]
+        first = "yes" if each.first else "no"
+        lines.append(f"| {each.fault} | {first} | {foretold} | {each.had:.2f} x | {within} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="sizes for a GPU")
+    parser.add_argument("--faults", default=",".join(EXPECTED))
+    parser.add_argument("--steps", type=int, default=0)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    on_gpu = bool(list_gpus(os.environ))
+    rows = []
+    for fault in options.faults.split(","):
+        if fault in NOT_ON_A_CPU and not on_gpu:
+            continue
+        said(fault)
+        rows.append(
+            row(fault, steps=options.steps or (200 if options.full else 60), full=options.full)
+        )
+        said(f"{rows[-1].bottleneck}")
+        if options.output is not None:
+            options.output.mkdir(parents=True, exist_ok=True)
+            plain = json.dumps([asdict(each) for each in rows], indent=2)
+            (options.output / "faults.json").write_text(plain + "\n", encoding="utf-8")
+            (options.output / "faults.md").write_text(table(rows) + "\n", encoding="utf-8")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()

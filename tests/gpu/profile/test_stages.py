@@ -1,0 +1,78 @@
+"""The stages of eager and captured steps on a GPU: they add up, in each engine."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from tuner.config import Architecture, Backend, Hyperparameters, RunConfig
+from tuner.data.windows import DeviceData
+from tuner.devices import list_gpus
+from tuner.profile.capture_stages import _by_events, _by_markers
+from tuner.profile.stage_times import measure
+from tuner.profile.step_operations import operations
+from tuner.profile.timed_training import running
+from tuner.profile.variant_profile import Wanted, profile_variant
+from tuner.training.stage_marks import Stage
+
+SIZES = Hyperparameters(
+    learning_rate=1e-3, weight_decay=0.0, dropout=0.1, hidden_size=64, batch_size=128
+)
+STEP = (Stage.DATA, Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER)
+
+
+def config(backend: Backend) -> RunConfig:
+    plain = RunConfig(architecture=Architecture(model="original"), hyperparameters=SIZES)
+    return dataclasses.replace(plain, training=dataclasses.replace(plain.training, backend=backend))
+
+
+@pytest.mark.parametrize("backend", [Backend.EAGER, Backend.GRAPH, Backend.TRITON, Backend.COMPILE])
+def test_the_stages_of_each_engine_add_up(backend: Backend, cuda_data: DeviceData) -> None:
+    found = measure(config(backend), cuda_data, steps=100)
+    assert found.paced.backend == backend.value
+    assert found.stages.epoch_s == pytest.approx(found.paced.pace.epoch_s, rel=0.05)
+    assert found.stages.share(Stage.OTHER) < 0.10, found.stages
+    for stage in STEP:
+        assert found.stages.seconds[stage] > 0, found.stages
+    if backend is not Backend.EAGER:
+        assert "timing events" in found.stages.how
+
+
+def test_events_and_markers_in_a_capture_say_the_same(cuda_data: DeviceData) -> None:
+    """Shares of forward and backward, which are long beside a marker."""
+    events = _by_events(config(Backend.GRAPH), cuda_data)
+    markers = _by_markers(config(Backend.GRAPH), cuda_data)
+    for stage in (Stage.FORWARD, Stage.BACKWARD):
+        of_events = events.seconds[stage] / events.total_s
+        of_markers = markers.seconds[stage] / markers.total_s
+        assert of_events == pytest.approx(of_markers, abs=0.15)
+
+
+def test_a_capture_without_a_recorder_holds_nothing_of_it(cuda_data: DeviceData) -> None:
+    """As many kernels, whether stages are recorded or not: events are no kernels."""
+
+    def kernels(mark: object) -> float | None:
+        named = {} if mark is None else {"mark": mark}
+        with running(config(Backend.GRAPH), cuda_data, **named) as found:  # type: ignore[arg-type]
+            found.steps(4)
+            launched = operations(lambda: found.steps(2), torch.device("cuda"), steps=2, trace=None)
+        return launched.kernels
+
+    from tuner.profile.recorders import ReplayRecorder
+
+    assert kernels(None) == kernels(ReplayRecorder())
+
+
+def test_a_whole_profile_with_advice_names_kernels_memory_and_utilisation(
+    cuda_data: DeviceData,
+) -> None:
+    gpu = list_gpus({})[0]
+    found = profile_variant("original", config(Backend.EAGER), cuda_data, gpu, Wanted(steps=60))
+    assert found.operations.kernels
+    assert found.operations.kernel_s
+    assert all(each.peak_bytes for each in found.memory)
+    captured = [each for each in found.advice if each.change.startswith("backend graph")]
+    assert captured[0].gain is not None
+    assert captured[0].gain > 1.5  # an eager step of a small network waits for the host

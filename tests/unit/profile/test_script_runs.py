@@ -1,0 +1,127 @@
+"""A stranger's script, run once in a process of its own with all kinds of faults in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from tuner.profile.profile_records import Advice
+from tuner.profile.script_advice import _faults, _of_loop
+from tuner.profile.script_changes import Changes, changed
+from tuner.profile.script_runs import Script, ScriptError, pace_of, run_script, stages_of
+from tuner.profile.what_if import values_remembered
+from tuner.training.stage_marks import Stage
+
+FAULTY = """
+import sys, time, torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+class Slow(Dataset):
+    def __len__(self): return 160
+    def __getitem__(self, n):
+        time.sleep(0.001)
+        return torch.ones(8) * n, torch.ones(1)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoders = nn.ModuleList(nn.Linear(8, 8) for _ in range(10))
+        self.pooling = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 1)
+    def forward(self, x):
+        x = sum(encoder(x) for encoder in self.encoders) + 0 * self.pooling(x)
+        return self.head(x)
+
+print("what it prints", sys.argv[1:])
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-6)
+for epoch in range(100):
+    net.train()
+    for x, y in DataLoader(Slow(), batch_size=16):
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+        print(loss.item()) if loss.item() > 1e9 else None
+    net.eval()
+    with torch.no_grad():
+        for _ in range(20): net(x)
+"""
+
+
+LINE = next(n for n, line in enumerate(FAULTY.splitlines(), start=1) if ".item()" in line)
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
+    path = tmp_path_factory.mktemp("script") / "train.py"
+    path.write_text(FAULTY)
+    return Script(path=path, arguments=("--lr", "1"), steps=30)
+
+
+@pytest.fixture(scope="module")
+def found(script: Script) -> dict[str, Any]:
+    return run_script(script, look=True)
+
+
+def test_stages_of_a_stranger_s_loop_add_up_and_the_slow_one_is_seen(found: dict[str, Any]) -> None:
+    pace, stages = pace_of(found), stages_of(found)
+    assert (pace.batch_size, pace.windows) == (16, 160)
+    assert stages.epoch_s == pytest.approx(pace.epoch_s)
+    assert stages.share(Stage.DATA) > 0.5
+    assert stages.seconds[Stage.BACKWARD] > 0
+    assert stages.seconds[Stage.VALIDATION] > 0
+    assert stages.share(Stage.OTHER) < 0.1
+    assert found["network"] == "Net"
+
+
+def test_dead_parts_loops_and_reads_of_it_are_found(found: dict[str, Any]) -> None:
+    assert found["dead"] == ["pooling"]
+    (loop,) = found["loops"]
+    assert (loop["name"], loop["calls"]) == ("encoders.*", 10)
+    assert loop["one_s"] > 0
+    assert found["reads"] == [f"train.py, line {LINE}: .item()"]
+    assert found["operations"]["top"]
+
+
+def test_each_of_them_becomes_advice_or_something_to_try(found: dict[str, Any]) -> None:
+    pieces = list(_faults(found, stages_of(found), on_gpu=False))
+    changes = [each.changes for each in pieces if not isinstance(each, Advice)]
+    assert Changes(one_sample=True) in changes
+    assert Changes(without=("pooling",)) in changes
+    (wait,) = [each for each in pieces if isinstance(each, Advice)]
+    assert wait.fault
+    assert f"line {LINE}" in wait.why
+    assert _of_loop(found["loops"][0], pace_of(found)).gain is not None
+
+
+def test_what_is_made_while_something_is_changed_has_the_change() -> None:
+    data = TensorDataset(torch.arange(8.0))
+    with changed(Changes(batch=2, workers=0, one_sample=True, fused=True)):
+        loader = DataLoader(data, 2)
+        optimizer = torch.optim.AdamW([torch.zeros(1, requires_grad=True)])
+    assert loader.batch_size == 4
+    assert [batch.tolist() for (batch,) in loader] == [[0.0] * 4] * 2
+    assert optimizer.defaults["fused"]
+    assert DataLoader(data, 2).batch_size == 2
+    assert not torch.optim.AdamW([torch.zeros(1, requires_grad=True)]).defaults["fused"]
+
+
+def test_a_line_that_reads_a_value_gets_what_it_got_first() -> None:
+    with values_remembered():
+        seen = [torch.tensor(float(n)).item() for n in range(3)]
+    assert seen == [0.0, 0.0, 0.0]
+    assert torch.tensor(2.0).item() == 2.0
+
+
+def test_a_script_that_fails_ends_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text("import nothing_of_that_name")
+    with pytest.raises(ScriptError, match="nothing_of_that_name") as raised:
+        run_script(Script(path=path, arguments=(), steps=10))
+    assert "\n" not in str(raised.value)

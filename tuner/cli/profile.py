@@ -1,0 +1,219 @@
+"""`tuner profile`: where a training's time goes, what would help, and by how much."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tuner.cli.command import takes
+from tuner.cli.device import chosen_device, waiting_for
+from tuner.cli.options import Cpu, DataDir, Json, OneGpu, TaskName, data_folder, note
+from tuner.cli.output import print_json
+from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
+from tuner.config import Backend, Precision, RunConfig
+from tuner.errors import TunerError, UsageError
+from tuner.files.plain import excerpt
+from tuner.models.names import names_own_code
+
+if TYPE_CHECKING:
+    from tuner.config import Value
+    from tuner.devices import CpuCores, Gpu
+    from tuner.profile.profile_records import Profile
+    from tuner.spec.study_file import StudyFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileOptions:
+    """The options of `tuner profile`."""
+
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- ARGUMENT...]", help="Of the script, after --."),
+    ] = None
+    variant: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE|CLASS", help="Variant, study file or class to train."),
+    ] = None
+    python: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.py", help="A training script of your own, in its place."),
+    ] = None
+    task: TaskName = "etth"
+    data_dir: DataDir = None
+    steps: Annotated[int, typer.Option(min=10, metavar="N", help="Training steps to time.")] = 200
+    set: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="A hyperparameter, in place of the default."),
+    ] = None
+    batch: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Batch size, as --set batch_size=N.")
+    ] = None
+    backend: Annotated[Backend, typer.Option(help="How the mathematics is executed.")] = (
+        Backend.AUTO
+    )
+    precision: Annotated[Precision, typer.Option(help="Arithmetic of the products.")] = (
+        Precision.FP32
+    )
+    advice: Annotated[
+        bool, typer.Option("--advice/--no-advice", help="Try what may help, and say what it gave.")
+    ] = True
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a page with the timeline.")
+    ] = None
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.json", help="Write a trace for chrome://tracing."),
+    ] = None
+    gpu: OneGpu = None
+    cpu: Cpu = False
+    force: Force = False
+    json: Json = False
+
+
+@takes(ProfileOptions)
+def profile(options: ProfileOptions) -> int:
+    """Measure where the time of a training goes, and try what would help.
+
+    Stage times that add up, memory against batch size, kernels, and the bottleneck in one sentence.
+    """
+    _check(options)
+    # What somebody else's code prints is not part of the document.
+    with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
+        found = _of_script(options) if options.python is not None else _of_variant(options)
+    _report(options, found)
+    return 0
+
+
+def _check(options: ProfileOptions) -> None:
+    if (options.variant is None) == (options.python is None):
+        raise UsageError("say what to profile: either --variant NAME, or --python FILE.py")
+    if options.arguments and options.python is None:
+        raise UsageError("arguments after -- are for a script: give --python FILE.py too")
+    if options.python is not None:
+        settings = (options.set, options.batch)
+        if any(each is not None for each in settings):
+            raise UsageError("--set and --batch are for a variant; a script has its own arguments")
+        if not options.python.is_file():
+            raise UsageError(f"--python: there is no file {excerpt(str(options.python))}")
+    for path, is_ours in ((options.html, is_profile_page), (options.trace, is_trace)):
+        if path is not None:
+            check_placeable(path)
+            check_free(path, is_ours, force=options.force)
+
+
+def _of_variant(options: ProfileOptions) -> Profile:
+    from tuner.spec.study_file import load_study_file
+
+    assert options.variant is not None, "it was checked"
+    file = load_study_file(options.variant)
+    config = _config(options, file)
+    device = chosen_device(gpu=options.gpu, cpu=options.cpu)
+    if names_own_code(config.architecture.model):
+        note(f"this runs the code of {excerpt(config.architecture.model, at_most=500)}")
+    return _profiled(options, file.name, config, device)
+
+
+def _profiled(
+    options: ProfileOptions, name: str, config: RunConfig, device: Gpu | CpuCores
+) -> Profile:
+    """Alone on the device."""
+    from tuner.bench.contender import torch_device
+    from tuner.data.prepare import prepare
+    from tuner.data.task import load_task
+    from tuner.data.windows import to_device
+    from tuner.devices import Gpu, exclusive
+    from tuner.profile.variant_profile import Wanted, profile_variant
+
+    if options.precision is Precision.TF32 and not isinstance(device, Gpu):
+        raise UsageError("--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32")
+    prepared = prepare(load_task(options.task), data_dir=data_folder(options.data_dir))
+    with exclusive(device.lock_names, waiting=waiting_for(device.label)):
+        data = to_device(prepared, torch_device(device)).seeing(config.hyperparameters.input_size)
+        wanted = Wanted(steps=options.steps, advice=options.advice, trace=options.trace)
+        return profile_variant(name, config, data, device, wanted, announce=note)
+
+
+def _of_script(options: ProfileOptions) -> Profile:
+    """Other people's code: in a process of its own, which ends after so many steps."""
+    from tuner.devices import exclusive
+    from tuner.profile.script_profile import profile_script
+    from tuner.profile.script_runs import Script
+
+    assert options.python is not None, "it was checked"
+    device = chosen_device(gpu=options.gpu, cpu=options.cpu)
+    note(f"this runs {excerpt(str(options.python), at_most=500)}, several times where advice is")
+    script = Script(
+        path=options.python,
+        arguments=tuple(options.arguments or ()),
+        steps=options.steps,
+        trace=options.trace,
+    )
+    with exclusive(device.lock_names, waiting=waiting_for(device.label)):
+        return profile_script(script, device, advice=options.advice, announce=note)
+
+
+def _config(options: ProfileOptions, file: StudyFile) -> RunConfig:
+    """The variant's defaults, with what was said.
+
+    Raises:
+        UsageError: a value that the variant does not take.
+    """
+    from tuner.config import Hyperparameters
+    from tuner.errors import unknown_name
+
+    values: dict[str, Value] = dict(file.default_hyperparameters().as_dict())
+    for text in options.set or ():
+        name, sign, said = text.partition("=")
+        if not sign:
+            raise UsageError(f"--set: {excerpt(text)} is no NAME=VALUE, e.g. hidden_size=128")
+        if name not in values:
+            raise unknown_name("hyperparameter", name, list(values))
+        values[name] = _value(name, said, values[name])
+    if options.batch is not None:
+        values["batch_size"] = options.batch
+    training = replace(
+        file.training_settings(), backend=options.backend, precision=options.precision
+    )
+    return RunConfig(
+        architecture=file.architecture(),
+        hyperparameters=Hyperparameters.of(values),
+        training=training,
+    )
+
+
+def _value(name: str, said: str, default: Value) -> Value:
+    """Of the kind that the default has."""
+    kind = type(default)
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}[said.lower()]
+        return kind(said)
+    except (ValueError, KeyError):
+        expected = {int: "a whole number", float: "a number", bool: "true or false"}.get(kind, "")
+        raise UsageError(f"--set {name}: {excerpt(said)} is not {expected}") from None
+
+
+def _report(options: ProfileOptions, found: Profile) -> None:
+    from tuner.display.terminal import make_console
+    from tuner.profile.profile_document import as_document
+    from tuner.profile.profile_page import as_page
+    from tuner.profile.terminal_report import print_profile
+
+    if options.json:
+        print_json(as_document(found))
+    else:
+        print_profile(found, make_console())
+    try:
+        if options.html is not None:
+            options.html.parent.mkdir(parents=True, exist_ok=True)
+            options.html.write_text(as_page(found), encoding="utf-8")
+            note(f"wrote {options.html}")
+    except OSError as error:
+        raise TunerError(f"--html: {options.html} cannot be written: {error.strerror}") from None
+    if options.trace is not None and options.trace.exists():
+        note(f"wrote {options.trace}")

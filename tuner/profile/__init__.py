@@ -1,0 +1,1 @@
+"""`tuner profile`: where a training's time goes, what would help, and by how much."""

@@ -1,0 +1,137 @@
+"""A callback for Lightning: the stages of a `Trainer`'s steps, while it trains.
+
+    from tuner.profile.lightning_profile import LightningProfile
+
+    trainer = Trainer(callbacks=[LightningProfile(steps=200, html="profile.html")])
+
+Lightning is no dependency of its own: neuralforecast brings it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner.devices.cpu import processor_name
+from tuner.errors import UsageError
+
+if TYPE_CHECKING:
+    from tuner.profile.profile_records import Profile
+
+NEEDED = (
+    "LightningProfile needs pytorch_lightning or lightning: "
+    "install one with: pip install pytorch-lightning"
+)
+
+
+def _callback() -> type:
+    """Lightning's class of callbacks, under whichever name it is installed.
+
+    Raises:
+        UsageError: under none.
+    """
+    for library in ("pytorch_lightning", "lightning.pytorch"):
+        try:
+            found: type = importlib.import_module(library).Callback
+        except ImportError:
+            continue
+        return found
+    raise UsageError(NEEDED)
+
+
+def __getattr__(name: str) -> Any:
+    """The callback is made when it is first asked for: this module costs nothing without it."""
+    if name != "LightningProfile":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    made = type("LightningProfile", (_Profiling, _callback()), {"__doc__": _Profiling.__doc__})
+    globals()[name] = made
+    return made
+
+
+class _Profiling:
+    """Profiles the first steps of a training, says where their time goes, and lets it go on.
+
+    Args:
+        steps: to be timed; a third as many are recorded, in turns with these.
+        html: where a page with the timeline goes; None for none.
+        show: whether the result is printed.
+
+    `profile` has the result once the steps are done. Advice is not tried: that takes trainings of
+    its own. `tuner profile --python train.py` tries it.
+    """
+
+    profile: Profile | None
+
+    def __init__(
+        self, steps: int = 200, *, html: str | Path | None = None, show: bool = True
+    ) -> None:
+        super().__init__()
+        self.profile = None
+        self._steps = steps
+        self._html = None if html is None else Path(html)
+        self._show = show
+        self._stack = ExitStack()
+        self._hooks: Any = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """The hooks are set: Lightning's optimisers and loaders are torch's."""
+        del trainer, pl_module
+        from tuner.profile.script_hooks import Hooks
+
+        self._hooks = Hooks(self._steps, on_network=lambda _network: None, ended=self._ended)
+        self._stack.enter_context(self._hooks.installed())
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """A training that was shorter: what there is, is reckoned with."""
+        del trainer, pl_module
+        if self.profile is None and self._hooks is not None:
+            self._hooks.finish_early()
+            if self._hooks.seen.steps:
+                self._ended()
+            self._stack.close()
+
+    def _ended(self) -> None:
+        from tuner.profile.script_numbers import numbers_of
+
+        self._stack.close()
+        self.profile = _profile_of(numbers_of(self._hooks))
+        self._hooks.seen.inputs = None  # the last batch: nobody else holds it
+        if self._show:
+            from tuner.display.terminal import make_console
+            from tuner.profile.terminal_report import print_profile
+
+            print_profile(self.profile, make_console(stderr=True))
+        if self._html is not None:
+            from tuner.profile.profile_page import as_page
+
+            self._html.write_text(as_page(self.profile), encoding="utf-8")
+
+
+def _profile_of(found: dict[str, Any]) -> Profile:
+    """Pace, stages and throughput; the rest needs runs of its own."""
+    import torch
+
+    from tuner.profile.advice_order import bottleneck, of_falling
+    from tuner.profile.falling_pace import trend_of
+    from tuner.profile.profile_records import Operations, Profile
+    from tuner.profile.script_profile import ticks_of
+    from tuner.profile.script_runs import pace_of, stages_of
+
+    on_gpu = torch.cuda.is_available()
+    pace, stages = pace_of(found), stages_of(found)
+    trend = trend_of(ticks_of(found["steps"]), found["all_steps"])
+    falling = of_falling(trend, found["all_steps"])
+    advice = () if falling is None else (falling,)
+    return Profile(
+        subject=found["network"] or platform.node(),
+        device=torch.cuda.get_device_name() if on_gpu else processor_name(),
+        settings={"batch": pace.batch_size, "workers": found["loader"]["workers"]},
+        pace=pace,
+        stages=stages,
+        trend=trend,
+        bottleneck=bottleneck(advice, stages, Operations(), pace),
+        advice=advice,
+    )

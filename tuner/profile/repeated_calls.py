@@ -1,0 +1,193 @@
+"""Parts of a network that are called one after the other where one call would do: a loop."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tuner.training.clock import synchronizer
+
+FEWEST = 8
+"""Calls of one kind in a step: heads and blocks of a usual network are fewer."""
+
+LEAST_SHARE = 0.1
+"""Of the forward pass."""
+
+PASSES = 3
+"""That are watched: the fastest counts, which nothing else held up."""
+
+TIMED = 5
+"""Passes of each way: their fastest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a part, as it was made."""
+
+    part: nn.Module
+    given: Tensor
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """Calls of the same kind in one forward pass."""
+
+    name: str
+    """`encoders.*`: where the parts are in the network."""
+    kind: str
+    """Their class."""
+    calls: tuple[Call, ...]
+    share: float
+    """Of the forward pass."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    calls: dict[tuple[Any, ...], list[Call]] = field(default_factory=lambda: defaultdict(list))
+    open: list[tuple[nn.Module, float]] = field(default_factory=list)
+
+
+def loops_in(model: nn.Module, forward: Callable[[], object], device: torch.device) -> list[Loop]:
+    """What `forward` calls again and again, the largest share first; parts of such parts are not
+    named again.
+    """
+    forward()
+    whole, seen = min((_pass(model, forward, device) for _ in range(PASSES)), key=_duration)
+    found = []
+    for (name, kind, *_), calls in seen.calls.items():
+        share = sum(call.seconds for call in calls) / whole
+        if len(calls) >= FEWEST and share >= LEAST_SHARE:
+            found.append(Loop(name=name, kind=kind, calls=tuple(calls), share=share))
+    outer = [
+        loop for loop in found if not any(loop.name.startswith(f"{other.name}.") for other in found)
+    ]
+    return sorted(outer, key=lambda loop: -loop.share)
+
+
+def _pass(
+    model: nn.Module, forward: Callable[[], object], device: torch.device
+) -> tuple[float, _Seen]:
+    """Seconds of a forward pass, and the calls in it."""
+    seen, names = _Seen(), {part: name for name, part in model.named_modules()}
+    synchronize = synchronizer(device)
+    with _watched(seen, names, synchronize):
+        synchronize()
+        began = time.perf_counter()
+        forward()
+        synchronize()
+        return time.perf_counter() - began, seen
+
+
+def _duration(found: tuple[float, _Seen]) -> float:
+    return found[0]
+
+
+@contextmanager
+def _watched(
+    seen: _Seen, names: dict[nn.Module, str], synchronize: Callable[[], None]
+) -> Iterator[None]:
+    def entered(part: nn.Module, args: tuple[Any, ...]) -> None:
+        del args
+        synchronize()
+        seen.open.append((part, time.perf_counter()))
+
+    def left(part: nn.Module, args: tuple[Any, ...], output: object) -> None:
+        del output
+        synchronize()
+        _, began = seen.open.pop()
+        given = args[0] if len(args) == 1 and isinstance(args[0], Tensor) else None
+        if part not in names or given is None or not names[part]:
+            return
+        where = re.sub(r"(?<![^.])\d+(?![^.])", "*", names[part])
+        key = (where, type(part).__name__, tuple(given.shape))
+        seen.calls[key].append(Call(part, given.detach(), time.perf_counter() - began))
+
+    hooks = [
+        hook
+        for part in names
+        for hook in (
+            part.register_forward_pre_hook(entered),
+            part.register_forward_hook(left),
+        )
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def batched_gain(loop: Loop, device: torch.device, *, fused: bool) -> tuple[float, float]:
+    """Seconds that the loop's forward and backward passes and its update take, one after the other
+    and as one.
+
+    As one: the first part is called with the inputs of all of them, and weights of all of them in
+    one tensor each are updated. That has the arithmetic of a batched product, and its launches.
+
+    Args:
+        loop: whose calls have inputs of one shape.
+        device: where they are.
+        fused: whether AdamW updates all weights in one kernel.
+
+    Raises:
+        Exception: whatever keeps these parts from being run so.
+    """
+    parts = list(dict.fromkeys(call.part for call in loop.calls))
+    weights = [w for part in parts for w in part.parameters() if w.requires_grad]
+    first, every = parts[0], torch.cat([call.given for call in loop.calls])
+
+    def apart() -> None:
+        outputs = [_tensor_of(call.part(_leaf(call.given))).sum() for call in loop.calls]
+        torch.autograd.grad(torch.stack(outputs).sum(), weights, allow_unused=True)
+
+    def together() -> None:
+        own = [w for w in first.parameters() if w.requires_grad]
+        torch.autograd.grad(_tensor_of(first(_leaf(every))).sum(), own, allow_unused=True)
+
+    stacked = [
+        torch.stack([w.detach()] * len(parts)) for w in first.parameters() if w.requires_grad
+    ]
+    loop_s = _fastest(apart, device) + _fastest(_update(weights, fused=fused), device)
+    return loop_s, _fastest(together, device) + _fastest(_update(stacked, fused=fused), device)
+
+
+def _update(weights: Sequence[Tensor], *, fused: bool) -> Callable[[], object]:
+    """AdamW's, of copies of these weights."""
+    copies = [w.detach().clone().requires_grad_() for w in weights]
+    for copy in copies:
+        copy.grad = torch.ones_like(copy)
+    return torch.optim.AdamW(copies, lr=0.0, fused=True if fused else None).step
+
+
+def _leaf(given: Tensor) -> Tensor:
+    return given.requires_grad_() if given.is_floating_point() else given
+
+
+def _tensor_of(output: object) -> Tensor:
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, tuple | list) and output and isinstance(output[0], Tensor):
+        return output[0]
+    raise TypeError("its output is no tensor")
+
+
+def _fastest(work: Callable[[], object], device: torch.device) -> float:
+    synchronize = synchronizer(device)
+    work()
+    took = []
+    for _ in range(TIMED):
+        synchronize()
+        began = time.perf_counter()
+        work()
+        synchronize()
+        took.append(time.perf_counter() - began)
+    return min(took)

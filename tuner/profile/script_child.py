@@ -1,0 +1,175 @@
+"""The process in which somebody else's script runs: told by a file what to do, it answers in one.
+
+python -m tuner.profile.script_child ORDER.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import traceback
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tuner.devices import Gpu, list_gpus
+from tuner.errors import first_line
+from tuner.models.fault import on_one_line
+from tuner.models.out_of_memory import out_of_memory
+from tuner.profile.machine_load import Watching
+from tuner.profile.repeated_calls import batched_gain, loops_in
+from tuner.profile.script_changes import Changes, changed, on_network
+from tuner.profile.script_hooks import EnoughError, Hooks
+from tuner.profile.script_numbers import numbers_of
+from tuner.profile.script_reads import Reads
+from tuner.profile.step_operations import operations
+from tuner.profile.variant_faults import dead_parts
+
+LOOKED_AT = 3
+"""Steps under torch.profiler, and as many in which reads of values are counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What the process is told."""
+
+    script: str
+    arguments: tuple[str, ...]
+    steps: int
+    changes: Changes
+    answer: str
+    look: bool = False
+    """Whether faults, operations and utilisation are wanted, too."""
+    trace: str | None = None
+
+    @staticmethod
+    def read(path: Path) -> Order:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        changes = plain.pop("changes")
+        changes["without"] = tuple(changes["without"])
+        return Order(
+            **plain | {"arguments": tuple(plain["arguments"]), "changes": Changes(**changes)}
+        )
+
+
+def run(order: Order) -> dict[str, Any]:
+    """Run the script to its last wanted step; what was seen, as plain data."""
+    with ExitStack() as stack:
+
+        def ended() -> None:
+            raise EnoughError
+
+        hooks = Hooks(
+            order.steps,
+            on_network=lambda network: on_network(network, order.changes, stack),
+            ended=ended,
+        )
+        watching = Watching(_gpu()) if order.look else None
+        stack.enter_context(changed(order.changes))
+        stack.enter_context(hooks.installed())
+        reads = stack.enter_context(Reads.counted()) if order.look else None
+        if watching is not None:
+            stack.enter_context(watching)
+        failure = _run_script(order)
+        hooks.finish_early()
+    answer = numbers_of(hooks)
+    answer["failure"] = failure
+    if watching is not None and reads is not None and not failure:
+        answer["busy"] = asdict(watching.busy())
+        answer["reads"] = reads.each_step(hooks.number)
+        answer |= _looked(hooks, order)
+    return answer
+
+
+def _gpu() -> Gpu | None:
+    return next(iter(list_gpus(os.environ)), None)
+
+
+def _run_script(order: Order) -> str:
+    """Why it failed, in one line; empty where it did not."""
+    sys.argv = [order.script, *order.arguments]
+    sys.path.insert(0, str(Path(order.script).absolute().parent))
+    try:
+        runpy.run_path(order.script, run_name="__main__")
+    except EnoughError:
+        return ""
+    except SystemExit as end:
+        return "" if end.code in (None, 0) else f"it ended with code {end.code}"
+    except Exception as error:  # noqa: BLE001 - it is somebody else's
+        if (reason := out_of_memory(error)) is not None:
+            return f"out of memory: {first_line(reason)}"
+        traceback.print_exc()
+        return on_one_line(error)
+    return ""
+
+
+def _looked(hooks: Hooks, order: Order) -> dict[str, Any]:
+    """Dead parts, loops and operations of the script's network, on its own last inputs."""
+    network, inputs = hooks.seen.network, hooks.seen.inputs
+    if network is None or inputs is None:
+        return {}
+    args, named = inputs
+    device = next(network.parameters()).device
+    network.train()
+    forward = lambda: network(*args, **named)  # noqa: E731 - it is called again and again
+    dead = [name for name, p in network.named_parameters() if p.requires_grad]
+    dead = [name for name in dead if name not in hooks.seen.alive]
+    found: dict[str, Any] = {"dead": list(dead_parts(network, dead)), "loops": []}
+    with torch.enable_grad():
+        for loop in loops_in(network, forward, device):
+            found["loops"].append(_of_loop(loop, device))
+        found["operations"] = asdict(
+            operations(
+                lambda: _step(network, forward),
+                device,
+                steps=LOOKED_AT,
+                trace=None if order.trace is None else Path(order.trace),
+            )
+        )
+    return found
+
+
+def _of_loop(loop: Any, device: torch.device) -> dict[str, Any]:
+    said = {"name": loop.name, "kind": loop.kind, "calls": len(loop.calls), "share": loop.share}
+    try:
+        loop_s, one_s = batched_gain(loop, device, fused=False)
+    except Exception as error:  # noqa: BLE001 - a class may do anything
+        return said | {"failure": on_one_line(error)}
+    return said | {"loop_s": loop_s, "one_s": one_s}
+
+
+def _step(network: nn.Module, forward: Any) -> None:
+    """Forward and backward, as often as they are looked at; weights stay as they are."""
+    from torch.utils._pytree import tree_leaves
+
+    weights = [w for w in network.parameters() if w.requires_grad]
+    for _ in range(LOOKED_AT):
+        outputs = [
+            each.float().sum()
+            for each in tree_leaves(forward())
+            if isinstance(each, torch.Tensor) and each.requires_grad
+        ]
+        if outputs:
+            torch.autograd.grad(torch.stack(outputs).sum(), weights, allow_unused=True)
+
+
+def main() -> int:
+    """The order's answer goes where the order says."""
+    order = Order.read(Path(sys.argv[1]))
+    os.dup2(2, 1)  # what the script prints is for the person, and no part of a document
+    answer = run(order)
+    Path(order.answer).write_text(json.dumps(answer), encoding="utf-8")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Threads and workers of the script may still be at work: nobody waits for them.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,293 @@
+"""Hooks in somebody else's training: where its steps begin, and where their stages end."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+from torch.utils.data import dataloader
+
+from tuner.profile.recorders import Recorder, Recording, merged, recorder_for
+from tuner.profile.script_observed import Observed
+from tuner.training.stage_marks import Stage
+
+SETTLE = 8
+"""Steps before anything is timed."""
+
+ROUNDS = 3
+"""Recorded and unrecorded steps take turns."""
+
+
+class EnoughError(BaseException):
+    """All steps that were wanted are done: no `except Exception` of the script's holds it up."""
+
+
+Ended = Callable[[], None]
+
+
+class Hooks:
+    """Counts optimiser steps, and records the stages of some.
+
+    Args:
+        steps: to be timed; a third as many are recorded, in turns with these.
+        on_network: told the network after its first step.
+        ended: called after the last one.
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        *,
+        on_network: Callable[[nn.Module], None],
+        ended: Ended,
+    ) -> None:
+        self.seen = Observed(began=time.perf_counter())
+        self._block = max(1, steps // ROUNDS)
+        self._recorded = max(1, self._block // 3)
+        self._on_network = on_network
+        self._ended = ended
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._recorder: Recorder = recorder_for(self._device, captured=False)
+        self._recording = False
+        self._optimizer: Any = None
+        self._number = 0
+        self._validated = False
+        self._last_loader: Any = None
+        self._searching: Any = None
+        self._on_network_hooks: list[Any] = []
+        self._moments: list[tuple[Any, bool, bool]] = []
+
+    @property
+    def last(self) -> int:
+        """The number of the last step that is wanted."""
+        return SETTLE + ROUNDS * (self._block + self._recorded)
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """In here the process's trainings are watched."""
+        with ExitStack() as stack:
+            self._searching = register_module_forward_pre_hook(self._looking_for_network)
+            for hook in (
+                self._searching,
+                register_optimizer_step_pre_hook(self._before_step),
+                register_optimizer_step_post_hook(self._after_step),
+            ):
+                stack.callback(hook.remove)
+            stack.callback(self._leave_network)
+            stack.enter_context(self._replaced(torch.Tensor, "backward", self._backward))
+            stack.enter_context(self._replaced(torch.Tensor, "to", self._moved))
+            stack.enter_context(self._replaced(torch.Tensor, "cuda", self._moved))
+            loaders = dataloader._BaseDataLoaderIter  # noqa: SLF001 - all loaders' iterators are one
+            stack.enter_context(self._replaced(loaders, "__next__", self._loaded))
+            yield
+
+    @property
+    def number(self) -> int:
+        """Of steps so far."""
+        return self._number
+
+    def mark(self, stage: Stage) -> None:
+        if self._recording:
+            self._recorder(stage)
+
+    # What the hooks see, in the order of a step.
+
+    def _loaded(self, plain: Callable[..., Any], iterator: Any, *args: Any) -> Any:
+        of_training = self.seen.network is None or self.seen.network.training
+        begins = of_training and iterator is not self._last_loader
+        self.mark(Stage.BETWEEN if begins else Stage.OTHER)
+        try:
+            return plain(iterator, *args)
+        finally:
+            if of_training:
+                self._last_loader = iterator
+            self.mark(Stage.DATA if of_training else Stage.VALIDATION)
+
+    def _moved(self, plain: Callable[..., Any], tensor: Tensor, *args: Any, **named: Any) -> Any:
+        if not self._recording:
+            return plain(tensor, *args, **named)
+        self._recorder(Stage.OTHER)
+        found = plain(tensor, *args, **named)
+        copied = found.device != tensor.device
+        self._recorder(Stage.TRANSFER if copied else Stage.OTHER)
+        return found
+
+    def _looking_for_network(self, module: nn.Module, args: Any) -> None:
+        """The outermost module that is called in training, until a step has made sure of it."""
+        found = self.seen.network
+        if not module.training or not torch.is_grad_enabled() or found is module:
+            return
+        if next(module.parameters(), None) is None:
+            return
+        if found is None or any(inner is found for inner in module.modules()):
+            self.seen.network = module
+        del args
+
+    def _entered(self, module: nn.Module, args: Any, named: Any) -> None:
+        training = torch.is_grad_enabled() and module.training
+        self._validated |= not training
+        if not training:
+            return
+        self.mark(Stage.OTHER)
+        self.seen.inputs = (args, named)
+        tensor = next((each for each in (*args, *named.values()) if isinstance(each, Tensor)), None)
+        if tensor is not None and tensor.ndim and self._number >= SETTLE:
+            self.seen.samples += tensor.shape[0]
+
+    def _left(self, module: nn.Module, args: Any, output: Any) -> None:
+        del args, output
+        training = torch.is_grad_enabled() and module.training
+        self.mark(Stage.FORWARD if training else Stage.VALIDATION)
+
+    def _backward(self, plain: Callable[..., Any], tensor: Tensor, *args: Any, **named: Any) -> Any:
+        self.mark(Stage.FORWARD)  # the loss, since the network's forward pass was over
+        found = plain(tensor, *args, **named)
+        self.mark(Stage.BACKWARD)
+        return found
+
+    def _before_step(self, optimizer: Any, args: Any, named: Any) -> None:
+        del args, named
+        if self._optimizer is None:
+            self._optimizer = optimizer
+        network = self.seen.network
+        if network is not None and self._number < SETTLE - 1:
+            for name, parameter in network.named_parameters():
+                if parameter.grad is not None and bool(parameter.grad.any()):
+                    self.seen.alive.add(name)
+
+    def _after_step(self, optimizer: Any, args: Any, named: Any) -> None:
+        del args, named
+        self.mark(Stage.OPTIMISER)
+        if optimizer is not self._optimizer:
+            return
+        self._number += 1
+        if self._number == 1:
+            self._searching.remove()
+        if self._number == 1 and self.seen.network is not None:
+            network = self.seen.network
+            self._on_network_hooks = [
+                network.register_forward_pre_hook(self._entered, with_kwargs=True),
+                network.register_forward_hook(self._left),
+            ]
+            self._on_network(network)
+        if self._number >= SETTLE:
+            self._timed()
+
+    # When what is timed.
+
+    def _timed(self) -> None:
+        """A step is over: a moment is noted, and at the end of a block the next one begins."""
+        done = self._number - SETTLE
+        if done == 0:
+            self._know_loader()
+            self.seen.setup_s = time.perf_counter() - self.seen.began
+        else:
+            self._note()
+        if done == ROUNDS * (self._block + self._recorded):
+            self._finish()
+            return
+        within = done % (self._block + self._recorded)
+        if within == 0:
+            self._stop_recording()
+            self._moments.append((self._moment(), False, True))
+        elif within == self._block:
+            self._recorder.start()
+            self._recording = True
+
+    def _note(self) -> None:
+        self.seen.sampled_steps += 1
+        if self._recording:
+            self.seen.recorded_steps += 1
+        else:
+            self._moments.append((self._moment(), self._validated, False))
+        self._validated = False
+
+    def _finish(self) -> None:
+        self._stop_recording()
+        self._reckon()
+        self._ended()
+
+    def _stop_recording(self) -> None:
+        if self._recording:
+            self._recording = False
+            self.seen.recordings.append(self._recorder.stop())
+
+    def finish_early(self) -> None:
+        """The script has ended before: what there is, is reckoned with."""
+        if self._number > SETTLE:
+            self._stop_recording()
+            self._reckon()
+
+    def _moment(self) -> Any:
+        if self._device.type != "cuda":
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def _reckon(self) -> None:
+        """From moments to seconds; a block begins with a moment of its own."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize()
+        before: Any = None
+        usual: list[float] = []
+        validated: list[float] = []
+        for moment, after_validation, begins in self._moments:
+            if before is not None and not begins:
+                (validated if after_validation else usual).append(self._between(before, moment))
+            before = moment
+        self.seen.steps = usual
+        if usual:
+            middle = sorted(usual)[len(usual) // 2]
+            self.seen.validations = [max(0.0, took - middle) for took in validated]
+
+    def _between(self, before: Any, after: Any) -> float:
+        if self._device.type != "cuda":
+            return float(after - before)
+        return float(before.elapsed_time(after)) / 1000
+
+    def _know_loader(self) -> None:
+        loader, found = self._last_loader, self.seen.loader
+        if loader is None:
+            return
+        found.workers = int(getattr(loader, "_num_workers", 0))
+        sampler = getattr(loader, "_index_sampler", None)
+        size = getattr(sampler, "batch_size", None)
+        found.batch_size = size if isinstance(size, int) else None
+        try:
+            found.batches = len(sampler) if sampler is not None else None
+            found.samples = len(loader._dataset)  # noqa: SLF001 - the iterator's, which has no other name
+        except TypeError:  # a stream has no length
+            found.batches = found.samples = None
+
+    def _leave_network(self) -> None:
+        for hook in self._on_network_hooks:
+            hook.remove()
+
+    def recording(self) -> Recording | None:
+        """All recorded steps together."""
+        return merged(self.seen.recordings) if self.seen.recordings else None
+
+    @contextmanager
+    def _replaced(self, kind: Any, name: str, by: Callable[..., Any]) -> Iterator[None]:
+        plain = getattr(kind, name)
+
+        @functools.wraps(plain)
+        def method(self_: Any, *args: Any, **named: Any) -> Any:
+            return by(plain, self_, *args, **named)
+
+        setattr(kind, name, method)
+        try:
+            yield
+        finally:
+            setattr(kind, name, plain)

@@ -1,0 +1,191 @@
+"""The pace of a training, and where its time goes: measured, not reckoned."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from tuner.config import RunConfig
+from tuner.data.windows import DeviceData
+from tuner.errors import first_line
+from tuner.models.out_of_memory import out_of_memory
+from tuner.profile.capture_stages import of_capture
+from tuner.profile.profile_records import Pace, Stages
+from tuner.profile.recorders import HOW, Recording, merged, recorder_for
+from tuner.profile.timed_training import Patch, Running, Stretch, running
+from tuner.training.stage_marks import Stage, unmarked
+from tuner.trial.survival import lost_context
+
+ROUNDS = 3
+"""Recorded and unrecorded steps take turns: what else the machine does meets both."""
+
+TURNS = 5
+"""Of a candidate, and of what it is compared with."""
+
+SETTLE = 8
+"""Steps before anything is timed."""
+
+PASSES = 3
+"""Of validation, and of what lies between epochs: their median."""
+
+_Result = TypeVar("_Result")
+
+
+class NoMemoryError(Exception):
+    """It ran out, and the device is as before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paced:
+    """How fast a configuration is, and what ran."""
+
+    pace: Pace
+    backend: str
+    fallback: str
+    """Why that backend and not the one asked for; empty where it is that one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a configuration came to."""
+
+    paced: Paced
+    stages: Stages
+    ticks: tuple[float, ...]
+    """Seconds a step from start to end, the mean of each of equal parts."""
+    steps: int
+    """That these are of."""
+
+
+def measure(config: RunConfig, data: DeviceData, *, steps: int) -> Measured:
+    """Pace, stages and throughput of a configuration.
+
+    Raises:
+        UsageError: settings with which no training is possible here.
+        NoMemoryError: it does not fit.
+    """
+    return guarded(lambda: _measured(config, data, steps))
+
+
+def measure_pace(
+    config: RunConfig,
+    data: DeviceData,
+    *,
+    steps: int,
+    patch: Patch | None = None,
+    beside: Running | None = None,
+) -> tuple[Paced, float | None]:
+    """Its pace alone, and the seconds of a step of the training `beside` it, in turns with it: what
+    else the machine does meets both.
+
+    Raises:
+        UsageError: settings with which no training is possible here.
+        NoMemoryError: it does not fit.
+    """
+
+    def paced() -> tuple[Paced, float | None]:
+        each, others = [], []
+        with running(config, data, patch=patch) as found:
+            found.steps(SETTLE)
+            for _ in range(TURNS):
+                each.append(found.steps(max(1, steps // TURNS)))
+                if beside is not None:
+                    took = beside.steps(max(1, steps // TURNS))
+                    others.append(took.seconds / took.steps)
+            return _paced(found, each), statistics.median(others) if others else None
+
+    return guarded(paced)
+
+
+def guarded(work: Callable[[], _Result]) -> _Result:
+    """Memory that runs out becomes a `NoMemoryError`, once all that held it is gone."""
+    try:
+        return work()
+    except Exception as error:
+        if (reason := out_of_memory(error)) is None:
+            raise
+        said, lost = first_line(reason), lost_context(error)
+        del reason
+    gc.collect()  # only out here are the frames gone, and with them what they held
+    if torch.cuda.is_available() and not lost:
+        torch.cuda.empty_cache()
+    raise NoMemoryError(said)
+
+
+def _paced(found: Running, stretches: list[Stretch]) -> Paced:
+    """From timed steps, and from passes of the rest of an epoch."""
+    window_s = statistics.median(each.seconds / each.windows for each in stretches)
+    validation_s = statistics.median(found.validate() for _ in range(PASSES))
+    between_s = statistics.median(found.between() for _ in range(PASSES))
+    every = found.config.training.validate_every
+    pace = Pace(
+        batch_size=found.batch_size,
+        windows=found.n_windows,
+        step_s=statistics.median(each.seconds / each.steps for each in stretches),
+        epoch_s=window_s * found.n_windows + validation_s / every + between_s,
+        validation_s=validation_s / every,
+        between_s=between_s,
+        setup_s=found.setup_s,
+    )
+    return Paced(pace, found.engine.backend.value, found.engine.fallback)
+
+
+def _measured(config: RunConfig, data: DeviceData, steps: int) -> Measured:
+    device = data.minimum.device
+    with running(config, data) as found:
+        found.steps(SETTLE)
+        # The longest stretch comes first: a throughput that falls is seen from its start.
+        first = found.steps(steps, ticking=True)
+        captured = found.captured
+        plain, seen = _in_turns(found, max(1, steps // ROUNDS), record=not captured)
+        paced = _paced(found, [first, *plain])
+    recorded = merged(seen) if seen else None
+    how = HOW[type(recorder_for(device, captured=False))]
+    n_recorded = len(seen) * max(1, steps // ROUNDS)
+    if captured:
+        recorded, how = of_capture(config, data)
+        n_recorded = 1
+    stages = _stages(recorded, n_recorded, paced.pace, how=how, captured=captured)
+    return Measured(paced, stages, first.ticks, first.steps)
+
+
+def _in_turns(found: Running, steps: int, *, record: bool) -> tuple[list[Stretch], list[Recording]]:
+    """Unrecorded stretches, and recorded ones between them."""
+    recorder = recorder_for(found.device, captured=False)
+    plain, seen = [], []
+    for _ in range(ROUNDS):
+        plain.append(found.steps(steps))
+        if record:
+            found.engine.mark_with(recorder)
+            recorder.start()
+            found.steps(steps)
+            seen.append(recorder.stop())
+            found.engine.mark_with(unmarked)
+    return plain, seen
+
+
+def _stages(
+    recorded: Recording | None, steps: int, pace: Pace, *, how: str, captured: bool
+) -> Stages:
+    """Of an epoch that nobody recorded: the steps' stages in the shares that were recorded.
+
+    Between two replays the GPU waits for the next launch, which no event in a graph sees: where the
+    recorded stages of a captured step are less than its time, the rest is `other`.
+    """
+    training_s = pace.epoch_s - pace.validation_s - pace.between_s
+    rest = {Stage.VALIDATION: pace.validation_s, Stage.BETWEEN: pace.between_s}
+    if recorded is None or not recorded.total_s:
+        return Stages(seconds={Stage.OTHER: training_s} | rest, how=how, difference=0.0)
+    recorded_s = recorded.total_s / steps
+    difference = recorded_s / pace.step_s - 1
+    parts = {stage: seconds / steps for stage, seconds in recorded.seconds.items()}
+    if captured and difference < 0:
+        parts[Stage.OTHER] = parts.get(Stage.OTHER, 0.0) + pace.step_s - recorded_s
+    whole = sum(parts.values())
+    seconds = {stage: parts[stage] / whole * training_s for stage in Stage if stage in parts}
+    return Stages(seconds=seconds | rest, how=how, difference=difference, spans=recorded.spans)

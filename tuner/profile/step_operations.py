@@ -1,0 +1,120 @@
+"""What a step launches, by torch.profiler: the top of a table, kernels, tensor cores, a trace."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from tuner.bench.kernels import is_kernel
+from tuner.errors import first_line
+from tuner.profile.profile_records import Operation, Operations
+
+STEPS = 3
+TOP = 10
+
+_PRODUCT = re.compile(r"gemm|gemv|nvjet|wgmma|hmma|fprop|dgrad|wgrad|convolve|flash|_mm_|addmm")
+_PLAIN = re.compile(r"simt|ffma|gemv|f32f32_f32f32|(?<!tf32_)sgemm(?!.*(1688|16816|tf32))")
+_ON_TENSOR_CORES = re.compile(
+    r"tensorop|1688|16816|884|hmma|wgmma|gmma|nvjet|tf32|bf16|f16|flash|cudnn.*(?:h16|s1688)"
+)
+
+
+def operations(
+    work: Callable[[], object], device: torch.device, *, steps: int = STEPS, trace: Path | None
+) -> Operations:
+    """What `work` launches, which takes so many steps; the trace is for chrome://tracing.
+
+    That a profiler cannot run is an outcome, and said.
+    """
+    on_gpu = device.type == "cuda"
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    try:
+        with without_a_word(), profile(activities=activities) as traced:
+            work()
+            if on_gpu:
+                torch.cuda.synchronize(device)
+        if trace is not None:
+            traced.export_chrome_trace(str(trace))
+        if on_gpu:
+            return of_kernels(_kernels(traced.events()), steps)
+        return _of_host(traced.key_averages(), steps)
+    except RuntimeError as error:
+        return Operations(failure=first_line(error))
+
+
+@contextmanager
+def without_a_word() -> Iterator[None]:
+    """What libraries write to the standard error of the process is lost: a profiler's chatter."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def of_kernels(kernels: Iterable[tuple[str, float]], steps: int) -> Operations:
+    """From each kernel's name and seconds."""
+    seconds: dict[str, float] = defaultdict(float)
+    calls: dict[str, int] = defaultdict(int)
+    for name, took in kernels:
+        seconds[name] += took
+        calls[name] += 1
+    products = sum(took for name, took in seconds.items() if is_product(name))
+    fast = sum(took for name, took in seconds.items() if on_tensor_cores(name))
+    return Operations(
+        top=_top([(name, calls[name], seconds[name]) for name in seconds], steps),
+        kernels=sum(calls.values()) / steps,
+        kernel_s=sum(seconds.values()) / steps,
+        tensor_cores=fast / products if products else None,
+    )
+
+
+def is_product(kernel: str) -> bool:
+    """Whether a kernel's name says that it multiplies matrices, or convolves."""
+    return _PRODUCT.search(kernel.lower()) is not None
+
+
+def on_tensor_cores(kernel: str) -> bool:
+    """Whether a kernel's name says that it does so on tensor cores."""
+    name = kernel.lower()
+    return (
+        is_product(name)
+        and _PLAIN.search(name) is None
+        and _ON_TENSOR_CORES.search(name) is not None
+    )
+
+
+def _kernels(events: Iterable[Any]) -> Iterable[tuple[str, float]]:
+    for event in events:
+        if is_kernel(event):
+            yield event.name, (event.time_range.end - event.time_range.start) / 1e6
+
+
+def _of_host(averages: Iterable[Any], steps: int) -> Operations:
+    found = [
+        (each.key, each.count, each.self_cpu_time_total / 1e6)
+        for each in averages
+        if not each.key.startswith(("ProfilerStep", "[", "Optimizer."))
+    ]
+    return Operations(top=_top(found, steps))
+
+
+def _top(found: list[tuple[str, int, float]], steps: int) -> tuple[Operation, ...]:
+    """The longest of name, calls and seconds."""
+    return tuple(
+        Operation(name=name, calls=calls / steps, seconds=took / steps)
+        for name, calls, took in sorted(found, key=lambda each: -each[2])[:TOP]
+    )

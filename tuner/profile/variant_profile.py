@@ -1,0 +1,175 @@
+"""The profile of a training of ours: measured, looked at, and advised."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tuner.config import BackendChoice, RunConfig
+from tuner.data.windows import DeviceData
+from tuner.devices import CpuCores, Gpu, Watch
+from tuner.errors import TunerError
+from tuner.profile.advice_order import bottleneck, of_falling, ranked
+from tuner.profile.batch_sizes import at_batch_sizes
+from tuner.profile.falling_pace import trend_of
+from tuner.profile.machine_load import busy_during
+from tuner.profile.profile_records import Advice, AtBatch, Busy, Operations, Profile
+from tuner.profile.settings_to_try import Situation, candidates
+from tuner.profile.stage_times import Measured, NoMemoryError, measure
+from tuner.profile.step_operations import STEPS, operations
+from tuner.profile.timed_training import running
+from tuner.profile.tried_advice import DeviceLostError, Trials
+from tuner.profile.variant_faults import faults_in
+from tuner.training.engines.measure import what_auto_means
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of a profile."""
+
+    steps: int
+    advice: bool = True
+    trace: Path | None = None
+
+
+def profile_variant(
+    name: str,
+    config: RunConfig,
+    data: DeviceData,
+    device: Gpu | CpuCores,
+    wanted: Wanted,
+    *,
+    announce: Callable[[str], None] = lambda _line: None,
+) -> Profile:
+    """Where the time of this training goes, and what would help. To be called alone on the device.
+
+    Args:
+        name: of the variant, for people.
+        config: of the training.
+        data: on the device.
+        device: the same, as it is watched.
+        wanted: how many steps are timed, and what beside.
+        announce: told what is under way, in lines.
+
+    Raises:
+        UsageError: settings with which no training is possible here.
+        TunerError: the training does not fit into memory.
+    """
+    watch = Watch(device)
+    choice = what_auto_means(config, data)
+    if choice is not None:  # as the first trial of a study does
+        config = replace(config, training=replace(config.training, backend=choice.backend))
+    announce(f"measuring {wanted.steps} steps, and the stages of {wanted.steps} more")
+    try:
+        measured = measure(config, data, steps=wanted.steps)
+        busy, launched = _inside(config, data, device, wanted)
+    except NoMemoryError as error:
+        size = config.hyperparameters.batch_size
+        raise TunerError(
+            f"{name} does not fit with batch_size {size}: {error}; choose a smaller one"
+        ) from None
+    announce("memory against batch size")
+    memory = at_batch_sizes(config, data)
+    pace = measured.paced.pace
+    trend = trend_of(measured.ticks, measured.steps)
+    advice = [each] if (each := of_falling(trend, round(pace.windows / pace.batch_size))) else []
+    if wanted.advice:
+        advice += _advice(config, data, measured, memory, wanted.steps, announce)
+    found = ranked(advice)
+    return Profile(
+        subject=name,
+        device=device.model,
+        settings=_settings(config, measured, data),
+        pace=pace,
+        stages=measured.stages,
+        trend=trend,
+        operations=launched,
+        busy=busy,
+        memory=memory,
+        bottleneck=bottleneck(found, measured.stages, launched, pace),
+        advice=found,
+        contamination=watch.finish().why,
+        notes=_notes(measured, choice),
+    )
+
+
+def _notes(measured: Measured, choice: BackendChoice | None) -> tuple[str, ...]:
+    """Why this backend, where it was not asked for."""
+    said = [measured.paced.fallback]
+    if choice is not None:
+        said += [choice.reason, choice.measured]
+    return tuple(filter(None, said))
+
+
+def _inside(
+    config: RunConfig, data: DeviceData, device: Gpu | CpuCores, wanted: Wanted
+) -> tuple[Busy, Operations]:
+    """What the machine does meanwhile, and what a step launches: in steps that nobody times."""
+    with running(config, data) as found:
+        found.steps(STEPS)
+        busy = busy_during(lambda: found.steps(wanted.steps), device)
+        steps = min(STEPS, max(1, found.n_windows // found.batch_size))
+        launched = operations(
+            lambda: found.steps(steps), found.device, steps=steps, trace=wanted.trace
+        )
+    return busy, launched
+
+
+def _advice(
+    config: RunConfig,
+    data: DeviceData,
+    measured: Measured,
+    memory: tuple[AtBatch, ...],
+    steps: int,
+    announce: Callable[[str], None],
+) -> list[Advice]:
+    faults = faults_in(config, data)
+    now = Situation(
+        waits=bool(faults.waits.found),
+        config=config,
+        paced=measured.paced,
+        stages=measured.stages,
+        memory=memory,
+        device=data.minimum.device,
+    )
+    # Side by side on a CPU only: on a GPU nobody else is at work, and memory is short.
+    side = running(config, data) if data.minimum.device.type == "cpu" else nullcontext()
+    with side as beside:
+        trials = Trials(
+            config=config,
+            data=data,
+            present=measured.paced,
+            steps=steps,
+            announce=announce,
+            beside=beside,
+        )
+        tries = itertools.chain(trials.of_faults(faults), trials.of_settings(candidates(now)))
+        return _as_far_as_it_goes(tries)
+
+
+def _as_far_as_it_goes(tries: Iterable[Advice]) -> list[Advice]:
+    """All of them, or those up to the one that cost the process its device."""
+    found: list[Advice] = []
+    try:
+        found.extend(tries)
+    except DeviceLostError as lost:
+        found.append(lost.advice)
+        found.append(
+            Advice(change="all else", why="", outcome="not tried: the device was lost before")
+        )
+    return found
+
+
+def _settings(config: RunConfig, measured: Measured, data: DeviceData) -> dict[str, object]:
+    training = config.training
+    return {
+        "task": data.task.name,
+        **config.hyperparameters.as_dict(),
+        "backend": measured.paced.backend,
+        "precision": training.precision.value,
+        "accumulate": config.accumulate,
+        "validate_every": training.validate_every,
+    }
