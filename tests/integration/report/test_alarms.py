@@ -17,7 +17,7 @@ from tuner.config import EpochRecord, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.windows import to_device
 from tuner.devices import Observation
-from tuner.files.toml_file import read_toml
+from tuner.files.toml_file import read_toml, validate
 from tuner.record import Recorded
 from tuner.report.alarms import SO_FAR, Alarm, alarms_of, in_lines
 from tuner.report.study_status import status_of
@@ -26,7 +26,7 @@ from tuner.report.terminal.trial_sections import print_trial
 from tuner.report.trial_detail import read_trial
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
-from tuner.spec.study_file import StudyFile, validate
+from tuner.spec.study_file import StudyFile
 from tuner.storage.database import open_database
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.records import Claim, TrialResult

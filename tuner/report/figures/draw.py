@@ -124,7 +124,6 @@ def _trade(studies: Studies, title: str) -> go.Figure:
 
 
 def _throughput(studies: Studies, title: str) -> go.Figure:
-    several = len(studies) > 1
     found = [
         pace
         for study in studies
@@ -132,7 +131,7 @@ def _throughput(studies: Studies, title: str) -> go.Figure:
             study.results,
             study.curves,
             slowed=[alarm.trial for alarm in alarms_of_ended(study.results)],
-            prefix=f"{study.name}: " if several else "",
+            prefix=f"{study.name}: ",
         )
     ]
     return throughput_figure(found, title=title)

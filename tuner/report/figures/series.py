@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 EMPHASISED = 5
 """Curves of one study drawn in colour: the default and the front's, evenly spread."""
+STEADY = "steady trials"
 COMPANY = 60
 """Other curves drawn faint behind them, the latest ones."""
 
@@ -210,7 +211,7 @@ def paces(
         if ends is not None:
             found.append(
                 Pace(
-                    label=f"{prefix}trial {number}: slowed",
+                    label=prefix + (f"trial {number}: slowed" if number in slowed else STEADY),
                     epochs=pace.epochs,
                     throughput=[ends[0] / seconds for seconds in pace.seconds],
                     slowed=number in slowed,

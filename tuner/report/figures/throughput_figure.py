@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Pace:
     """One trial's epochs, and the throughput of each as a multiple of that of the first ones.
 
-    `slowed` is drawn in colour with its name; the others are faint company.
+    `slowed` is drawn in colour with its label; the others are faint company, one trace a label.
     """
 
     label: str
@@ -40,8 +40,8 @@ def throughput_figure(paces: Sequence[Pace], *, title: str = "") -> go.Figure:
     """Throughput over epochs, of each trial as a multiple of its own first epochs'."""
     figure = new_figure()
     steady = [pace for pace in paces if not pace.slowed]
-    if steady:
-        _faint(figure, steady)
+    for name in dict.fromkeys(pace.label for pace in steady):
+        _faint(figure, name, [pace for pace in steady if pace.label == name])
     slowed = [pace for pace in paces if pace.slowed]
     for index, pace in enumerate(slowed):
         style, kept = style_of(index), thinned(len(pace.epochs))
@@ -65,7 +65,7 @@ def throughput_figure(paces: Sequence[Pace], *, title: str = "") -> go.Figure:
     return figure
 
 
-def _faint(figure: go.Figure, paces: Sequence[Pace]) -> None:
+def _faint(figure: go.Figure, name: str, paces: Sequence[Pace]) -> None:
     """All of them as one trace with gaps."""
     x: list[float | None] = []
     y: list[float | None] = []
@@ -79,6 +79,6 @@ def _faint(figure: go.Figure, paces: Sequence[Pace]) -> None:
         mode="lines",
         line={"color": GREY, "width": 1},
         opacity=0.45,
-        name="steady trials",
+        name=label(name),
         hoverinfo="skip",
     )

@@ -204,8 +204,8 @@ def test_curves_look_at_what_is_in_colour_and_leave_out_nothing_lower() -> None:
 
 def test_a_training_that_slows_down_stands_out_from_the_steady_ones() -> None:
     steady = [
-        Pace(label=f"trial {i}", epochs=range(2, 9), throughput=[1.0, 1.1] * 3 + [9.0])
-        for i in range(3)
+        Pace(label="steady trials", epochs=range(2, 9), throughput=[1.0, 1.1] * 3 + [9.0])
+        for _ in range(3)
     ]
     slow = Pace(
         label="trial 7: slowed", epochs=range(2, 9), throughput=[1.0] * 6 + [0.2], slowed=True
