@@ -17,6 +17,8 @@ MANY = 1_000_000
 """More than anybody means by a number of trials, epochs or seeds, which every database can hold."""
 MOST_SEARCHES = 100
 """Of one variant, in one group."""
+MOST_ACCUMULATED = 1024
+"""Batches of one update: all of them are in one capture."""
 
 
 class StopReason(StrEnum):
@@ -73,6 +75,21 @@ class Precision(StrEnum):
     FP32 = "fp32"
     TF32 = "tf32"
     BF16 = "bf16"
+    FP16 = "fp16"
+    """With a scaled loss, as its small gradients would be 0 otherwise."""
+
+    @property
+    def half(self) -> bool:
+        """Whether the forward pass is in 16 bits, the weights still in fp32."""
+        return self in (Precision.BF16, Precision.FP16)
+
+
+class CompileMode(StrEnum):
+    """How hard torch.compile tries, by torch's names: docs/settings.md says what each means."""
+
+    DEFAULT = "default"
+    REDUCE_OVERHEAD = "reduce-overhead"
+    MAX_AUTOTUNE = "max-autotune"
 
 
 SamplerName = Literal["auto", "alternate", "kg", "gp", "tpe", "nsga2", "random", "qmc"]
@@ -110,6 +127,10 @@ BUILT_IN = ("learning_rate", "weight_decay", "dropout", "hidden_size", "batch_si
 OF_THE_TASK = ("input_size",)
 """Hyperparameters of the user's that change what is forecast from: no network is built with one."""
 
+OF_TRAINING = ("accumulate",)
+"""Those that change how it is trained, in place of a setting of the same name: no network is built
+with one, either."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hyperparameters:
@@ -136,12 +157,19 @@ class Hyperparameters:
     @property
     def of_network(self) -> dict[str, Value]:
         """Of its own hyperparameters, those that the network is built with."""
-        return {name: value for name, value in self.own.items() if name not in OF_THE_TASK}
+        apart = (*OF_THE_TASK, *OF_TRAINING)
+        return {name: value for name, value in self.own.items() if name not in apart}
 
     @property
     def input_size(self) -> int | None:
         """Rows that the network sees of each window; None: as many as the task says."""
         found = self.own.get("input_size")
+        return None if found is None else int(found)
+
+    @property
+    def accumulate(self) -> int | None:
+        """Batches that make up one update; None: as many as the settings of training say."""
+        found = self.own.get("accumulate")
         return None if found is None else int(found)
 
     @staticmethod
@@ -207,6 +235,29 @@ class TrainingSettings:
     time_limit_s: float | None = None
     precision: Precision = Precision.FP32
     backend: Backend = Backend.AUTO
+    accumulate: int = 1
+    """Batches whose gradients make up one update: a mean over all their windows."""
+    checkpoint_activations: bool = False
+    """Keep the inputs of the network's blocks only, and compute the rest again backward."""
+    compile_mode: CompileMode = CompileMode.DEFAULT
+    """With the backend `compile` on a GPU, and only there."""
+    validate_every: int = 1
+    """Epochs from one validation to the next; after the last one there always is one."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data, in the stored form: without `LATER_SETTINGS` that have their default, so that
+        what was stored before they existed keeps its identity.
+        """
+        plain = dataclasses.asdict(self)
+        usual = TrainingSettings()
+        for name in LATER_SETTINGS:
+            if plain[name] == getattr(usual, name):
+                del plain[name]
+        return plain
+
+
+LATER_SETTINGS = ("accumulate", "checkpoint_activations", "compile_mode", "validate_every")
+"""Settings of training that are stored only where they are not the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,6 +269,12 @@ class RunConfig:
     training: TrainingSettings = field(default_factory=TrainingSettings)
     seed: int = 0
 
+    @property
+    def accumulate(self) -> int:
+        """Batches that make up one update: the searched number, else the fixed one."""
+        searched = self.hyperparameters.accumulate
+        return self.training.accumulate if searched is None else searched
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochRecord:
@@ -227,8 +284,9 @@ class EpochRecord:
     """Counted from 1."""
     train_loss: float
     """Mean over the windows trained on, each under the weights and the dropout it met."""
-    val_loss: float
-    """Exact mean over all validation windows, under the weights at the end of the epoch."""
+    val_loss: float | None
+    """Exact mean over all validation windows, under the weights at the end of the epoch; None where
+    the epoch was not validated."""
     learning_rate: float
     """What this epoch was trained with."""
     elapsed_s: float

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from tests.support.present import present
 from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.source_kinds import DemoSource
@@ -31,7 +32,9 @@ def config_of(model: str, backend: Backend, *, dropout: float = 0.0, **hyper: fl
 
 def losses(config: RunConfig, data: DeviceData) -> list[float]:
     return [
-        value for epoch in fit(config, data).history for value in (epoch.train_loss, epoch.val_loss)
+        value
+        for epoch in fit(config, data).history
+        for value in (epoch.train_loss, present(epoch.val_loss))
     ]
 
 

@@ -31,7 +31,8 @@ def interrupted(
     config: RunConfig, data: DeviceData, store: CheckpointFiles, *, epoch: int
 ) -> FitResult:
     """Is asked to stop in the middle of `epoch`, the second or a later one: they are short."""
-    steps = math.ceil(len(data.train) / config.hyperparameters.batch_size)
+    update_size = config.hyperparameters.batch_size * config.accumulate
+    steps = math.ceil(len(data.train) / update_size)
     asked = 0
 
     def stop() -> StopReason | None:
@@ -45,7 +46,7 @@ def interrupted(
     return result
 
 
-def losses(result: FitResult) -> list[tuple[float, float, float]]:
+def losses(result: FitResult) -> list[tuple[float, float | None, float]]:
     return [(record.train_loss, record.val_loss, record.learning_rate) for record in result.history]
 
 

@@ -10,7 +10,7 @@ from tuner.training import FitResult
 from tuner.training.quantile_loss import quantile_loss
 
 
-def losses_of(result: FitResult) -> list[tuple[float, float]]:
+def losses_of(result: FitResult) -> list[tuple[float, float | None]]:
     return [(record.train_loss, record.val_loss) for record in result.history]
 
 

@@ -127,8 +127,8 @@ def trainer_arguments(
         "enable_model_summary": False,
         "callbacks": [callback],
     }
-    if precision is Precision.BF16:
-        arguments["precision"] = "bf16-mixed"
+    if precision.half:
+        arguments["precision"] = "bf16-mixed" if precision is Precision.BF16 else "16-mixed"
     return arguments
 
 

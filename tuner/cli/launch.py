@@ -30,8 +30,11 @@ from tuner.cli.options import (
 )
 from tuner.cli.output import print_json
 from tuner.cli.search_options import (
+    Accumulate,
     BackendName,
+    CheckpointActivations,
     CheckpointEvery,
+    CompileModeName,
     HangLimit,
     MaxEpochs,
     MqlSplitName,
@@ -43,6 +46,7 @@ from tuner.cli.search_options import (
     TargetValLoss,
     TimeObjectiveName,
     Until,
+    ValidateEvery,
 )
 from tuner.config import MANY, MOST_SEARCHES
 
@@ -123,6 +127,10 @@ class LaunchOptions:
     prune: Prune = None
     backend: BackendName = None
     precision: PrecisionName = None
+    accumulate: Accumulate = None
+    checkpoint_activations: CheckpointActivations = None
+    compile_mode: CompileModeName = None
+    validate_every: ValidateEvery = None
     seeds: Annotated[
         int | None,
         typer.Option(

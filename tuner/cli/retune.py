@@ -33,8 +33,11 @@ from tuner.cli.options import (
 from tuner.cli.output import print_json
 from tuner.cli.replace import Force, check_free, check_placeable, is_page
 from tuner.cli.search_options import (
+    Accumulate,
     BackendName,
+    CheckpointActivations,
     CheckpointEvery,
+    CompileModeName,
     HangLimit,
     MaxEpochs,
     MqlSplitName,
@@ -46,6 +49,7 @@ from tuner.cli.search_options import (
     TargetValLoss,
     TimeObjectiveName,
     Until,
+    ValidateEvery,
 )
 from tuner.config import MANY, MOST_SEARCHES
 
@@ -148,6 +152,10 @@ class RetuneOptions:
     prune: Prune = None
     backend: BackendName = None
     precision: PrecisionName = None
+    accumulate: Accumulate = None
+    checkpoint_activations: CheckpointActivations = None
+    compile_mode: CompileModeName = None
+    validate_every: ValidateEvery = None
     reruns: Reruns = None
     checkpoint_every: CheckpointEvery = None
     hang_limit: HangLimit = None

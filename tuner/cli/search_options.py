@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from tuner.config import MANY, SAMPLERS, Backend, MqlSplit, Precision
+from tuner.config import (
+    MANY,
+    MOST_ACCUMULATED,
+    SAMPLERS,
+    Backend,
+    CompileMode,
+    MqlSplit,
+    Precision,
+)
 from tuner.spec.time_objectives import TimeObjective
 
 MaxEpochs = Annotated[
@@ -62,6 +70,36 @@ BackendName = Annotated[
 ]
 PrecisionName = Annotated[
     Precision | None, typer.Option(help="Arithmetic of the matrix products (fp32).")
+]
+Accumulate = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MOST_ACCUMULATED,
+        metavar="N",
+        help="Batches whose gradients make up one update (the variant's: 1).",
+    ),
+]
+CheckpointActivations = Annotated[
+    bool | None,
+    typer.Option(
+        "--checkpoint-activations/--no-checkpoint-activations",
+        help="Compute the network's blocks again for the backward pass: less memory, more time, "
+        "the same bits (the variant's: no).",
+    ),
+]
+CompileModeName = Annotated[
+    CompileMode | None,
+    typer.Option(help="How hard --backend compile tries, on a GPU (default)."),
+]
+ValidateEvery = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MANY,
+        metavar="N",
+        help="Epochs from one validation to the next (the variant's: 1).",
+    ),
 ]
 Reruns = Annotated[
     int | None,

@@ -221,7 +221,10 @@ def _announcer() -> Callable[[int, EpochRecord], None]:
         nonlocal said
         if time.monotonic() - said >= SAY_EVERY_S:
             said = time.monotonic()
-            note(f"seed {seed}, epoch {record.epoch}: validation loss {record.val_loss:.6f}")
+            loss = f"training loss {record.train_loss:.6f}"
+            if record.val_loss is not None:
+                loss = f"validation loss {record.val_loss:.6f}"
+            note(f"seed {seed}, epoch {record.epoch}: {loss}")
 
     return announce
 

@@ -12,6 +12,7 @@ from tuner.export.as_python import (
     DATA,
     FORECAST_FILE,
     NETWORK_HEAD,
+    STEP,
     TRAINING,
     comment,
     kind_of,
@@ -24,6 +25,7 @@ from tuner.export.as_python import (
 )
 from tuner.export.best_config import BestConfig
 from tuner.export.bundle import Name, bundle
+from tuner.export.neuralforecast_model import refuse_checkpoints
 from tuner.models.names import names_own_code
 
 DARTS = "tuner.export.standalone.darts_training"
@@ -103,8 +105,9 @@ def render(config: BestConfig) -> str:
     Raises:
         UsageError: a built-in variant that this tuner does not have.
     """
+    refuse_checkpoints(config, "darts")
     reader, roots = read_function(config)
-    roots = [(DARTS, "run_darts"), (DARTS, "make_model"), (TRAINING, "Job"), *roots]
+    roots = [(DARTS, "run_darts"), (DARTS, "make_model"), (STEP, "Job"), *roots]
     renamed = {RENAMED.get(key, key): value for key, value in config.architecture.settings.items()}
     changes = "".join(f", {key}={literal(value)}" for key, value in renamed.items() if key in TAKEN)
     needs = ["from darts.models.forecasting import tsmixer_model"]
@@ -118,7 +121,7 @@ def render(config: BestConfig) -> str:
         roots += more
         if names_own_code(config.architecture.model):
             needs += ["import importlib.util", "from typing import cast"]
-    made = bundle(roots, first=[DARTS, TRAINING, DATA, FORECAST_FILE])
+    made = bundle(roots, first=[DARTS, TRAINING, STEP, DATA, FORECAST_FILE])
     arguments = {"demo": "", "etth": "[FOLDER of ETTh1.csv and ETTh2.csv] "}.get(
         kind_of(config), "[CSV] "
     ) + "[--forecasts FILE.csv]"

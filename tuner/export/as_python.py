@@ -13,18 +13,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tuner.config import Backend
+from tuner.config import Backend, Precision
 from tuner.data.source_kinds import LATER
 from tuner.errors import UsageError
-from tuner.export.best_config import BestConfig, cores_of, protocol
+from tuner.export.best_config import BestConfig, cores_of
 from tuner.export.bundle import Name, bundle, entry_text, names_in
 from tuner.export.headline import headline, one_line
+from tuner.export.protocol_settings import protocol
 from tuner.files.plain import excerpt
 from tuner.models.names import library_class, names_own_code
 from tuner.models.registry import check_name
 
 NETWORK = "tuner.models.tsmixer"
 TRAINING = "tuner.export.standalone.training"
+STEP = "tuner.export.standalone.script_step"
 DATA = "tuner.export.standalone.windows_of_series"
 OF_LIBRARY = "tuner.models.of_neuralforecast.build"
 FORECAST_FILE = "tuner.export.standalone.forecast_file"
@@ -68,7 +70,7 @@ SETTINGS: dict[str, Any] = {{
 
 
 if __name__ == "__main__":
-    run(Job(**SETTINGS), read_series, network)
+    run(Job(**SETTINGS), read_series, network{more})
 """
 
 
@@ -80,9 +82,10 @@ def render(config: BestConfig) -> str:
     """
     network, roots = network_function(config)
     reader, reader_roots = read_function(config)
+    parts = parts_of_training(config)
     made = bundle(
-        [(TRAINING, "run"), (TRAINING, "Job"), *reader_roots, *roots],
-        first=[TRAINING, DATA, FORECAST_FILE],
+        [(TRAINING, "run"), (STEP, "Job"), *reader_roots, *roots, *parts.values()],
+        first=[TRAINING, STEP, DATA, FORECAST_FILE],
     )
     extra = (
         "import importlib.util\nfrom typing import cast"
@@ -102,7 +105,18 @@ def render(config: BestConfig) -> str:
         reader=reader,
         network=network,
         definitions=made.definitions,
+        more="".join(f", {name}={root[1]}" for name, root in parts.items()),
     )
+
+
+def parts_of_training(config: BestConfig) -> dict[str, Name]:
+    """Of a training, what only some settings take: the arguments of `run` and what is given."""
+    found: dict[str, Name] = {}
+    if config.training.precision is Precision.FP16:
+        found["scale_of"] = ("tuner.training.loss_scale", "LossScale")
+    if config.training.checkpoint_activations:
+        found["checkpointed"] = ("tuner.training.activations", "CheckpointedNetwork")
+    return found
 
 
 def comment(config: BestConfig) -> str:
@@ -131,11 +145,12 @@ def kind_of(config: BestConfig) -> str:
 
 def settings_lines(config: BestConfig) -> str:
     """The fields of a `Job`, one a line."""
-    p = config.provenance
+    p, accumulate = config.provenance, config.accumulate
     given: dict[str, Any] = {
         **replace(config.hyperparameters, own={}).as_dict(),
         "input_size": config.shapes.input_size,
         **protocol(config.training),
+        **({"accumulate": accumulate} if accumulate > 1 else {}),
         "seeds": list(p["seeds"]),
         "threads": cores_of(p["device"]),
         "data_hash": config.definition.data_hash,

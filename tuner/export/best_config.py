@@ -4,7 +4,6 @@ study, trial, data, seeds, versions, device, and whether it is verified.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from tuner.config import (
 )
 from tuner.data.task import shapes, task_of
 from tuner.errors import UsageError
+from tuner.export.protocol_settings import protocol
 from tuner.files.meaning import In
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
@@ -31,16 +31,6 @@ from tuner.version import __version__
 
 if TYPE_CHECKING:
     from torch import nn
-
-PROTOCOL_SETTINGS = (
-    "max_epochs",
-    "patience",
-    "min_delta",
-    "gradient_clip",
-    "learning_rate_decay",
-    "precision",
-)
-"""The fixed settings that decide what a training computes; the others say how it is executed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +108,11 @@ class BestConfig:
         if self.verified is not None and objective in self.verified:
             mql = self.verified[objective]["median"]
         return loses(mql, self.baselines)
+
+    @property
+    def accumulate(self) -> int:
+        """Batches that make up one update, searched or fixed."""
+        return self.hyperparameters.accumulate or self.training.accumulate
 
     @property
     def training(self) -> TrainingSettings:
@@ -279,12 +274,6 @@ def _provenance(
     if record.runs > 1:
         found |= {"runs": record.runs, "trials": list(record.numbers)}
     return found
-
-
-def protocol(training: TrainingSettings) -> dict[str, Any]:
-    """The settings that decide what a training computes, as plain data."""
-    plain = dataclasses.asdict(training)
-    return {name: plain[name] for name in PROTOCOL_SETTINGS}
 
 
 def cores_of(device: str | None) -> int | None:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tuner.config import Architecture, Hyperparameters
+from tuner.config import Architecture, Hyperparameters, Precision
+from tuner.errors import UsageError
 from tuner.models.names import LIBRARY, library_class
 from tuner.models.of_neuralforecast.class_arguments import list_in, take_our_norm
 from tuner.models.of_neuralforecast.library_source import constructor_arguments
@@ -67,7 +68,14 @@ def arguments(
 
     A model of neuralforecast's own is given its hyperparameters as the study has them. The study's
     reversible norm around it becomes the library's scaling of each window.
+
+    Accumulated batches become one larger batch, which has the same gradient: Lightning updates at
+    the end of each of its epochs, which are single batches here.
+
+    Raises:
+        UsageError: the study checkpoints activations.
     """
+    refuse_checkpoints(config, "neuralforecast")
     task, settings = config.definition.task, dict(config.architecture.settings)
     hyperparameters, training = config.hyperparameters, config.training
     given: dict[str, Any] = {
@@ -77,7 +85,7 @@ def arguments(
         **network_sizes(hyperparameters),
         "learning_rate": hyperparameters.learning_rate,
         "optimizer_kwargs": {"weight_decay": hyperparameters.weight_decay},
-        "windows_batch_size": hyperparameters.batch_size,
+        "windows_batch_size": hyperparameters.batch_size * config.accumulate,
         "gradient_clip_val": training.gradient_clip / len(task["quantiles"]),
         "random_seed": config.provenance["seeds"][0],
     }
@@ -88,14 +96,24 @@ def arguments(
         given |= settings
     windows = config.provenance["training_windows"]
     if windows:
-        steps = math.ceil(windows / hyperparameters.batch_size)
+        steps = math.ceil(windows / (hyperparameters.batch_size * config.accumulate))
         epochs = config.provenance["best_epoch"] or config.provenance["epochs"] or 1
         given |= {
             "max_steps": steps * epochs,
-            "val_check_steps": steps,
+            "val_check_steps": steps * training.validate_every,
             "lr_scheduler_kwargs": {"gamma": training.learning_rate_decay ** (1 / steps)},
         }
+    if training.precision.half:
+        given["precision"] = "16-mixed" if training.precision is Precision.FP16 else "bf16-mixed"
     return given
+
+
+def refuse_checkpoints(config: BestConfig, library: str) -> None:
+    """Raises UsageError where a study checkpoints activations: a library's training does not."""
+    if config.training.checkpoint_activations:
+        raise UsageError(
+            f"the study checkpoints activations, which {library} does not; use --format python"
+        )
 
 
 def network_sizes(hyperparameters: Hyperparameters) -> dict[str, Any]:

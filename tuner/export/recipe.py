@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator
 
-from tuner.config import Architecture, Hyperparameters, Precision, TrainingSettings
-from tuner.export.best_config import PROTOCOL_SETTINGS, BestConfig
+from tuner.config import Architecture, Hyperparameters, TrainingSettings
+from tuner.export.best_config import BestConfig
+from tuner.export.protocol_settings import PROTOCOL_SETTINGS
 from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict
 from tuner.files.toml_file import read_toml, validate
 from tuner.models.names import NetworkName, NetworkSettings
@@ -61,10 +62,6 @@ class _Network(Strict):
     settings: NetworkSettings = Field(default_factory=dict)
 
 
-class _Protocol(FixedTraining):
-    precision: Precision = Precision.FP32
-
-
 class _Provenance(Strict):
     """What of a configuration's origin is read again; the rest is carried along."""
 
@@ -81,7 +78,7 @@ class _File(Strict):
     task: Label
     params: Configuration
     architecture: _Network
-    training: _Protocol = _Protocol()
+    training: FixedTraining = FixedTraining()
     variant: Prose = ""
     study: Prose = ""
     trial: Count | None = None

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.config import OBJECTIVES, Backend, MqlSplit, Precision
+from tuner.config import OBJECTIVES, OF_TRAINING, Backend, MqlSplit, Precision, TrainingSettings
 from tuner.data.origins import check_blocks
 from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
+from tuner.devices.served_settings import why_not_on, why_not_together
 from tuner.errors import TunerError, UsageError
 from tuner.launch.request import LaunchRequest, StudySettings, names_of
 from tuner.launch.where import Where, choose_where
@@ -23,6 +24,8 @@ from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
 from tuner.spec.time_objectives import TimeObjective
 
 STUDY_NAME_LIMIT = 200
+TRAINED_WITH = tuple(each.name for each in dataclasses.fields(TrainingSettings))
+"""Settings of a launch that are called as those of training."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,8 @@ def make_aim(request: LaunchRequest, *, environment: Mapping[str, str]) -> Aim:
         check_study_name(request.study)
     task = load_task(request.task)
     where = choose_where(request.devices, environment=environment)
-    _check_arithmetic(request.settings, on_gpus=where.on_gpus)
+    for file in files.values():
+        _check_training(file, request.settings, on_gpus=where.on_gpus)
     return Aim(files=files, task=task, where=where)
 
 
@@ -99,17 +103,11 @@ def definition_of(
     file: StudyFile, task: Task, data_hash: str, settings: StudySettings
 ) -> StudyDefinition:
     """With the defaults of a new study where nothing else was said."""
-    training = file.training_settings()
     return StudyDefinition.of(
         file,
         task=task.definition(),
         data_hash=data_hash,
-        training=dataclasses.replace(
-            training,
-            backend=settings.backend or Backend.AUTO,
-            precision=settings.precision or Precision.FP32,
-            max_epochs=settings.max_epochs or training.max_epochs,
-        ),
+        training=trained_with(file, settings),
         time_objective=settings.time_objective or OBJECTIVES[0],
         mql_split=(settings.mql_split or task.usual_split).value,
         target_val_loss=settings.target_val_loss,
@@ -127,18 +125,41 @@ def _check_target(settings: StudySettings) -> None:
         )
 
 
-def _check_arithmetic(settings: StudySettings, *, on_gpus: bool) -> None:
+def trained_with(file: StudyFile, settings: StudySettings) -> TrainingSettings:
+    """The settings of training of a study file, but for those that were said.
+
+    Raises:
+        UsageError: one that the file searches over.
+    """
+    said = {name: value for name, value in settings.said().items() if name in TRAINED_WITH}
+    for name in OF_TRAINING:
+        if name in said and name in file.space.ranges:
+            raise UsageError(
+                f"--{name} {said[name]}: {file.name} searches over {name}; leave the flag out, or "
+                f"[space.{name}] of its study file"
+            )
+    return dataclasses.replace(file.training_settings(), **said)
+
+
+def _check_training(file: StudyFile, settings: StudySettings, *, on_gpus: bool) -> None:
+    """Raises UsageError for settings of training that do not go together, or not on the device."""
+    training = trained_with(file, settings)
+    problem = why_not_together(training)
+    if problem is not None:
+        raise UsageError(problem)
     if on_gpus:
         return
-    if settings.precision is Precision.TF32:
+    if training.precision is Precision.TF32:
         raise UsageError(
             "--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32 or bf16"
         )
-    if settings.backend in (Backend.GRAPH, Backend.TRITON):
+    if training.backend in (Backend.GRAPH, Backend.TRITON):
         raise UsageError(
-            f"--backend {settings.backend.value} needs a CUDA GPU; "
+            f"--backend {training.backend.value} needs a CUDA GPU; "
             "on the CPU choose compile, auto or eager"
         )
+    if (problem := why_not_on(training, "cpu")) is not None:
+        raise UsageError(problem)
 
 
 def study_files(variants: str | Sequence[str]) -> dict[str, StudyFile]:

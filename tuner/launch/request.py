@@ -10,7 +10,15 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, TypeAdapter
 
-from tuner.config import MANY, MOST_SEARCHES, Backend, MqlSplit, Precision
+from tuner.config import (
+    MANY,
+    MOST_ACCUMULATED,
+    MOST_SEARCHES,
+    Backend,
+    CompileMode,
+    MqlSplit,
+    Precision,
+)
 from tuner.errors import UsageError
 from tuner.files.plain import explained
 from tuner.spec.policy import PolicyChanges
@@ -48,6 +56,12 @@ class StudySettings:
     """Trainings of each configuration; medians count."""
     backend: Backend | None = None
     precision: Precision | None = None
+    accumulate: Annotated[int, Field(ge=1, le=MOST_ACCUMULATED)] | None = None
+    """Batches of one update."""
+    checkpoint_activations: bool | None = None
+    compile_mode: CompileMode | None = None
+    validate_every: Number | None = None
+    """Epochs from one validation to the next."""
     time_objective: TimeObjective | None = None
     target_val_loss: Positive | None = None
     """For the time to a target, and for nothing else."""

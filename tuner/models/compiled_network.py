@@ -13,17 +13,27 @@ and a training finds what another one of the same sizes had compiled.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tuner.config import Precision
+from tuner.config import CompileMode, Precision
 from tuner.models.branches import Branches, Join
 from tuner.models.revin import WindowStatistics
 from tuner.models.tsmixer import TSMixer
 
 COMPILER = "inductor"
+
+MODES = {CompileMode.MAX_AUTOTUNE: "max-autotune-no-cudagraphs"}
+"""What torch.compile is told. The step around it is captured as one CUDA graph here, so it makes
+none of its own: `reduce-overhead` means nothing but these."""
+
+
+def torch_mode(mode: CompileMode) -> str | None:
+    """torch.compile's argument; None is its default."""
+    return MODES.get(mode)
 
 
 class CompiledWhole:
@@ -33,14 +43,23 @@ class CompiledWhole:
         model: on its device.
         precision: of the products.
         compiler: torch's name for it.
+        mode: how hard it tries.
     """
 
     random_state = None
 
-    def __init__(self, model: nn.Module, precision: Precision, compiler: str = COMPILER) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        precision: Precision,
+        compiler: str = COMPILER,
+        mode: CompileMode = CompileMode.DEFAULT,
+    ) -> None:
         self._model = model
         self._half = precision is Precision.BF16
-        self._run = torch.compile(_run_whole, dynamic=False, backend=compiler)
+        self._run = torch.compile(
+            _run_whole, dynamic=False, backend=compiler, mode=torch_mode(mode)
+        )
 
     def __call__(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Tensor:
         return self._run(self._model, past, future, static, half=self._half)
@@ -54,18 +73,25 @@ class CompiledPieces:
         precision: of the products.
         branches: where the covariates are mixed.
         compiler: torch's name for it.
+        mode: how hard it tries.
     """
 
     random_state = None
 
     def __init__(
-        self, model: TSMixer, precision: Precision, branches: Branches, compiler: str = COMPILER
+        self,
+        model: TSMixer,
+        precision: Precision,
+        branches: Branches,
+        compiler: str = COMPILER,
+        mode: CompileMode = CompileMode.DEFAULT,
     ) -> None:
         self._model = model
         self._half = precision is Precision.BF16
-        self._branches = _CompiledBranches(branches, compiler, half=self._half)
-        self._mix_past = torch.compile(_mix_past, dynamic=False, backend=compiler)
-        self._forecast = torch.compile(_forecast, dynamic=False, backend=compiler)
+        given: dict[str, Any] = {"dynamic": False, "backend": compiler, "mode": torch_mode(mode)}
+        self._branches = _CompiledBranches(branches, given, half=self._half)
+        self._mix_past = torch.compile(_mix_past, **given)
+        self._forecast = torch.compile(_forecast, **given)
 
     def __call__(self, past: Tensor, future: Tensor | None, static: Tensor | None) -> Tensor:
         joins = self._model.begin_covariates(future, static, self._branches)
@@ -78,10 +104,10 @@ class CompiledPieces:
 class _CompiledBranches:
     """Begins branches with their function compiled."""
 
-    def __init__(self, branches: Branches, compiler: str, *, half: bool) -> None:
+    def __init__(self, branches: Branches, given: Mapping[str, Any], *, half: bool) -> None:
         self._branches = branches
         self._half = half
-        self._run = torch.compile(_run_branch, dynamic=False, backend=compiler)
+        self._run = torch.compile(_run_branch, **given)
 
     def begin(self, function: Callable[[Tensor], Tensor], argument: Tensor) -> Join:
         return self._branches.begin(

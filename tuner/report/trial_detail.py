@@ -76,9 +76,14 @@ class TrialDetail:
                 return f"{what}: {reason}" if reason else what
 
     @property
+    def validated(self) -> list[EpochRow]:
+        """The epochs that have a validation loss: with `validate_every`, not all of them."""
+        return [row for row in self.curve if row.val_loss is not None]
+
+    @property
     def best(self) -> EpochRow | None:
         """The epoch with the lowest validation loss; None before the first."""
-        rows = [row for row in self.curve if row.val_loss is not None]
+        rows = self.validated
         return min(rows, key=lambda row: (row.val_loss, row.epoch)) if rows else None
 
     @property
@@ -137,7 +142,7 @@ class TrialDetail:
             "epochs": max(row.epoch for row in self.curve),
             "best_epoch": self.best.epoch if self.best else None,
             "best_val_loss": self.best.val_loss if self.best else None,
-            "last_val_loss": self.curve[-1].val_loss,
+            "last_val_loss": self.validated[-1].val_loss if self.validated else None,
             "elapsed_s": self.curve[-1].elapsed_s,
             "rows": [
                 {

@@ -4,7 +4,6 @@ while its trials are compared with each other.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
@@ -71,7 +70,7 @@ class StudyDefinition:
             "data_hash": self.data_hash,
             "space": self.space.definition(),
             "defaults": self.defaults.as_dict(),
-            "training": dataclasses.asdict(self.training),
+            "training": self.training.as_dict(),
             "seeds_per_trial": self.seeds_per_trial,
             "mql_split": self.mql_split,
             "objectives": list(self.objectives),

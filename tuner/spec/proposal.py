@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tuner.config import OF_THE_TASK, OF_TRAINING
 from tuner.files.plain import check_plain, excerpt
 from tuner.models.constructor import Argument, Constructor, Kind, Plain
 
@@ -22,7 +23,15 @@ SHARES = ("momentum", "ratio", "fraction", "prob", "share", "decay", "rate")
 KEPT = {"seed", "random", "eps", "epsilon"}
 """Words of names that are set once and not searched over; the others are parts of names."""
 
-RESERVED = ("learning_rate", "weight_decay", "batch_size", "input_size", "shapes", "own")
+RESERVED = (
+    "learning_rate",
+    "weight_decay",
+    "batch_size",
+    *OF_THE_TASK,
+    *OF_TRAINING,
+    "shapes",
+    "own",
+)
 """Names that mean something else in a study file: the class is not given them."""
 
 WIDTH, DEPTH, DROPOUT = 64, 2, 0.1

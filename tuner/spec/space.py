@@ -17,7 +17,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from tuner.config import BUILT_IN, OF_THE_TASK, Value
+from tuner.config import BUILT_IN, MOST_ACCUMULATED, OF_THE_TASK, OF_TRAINING, Value
 from tuner.errors import guess
 from tuner.spec.ranges import (
     AnyRange,
@@ -64,8 +64,10 @@ class SearchSpace(BaseModel):
     def _check(self) -> SearchSpace:
         for name, r in self.own.items():
             _check_name(name)
-            if name in OF_THE_TASK and not _is_of_sizes(r):
+            if name in (*OF_THE_TASK, *OF_TRAINING) and not _is_of_sizes(r):
                 raise ValueError(f'{name}: is no range of whole numbers; expected type = "int"')
+            if name in OF_TRAINING and not _is_of_batches(r):
+                raise ValueError(f"{name}: is {r.in_words()}; expected 1 to {MOST_ACCUMULATED}")
         for name, r in self.ranges.items():
             if name in BUILT_IN:
                 _check_built_in(name, r)
@@ -257,6 +259,10 @@ def _is_of_sizes(r: AnyRange) -> bool:
     if isinstance(r, ChoiceRange):
         return all(is_whole(value) for value in r.choices)
     return not isinstance(r, FloatRange)
+
+
+def _is_of_batches(r: AnyRange) -> bool:
+    return r.bounds()[0] >= 1 and r.bounds()[1] <= MOST_ACCUMULATED
 
 
 def _check_name(name: str) -> None:

@@ -11,14 +11,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tuner.config import Backend, Precision
 from tuner.data.task import task_of
 from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless_data
 from tuner.models.names import NetworkName, NetworkSettings
 from tuner.spec.configuration import Configuration
 from tuner.spec.objectives import objective_names
 from tuner.spec.space import SearchSpace
-from tuner.spec.study_file import FixedTraining
+from tuner.spec.study_file import ExecutedTraining
 from tuner.spec.time_objectives import TimeObjective
 
 FORMAT = 1
@@ -32,12 +31,10 @@ class StoredNetwork(Strict):
     settings: NetworkSettings = Field(default_factory=dict)
 
 
-class StoredTraining(FixedTraining):
+class StoredTraining(ExecutedTraining):
     """A `TrainingSettings`."""
 
     time_limit_s: Annotated[float, Field(gt=0)] | None = None
-    precision: Precision = Precision.FP32
-    backend: Backend = Backend.AUTO
 
 
 class StoredDefinition(Strict):

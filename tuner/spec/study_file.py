@@ -9,7 +9,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tuner.config import BUILT_IN, Architecture, Hyperparameters, TrainingSettings
+from tuner.config import (
+    BUILT_IN,
+    MOST_ACCUMULATED,
+    OF_TRAINING,
+    Architecture,
+    Backend,
+    CompileMode,
+    Hyperparameters,
+    Precision,
+    TrainingSettings,
+)
 from tuner.errors import UsageError, guess, unknown_name
 from tuner.files.plain import Prose
 from tuner.files.toml_file import TomlDocument, read_toml, validate
@@ -33,6 +43,17 @@ class FixedTraining(BaseModel):
     min_delta: Annotated[float, Field(ge=0)] = 1e-5
     gradient_clip: Annotated[float, Field(gt=0)] = 1.0
     learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 0.999
+    precision: Precision = Precision.FP32
+    accumulate: Annotated[int, Field(gt=0, le=MOST_ACCUMULATED)] = 1
+    checkpoint_activations: Annotated[bool, Field(strict=True)] = False
+    validate_every: Annotated[int, Field(gt=0, le=MOST_EPOCHS)] = 1
+
+
+class ExecutedTraining(FixedTraining):
+    """The same, and how it is executed."""
+
+    backend: Backend = Backend.AUTO
+    compile_mode: CompileMode = CompileMode.DEFAULT
 
 
 class StudyFile(BaseModel):
@@ -50,7 +71,7 @@ class StudyFile(BaseModel):
     defaults: Configuration
     """The first trial of every study."""
     space: SearchSpace
-    training: FixedTraining = FixedTraining()
+    training: ExecutedTraining = ExecutedTraining()
 
     @model_validator(mode="after")
     def _fits_together(self) -> StudyFile:
@@ -79,6 +100,15 @@ class StudyFile(BaseModel):
             missing = [name for name in BUILT_IN if name not in self.space.ranges]
             if missing:
                 raise ValueError(f"defaults.{missing[0]}: is missing, and {self.model} needs it")
+        return self
+
+    @model_validator(mode="after")
+    def _is_searched_or_fixed(self) -> StudyFile:
+        for name in OF_TRAINING:
+            if name in self.space.ranges and name in self.training.model_fields_set:
+                raise ValueError(
+                    f"training.{name}: {name} is searched; leave it out, or [space.{name}]"
+                )
         return self
 
     def architecture(self) -> Architecture:

@@ -11,6 +11,7 @@ from typing import Any
 
 from optuna.trial import TrialState
 
+from tuner.config import LATER_SETTINGS
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
@@ -191,16 +192,13 @@ def resumed(
     """`asked`, but with those settings of a launch
     that nobody `said` as the `stored` definition has them.
     """
-    training = {
-        name: getattr(stored.training, name) for name in ("backend", "max_epochs", "precision")
-    }
+    names = {"backend", "max_epochs", "precision", *LATER_SETTINGS} - set(said)
+    training = {name: getattr(stored.training, name) for name in names}
     clock = asked if "time_objective" in said else stored
     split = asked.mql_split if "mql_split" in said else stored.mql_split
     return dataclasses.replace(
         asked,
-        training=dataclasses.replace(
-            asked.training, **{k: v for k, v in training.items() if k not in said}
-        ),
+        training=dataclasses.replace(asked.training, **training),
         seeds_per_trial=asked.seeds_per_trial if "seeds" in said else stored.seeds_per_trial,
         mql_split=split,
         objectives=objective_names(clock.objectives[0], split),
@@ -287,11 +285,16 @@ def _in_words(
 def _flags(definition: StudyDefinition) -> dict[str, str]:
     """The settings of a launch that are part of what a study is, as flags."""
     training, target = definition.training, definition.target_val_loss
+    checkpoints = training.checkpoint_activations
     return {
         "max_epochs": f"--max-epochs {training.max_epochs}",
         "seeds": f"--seeds {definition.seeds_per_trial}",
         "backend": f"--backend {training.backend.value}",
         "precision": f"--precision {training.precision.value}",
+        "accumulate": f"--accumulate {training.accumulate}",
+        "checkpoint_activations": f"--{'' if checkpoints else 'no-'}checkpoint-activations",
+        "compile_mode": f"--compile-mode {training.compile_mode.value}",
+        "validate_every": f"--validate-every {training.validate_every}",
         "time_objective": f"--time-objective {definition.objectives[0]}",
         "target_val_loss": f"--target-val-loss {NONE if target is None else exact(target)}",
         "mql_split": f"--mql-split {definition.mql_split}",

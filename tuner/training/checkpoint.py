@@ -52,9 +52,10 @@ class Progress(BaseModel):
     """Finished epochs."""
     learning_rate: float = Field(ge=0)
     """What the next epoch is trained with."""
-    stopping_best: float
+    stopping_best: float | None
+    """None, as with `best_epoch` 0, where no epoch was validated yet."""
     stopping_waited: int = Field(ge=0)
-    best_epoch: int = Field(ge=1)
+    best_epoch: int = Field(ge=0)
     n_windows: int = Field(ge=0)
     elapsed_s: float = Field(ge=0)
     """The clock."""
@@ -67,11 +68,17 @@ class Progress(BaseModel):
         if [record.epoch for record in self.history] != list(range(1, self.epoch + 1)):
             raise ValueError("its history does not lead up to its epoch")
         for record in self.history:
-            losses, rate = (record.train_loss, record.val_loss), record.learning_rate
-            if not all(math.isfinite(n) for n in (*losses, rate, record.elapsed_s)):
+            figures = (record.train_loss, record.learning_rate, record.elapsed_s)
+            if not all(math.isfinite(n) for n in (*figures, record.val_loss or 0.0)):
                 raise ValueError("its history holds something that is no number")
         if self.best_epoch > self.epoch or self.history[-1].elapsed_s > self.elapsed_s:
             raise ValueError("its figures contradict each other")
+        validated = [record.epoch for record in self.history if record.val_loss is not None]
+        best = [self.best_epoch] if self.best_epoch else []
+        if bool(validated) != bool(best) or not set(best) <= set(validated):
+            raise ValueError("its best epoch is not one that was validated")
+        if (self.stopping_best is None) != (not validated):
+            raise ValueError("its early stopping has seen other epochs")
         return self
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tuner.config import ModelShapes, RunConfig
+from tuner.devices.served_settings import why_not_together
 from tuner.errors import UsageError
 
 
@@ -13,6 +14,8 @@ def check_settings(config: RunConfig, shapes: ModelShapes) -> None:
         ("batch_size", h.batch_size),
         ("max_epochs", t.max_epochs),
         ("patience", t.patience),
+        ("accumulate", config.accumulate),
+        ("validate_every", t.validate_every),
     ):
         if value < 1:
             raise UsageError(f"{name} must be at least 1, not {value}")
@@ -21,6 +24,8 @@ def check_settings(config: RunConfig, shapes: ModelShapes) -> None:
             raise UsageError(f"{name} must be above 0, not {number}")
     if not h.weight_decay >= 0:
         raise UsageError(f"weight_decay must be at least 0, not {h.weight_decay}")
+    if (problem := why_not_together(t)) is not None:
+        raise UsageError(problem)
     if h.input_size not in (None, shapes.input_size):
         raise UsageError(
             f"input_size is {h.input_size}, the windows have {shapes.input_size} rows of past; "

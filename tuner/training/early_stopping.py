@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 class EarlyStopping:
     """Lightning's rule: over after `patience` epochs in a row without an improvement.
 
-    An epoch improves when its loss is below `best - min_delta`; only then does `best` move. `best`
-    is therefore not always the lowest loss seen: several small steps down, each within `min_delta`,
-    leave it where it was. The weights that a training keeps are those of the strictly lowest loss,
+    Epochs that were not validated count: it is over at a validated epoch at least `patience` epochs
+    after the best one. An epoch improves when its loss is below `best - min_delta`; only then does
+    `best` move. `best` is therefore not always the lowest loss seen: several small steps down, each
+    within `min_delta`, leave it where it was. The weights that a training keeps are those of the
+    strictly lowest loss,
     which `fit` tracks apart.
     """
 
@@ -21,11 +23,13 @@ class EarlyStopping:
     best: float = field(default=math.inf, init=False)
     waited: int = field(default=0, init=False)
 
-    def update(self, loss: float) -> bool:
-        """Takes the next epoch's loss; True when the training is over."""
+    def update(self, loss: float, epochs: int = 1) -> bool:
+        """Takes the loss of the next validated epoch, `epochs` after the last one; True when the
+        training is over.
+        """
         if loss < self.best - self.min_delta:
             self.best = loss
             self.waited = 0
         else:
-            self.waited += 1
+            self.waited += epochs
         return self.waited >= self.patience

@@ -23,7 +23,7 @@ from tuner.training.clock import Clock, synchronizer
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.engine_in_use import ready_engine
 from tuner.training.engines.choose import resolve_backend
-from tuner.training.engines.interface import Engine
+from tuner.training.engines.interface import Engine, TrainedEpoch
 from tuner.training.engines.pool import EnginePool
 from tuner.training.model_state import Snapshot
 from tuner.training.result import FitResult
@@ -51,8 +51,8 @@ def fit(
     AdamW, gradient norm clipped over all parameters, learning rate times its decay after every
     epoch, a fresh permutation of the training windows every epoch, early stopping on the validation
     loss. The model keeps the weights of the strictly lowest validation loss, also where that fell
-    by less than early stopping's `min_delta`. Same configuration, seed and device: the same result,
-    bit for bit. The caller's random state is left alone.
+    by less than early stopping's `min_delta`; epochs between two validations have none. Same
+    configuration, seed, device: the same result, bit for bit. The caller's random state is kept.
 
     Args:
         config: architecture, hyperparameters, fixed settings and seed.
@@ -221,14 +221,13 @@ class _Training:
             state.n_windows += trained.n_windows
             if trained.stopped not in (None, StopReason.TIME_LIMIT):
                 return trained.stopped, f"stopped during epoch {epoch}"
-            losses = torch.stack([trained.loss_sum / trained.n_windows, engine.validation_loss()])
-            if epoch < settings.max_epochs:
-                shuffles.draw_ahead()  # the device is still at work on this epoch
-            train_loss, val_loss = losses.tolist()  # the epoch's one wait for the device
-            if not (math.isfinite(train_loss) and math.isfinite(val_loss)):
+            ahead = shuffles.draw_ahead if epoch < settings.max_epochs else None
+            train_loss, val_loss = self._losses(engine, trained, epoch, ahead)
+            if not math.isfinite(train_loss) or not math.isfinite(val_loss or 0.0):
+                validated = "" if val_loss is None else f", validation loss {val_loss}"
                 return (
                     StopReason.DIVERGED,
-                    f"epoch {epoch}: training loss {train_loss}, validation loss {val_loss}",
+                    f"epoch {epoch}: training loss {train_loss}{validated}",
                 )
             record = state.add_epoch(train_loss, val_loss)
             if state.best is record:
@@ -241,6 +240,33 @@ class _Training:
             if reason is not None:
                 return reason, f"stopped after epoch {epoch}"
         raise AssertionError("the last epoch ends the training")
+
+    def _losses(
+        self,
+        engine: Engine,
+        trained: TrainedEpoch,
+        epoch: int,
+        ahead: Callable[[], None] | None,
+    ) -> tuple[float, float | None]:
+        """Of training and of validation, which is None where this epoch has none.
+
+        The last one always is validated: also one after which the time is over.
+
+        Args:
+            engine: that trained it.
+            trained: what that came to.
+            epoch: its number, from 1.
+            ahead: what the host does while the device is still at work on this epoch.
+        """
+        mean = trained.loss_sum / trained.n_windows
+        due = self.state.validates(epoch) or trained.stopped is not None
+        losses = torch.stack([mean, engine.validation_loss()] if due else [mean])
+        if ahead is not None:
+            ahead()
+        found = losses.tolist()  # the epoch's one wait for the device
+        if not due and self.state.out_of_time():
+            found += [float(engine.validation_loss())]
+        return found[0], found[1] if len(found) > 1 else None
 
     def _between_epochs(
         self,

@@ -74,8 +74,9 @@ class RunState:
         """Go on where a checkpoint stands."""
         self.resumed_from = progress.epoch
         self.history = list(progress.history)
-        self.best = self.history[progress.best_epoch - 1]
-        self.early_stopping.best = progress.stopping_best
+        self.best = self.history[progress.best_epoch - 1] if progress.best_epoch else None
+        best = progress.stopping_best
+        self.early_stopping.best = math.inf if best is None else best
         self.early_stopping.waited = progress.stopping_waited
         self.learning_rate = progress.learning_rate
         self.n_windows = progress.n_windows
@@ -85,13 +86,13 @@ class RunState:
 
     def progress(self) -> Progress:
         """To be asked between two epochs, with the clock paused."""
-        assert self.best is not None, "an epoch is over"
+        stopping_best = self.early_stopping.best
         return Progress(
             epoch=len(self.history),
             learning_rate=self.learning_rate,
-            stopping_best=self.early_stopping.best,
+            stopping_best=stopping_best if math.isfinite(stopping_best) else None,
             stopping_waited=self.early_stopping.waited,
-            best_epoch=self.best.epoch,
+            best_epoch=self.best.epoch if self.best else 0,
             n_windows=self.n_windows,
             elapsed_s=self.clock.elapsed(),
             setup_s=self.setup_s,
@@ -99,8 +100,16 @@ class RunState:
             history=tuple(self.history),
         )
 
-    def add_epoch(self, train_loss: float, val_loss: float) -> EpochRecord:
-        """The record of an epoch that is validated; `best` where its loss is the lowest yet."""
+    def validates(self, epoch: int) -> bool:
+        """Whether an epoch, counted from 1, is one of those that are validated in any case."""
+        settings = self.config.training
+        return epoch % settings.validate_every == 0 or epoch == settings.max_epochs
+
+    def add_epoch(self, train_loss: float, val_loss: float | None) -> EpochRecord:
+        """The record of an epoch that is over; `best` where its validation loss is the lowest yet.
+
+        That loss is None where it was not validated.
+        """
         record = EpochRecord(
             epoch=len(self.history) + 1,
             train_loss=train_loss,
@@ -109,14 +118,16 @@ class RunState:
             elapsed_s=self.clock.elapsed(),
         )
         self.history.append(record)
-        if self.best is None or val_loss < self.best.val_loss:
+        if val_loss is not None and (self.best is None or val_loss < best_loss(self.best)):
             self.best = record
         return record
 
     def ended_by(self, record: EpochRecord) -> tuple[StopReason, str] | None:
         """Why the training is over with its latest epoch, and in words; None where it goes on."""
         settings = self.config.training
-        if self.early_stopping.update(record.val_loss):
+        if record.val_loss is None:
+            return None  # the last epoch of a training is validated
+        if self.early_stopping.update(record.val_loss, self._since_validated()):
             return (
                 StopReason.CONVERGED,
                 f"no improvement by more than {settings.min_delta:g} in {settings.patience} epochs",
@@ -129,6 +140,11 @@ class RunState:
         if record.epoch == settings.max_epochs:
             return StopReason.EPOCH_LIMIT, f"epoch limit of {settings.max_epochs} reached"
         return None
+
+    def _since_validated(self) -> int:
+        """Epochs from the validation before the latest one until now."""
+        before = [each.epoch for each in self.history[:-1] if each.val_loss is not None]
+        return len(self.history) - (before[-1] if before else 0)
 
     def latest_epoch_s(self) -> float:
         """What the latest epoch took, on the clock."""
@@ -149,7 +165,7 @@ class RunState:
             message=message,
             epochs=len(self.history),
             best_epoch=self.best.epoch if self.best else 0,
-            best_val_loss=self.best.val_loss if self.best else math.nan,
+            best_val_loss=best_loss(self.best) if self.best else math.nan,
             wall_clock_s=wall_clock_s,
             setup_s=self.setup_s,
             time_to_best_s=self.best.elapsed_s if self.best else math.nan,
@@ -175,6 +191,12 @@ class RunState:
             allocated = torch.cuda.max_memory_allocated(self.device) - self.others_bytes
             return max(allocated, self.earlier_peak_bytes)
         return _peak_memory_of_process()
+
+
+def best_loss(best: EpochRecord) -> float:
+    """The validation loss of a training's best epoch, which was validated."""
+    assert best.val_loss is not None, "an epoch that was not validated is no best one"
+    return best.val_loss
 
 
 def _peak_memory_of_process() -> int:

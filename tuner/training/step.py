@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from tuner.config import Precision, RunConfig
-from tuner.data.windows import Batch, DeviceData
+from tuner.data.windows import Batch, DeviceData, DeviceSplit
+from tuner.training.activations import CheckpointedNetwork
+from tuner.training.batching import batches
+from tuner.training.loss_scale import LossScale
 from tuner.training.model_state import copy_all, model_state, same_kind
 from tuner.training.quantile_loss import quantile_loss
 
@@ -99,29 +102,82 @@ class TrainingState(ABC):
 class Step(TrainingState):
     """The model's loss, and what a training step does with it.
 
-    AdamW with clipped gradients, as the protocol has it; weight decay 0 makes it exactly Adam.
+    AdamW with clipped gradients, as the protocol has it; weight decay 0 makes it exactly Adam. In
+    fp16 the loss is scaled, and gradients are clipped as they are without the scale.
     """
 
     def __init__(
         self, config: RunConfig, data: DeviceData, model: nn.Module, *, capturable: bool = False
     ) -> None:
+        precision = config.training.precision
+        self._scale = LossScale(data.minimum.device) if precision is Precision.FP16 else None
         super().__init__(config, data, model, capturable=capturable)
-        self._autocast = config.training.precision is Precision.BF16
+        self._half = torch.float16 if precision is Precision.FP16 else torch.bfloat16
+        self._autocast = precision.half
+        self._forecast: Callable[..., Tensor] = model
+        if config.training.checkpoint_activations:
+            self._forecast = CheckpointedNetwork(model)
 
     def loss(self, batch: Batch) -> Tensor:
         """The protocol's loss on one batch: a scalar, in the model's precision."""
-        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self._autocast):
-            prediction = self.model(batch.past, batch.future, batch.static)
+        with torch.autocast(self.device.type, dtype=self._half, enabled=self._autocast):
+            prediction = self._forecast(batch.past, batch.future, batch.static)
         return quantile_loss(prediction.to(self._quantiles.dtype), batch.target, self._quantiles)
 
     def train(self, batch: Batch) -> Tensor:
         """One update of the weights; the loss before it, detached."""
         self._optimizer.zero_grad(set_to_none=True)
+        loss = self._backward(batch)
+        self._update()
+        return loss
+
+    def train_on(self, split: DeviceSplit, index: Tensor, at_once: int) -> Tensor:
+        """One update of the weights by the mean gradient of the windows `index` (N,), of which
+        `at_once` go through the network together; their mean loss before it, detached.
+        """
+        if len(index) <= at_once:
+            return self.train(split.gather(index))
+        self._optimizer.zero_grad(set_to_none=True)
+        mean = torch.zeros((), dtype=self._quantiles.dtype, device=self.device)
+        for part in batches(index, at_once):
+            # A mean over the part: weighted by its size, a short last one counts for what it is.
+            mean += self._backward(split.gather(part), share=len(part) / len(index))
+        self._update()
+        return mean
+
+    def _backward(self, batch: Batch, share: float = 1.0) -> Tensor:
+        """Adds the batch's share of the gradient; its share of the loss, detached."""
         loss = self.loss(batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        if share != 1.0:
+            loss = loss * share
+        (loss if self._scale is None else self._scale.scaled(loss)).backward()  # type: ignore[no-untyped-call]
+        return loss.detach()
+
+    def _update(self) -> None:
+        """What the gradient does to the weights: nothing where it is skipped for its size."""
+        if self._scale is not None:
+            self._scale.unscale([p.grad for p in self._parameters if p.grad is not None])
+            self._optimizer.found_inf = self._scale.found_inf  # type: ignore[attr-defined]
         self._clip()
         self._optimizer.step()
-        return loss.detach()
+        if self._scale is not None:
+            self._scale.update()
+
+    def reset_optimizer(self) -> None:
+        super().reset_optimizer()
+        if self._scale is not None:
+            self._scale.reset()
+
+    def state(self) -> dict[str, Tensor]:
+        return super().state() | ({} if self._scale is None else self._scale.state())
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        if self._scale is None:
+            super().load(tensors)
+            return
+        self._scale.check(tensors)
+        super().load(tensors)
+        self._scale.load(tensors)
 
     def _clip(self) -> None:
         """Clip the gradient's norm; captured, by a divisor that the fused optimiser applies."""

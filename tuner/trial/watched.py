@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tuner.config import EpochRecord
 from tuner.pareto import Point
 from tuner.search.pruning import Pruner, Verdict
+from tuner.search.validated import carried_on
 from tuner.storage.queue.epochs import EpochRow
 
 
@@ -17,7 +18,7 @@ class Watched:
 
     pruner: Pruner
     _verdicts: list[Verdict] = field(default_factory=list)
-    _epochs: dict[int, dict[int, tuple[float, float]]] = field(default_factory=dict)
+    _epochs: dict[int, dict[int, tuple[float | None, float]]] = field(default_factory=dict)
 
     @property
     def verdicts(self) -> Sequence[Verdict]:
@@ -33,19 +34,21 @@ class Watched:
         on from a checkpoint does not tell them again.
         """
         for row in rows:
-            if row.val_loss is not None:
-                self._epochs.setdefault(row.repeat, {})[row.epoch] = row.val_loss, row.elapsed_s
+            self._epochs.setdefault(row.repeat, {})[row.epoch] = row.val_loss, row.elapsed_s
 
     def judge(self, record: EpochRecord, repeat: int) -> Verdict | None:
-        """Why to end the trial after this epoch; None to go on."""
+        """Why to end the trial after this epoch; None to go on.
+
+        An epoch that was not validated says nothing new, and ends none.
+        """
         told = self._epochs.setdefault(repeat, {})
         told[record.epoch] = record.val_loss, record.elapsed_s
-        if not all(epoch in told for epoch in range(1, record.epoch + 1)):
+        if record.val_loss is None or any(n not in told for n in range(1, record.epoch + 1)):
             return None
         losses, elapsed_s = zip(*(told[epoch] for epoch in range(1, record.epoch + 1)), strict=True)
         earlier = [self._optimistic(before) for before in range(repeat)]
         verdict = self.pruner.verdict(
-            losses, elapsed_s, earlier=[end for end in earlier if end is not None]
+            carried_on(losses), elapsed_s, earlier=[end for end in earlier if end is not None]
         )
         if verdict is not None:
             self._verdicts.append(verdict)
@@ -68,4 +71,5 @@ class Watched:
         if not told:
             return None
         losses, elapsed_s = zip(*(told[epoch] for epoch in sorted(told)), strict=True)
-        return self.pruner.ended(losses, elapsed_s)
+        known = carried_on(losses)
+        return self.pruner.ended(known, elapsed_s) if known else None

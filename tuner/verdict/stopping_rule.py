@@ -94,7 +94,8 @@ def _of_seeds(rows: Sequence[EpochRow]) -> list[list[EpochRow]]:
 def _end(losses: Sequence[float], rule: StoppingRule) -> int | None:
     """Where `tuner.training.early_stopping` would be over; None where it would go on.
 
-    Told again here, because to import that takes a training's libraries.
+    Told again here, because to import that takes a training's libraries. It is over at a validated
+    epoch only: others have an infinite loss here.
     """
     best, waited = math.inf, 0
     for index, loss in enumerate(losses):
@@ -102,7 +103,7 @@ def _end(losses: Sequence[float], rule: StoppingRule) -> int | None:
             best, waited = loss, 0
         else:
             waited += 1
-        if waited >= rule.patience:
+        if waited >= rule.patience and loss < math.inf:
             return index
     return None
 

@@ -11,6 +11,7 @@ from tuner.record import Recorded
 from tuner.search.bounds import FinishedTrial, Stopping
 from tuner.search.history import Configuration, configuration
 from tuner.search.pruning import Pruner
+from tuner.search.validated import carried_on
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.retry import DATABASE_FAILURES
@@ -106,8 +107,8 @@ def _finished(record: TrialRecord, curves: tuple[tuple[float, ...], ...]) -> Fin
 
 def _curves(rows: Iterable[EpochRow]) -> tuple[tuple[float, ...], ...]:
     """The validation losses of a trial's epochs, one curve for each of its seeds."""
-    by_seed: dict[int, list[float]] = {}
+    by_seed: dict[int, list[float | None]] = {}
     for row in rows:
-        if row.val_loss is not None:
-            by_seed.setdefault(row.repeat, []).append(row.val_loss)
-    return tuple(tuple(losses) for losses in by_seed.values())
+        by_seed.setdefault(row.repeat, []).append(row.val_loss)
+    curves = [carried_on(losses) for losses in by_seed.values()]
+    return tuple(curve for curve in curves if curve)

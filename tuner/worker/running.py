@@ -41,6 +41,8 @@ class RunningTrial:
     _report_interval: ReportInterval = field(default_factory=ReportInterval)
     _latest: EpochRecord | None = None
     """The last epoch that nobody was told of."""
+    _latest_loss: float | None = None
+    """Of the last epoch of its training that was validated."""
     _buffer: dict[tuple[int, int], EpochRow] = field(default_factory=dict)
     """By seed and epoch: a run that is made again takes the place of the first one's curve."""
     _spilled: bool = False
@@ -88,7 +90,7 @@ class RunningTrial:
                     self.worker,
                     trial_number=self.trial_number,
                     epoch=self._latest.epoch,
-                    val_loss=self._latest.val_loss,
+                    val_loss=self._latest_loss,
                 )
                 self._latest = None
             self._report_interval.wrote(well=True, took_s=time.monotonic() - began)
@@ -125,6 +127,8 @@ class RunningTrial:
 
     def _keep(self, record: EpochRecord, repeat: int) -> None:
         self._latest = record
+        if record.val_loss is not None or record.epoch == 1:
+            self._latest_loss = record.val_loss
         if self.claim is None:
             return
         self._buffer.pop((repeat, record.epoch), None)  # the latest is to be the last

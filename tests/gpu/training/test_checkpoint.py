@@ -47,7 +47,7 @@ def _files(folder: Path) -> CheckpointFiles:
     )
 
 
-def _losses(result: FitResult) -> list[tuple[float, float]]:
+def _losses(result: FitResult) -> list[tuple[float, float | None]]:
     return [(record.train_loss, record.val_loss) for record in result.history]
 
 

@@ -20,7 +20,7 @@ from darts.models.forecasting import tsmixer_model
 
 from tests.support.recorded_studies import RecordedDatabase
 from tuner.api import load_data
-from tuner.config import Architecture, RunConfig, TrainingSettings
+from tuner.config import Architecture, Precision, RunConfig, TrainingSettings
 from tuner.export import BestConfig, load_best, render
 from tuner.models.tsmixer import TSMixer
 from tuner.training import fit
@@ -100,6 +100,28 @@ def test_the_script_sets_darts_up_trains_and_scores(
     )
     assert darts_model.model_params["use_reversible_instance_norm"] is (model != "rmsnorm")
     assert tsmixer_model._TSMixerModule.__name__ == name
+
+
+def test_settings_of_training_reach_darts_trainer_and_it_trains(
+    best: BestConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = of_network(best, "original", {"n_blocks": 1})
+    training = dataclasses.replace(
+        config.definition.training, accumulate=2, validate_every=2, patience=5
+    )
+    definition = dataclasses.replace(
+        config.definition, training=dataclasses.replace(training, precision=Precision.BF16)
+    )
+    (tmp_path / "best.py").write_text(
+        render(dataclasses.replace(config, definition=definition), "darts"), encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["best.py"])
+    made = runpy.run_path("best.py", run_name="__main__")
+    given = made["make"]().trainer_params
+    assert given["accumulate_grad_batches"] == given["check_val_every_n_epoch"] == 2
+    assert given["precision"] == "bf16-mixed"
+    assert given["callbacks"][0].patience == 3, "validations, where a study counts epochs"
 
 
 def test_the_script_without_darts_model_repeats_a_training_of_darts_own_class(

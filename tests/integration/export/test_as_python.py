@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -31,6 +32,7 @@ from tuner.data.task import demo_task, load_task
 from tuner.data.windows import DeviceData, to_device
 from tuner.errors import UsageError
 from tuner.export import BestConfig, load_best, render
+from tuner.export.recipe import read_recipe
 from tuner.export.standalone.windows_of_series import read_csv, read_or_leave
 from tuner.models.names import builtin_names
 from tuner.spec.definition import StudyDefinition
@@ -140,6 +142,75 @@ def test_the_script_repeats_a_training_in_half_precision(
     data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
     trained = script.train(job, data, script.network, job.seeds[0])
     assert trained.val_loss == fit(run_config(config), demo).best_val_loss
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "scaled, accumulated and seldom validated": {
+        "precision": Precision.FP16,
+        "accumulate": 3,
+        "validate_every": 2,
+        "patience": 1,
+        "min_delta": 10.0,
+    },
+    "checkpointed": {"checkpoint_activations": True},
+}
+
+
+@pytest.mark.parametrize("case", SETTINGS)
+def test_the_script_repeats_a_training_with_settings_of_its_own(
+    case: str, best: BestConfig, demo: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = of_variant(best, "batchnorm", hidden_size=8, batch_size=64, dropout=0.2)
+    training = dataclasses.replace(config.training, max_epochs=5, **SETTINGS[case])
+    definition = dataclasses.replace(config.definition, training=training)
+    config = dataclasses.replace(config, definition=definition)
+    ours = fit(run_config(config), demo)
+    script = loaded(config, monkeypatch)
+    found: list[Any] = []
+    train = script.train
+
+    def remembered(*arguments: Any) -> Any:
+        found.append(train(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(script, "train", remembered)
+    monkeypatch.setattr(sys, "argv", ["best.py"])
+    more = {"scale_of": "LossScale", "checkpointed": "CheckpointedNetwork"}
+    given = {name: getattr(script, part) for name, part in more.items() if hasattr(script, part)}
+    assert len(given) == 1, "a script has the parts that its training takes"
+    assert f", {next(iter(given))}={next(iter(given.values())).__name__})" in render(
+        config, "python"
+    )
+    script.run(script.Job(**script.SETTINGS), script.read_series, script.network, **given)
+    assert found[0].val_loss == ours.best_val_loss
+    assert (found[0].stopped_by, found[0].epochs) == (ours.stopped_by, ours.epochs)
+
+
+def test_a_searched_number_of_batches_is_in_every_form(
+    best: BestConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = of_variant(best, "rmsnorm", batch_size=64, accumulate=4)
+    assert loaded(config, monkeypatch).SETTINGS["accumulate"] == 4
+    path = tmp_path / "best.toml"
+    path.write_text(render(config, "toml"), encoding="utf-8")
+    recipe = read_recipe(path)
+    assert recipe.hyperparameters.accumulate == 4
+    assert "accumulate" not in recipe.hyperparameters.of_network
+    assert json.loads(render(config, "json"))["params"]["accumulate"] == 4
+    assert "windows_batch_size=256," in render(config, "neuralforecast")
+    assert "'accumulate': 4" in render(config, "darts")
+
+
+def test_what_a_form_cannot_carry_is_refused_in_one_line(best: BestConfig, tmp_path: Path) -> None:
+    training = dataclasses.replace(best.definition.training, checkpoint_activations=True)
+    definition = dataclasses.replace(best.definition, training=training)
+    config = dataclasses.replace(best, definition=definition)
+    for form in ("neuralforecast", "darts"):
+        with pytest.raises(UsageError, match=f"which {form} does not; use --format python"):
+            render(config, form)
+    path = tmp_path / "best.toml"
+    path.write_text(render(config, "toml"), encoding="utf-8")
+    assert read_recipe(path).training.checkpoint_activations
 
 
 def test_a_trial_of_several_seeds_is_repeated_with_each_and_their_median(

@@ -20,7 +20,7 @@ from neuralforecast import NeuralForecast
 from neuralforecast.losses.pytorch import GMM, MAE, DistributionLoss, MQLoss
 
 from tests.support.recorded_studies import RecordedDatabase
-from tuner.config import Architecture, Hyperparameters, ModelShapes
+from tuner.config import Architecture, Hyperparameters, ModelShapes, Precision
 from tuner.export import BestConfig, load_best, render
 from tuner.export.as_neuralforecast import CLASSES
 from tuner.integrations.neuralforecast import MODELS, TSMixerRMSNorm, TunerModel, model_class
@@ -206,6 +206,21 @@ def test_a_configuration_becomes_a_model_set_up_to_train_like_it(best: BestConfi
     assert model.lr_scheduler_kwargs["gamma"] ** steps == pytest.approx(0.999)
     assert model.trainer_kwargs["gradient_clip_val"] == pytest.approx(1 / 17)
     assert model.loss.quantiles.tolist() == pytest.approx(best.definition.task["quantiles"])
+
+
+def test_its_settings_of_training_come_along(best: BestConfig) -> None:
+    """Accumulated batches as one larger one: a step of this library is an epoch of Lightning's."""
+    training = dataclasses.replace(
+        best.definition.training, accumulate=2, validate_every=3, precision=Precision.BF16
+    )
+    definition = dataclasses.replace(best.definition, training=training)
+    config = dataclasses.replace(best, definition=definition)
+    model = config.to_neuralforecast(**QUIET)
+    batch = 2 * int(best.params["batch_size"])
+    steps = -(-422 // batch)
+    assert model.windows_batch_size == batch
+    assert (model.max_steps, model.val_check_steps) == (3 * steps, 3 * steps)
+    assert model.trainer_kwargs["precision"] == "bf16-mixed"
 
 
 def test_the_script_knows_every_class_by_its_name() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.small_study import definition
-from tuner.config import Backend
+from tuner.config import Backend, Precision
 from tuner.errors import UsageError
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
@@ -123,6 +123,25 @@ def test_what_a_study_is_made_with_stays(database: Database) -> None:
         "--target-val-loss 0.2 "
         "--mql-split val"
     )
+
+
+def test_settings_of_training_that_are_not_said_stay_as_well(database: Database) -> None:
+    training = dataclasses.replace(
+        definition().training,
+        accumulate=4,
+        checkpoint_activations=True,
+        validate_every=5,
+        precision=Precision.FP16,
+    )
+    first = dataclasses.replace(definition(), training=training)
+    launch(database, first)
+    again = launch(database)
+    assert again.study.definition.training == training
+    assert again.notes == (
+        "small keeps --precision fp16 --accumulate 4 --checkpoint-activations --validate-every 5",
+    )
+    with pytest.raises(UsageError, match=r"training\.accumulate: 4 there, absent asked"):
+        launch(database, definition=("accumulate",))
 
 
 @pytest.mark.parametrize(

@@ -258,6 +258,24 @@ def test_a_trial_that_repeats_a_complete_one_is_not_watched(searched: Searched) 
         assert (pruning.watch(repeat, policy) is not None) == watched
 
 
+def test_an_epoch_that_was_not_validated_ends_no_trial_and_the_next_one_may(
+    searched: Searched,
+) -> None:
+    pruner = Pruner(_finished_trials(searched), STOPPING)
+    curves = [searched.study.epochs.of_trial(record.number) for record in searched.results.records]
+    rows = next(rows for rows in curves if len(rows) > 1 and pruner.verdict(*_series(rows)))
+    every, seldom = Watched(pruner), Watched(pruner)
+    *before, last = rows
+    seldom.remember(dataclasses.replace(row, val_loss=None) for row in before[:1])
+    seldom.remember(before[1:])
+    assert last.val_loss is not None
+    epoch = epoch_record(last.epoch, last.val_loss, last.learning_rate, last.elapsed_s)
+    assert seldom.judge(dataclasses.replace(epoch, val_loss=None), 0) is None
+    assert seldom.judge(epoch, 0) is not None
+    every.remember(before)
+    assert every.judge(epoch, 0) is not None
+
+
 def test_a_trial_that_goes_on_from_a_checkpoint_is_judged_with_the_epochs_it_had(
     searched: Searched,
 ) -> None:

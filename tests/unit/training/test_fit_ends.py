@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.support.fitted_results import losses_of, validation_loss
+from tests.support.present import present
 from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.training import EpochRecord, fit
@@ -29,7 +30,7 @@ def test_convergence_follows_early_stopping_on_the_recorded_losses(
     result = fit(run_config(learning_rate=0.03, max_epochs=200, patience=2, min_delta=1e-4), data)
     assert result.stopped_by is StopReason.CONVERGED
     rule = EarlyStopping(patience=2, min_delta=1e-4)
-    assert [rule.update(record.val_loss) for record in result.history] == [False] * (
+    assert [rule.update(present(record.val_loss)) for record in result.history] == [False] * (
         result.epochs - 1
     ) + [True]
     assert result.epochs < 200

@@ -72,6 +72,12 @@ def test_it_is_what_training_with_that_rule_does(
     assert found.same_weights == (min(seen) == min(losses))
 
 
+def test_a_training_is_over_at_a_validated_epoch_only() -> None:
+    losses: list[float | None] = [None, 1.0, None, 1.1, None, 1.2, None, 1.3]
+    found = replay(curve(losses), rule(3))
+    assert (found.epochs, found.best_epoch, found.reached) == (6, 2, True)
+
+
 def test_the_rule_of_a_recorded_study_gives_what_it_recorded() -> None:
     study = read_studies([str(EXPORT)], task="etth", storage="sqlite:///none.db")[0]
     training = study.definition.training

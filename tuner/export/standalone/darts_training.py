@@ -28,7 +28,8 @@ from torch import Tensor, nn
 from tuner.config import ModelShapes
 from tuner.data.series import Series
 from tuner.export.standalone.forecast_file import check_new, write_forecasts
-from tuner.export.standalone.training import Job, copy_of, forecast, score
+from tuner.export.standalone.script_step import Job
+from tuner.export.standalone.training import copy_of, forecast, score
 from tuner.export.standalone.windows_of_series import Data, Split, data_hash, prepare, read_or_leave
 from tuner.models.darts_interface import DartsNetwork
 
@@ -115,7 +116,9 @@ def make_model(job: Job, *, own_norm: bool, **changes: Any) -> TSMixerModel:
     reversible norm.
     """
     task = job.task
-    stopping = EarlyStopping("val_loss", patience=job.patience, min_delta=job.min_delta)
+    # Lightning counts validations where a study counts epochs.
+    patience = math.ceil(job.patience / job.validate_every)
+    stopping = EarlyStopping("val_loss", patience=patience, min_delta=job.min_delta)
     sizes = {
         "hidden_size": job.hidden_size,
         "ff_size": job.hidden_size,
@@ -141,9 +144,22 @@ def make_model(job: Job, *, own_norm: bool, **changes: Any) -> TSMixerModel:
             "enable_checkpointing": False,
             "enable_progress_bar": False,
             "enable_model_summary": False,
+            **_of_trainer(job),
         },
     }
     return TSMixerModel(**(given | changes))
+
+
+def _of_trainer(job: Job) -> dict[str, Any]:
+    """What the job has of a training beside the protocol's usual settings."""
+    found: dict[str, Any] = {}
+    if job.accumulate > 1:
+        found["accumulate_grad_batches"] = job.accumulate
+    if job.validate_every > 1:
+        found["check_val_every_n_epoch"] = job.validate_every
+    if job.precision in ("bf16", "fp16"):
+        found["precision"] = {"bf16": "bf16-mixed", "fp16": "16-mixed"}[job.precision]
+    return found
 
 
 def run_darts(

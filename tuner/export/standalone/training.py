@@ -8,8 +8,7 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from tuner.data.series import Series
 from tuner.export.standalone.forecast_file import check_new, write_forecasts
+from tuner.export.standalone.script_step import Job, ScriptStep, batches
 from tuner.export.standalone.windows_of_series import (
     Data,
     Split,
@@ -26,33 +26,10 @@ from tuner.export.standalone.windows_of_series import (
     prepare,
     read_or_leave,
 )
-from tuner.training.quantile_loss import mean_quantile_loss_per_window, quantile_loss
+from tuner.training.quantile_loss import mean_quantile_loss_per_window
 from tuner.training.rearrangement import rearranged
 
 SCORED_AT_ONCE = 512
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What is forecast, and how the network is trained."""
-
-    task: Mapping[str, Any]
-    learning_rate: float
-    weight_decay: float
-    batch_size: int
-    max_epochs: int
-    patience: int
-    min_delta: float
-    gradient_clip: float
-    learning_rate_decay: float
-    precision: str
-    seeds: Sequence[int]
-    threads: int | None
-    data_hash: str
-    dropout: float | None = None
-    hidden_size: int | None = None
-    input_size: int | None = None
-    """Rows that the network sees of each window; None: as many as the task says."""
 
 
 class Trained(NamedTuple):
@@ -77,8 +54,18 @@ Build = Callable[..., nn.Module]
 """(job, shapes) -> an untrained network."""
 
 
-def run(job: Job, read_series: Callable[[str | None], list[Series]], build: Build) -> None:
-    """Train with every seed of the job and print how it went."""
+def run(
+    job: Job,
+    read_series: Callable[[str | None], list[Series]],
+    build: Build,
+    *,
+    scale_of: Callable[[torch.device], Any] | None = None,
+    checkpointed: Callable[[nn.Module], Any] | None = None,
+) -> None:
+    """Train with every seed of the job and print how it went.
+
+    `scale_of` and `checkpointed` are what fp16 and activation checkpointing take.
+    """
     parser = argparse.ArgumentParser(description="Train one configuration and print its test MQL.")
     parser.add_argument(
         "data", nargs="?", help="the task's CSV, or the folder with ETTh1.csv and ETTh2.csv"
@@ -98,7 +85,7 @@ def run(job: Job, read_series: Callable[[str | None], list[Series]], build: Buil
     found: list[Scores] = []
     forecasts: dict[int, Tensor] = {}
     for seed in job.seeds:
-        trained = train(job, data, build, seed)
+        trained = train(job, data, build, seed, scale_of, checkpointed)
         val, test = (score(job, data, split, trained.model) for split in (data.val, data.test))
         print(f"seed {seed}: {trained.stopped_by} after {trained.epochs} epochs", end=", ")  # noqa: T201
         print(f"{trained.wall_clock_s:.2f} s, validation loss {trained.val_loss:.6f}")  # noqa: T201
@@ -116,7 +103,14 @@ def run(job: Job, read_series: Callable[[str | None], list[Series]], build: Buil
             print(f"median of {len(found)} seeds, {name}: test MQL {median:.6f}")  # noqa: T201
 
 
-def train(job: Job, data: Data, build: Build, seed: int) -> Trained:
+def train(
+    job: Job,
+    data: Data,
+    build: Build,
+    seed: int,
+    scale_of: Callable[[torch.device], Any] | None = None,
+    checkpointed: Callable[[nn.Module], Any] | None = None,
+) -> Trained:
     """AdamW on the quantile loss until the validation loss stops falling; the best epoch's weights
     are kept.
     """
@@ -125,38 +119,20 @@ def train(job: Job, data: Data, build: Build, seed: int) -> Trained:
     torch.manual_seed(seed)
     shuffles = torch.Generator(device).manual_seed(int(torch.randint(2**62, (), dtype=torch.int64)))
     model = build(job, data.shapes).to(device)
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(
-        parameters, lr=job.learning_rate, weight_decay=job.weight_decay, fused=True
-    )
-    levels = torch.tensor(job.task["quantiles"], device=device)
-
-    def loss_of(split: Split, index: Tensor) -> Tensor:
-        past, future, static, target = gather(data, split, index)
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=job.precision == "bf16"):
-            forecast = model(past, future, static)
-        return quantile_loss(forecast.float(), target, levels)
-
-    at_once = 2048 if device.type == "cuda" else 256
+    step = ScriptStep(job, data, model, scale_of, checkpointed)
     rate, lowest, best_epoch, best = job.learning_rate, math.inf, 0, copy_of(model)
     reference, waited, stopped_by = math.inf, 0, "epoch_limit"
+    validated = 0
     began = time.perf_counter()
     for epoch in range(1, job.max_epochs + 1):
         model.train()
-        for group in optimizer.param_groups:
-            group["lr"] = rate
         order = torch.randperm(len(data.train.starts), generator=shuffles, device=device)
-        for index in batches(order, job.batch_size):
-            optimizer.zero_grad(set_to_none=True)
-            loss_of(data.train, index).backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(parameters, job.gradient_clip)
-            optimizer.step()
+        step.train_on(order, rate)
+        rate *= job.learning_rate_decay
+        if epoch % job.validate_every and epoch < job.max_epochs:
+            continue
         model.eval()
-        with torch.no_grad():
-            total = torch.zeros((), dtype=torch.float64, device=device)
-            for index in batches(torch.arange(len(data.val.starts), device=device), at_once):
-                total += loss_of(data.val, index) * len(index)
-        val_loss = float(total / len(data.val.starts))
+        val_loss = step.validation_loss()
         if not math.isfinite(val_loss):
             stopped_by = "diverged"
             break
@@ -164,13 +140,12 @@ def train(job: Job, data: Data, build: Build, seed: int) -> Trained:
             lowest, best_epoch, best = val_loss, epoch, copy_of(model)
         # Stopping counts from the last improvement by more than min_delta; the weights kept are the
         # lowest loss's.
-        reference, waited = (
-            (val_loss, 0) if val_loss < reference - job.min_delta else (reference, waited + 1)
-        )
+        improved = val_loss < reference - job.min_delta
+        reference, waited = (val_loss, 0) if improved else (reference, waited + epoch - validated)
+        validated = epoch
         if waited >= job.patience:
             stopped_by = "converged"
             break
-        rate *= job.learning_rate_decay
     if device.type == "cuda":
         torch.cuda.synchronize()
     wall_clock_s = time.perf_counter() - began
@@ -223,12 +198,6 @@ def in_original_units(
             values * scale.unsqueeze(-1) + minimum.unsqueeze(-1),
             target.double() * scale + minimum,
         )
-
-
-def batches(order: Tensor, size: int) -> Iterator[Tensor]:
-    """(N,) -> views of at most `size` window numbers each, in order."""
-    for first in range(0, len(order), size):
-        yield order[first : first + size]
 
 
 def set_arithmetic(precision: str) -> None:

@@ -73,8 +73,8 @@ def _entering(model: TSMixer) -> list[FeatureMixing]:
 
 
 def _why_not_here(model: TSMixer, precision: Precision, device: torch.device) -> str | None:
-    if precision is Precision.BF16:
-        return "the fused kernels compute in fp32 or tf32, not in bf16"
+    if precision.half:
+        return f"the fused kernels compute in fp32 or tf32, not in {precision.value}"
     dtype = next(model.parameters()).dtype
     if dtype != torch.float32:
         return f"the fused kernels are written for float32 parameters, these are {dtype}"

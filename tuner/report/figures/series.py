@@ -180,7 +180,9 @@ def learning_curves(
     rows = curves([*chosen, *others[-COMPANY:]])
     drawn = []
     for number in [*chosen, *others[-COMPANY:]]:
-        first_seed = [row for row in rows.get(number, ()) if row.repeat == 0]
+        first_seed = [
+            row for row in rows.get(number, ()) if row.repeat == 0 and row.val_loss is not None
+        ]
         if first_seed:
             drawn.append(
                 Curve(

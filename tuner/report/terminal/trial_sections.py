@@ -10,6 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
+from tuner.devices.served_settings import WHY_EAGER
 from tuner.devices.watch import SEES_PROCESSES
 from tuner.display.terminal import line, make_console
 from tuner.display.text import shown_value
@@ -110,8 +111,8 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
             ),
         )
     if detail.curve and detail.best is not None:
-        last_seed = max(row.repeat for row in detail.curve)
-        rows = [row for row in detail.curve if row.repeat == last_seed]
+        last_seed = max(row.repeat for row in detail.validated)
+        rows = [row for row in detail.validated if row.repeat == last_seed]
         line = sparkline([row.val_loss for row in rows], width=SPARK_WIDTH, plain=plain)
         yield (
             "validation loss",
@@ -222,7 +223,8 @@ def _backend(recorded: Recorded) -> Rows:
     if recorded.backend_fallback:
         wanted = "compile" if recorded.backend == "eager" else "triton"
         wanted = "graph" if recorded.backend_measured else wanted
-        yield f"not {wanted}, since", recorded.backend_fallback
+        not_that = "eager" if recorded.backend_fallback == WHY_EAGER else f"not {wanted}"
+        yield f"{not_that}, since", recorded.backend_fallback
     if recorded.backend_measured:
         yield "measured", recorded.backend_measured
 

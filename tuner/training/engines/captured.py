@@ -32,7 +32,7 @@ GraphMemory = Any
 """A pool of memory that captures allocate from: what `torch.cuda.graph_pool_handle` gives."""
 
 WARM_UP_STEPS = 3
-"""Per batch shape, before capture: by then libraries, workspaces and optimiser state exist."""
+"""Per size of an update, before capture: libraries, workspaces and optimiser state exist then."""
 
 N_BRANCHES = 3
 """Of the reference network: future covariates, and static ones in each of two blocks."""
@@ -90,6 +90,7 @@ class CapturedEngine(ABC):
         self._device = step.device
         self._n_windows = len(data.train)
         self._batch_size = min(config.hyperparameters.batch_size, self._n_windows)
+        self._update_size = min(self._batch_size * config.accumulate, self._n_windows)
         self._order = torch.zeros(self._n_windows, dtype=torch.int64, device=self._device)
         self._steps: dict[int, torch.cuda.CUDAGraph] = {}
         self._validation: torch.cuda.CUDAGraph | None = None
@@ -107,7 +108,7 @@ class CapturedEngine(ABC):
 
     @abstractmethod
     def _train_batch(self, size: int) -> None:
-        """One step on the next `size` windows of `self._order`, whose loss is added up."""
+        """One update by the next `size` windows of `self._order`, whose loss is added up."""
 
     @abstractmethod
     def _train_loss_sum(self) -> Tensor:
@@ -141,7 +142,7 @@ class CapturedEngine(ABC):
         self._begin_epoch()
         done = 0
         while done < self._n_windows:
-            size = min(self._batch_size, self._n_windows - done)
+            size = min(self._update_size, self._n_windows - done)
             self._steps[size].replay()
             done += size
             stopped = poll()
@@ -173,7 +174,7 @@ class CapturedEngine(ABC):
 
     def _run_everything_once(self) -> None:
         self.model.train()
-        for size in batch_shapes(self._n_windows, self._batch_size):
+        for size in batch_shapes(self._n_windows, self._update_size):
             for _ in range(WARM_UP_STEPS):
                 self._begin_epoch()
                 self._train_batch(size)
@@ -188,7 +189,7 @@ class CapturedEngine(ABC):
         # One pool for all: replays never overlap, so what one graph frees the next may use.
         pool = torch.cuda.graph_pool_handle() if self.graph_memory is None else self.graph_memory
         self.model.train()
-        for size in batch_shapes(self._n_windows, self._batch_size):
+        for size in batch_shapes(self._n_windows, self._update_size):
             graph = torch.cuda.CUDAGraph()
             with captured(graph, pool, stream):
                 self._train_batch(size)

@@ -11,6 +11,7 @@ from torch import nn
 
 from tuner.config import Backend, ModelShapes, Precision, RunConfig
 from tuner.data.windows import DeviceData
+from tuner.devices.served_settings import WHY_EAGER, why_not_on, why_not_together
 from tuner.errors import UsageError
 from tuner.models.fused import why_not
 from tuner.models.host_build import why_not_built
@@ -54,6 +55,8 @@ def resolve_backend(config: RunConfig, shapes: ModelShapes, device: torch.device
     """
     if config.training.backend is not Backend.AUTO:
         return config.training.backend
+    if config.training.checkpoint_activations:
+        return Backend.EAGER
     if device.type == "cpu":
         return Backend.COMPILE if _large_on_a_cpu(config, shapes) else Backend.EAGER
     if device.type != "cuda":
@@ -82,13 +85,19 @@ def choose_backend(
 ) -> tuple[Backend, str]:
     """The backend that trains this model here, and why it is not `resolve_backend`'s, or empty.
 
-    Where the fused kernels of `triton` do not serve a model, captured graphs do; where the C++
-    kernels of `compile` on a CPU do not, or cannot be built, PyTorch's operations.
+    Where the fused kernels of `triton` do not serve a model, or a setting of its training, captured
+    graphs do; where the C++ kernels of `compile` on a CPU do not, or cannot be built, PyTorch's
+    operations. Where activations are checkpointed, why `auto` came to these is said as well.
 
     Raises:
-        UsageError: a backend this device does not have.
+        UsageError: a backend, or a setting, this device does not have.
     """
+    training = config.training
+    if (problem := why_not_together(training) or why_not_on(training, device.type)) is not None:
+        raise UsageError(problem)
     backend = resolve_backend(config, shapes, device)
+    if training.checkpoint_activations and training.backend is Backend.AUTO:
+        return backend, WHY_EAGER
     if backend is Backend.COMPILE and device.type == "cpu":
         reason = why_not_compiled(model, config.training.precision) or why_not_built()
         return (backend, "") if reason is None else (Backend.EAGER, reason)
@@ -99,14 +108,24 @@ def choose_backend(
         )
     if backend is not Backend.TRITON:
         return backend, ""
-    reason = why_not(model, config.training.precision, device) or why_nothing_is_built()
+    reason = why_not_fused(config, model, device) or why_nothing_is_built()
     return (backend, "") if reason is None else (Backend.GRAPH, reason)
+
+
+def why_not_fused(config: RunConfig, model: nn.Module, device: torch.device) -> str | None:
+    """Why the fused kernels do not serve this training; None where they do."""
+    if config.accumulate > 1:
+        return (
+            "the fused kernels update the weights after every batch, "
+            f"accumulate is {config.accumulate}"
+        )
+    return why_not(model, config.training.precision, device)
 
 
 def faster_fused(config: RunConfig, shapes: ModelShapes, capability: tuple[int, int]) -> bool:
     """Whether `auto` means the fused kernels on a GPU of this compute capability."""
     sizes = config.hyperparameters
-    if config.training.precision is Precision.BF16 or shapes.horizon > LONGEST_FUSED:
+    if config.training.precision.half or shapes.horizon > LONGEST_FUSED:
         return False
     if capability != MEASURED_ON:
         return False
@@ -160,7 +179,9 @@ def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine
     if backend is Backend.COMPILE and data.minimum.device.type == "cpu":
         return CompiledCpuEngine(config, data, model)
     if backend is Backend.COMPILE:
-        if step_kernels_serve(model):
+        # Those kernels update after every batch, and scale no loss.
+        plain = config.accumulate == 1 and config.training.precision is not Precision.FP16
+        if plain and step_kernels_serve(model):
             from tuner.training.engines.fused.compiled_step import CompiledStepEngine
 
             return CompiledStepEngine(config, data, model)

@@ -21,6 +21,7 @@ from torch import nn
 
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
+from tuner.models.compiled_network import torch_mode
 from tuner.training.engines.graph import GraphEngine
 
 RECOMPILES = 4096
@@ -35,7 +36,8 @@ class CompiledEngine(GraphEngine):
 
     def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module) -> None:
         super().__init__(config, data, model)
-        self._step.loss = torch.compile(self._step.loss, dynamic=False)  # type: ignore[method-assign]
+        mode = torch_mode(config.training.compile_mode)
+        self._step.loss = torch.compile(self._step.loss, dynamic=False, mode=mode)  # type: ignore[method-assign]
 
     def warm_up(self) -> None:
         with no_silent_fall_back():

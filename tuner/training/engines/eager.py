@@ -17,14 +17,15 @@ from tuner.training.model_state import Snapshot
 from tuner.training.step import Step
 
 WARM_UP_STEPS = 2
-"""Per batch shape: the first allocates state and loads kernels, the second runs as all others."""
+"""Per size of an update: the first allocates state and loads kernels, the second runs as all
+others."""
 
 VALIDATION_BATCH = {"cpu": 256, "cuda": 2048}
 """Windows per validation pass. The loss does not depend on it; small batches suit CPU caches."""
 
 
 class EagerEngine:
-    """Runs `Step` batch by batch, from Python."""
+    """Runs `Step` update by update, from Python."""
 
     backend = Backend.EAGER
     fallback = ""
@@ -39,6 +40,7 @@ class EagerEngine:
         if self._device.type == "cpu":
             keep_freed_memory()
         self._batch_size = config.hyperparameters.batch_size
+        self._update_size = self._batch_size * config.accumulate
         self._validation_batch = VALIDATION_BATCH.get(self._device.type, 256)
 
     @property
@@ -50,10 +52,10 @@ class EagerEngine:
         before = Snapshot(self.model)
         with unchanged_randomness(self._device):
             self.model.train()
-            for size in batch_shapes(n_train, self._batch_size):
+            for size in batch_shapes(n_train, self._update_size):
                 index = torch.arange(size, device=self._device)
                 for _ in range(WARM_UP_STEPS):
-                    self._step.train(self._data.train.gather(index))
+                    self._step.train_on(self._data.train, index, self._batch_size)
             self.model.eval()
             for size in batch_shapes(n_val, self._validation_batch):
                 with torch.no_grad():
@@ -66,9 +68,11 @@ class EagerEngine:
         self.model.train()
         loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
         n_windows = 0
-        for index in batches(order, self._batch_size):
-            # A mean over the batch: weighted by its size, a short last one counts for what it is.
-            loss_sum += self._step.train(self._data.train.gather(index)) * len(index)
+        for index in batches(order, self._update_size):
+            # A mean over the windows: weighted by their number, a short last update counts for
+            # what it is.
+            loss = self._step.train_on(self._data.train, index, self._batch_size)
+            loss_sum += loss * len(index)
             n_windows += len(index)
             stopped = poll()
             if stopped is not None:

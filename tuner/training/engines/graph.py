@@ -26,7 +26,7 @@ class GraphEngine(CapturedEngine):
         self._step = Step(config, data, model, capturable=True)
         super().__init__(config, data, self._step, fallback)
         self._position = torch.zeros((), dtype=torch.int64, device=self._device)
-        self._offsets = torch.arange(self._batch_size, device=self._device)
+        self._offsets = torch.arange(self._update_size, device=self._device)
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=self._device)
         self._validation_sum = torch.zeros((), dtype=torch.float64, device=self._device)
 
@@ -46,8 +46,9 @@ class GraphEngine(CapturedEngine):
 
     def _train_batch(self, size: int) -> None:
         index = self._order[self._position + self._offsets[:size]]
-        # A mean over the batch: weighted by its size, a short last one counts for what it is.
-        self._loss_sum += self._step.train(self._data.train.gather(index)) * size
+        # A mean over the windows: weighted by their number, a short last update counts for what it
+        # is. All batches of an update are in one capture: their memory is used one after the other.
+        self._loss_sum += self._step.train_on(self._data.train, index, self._batch_size) * size
         self._position += size
 
     def _train_loss_sum(self) -> Tensor:

@@ -62,7 +62,9 @@ def what_auto_means(config: RunConfig, data: DeviceData) -> BackendChoice | None
     Raises:
         UsageError: an architecture that cannot be built.
     """
-    automatic = config.training.backend is Backend.AUTO
+    automatic = (
+        config.training.backend is Backend.AUTO and not config.training.checkpoint_activations
+    )
     on_gpu = data.minimum.device.type == "cuda"
     if not (automatic and on_gpu) or config.architecture.model in builtin_names():
         return None
@@ -102,10 +104,12 @@ class Candidates:
             engine.warm_up()
             few = self._timed(lambda: self._steps(engine.train_epoch, LEAST_STEPS))
             steps = max(LEAST_STEPS, min(STEPS, int(MOST_S / (few / LEAST_STEPS))))
-            batches = math.ceil(len(self.order) / self.config.hyperparameters.batch_size)
-            steps = min(steps, batches)
+            update_size = self.config.hyperparameters.batch_size * self.config.accumulate
+            updates = math.ceil(len(self.order) / update_size)
+            steps = min(steps, updates)
             took = self._timed(lambda: self._steps(engine.train_epoch, steps))
-            return took / steps * batches + self._timed(engine.validation_loss)
+            validation_s = self._timed(engine.validation_loss)
+            return took / steps * updates + validation_s / self.config.training.validate_every
         finally:
             engine.close()
 

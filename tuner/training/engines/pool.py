@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import nn
 
-from tuner.config import Backend, Precision, RunConfig
+from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.fused.dropout_rate import drops_out
 from tuner.models.tsmixer import TSMixer
@@ -63,6 +63,9 @@ class Kind(NamedTuple):
     precision: Precision
     drops_out: bool
     """Without dropout the kernels know no masks."""
+    accumulate: int
+    checkpoint_activations: bool
+    compile_mode: CompileMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -185,6 +188,9 @@ def _kind(config: RunConfig, data: DeviceData) -> Kind:
         batch_size=h.batch_size,
         precision=config.training.precision,
         drops_out=drops_out(h.dropout or 0.0),
+        accumulate=config.accumulate,
+        checkpoint_activations=config.training.checkpoint_activations,
+        compile_mode=config.training.compile_mode,
     )
 
 

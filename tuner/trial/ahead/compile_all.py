@@ -23,11 +23,10 @@ from tuner.config import Backend, Hyperparameters, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
 from tuner.errors import DataError, TunerError
-from tuner.models.fused import why_not
 from tuner.models.fused.compile_only import Kernel, build_driver_module
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
-from tuner.training.engines.choose import faster_fused, why_nothing_is_built
+from tuner.training.engines.choose import faster_fused, why_not_fused, why_nothing_is_built
 from tuner.trial.ahead.compile_order import Capability, Order, Search, configurations, why_none
 from tuner.trial.ahead.compile_pool import CompilePool
 from tuner.trial.ahead.compile_progress import Progress
@@ -72,7 +71,7 @@ class Wanted:
             self.reason = self.reason or "auto chooses other backends for these sizes on this GPU"
             return {}
         model = build_model(config.architecture, shapes, hyperparameters)
-        if (reason := why_not(model, config.training.precision, CUDA)) is not None:
+        if (reason := why_not_fused(config, model, CUDA)) is not None:
             self.reason = self.reason or reason
             return {}
         from tuner.training.engines.fused.fused_engine import kernels_of

@@ -34,7 +34,11 @@ class Search:
             "data": definition["data_hash"],
             "space": {name: space[name] for name in sizes},
             "defaults": {name: defaults[name] for name in sizes},
-            "training": {name: str(training[name]) for name in ("backend", "precision")},
+            "training": {
+                name: str(training[name])
+                for name in ("backend", "precision", "accumulate", "checkpoint_activations")
+                if name in training  # later settings are there where they are not the default
+            },
         }
 
 
@@ -94,6 +98,8 @@ def why_none(definition: StudyDefinition) -> str | None:
         return f"backend {backend.value} has no kernels of its own"
     if ":" in definition.architecture.model:
         return "the fused kernels are written for the built-in networks"
+    if definition.training.checkpoint_activations:
+        return "checkpoint_activations has no kernels of its own"
     return None
 
 

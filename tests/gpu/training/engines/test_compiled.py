@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.support.backend_trainings import config_of, losses
+from tests.support.present import present
 from tuner.config import Backend, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.names import builtin_names
@@ -62,7 +63,7 @@ def jittered(model: nn.Module, seed: int) -> nn.Module:
 
 def losses_from(config: RunConfig, data: DeviceData, model: nn.Module) -> list[float]:
     history = fit(config, data, model=model).history
-    return [value for epoch in history for value in (epoch.train_loss, epoch.val_loss)]
+    return [value for epoch in history for value in (epoch.train_loss, present(epoch.val_loss))]
 
 
 def strays(values: list[float], truth: list[float]) -> list[float]:

@@ -60,7 +60,7 @@ def pool() -> Iterator[EnginePool]:
     kept.empty()
 
 
-def losses(result: FitResult) -> list[tuple[float, float, float]]:
+def losses(result: FitResult) -> list[tuple[float, float | None, float]]:
     return [(e.train_loss, e.val_loss, e.learning_rate) for e in result.history]
 
 

@@ -16,6 +16,7 @@ from tests.support.paths import BENCHMARKS
 from tuner.config import (
     Architecture,
     Backend,
+    CompileMode,
     Hyperparameters,
     ModelShapes,
     Precision,
@@ -195,10 +196,67 @@ def test_what_they_do_not_serve_runs_as_captured_graphs_with_the_reason(
     assert "\n" not in reason
 
 
-def test_bf16_that_was_asked_of_them_runs_as_captured_graphs_too() -> None:
-    backend, reason = choose_backend(triton(Precision.BF16), SHAPES, network("original"), CUDA)
+def trained_with(backend: Backend, **settings: Any) -> RunConfig:
+    config = config_of(backend)
+    return replace(config, training=replace(config.training, **settings))
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("asked", [Backend.TRITON, Backend.AUTO])
+@pytest.mark.parametrize("searched", [False, True])
+def test_accumulated_batches_run_as_captured_graphs_with_the_reason(
+    asked: Backend, *, searched: bool
+) -> None:
+    config = config_of(asked)
+    if searched:
+        sizes = replace(config.hyperparameters, own={"accumulate": 4})
+        config = replace(config, hyperparameters=sizes)
+    else:
+        config = trained_with(asked, accumulate=4)
+    backend, reason = choose_backend(config, SHAPES, network("original"), CUDA)
     assert backend is Backend.GRAPH
-    assert "bf16" in reason
+    assert "after every batch, accumulate is 4" in reason
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("device", [CUDA, CPU], ids=str)
+def test_with_checkpoints_auto_means_plain_operations_with_the_reason(device: torch.device) -> None:
+    config = trained_with(Backend.AUTO, checkpoint_activations=True)
+    assert resolve_backend(config, SHAPES, device) is Backend.EAGER
+    backend, reason = choose_backend(config, SHAPES, network("original"), device)
+    assert backend is Backend.EAGER
+    assert "random numbers" in reason
+    named = trained_with(Backend.EAGER, checkpoint_activations=True)
+    assert choose_backend(named, SHAPES, network("original"), device) == (Backend.EAGER, "")
+
+
+MIXES: list[tuple[Backend, dict[str, Any], torch.device, str]] = [
+    (Backend.GRAPH, {"checkpoint_activations": True}, CUDA, "'graph' cannot: choose eager or auto"),
+    (Backend.TRITON, {"checkpoint_activations": True}, CUDA, "'triton' cannot"),
+    (Backend.COMPILE, {"checkpoint_activations": True}, CPU, "'compile' cannot"),
+    (Backend.GRAPH, {"compile_mode": CompileMode.MAX_AUTOTUNE}, CUDA, "not of 'graph'"),
+    (Backend.COMPILE, {"compile_mode": CompileMode.REDUCE_OVERHEAD}, CPU, "on the CPU"),
+    (Backend.EAGER, {"precision": Precision.FP16}, torch.device("meta"), "this one is meta"),
+]
+
+
+@pytest.mark.parametrize(("backend", "settings", "device", "says"), MIXES)
+def test_settings_that_do_not_go_together_are_one_line(
+    backend: Backend, settings: dict[str, Any], device: torch.device, says: str
+) -> None:
+    with pytest.raises(UsageError, match=says) as refused:
+        choose_backend(trained_with(backend, **settings), SHAPES, network("original"), device)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16])
+def test_the_fused_kernels_do_not_compute_in_half_precision(precision: Precision) -> None:
+    backend, reason = choose_backend(triton(precision), SHAPES, network("original"), CUDA)
+    assert backend is Backend.GRAPH
+    assert f"not in {precision.value}" in reason
+    on_a_cpu = config_of(Backend.COMPILE, precision)
+    backend, reason = choose_backend(on_a_cpu, SHAPES, network("original"), CPU)
+    assert (backend, reason) == (Backend.EAGER, "the kernels for a CPU compute in fp32 only")
 
 
 @pytest.mark.usefixtures("measured")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from tuner.config import Backend, Precision, RunConfig
+from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.models.branches import SideStreams
 from tuner.models.compiled_network import CompiledPieces, CompiledWhole
@@ -21,8 +21,12 @@ class CompiledStepEngine(FusedEngine):
     backend = Backend.COMPILE
 
     def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module) -> None:
+        training = config.training
         super().__init__(
-            config, data, model, lambda: compiled_network(model, config.training.precision)
+            config,
+            data,
+            model,
+            lambda: compiled_network(model, training.precision, training.compile_mode),
         )
 
     def warm_up(self) -> None:
@@ -30,10 +34,12 @@ class CompiledStepEngine(FusedEngine):
             super().warm_up()
 
 
-def compiled_network(model: nn.Module, precision: Precision) -> Network:
+def compiled_network(
+    model: nn.Module, precision: Precision, mode: CompileMode = CompileMode.DEFAULT
+) -> Network:
     """For a model on a CUDA device: a built-in one in pieces, covariates on their own streams."""
     # Not one derived from it either: its forward pass may be another.
     if type(model) is not TSMixer:
-        return CompiledWhole(model, precision)
+        return CompiledWhole(model, precision, mode=mode)
     streams = capture_streams(next(model.parameters()).device)
-    return CompiledPieces(model, precision, SideStreams(streams[1:]))
+    return CompiledPieces(model, precision, SideStreams(streams[1:]), mode=mode)
