@@ -13,7 +13,7 @@ import torch
 
 from tuner.bench.contender import Contender, Entry, Job, Scope
 from tuner.bench.ours import Ours
-from tuner.config import Backend, Hyperparameters, RunConfig
+from tuner.config import Backend, CompileMode, Hyperparameters, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError, unknown_name
 from tuner.models.names import LIBRARY, builtin_names, library_class
@@ -217,6 +217,8 @@ def _config(file: StudyFile, backend: Backend, job: Job, hidden: int, batch: int
     training = dataclasses.replace(
         file.training_settings(), backend=backend, precision=job.precision
     )
+    if backend is not Backend.COMPILE:  # whose the mode is
+        training = dataclasses.replace(training, compile_mode=CompileMode.DEFAULT)
     return RunConfig(
         architecture=file.architecture(),
         hyperparameters=hyperparameters,

@@ -29,7 +29,8 @@ class Ours:
         self._entry = entry
         self._config = config
         self._data = data
-        self._batch_size = config.hyperparameters.batch_size
+        self._batch_size = config.hyperparameters.batch_size * config.accumulate
+        """Of an update, which is what a step is here."""
         self._n_steps = math.ceil(len(data.train) / self._batch_size)
 
     @property

@@ -36,9 +36,12 @@ class WarmOptions:
     task: TaskName = "etth"
     data_dir: DataDir = None
     backend: Annotated[
-        Backend, typer.Option(help="As of the launch to come: auto or triton have kernels.")
-    ] = Backend.AUTO
-    precision: Annotated[Precision, typer.Option(help="As of the launch to come.")] = Precision.FP32
+        Backend | None,
+        typer.Option(help="As of the launch to come: auto or triton have kernels (auto)."),
+    ] = None
+    precision: Annotated[
+        Precision | None, typer.Option(help="As of the launch to come (fp32).")
+    ] = None
     capability: Annotated[
         str | None,
         typer.Option(metavar="9.0", help="GPUs to compile for (the one that is here)."),

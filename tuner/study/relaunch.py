@@ -18,10 +18,11 @@ from tuner.search.history import configuration, known_params
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.objectives import objective_names, violations
-from tuner.spec.policy import NONE, SearchPolicy, exact
+from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
 from tuner.storage.records import LittleLeft
+from tuner.study.definition_flags import flags_of
 from tuner.study.group import asked_searches, memberships
 from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
 from tuner.study.recorded_margin import refuse_other_margin
@@ -192,13 +193,14 @@ def resumed(
     """`asked`, but with those settings of a launch
     that nobody `said` as the `stored` definition has them.
     """
-    names = {"backend", "max_epochs", "precision", *LATER_SETTINGS} - set(said)
-    training = {name: getattr(stored.training, name) for name in names}
+    kept = {"backend", "max_epochs", "precision", *LATER_SETTINGS} - set(said)
     clock = asked if "time_objective" in said else stored
     split = asked.mql_split if "mql_split" in said else stored.mql_split
     return dataclasses.replace(
         asked,
-        training=dataclasses.replace(asked.training, **training),
+        training=dataclasses.replace(
+            asked.training, **{name: getattr(stored.training, name) for name in kept}
+        ),
         seeds_per_trial=asked.seeds_per_trial if "seeds" in said else stored.seeds_per_trial,
         mql_split=split,
         objectives=objective_names(clock.objectives[0], split),
@@ -274,28 +276,9 @@ def _in_words(
     """What a study that was there keeps although a new one
     would not have it, and what of its policy changed.
     """
-    own, new, old = after.flags(), _flags(fresh), before.flags()
-    kept = [flag for name, flag in _flags(study.definition).items() if flag != new[name]]
+    own, new, old = after.flags(), flags_of(fresh), before.flags()
+    kept = [flag for name, flag in flags_of(study.definition).items() if flag != new[name]]
     kept += [own[name] for name in _differ(SearchPolicy(), after) if name not in said.policy]
     changed = [f"{old[name]} to {own[name]}" for name in _differ(before, after)]
     lines = [f"{study.name} changes from {', from '.join(changed)}"] if changed else []
     return [*lines, f"{study.name} keeps {' '.join(kept)}"] if kept else lines
-
-
-def _flags(definition: StudyDefinition) -> dict[str, str]:
-    """The settings of a launch that are part of what a study is, as flags."""
-    training, target = definition.training, definition.target_val_loss
-    checkpoints = training.checkpoint_activations
-    return {
-        "max_epochs": f"--max-epochs {training.max_epochs}",
-        "seeds": f"--seeds {definition.seeds_per_trial}",
-        "backend": f"--backend {training.backend.value}",
-        "precision": f"--precision {training.precision.value}",
-        "accumulate": f"--accumulate {training.accumulate}",
-        "checkpoint_activations": f"--{'' if checkpoints else 'no-'}checkpoint-activations",
-        "compile_mode": f"--compile-mode {training.compile_mode.value}",
-        "validate_every": f"--validate-every {training.validate_every}",
-        "time_objective": f"--time-objective {definition.objectives[0]}",
-        "target_val_loss": f"--target-val-loss {NONE if target is None else exact(target)}",
-        "mql_split": f"--mql-split {definition.mql_split}",
-    }

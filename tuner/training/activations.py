@@ -1,7 +1,7 @@
 """Activation checkpointing: a network's blocks keep their inputs only, and what a backward pass
 needs of their insides is computed again.
 
-torch.utils.checkpoint does it, non-reentrant. What it gives is the same, bit for bit: the state of
+torch.utils.checkpoint does it, non-reentrant. What comes out is the same, bit for bit: the state of
 the random number generators is put back, so dropout draws the same masks; and a block computes
 again with the buffers that it had, and leaves those alone, so that running statistics count a batch
 once. What a block keeps outside of its buffers (a Python counter of its own) it does change twice.
@@ -59,19 +59,19 @@ class CheckpointedNetwork:
         if not torch.is_grad_enabled():
             plain: Tensor = self._model(*inputs)
             return plain
-        with _in_place_of(self._blocks):
+        with _in_place_of(self._blocks, next(self._model.parameters()).device):
             forecast: Tensor = self._model(*inputs)
         return forecast
 
 
 @contextlib.contextmanager
-def _in_place_of(blocks: list[nn.Module]) -> Iterator[None]:
+def _in_place_of(blocks: list[nn.Module], device: torch.device) -> Iterator[None]:
     """The blocks' forward passes are checkpointed ones in here."""
     # An attribute of the instance, found before the class's method; maybe there was one before.
     before = [vars(block).get("forward") for block in blocks]
     try:
         for block in blocks:
-            vars(block)["forward"] = functools.partial(_checkpointed, block, block.forward)
+            vars(block)["forward"] = functools.partial(_checkpointed, block, block.forward, device)
         yield
     finally:
         for block, forward in zip(blocks, before, strict=True):
@@ -81,16 +81,26 @@ def _in_place_of(blocks: list[nn.Module]) -> Iterator[None]:
 
 
 def _checkpointed(
-    block: nn.Module, forward: Callable[..., Any], *arguments: Any, **named: Any
+    block: nn.Module,
+    forward: Callable[..., Any],
+    device: torch.device,
+    *arguments: Any,
+    **named: Any,
 ) -> Any:
-    buffers = _buffers(block)
+    buffers, random = _buffers(block), _random_state(device)
 
-    def contexts() -> tuple[
-        contextlib.AbstractContextManager[Any], contextlib.AbstractContextManager[Any]
-    ]:
-        return contextlib.nullcontext(), _with_buffers(buffers)
+    def contexts() -> tuple[Context, Context]:
+        return contextlib.nullcontext(), _as_then(buffers, random, device)
 
-    return checkpoint(forward, *arguments, use_reentrant=False, context_fn=contexts, **named)
+    # torch would look for the device in positional arguments only, and keep no other's state.
+    return checkpoint(
+        forward,
+        *arguments,
+        use_reentrant=False,
+        preserve_rng_state=False,
+        context_fn=contexts,
+        **named,
+    )
 
 
 Context = contextlib.AbstractContextManager[Any]
@@ -108,14 +118,30 @@ def _buffers(block: nn.Module) -> Buffers:
     ]
 
 
+def _random_state(device: torch.device) -> tuple[Tensor, Tensor | None]:
+    """Of the CPU's generator, and of the device's."""
+    on_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+    return torch.get_rng_state(), on_device
+
+
 @contextlib.contextmanager
-def _with_buffers(buffers: Buffers) -> Iterator[None]:
-    """The block has these in place of its own in here: written to, its own would count twice."""
+def _as_then(
+    buffers: Buffers, random: tuple[Tensor, Tensor | None], device: torch.device
+) -> Iterator[None]:
+    """With these buffers and random numbers in here; the present ones are put back, untouched.
+
+    A buffer is exchanged, not written to: written to, what autograd saved of it would be of no use.
+    """
     own = [(held, name, held[name]) for held, name, _ in buffers]
-    for held, name, copy in buffers:
-        held[name] = copy
-    try:
-        yield
-    finally:
-        for held, name, buffer in own:
-            held[name] = buffer
+    devices = [] if random[1] is None else [device]
+    with torch.random.fork_rng(devices=devices):
+        torch.set_rng_state(random[0])
+        if random[1] is not None:
+            torch.cuda.set_rng_state(random[1], device)
+        for held, name, copy in buffers:
+            held[name] = copy
+        try:
+            yield
+        finally:
+            for held, name, buffer in own:
+                held[name] = buffer

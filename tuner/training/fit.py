@@ -51,8 +51,8 @@ def fit(
     AdamW, gradient norm clipped over all parameters, learning rate times its decay after every
     epoch, a fresh permutation of the training windows every epoch, early stopping on the validation
     loss. The model keeps the weights of the strictly lowest validation loss, also where that fell
-    by less than early stopping's `min_delta`; epochs between two validations have none. Same
-    configuration, seed, device: the same result, bit for bit. The caller's random state is kept.
+    by less than early stopping's `min_delta`. Same configuration, seed and device: the same result,
+    bit for bit. The caller's random state is left alone.
 
     Args:
         config: architecture, hyperparameters, fixed settings and seed.

@@ -120,7 +120,7 @@ def test_a_time_limit_stops_cleanly_and_may_be_set_again(bench: Bench) -> None:
     assert_handed_back(bench)
 
 
-def undisturbed(study: OpenStudy) -> tuple[TrialResult, list[tuple[float, float]]]:
+def undisturbed(study: OpenStudy) -> tuple[TrialResult, list[tuple[float, float | None]]]:
     """The study's first trial, trained here in one go: its result, and the losses of its epochs."""
     curve: list[tuple[float, float | None]] = []
     threads, device = torch.get_num_threads(), CpuCores((CORES[0],))

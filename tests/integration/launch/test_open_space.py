@@ -6,22 +6,42 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from tests.support.forked_cli import run
-from tests.support.open_spaces import write_stack
+from tests.support.open_spaces import STUDY, write_stack
 from tests.support.small_study import TASK_TOML
 from tuner import load_model
 from tuner.errors import UsageError
 from tuner.export import load_best
 
+DEFAULT = "[defaults]\naccumulate = 2"
+SEARCHED = """validate_every = 2
+
+[space.accumulate]
+type = "int"
+low = 2
+high = 3
+"""
+STACK = STUDY.replace("[defaults]", DEFAULT) + SEARCHED
+
+
+def trained_as_said(found: dict[str, Any], trial: str) -> dict[str, Any]:
+    """In updates of several batches, validated at every other epoch and the last one."""
+    assert found["params"]["accumulate"] in (2, 3)
+    assert found["training"]["validate_every"] == 2
+    rows = json.loads(trial)["curve"]["rows"]
+    assert [row["val_loss"] is None for row in rows] == [True, False, False]
+    return found
+
 
 def test_from_the_study_file_to_a_model_and_a_script_that_stands_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_stack(tmp_path)
+    write_stack(tmp_path, STACK)
     (tmp_path / "tiny.toml").write_text(TASK_TOML, encoding="utf-8")
     study = ["--variant=stack.toml", "--task=tiny.toml"]
 
@@ -32,7 +52,10 @@ def test_from_the_study_file_to_a_model_and_a_script_that_stands_alone(
 
     assert "works" in tuner("variants", "--check=stack.toml", "--task=tiny.toml")
     tuner("launch", *study, "--cpu", "--trials=6", "--reruns=0")
-    found = json.loads(tuner("best", *study, "--pick=mql", "--format=json"))
+    found = trained_as_said(
+        json.loads(tuner("best", *study, "--pick=mql", "--format=json")),
+        tuner("trial", "0", "--study=tiny-stack", "--json"),
+    )
     assert {"learning_rate", "weight_decay", "depth", "norm"} <= found["params"].keys()
     assert "hidden_size" not in found["params"]
 

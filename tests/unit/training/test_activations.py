@@ -46,7 +46,8 @@ class Counting(nn.Module):
         self.momentum: Tensor
         self.momentum.mul_(0.5)
         dropped = torch.nn.functional.dropout(self.inner(x).relu(), 0.5, self.training)
-        return x + dropped * self.momentum
+        found: Tensor = x + dropped * self.momentum
+        return found
 
 
 class Stack(nn.Module):
@@ -69,7 +70,7 @@ def passes(model: Stack) -> list[int]:
 def gradients(model: Stack, run: Callable[[Tensor], Tensor]) -> list[Tensor]:
     torch.manual_seed(1)
     x = torch.randn(5, 3)
-    run(x).square().mean().backward()  # type: ignore[no-untyped-call]
+    run(x).square().mean().backward()
     return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
@@ -106,8 +107,9 @@ def test_blocks_are_what_lists_hold_and_else_the_networks_own_children(
 ) -> None:
     stack = Stack()
     assert blocks_of(stack) == list(stack.blocks)
-    nested = nn.Sequential(nn.Linear(3, 3), nn.Sequential(Counting(), nn.ReLU()), Stack())
-    assert blocks_of(nested) == [nested[1][0], nested[2]], "single layers are not worth it"
+    block, whole = Counting(), Stack()
+    nested = nn.Sequential(nn.Linear(3, 3), nn.Sequential(block, nn.ReLU()), whole)
+    assert blocks_of(nested) == [block, whole], "single layers are not worth it"
     layers = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
     assert blocks_of(layers) == list(layers)
     config = run_config()

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tuner.config import LATER_SETTINGS
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.study.results import clock_of
@@ -24,6 +25,7 @@ _SETTINGS = (
     "learning_rate_decay",
     "time_limit_s",
     "precision",
+    *LATER_SETTINGS,
 )
 
 
