@@ -62,6 +62,15 @@ class Recorded:
     setup_s: float | None = _of(kinds.SECONDS, _MEDIAN, _RUNS | _SECTION)
     time_to_best_s: float | None = _of(kinds.SECONDS, _MEDIAN, _RUNS | _SECTION)
     samples_per_s: float | None = _of(kinds.RATE, _MEDIAN, _SECTION)
+    epoch_windows: int | None = _of(kinds.COUNT, _MEDIAN, _SECTION)
+    """Training windows of an epoch."""
+    slowed: str | None = _of(kinds.TEXT, OverSeeds.JOINED, _RUNS | _SECTION)
+    """How its throughput fell from epoch to epoch; empty where it did not."""
+    gpu_busy: float | None = _of(kinds.SHARE, _MEDIAN, _RUNS | _SECTION)
+    """Share of the time on its clock in which the GPU had work, as NVML says; of a training that
+    was interrupted, and of the next figure too: of its last part."""
+    cpu_busy: float | None = _of(kinds.CORES, _MEDIAN, _RUNS | _SECTION)
+    """Cores that its process kept busy while its clock ran, on average."""
     peak_memory_bytes: int | None = _of(kinds.BYTES, OverSeeds.MAX, _SECTION)
     n_parameters: int | None = _of(kinds.COUNT, _MEDIAN, _SECTION)
     backend: str | None = _of(kinds.TEXT, kept=_SOURCE)

@@ -137,7 +137,7 @@ def test_a_record_says_where_else_its_things_are_kept() -> None:
     runs = (
         "seed wall_clock_s test_mql val_mql val_loss epochs best_epoch stopped_by converged "
         "time_to_best_s time_to_target_s setup_s total_s s_per_epoch resumed_from_epoch "
-        "contaminated contamination timed_from timed_until timings failure"
+        "contaminated contamination timed_from timed_until timings failure slowed gpu_busy cpu_busy"
     )
     assert set(names_in(In.RUNS)) == set(runs.split())
     timings = "wall_clock_s stopped_by contaminated contamination timed_from timed_until"

@@ -46,10 +46,13 @@ class Entry:
     batch_size: int
     scope: Scope = Scope.EPOCH
     note: str = ""
+    rung: str = ""
+    """On a ladder: which one, in words."""
 
     @property
     def name(self) -> str:
-        return " ".join(part for part in (self.library, self.variant, self.backend) if part)
+        parts = (self.library, self.variant, self.backend, self.rung)
+        return " ".join(part for part in parts if part)
 
     @property
     def label(self) -> str:

@@ -37,6 +37,11 @@ class Ours:
     def entry(self) -> Entry:
         return self._entry
 
+    @property
+    def config(self) -> RunConfig:
+        """What it trains."""
+        return self._config
+
     def run(self, epochs: int) -> Round:
         device = self._job.device
         read = reader(device)
@@ -118,23 +123,34 @@ class _Training:
         self._n_steps = n_steps
         self._learning_rate = config.hyperparameters.learning_rate
         self._decay = config.training.learning_rate_decay
+        self._validate_every = config.training.validate_every
         self._read = reader(device)
         self._best = engine.snapshot()
         self._best_loss = math.inf
 
     def epoch(self) -> Epoch:
+        """One epoch; where not each is validated, the mean of as many as share a validation."""
+        every = self._validate_every
+        parts = [self._epoch(validated=number == every) for number in range(1, every + 1)]
+        return Epoch(
+            seconds=sum(seconds for seconds, _ in parts) / every,
+            step_s=sum(trained_s for _, trained_s in parts) / every / self._n_steps,
+        )
+
+    def _epoch(self, *, validated: bool) -> tuple[float, float]:
+        """Its seconds, and those of its training steps."""
         began = self._read()
         trained = self._engine.train_epoch(self._shuffles.next(), self._learning_rate, _never)
         trained_at = self._read()
-        losses = torch.stack([trained.loss_sum / trained.n_windows, self._engine.validation_loss()])
+        mean = trained.loss_sum / trained.n_windows
+        losses = torch.stack([mean, self._engine.validation_loss()] if validated else [mean])
         self._shuffles.draw_ahead()
-        _, val_loss = losses.tolist()
-        if val_loss < self._best_loss:
-            self._best_loss = val_loss
+        _, *val_loss = losses.tolist()
+        if val_loss and val_loss[0] < self._best_loss:
+            self._best_loss = val_loss[0]
             self._best.take(self._engine.model)
         self._learning_rate *= self._decay
-        ended = self._read()
-        return Epoch(seconds=ended - began, step_s=(trained_at - began) / self._n_steps)
+        return self._read() - began, trained_at - began
 
 
 def stop_after(steps: int) -> Poll:

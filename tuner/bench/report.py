@@ -52,15 +52,19 @@ def write_results(
 
     Each file is at any time the earlier one or the new one, whole.
     """
+    return write_table(as_documents(rows, circumstances), markdown(rows, circumstances), folder)
+
+
+def write_table(documents: Sequence[dict[str, Any]], page: str, folder: Path) -> tuple[Path, Path]:
+    """Write `documents`, which have the same keys, as results.csv, and `page` as results.md."""
     folder.mkdir(parents=True, exist_ok=True)
     table, document = folder / "results.csv", folder / "results.md"
-    columns = [each.name for each in (*fields(Row), *fields(Circumstances))]
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, columns)
+    writer = csv.DictWriter(text, list(documents[0]))
     writer.writeheader()
-    writer.writerows(as_documents(rows, circumstances))
+    writer.writerows(documents)
     _replace(table, text.getvalue())
-    _replace(document, markdown(rows, circumstances))
+    _replace(document, page)
     return table, document
 
 

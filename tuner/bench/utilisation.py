@@ -9,12 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from tuner.devices import Gpu
+from tuner.devices.busy import NVML_PERIOD_S
 from tuner.devices.gpu import nvml
 
 INTERVAL_S = 0.1
-
-NVML_PERIOD_S = 1.0
-"""NVML's figure is a mean over up to so long before it is read."""
 
 
 class UtilisationSampler:

@@ -1,39 +1,33 @@
-"""`tuner bench`: our backends, darts and neuralforecast on the same job, batch and device."""
+"""`tuner bench`: our backends, darts and neuralforecast on the same job, batch and device; or the
+ladder of one variant's settings.
+"""
 
 from __future__ import annotations
 
-import datetime
-import json as json_text
-import os
-import shlex
-import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.bench_ladder import climb
+from tuner.cli.bench_run import Asked, job_of, measured
 from tuner.cli.command import takes
-from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, TaskName, data_folder, note
+from tuner.cli.device import chosen_device
+from tuner.cli.options import Cpu, DataDir, Json, OneGpu, TaskName, note
 from tuner.cli.output import print_json
 from tuner.cli.replace import Force, check_bench_free
 from tuner.config import Precision
 from tuner.errors import TunerError, UsageError
-from tuner.worker.restart import as_given, become
 
 if TYPE_CHECKING:
     from tuner.bench import Circumstances, Plan
     from tuner.bench.contender import Job
     from tuner.bench.measurement import Measurement
-    from tuner.devices import CpuCores, Gpu
 
 DEFAULT_OUTPUT = Path("storage/bench")
-
-MARK = "--carried"
-"""The first of the words that are added to a fresh process's command line."""
+TRAIN_BUDGET_S = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +63,30 @@ class BenchOptions:
     epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Counted epochs in a turn.")] = 3
     gpu: OneGpu = None
     cpu: Cpu = False
+    ladder: Annotated[
+        bool,
+        typer.Option(
+            "--ladder",
+            help="One variant in fp32 and plain operations, then one setting after the other.",
+        ),
+    ] = False
+    ladder_batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="The ladder's larger batch (default: 4 times the usual).",
+        ),
+    ] = None
+    train: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="SEEDS", help="Train the ladder's rungs to convergence, so often each."
+        ),
+    ] = 0
+    train_budget: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="Seconds for all these trainings.")
+    ] = TRAIN_BUDGET_S
     output: Annotated[
         Path, typer.Option(metavar="DIR", help="Where results.csv and results.md go.")
     ] = DEFAULT_OUTPUT
@@ -79,24 +97,35 @@ class BenchOptions:
 
 @takes(BenchOptions)
 def bench(options: BenchOptions) -> int:
-    """Measure our backends against darts and neuralforecast, interleaved, on one device.
+    """Measure our backends against darts and neuralforecast, interleaved, on one device; or, with
+    --ladder, what each setting of a training brings.
 
     Prints a table and writes results.csv and results.md, from the first round on after each.
     """
     from tuner.bench.report import FIRST_COLUMNS
 
+    if options.ladder:
+        return climb(options)
+    if misplaced := _of_a_ladder(options):
+        raise UsageError(f"{misplaced} is of a ladder; add --ladder, or leave it out")
     check_bench_free(options.output, list(FIRST_COLUMNS), force=options.force)
     sizes = _sizes(options.hidden, "--hidden"), _sizes(options.batch, "--batch")
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
-    job = _job(options, device)
+    job = job_of(options, device)
     plan = _plan(options, job, *sizes)
     for notice in plan.notices:
         note(notice)
-    carried = _read_carried(options.carried, plan)
-    # Now: a folder that cannot be is better known before than after.
-    options.output.mkdir(parents=True, exist_ok=True)
-    measurements, circumstances = _measure(options, plan, job, device, *carried)
+    asked = Asked(options=options, job=job, device=device, contenders=plan.contenders)
+    measurements, circumstances = measured(asked, lambda found, done: _write(options, found, done))
     return _report(options, measurements, circumstances)
+
+
+def _write(
+    options: BenchOptions, measurements: Sequence[Measurement], circumstances: Circumstances
+) -> None:
+    from tuner.bench import summarise, write_results
+
+    write_results(summarise(measurements), circumstances, options.output)
 
 
 def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) -> Plan:
@@ -113,49 +142,6 @@ def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) 
         batch=batch,
         against_everywhere=options.against_everywhere,
     )
-
-
-def _measure(
-    options: BenchOptions,
-    plan: Plan,
-    job: Job,
-    device: Gpu | CpuCores,
-    earlier: list[Measurement] | None,
-    seen_before: str,
-) -> tuple[Sequence[Measurement], Circumstances]:
-    """Alone on the device. A device that is lost meanwhile makes a fresh process of this one."""
-    from tuner.bench import FreshProcessError, run_bench, summarise, write_results
-    from tuner.devices import Gpu, Watch, exclusive
-
-    with exclusive(device.lock_names, waiting=waiting_for(device.label)):
-        watch = Watch(device)
-
-        def describe(incomplete: str = "") -> Circumstances:
-            seen = "; ".join(dict.fromkeys(filter(None, (seen_before, watch.finish().why))))
-            return _circumstances(job, device, seen, options.epochs, incomplete)
-
-        def keep(measurements: Sequence[Measurement], number: int) -> None:
-            """So that a bench that is interrupted has not measured in vain."""
-            done = describe(f"{number} of {options.rounds} rounds done")
-            write_results(summarise(measurements), done, options.output)
-
-        lost = False
-        try:
-            measurements = run_bench(
-                plan.contenders,
-                rounds=options.rounds,
-                epochs=options.epochs,
-                gpu=device if isinstance(device, Gpu) else None,
-                announce=note,
-                after_round=keep,
-                carried=earlier,
-            )
-        except FreshProcessError as error:
-            measurements, lost = error.measurements, True
-        circumstances = describe()
-    if lost:
-        _go_on_afresh(measurements, circumstances.contamination, device)
-    return measurements, circumstances
 
 
 def _report(
@@ -179,42 +165,13 @@ def _report(
     return TunerError.exit_code
 
 
-def _go_on_afresh(
-    measurements: Sequence[Measurement], contamination: str, device: Gpu | CpuCores
-) -> NoReturn:
-    """Become the same command in a fresh process,
-    with what was measured in an open file that has no name.
-    """
-    from tuner.bench.measurement import as_text
-    from tuner.devices import Gpu
-
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as file:
-        json_text.dump([as_text(measurements), contamination], file)
-        file.flush()
-        os.set_inheritable(file.fileno(), True)
-        only_one = (
-            ["--gpu", "0"] if isinstance(device, Gpu) else []
-        )  # the only one that it sees by now
-        become(as_given(sys.argv[1:], MARK), [MARK, str(file.fileno()), *only_one])
-
-
-def _read_carried(descriptor: int | None, plan: Plan) -> tuple[list[Measurement] | None, str]:
-    """What an earlier process measured, and why its timings are not to be trusted."""
-    from tuner.bench.measurement import from_text
-
-    if descriptor is None:
-        return None, ""
-    try:
-        with os.fdopen(descriptor, encoding="utf-8") as file:
-            file.seek(0)
-            measurements, contamination = json_text.load(file)
-        return from_text(measurements, [contender.entry for contender in plan.contenders]), str(
-            contamination
-        )
-    except (OSError, ValueError) as error:
-        raise UsageError(
-            f"{MARK} is for the fresh process of a bench that is under way: {error}"
-        ) from None
+def _of_a_ladder(options: BenchOptions) -> str:
+    """The first option that was given and has a meaning with --ladder only; or nothing."""
+    if options.ladder_batch is not None:
+        return "--ladder-batch"
+    if options.train:
+        return "--train"
+    return "--train-budget" if options.train_budget != TRAIN_BUDGET_S else ""
 
 
 def _sizes(text: str, flag: str) -> list[int]:
@@ -224,42 +181,3 @@ def _sizes(text: str, flag: str) -> list[int]:
         raise UsageError(
             f"{flag}: {text!r} is no list of whole numbers; expected e.g. 64 or 64,128"
         ) from None
-
-
-def _job(options: BenchOptions, device: Gpu | CpuCores) -> Job:
-    from tuner.bench.contender import Job, torch_device
-    from tuner.data.prepare import prepare
-    from tuner.data.task import load_task
-    from tuner.devices import Gpu
-
-    if options.precision is Precision.TF32 and not isinstance(device, Gpu):
-        raise UsageError(
-            "--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32 or bf16"
-        )
-    return Job(
-        prepared=prepare(load_task(options.task), data_dir=data_folder(options.data_dir)),
-        device=torch_device(device),
-        precision=options.precision,
-    )
-
-
-def _circumstances(
-    job: Job, device: Gpu | CpuCores, contamination: str, epochs: int, incomplete: str
-) -> Circumstances:
-    from tuner.bench import Circumstances
-    from tuner.bench.entrants import library_versions
-    from tuner.trial.provenance import git_revision, versions
-
-    found = versions() | library_versions()
-    return Circumstances(
-        date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        device=device.model,
-        task=job.prepared.task.name,
-        precision=job.precision.value,
-        epochs_per_round=epochs,
-        command=shlex.join(["tuner", *as_given(sys.argv[1:], MARK)]),
-        versions=", ".join(f"{name} {version}" for name, version in found.items() if version),
-        git_revision=git_revision() or "",
-        contamination=contamination,
-        incomplete=incomplete,
-    )

@@ -32,6 +32,7 @@ class Kind(StrEnum):
     CURVES_TIME = "curves-time"
     IMPORTANCES = "importances"
     TRADE = "trade"
+    THROUGHPUT = "throughput"
     TIMELINE = "timeline"
     FORECAST = "forecast"
 

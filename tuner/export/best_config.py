@@ -26,6 +26,7 @@ from tuner.spec.membership import Membership
 from tuner.spec.seeds import seeds_of
 from tuner.study.baselines import loses
 from tuner.study.results import TrialRecord
+from tuner.study.throughput import windows_of_an_epoch
 from tuner.version import __version__
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def _provenance(
         )
     found = record.recorded.kept_in(In.PROVENANCE) | {
         "seeds": seeds,
-        "training_windows": _training_windows(record),
+        "training_windows": windows_of_an_epoch(record.recorded),
         "group": place.group,
         "search": place.search,
         "searches": searches,
@@ -273,12 +274,6 @@ def _provenance(
     if record.runs > 1:
         found |= {"runs": record.runs, "trials": list(record.numbers)}
     return found
-
-
-def _training_windows(record: TrialRecord) -> int | None:
-    """How many windows an epoch trains on: its seconds times the windows a second."""
-    s_per_epoch, samples_per_s = record.recorded.s_per_epoch, record.recorded.samples_per_s
-    return round(s_per_epoch * samples_per_s) if s_per_epoch and samples_per_s else None
 
 
 def cores_of(device: str | None) -> int | None:

@@ -11,6 +11,7 @@ from optuna.trial import TrialState
 from tuner.display.text import in_markdown
 from tuner.pareto import knee_index
 from tuner.record import Recorded
+from tuner.report.alarms import Alarm, in_lines
 from tuner.storage.queue.roster import WorkerRow
 from tuner.study.group import memberships
 from tuner.study.open import OpenStudy
@@ -30,6 +31,8 @@ def standing(
     verified: Sequence[Verified],
     workers: Sequence[WorkerRow],
     recommended: int | None = None,
+    *,
+    alarms: Sequence[Alarm] = (),
 ) -> str:
     """Where the study stands at this moment; `recommended` is the trial that it recommends.
     Markdown.
@@ -67,6 +70,9 @@ def standing(
     if workers:
         lines += ["", "| worker | device | trial | epoch |", "|---|---|--:|--:|"]
         lines += [_worker(worker) for worker in workers]
+    if alarms:
+        lines += ["", "Throughput fell:"]
+        lines += [f"- {in_markdown(line)}" for line in in_lines(alarms)]
     if failed:
         lines += ["", "Failures:"]
         lines += [f"- trial {r.number}: {_reason(r.recorded)}" for r in failed[-10:]]

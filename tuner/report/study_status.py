@@ -8,6 +8,7 @@ from typing import Any
 
 from optuna.trial import TrialState
 
+from tuner.report.alarms import alarms_of
 from tuner.study.group import names_by_group
 from tuner.study.host_differences import all_in_words
 from tuner.study.open import OpenStudy
@@ -24,7 +25,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
     counts = opened.ledger.counts()
     verified = {each.trial_number: each.as_dict() for each in read_verified(opened)}
     confirmation = confirmation_of(snapshot(opened))
-    hosts = opened.roster.hosts()
+    hosts, workers = opened.roster.hosts(), opened.roster.working()
     return {
         "name": opened.name,
         "group": opened.membership.group,
@@ -67,8 +68,9 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
                 "silent_s": round(row.silent_s, 1),
                 "note": row.note,
             }
-            for row in opened.roster.working()
+            for row in workers
         ],
+        "alarms": [alarm.as_dict() for alarm in alarms_of(opened, results)],
         "hosts": [{"host": host} | dataclasses.asdict(facts) for host, facts in hosts],
         "hosts_differ": all_in_words(hosts),
     }

@@ -9,10 +9,12 @@ from typing import Any
 from optuna.trial import TrialState
 
 from tuner.errors import UsageError
+from tuner.report.alarms import alarms_of, windows_in
 from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.stints import Stint, stints
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, read_results
+from tuner.study.throughput import Throughput, throughput_of
 from tuner.verdict.verified import verified_of
 
 _ENDS = {
@@ -45,6 +47,10 @@ class TrialDetail:
     verified: dict[str, Any] | None = None
     """Fresh-seed figures of its configuration,
     as `tuner best` has them; None while there are too few."""
+    windows: int | None = None
+    """Training windows of an epoch, where they are known."""
+    alarm: str = ""
+    """That its throughput fell, in words; empty where it did not, as far as is known."""
 
     @property
     def outcome(self) -> str:
@@ -80,6 +86,13 @@ class TrialDetail:
         rows = self.validated
         return min(rows, key=lambda row: (row.val_loss, row.epoch)) if rows else None
 
+    @property
+    def throughput(self) -> Throughput:
+        """That of its last seed."""
+        last_seed = max((row.repeat for row in self.curve), default=0)
+        rows = [row for row in self.curve if row.repeat == last_seed]
+        return throughput_of(rows, after=self.record.recorded.resumed_from_epoch or 0)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the record as `tuner status` has it, and what only one trial has room for."""
         whole = {"configuration": self.configuration.as_dict()} if self.configuration else {}
@@ -104,8 +117,22 @@ class TrialDetail:
                 for each in self.history
             ],
             "curve": self._curve_summary(),
+            "throughput": self._throughput_summary(),
+            "alarm": self.alarm or None,
             "attributes": self.record.recorded.to_flat(),
             **whole,
+        }
+
+    def _throughput_summary(self) -> dict[str, Any] | None:
+        ends = self.throughput.ends
+        if ends is None:
+            return None
+        rates = [None if self.windows is None else self.windows / seconds for seconds in ends]
+        return {
+            "first_s_per_epoch": ends[0],
+            "last_s_per_epoch": ends[1],
+            "first_samples_per_s": rates[0],
+            "last_samples_per_s": rates[1],
         }
 
     def _curve_summary(self) -> dict[str, Any] | None:
@@ -156,6 +183,8 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
         curve=opened.epochs.of_trial(number),
         configuration=whole if whole.runs > 1 else None,
         verified=verified_of(opened, whole.number),
+        windows=windows_in(record, results.records),
+        alarm=next((a.what for a in alarms_of(opened, results) if a.trial == number), ""),
     )
 
 

@@ -26,15 +26,18 @@ class Clock:
     Args:
         synchronize: waits for the device; see `synchronizer`.
         now: a monotonic time in seconds.
+        told: called, off the clock, when it is about to start (True) and when it has stopped.
     """
 
     synchronize: Callable[[], None]
     now: Callable[[], float] = time.perf_counter
+    told: Callable[[bool], None] = lambda _runs: None
     _before: float = field(default=0.0, init=False)
     _since: float | None = field(default=None, init=False)
 
     def start(self) -> None:
         self.synchronize()
+        self.told(True)
         self._since = self.now()
 
     def restore(self, seconds: float) -> None:
@@ -46,6 +49,7 @@ class Clock:
         if self._since is not None:
             self.synchronize()
             self._before, self._since = self.elapsed(), None
+            self.told(False)
         return self._before
 
     def elapsed(self) -> float:

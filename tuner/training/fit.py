@@ -44,6 +44,7 @@ def fit(
     checkpoints: Checkpoints | None = None,
     on_resume: Callable[[Checkpoint], None] | None = None,
     engines: EnginePool | None = None,
+    on_clock: Callable[[bool], None] = lambda _runs: None,
 ) -> FitResult:
     """Trains one configuration to convergence on the device that holds the data.
 
@@ -63,10 +64,10 @@ def fit(
             training at once, and the epoch under way is not finished. Only an interruption that
             leaves a checkpoint waits for the end of a short epoch.
         model: trains this network, in place, instead of a new one of `config.architecture`.
-        checkpoints: what an interrupted attempt at this very training left is continued from there,
-            clock included; from time to time, and when interrupted, this one leaves its own. All of
-            it off the clock.
+        checkpoints: what an interrupted attempt at this very training left is continued from, clock
+            included; now and then, and when interrupted, this one leaves its own, off the clock.
         on_resume: told of the checkpoint that is continued from, off the clock.
+        on_clock: told, off the clock, that it is about to start (True) or has just stopped.
         engines: of earlier trainings in this process: this one may use one, and leaves its own. The
             result is the same, and shares no memory with them. Where memory runs out beside them,
             or with `model`, they are given up; `on_epoch` may hear of first epochs twice.
@@ -89,9 +90,8 @@ def fit(
         engines.empty()
 
     def trained(pool: EnginePool | None) -> FitResult:
-        state = _begin(config, data)
         told = on_epoch, should_stop, checkpoints, on_resume
-        return _result(_Training(data, state, *told, pool), model)
+        return _result(_Training(data, _begin(config, data, on_clock), *told, pool), model)
 
     return _beside(engines if model is None else None, trained)
 
@@ -119,7 +119,7 @@ def _result(training: _Training, model: nn.Module | None) -> FitResult:
     return _without_memory(state, message, model)
 
 
-def _begin(config: RunConfig, data: DeviceData) -> RunState:
+def _begin(config: RunConfig, data: DeviceData, on_clock: Callable[[bool], None]) -> RunState:
     began, device = time.perf_counter(), data.minimum.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -127,7 +127,7 @@ def _begin(config: RunConfig, data: DeviceData) -> RunState:
         config=config,
         device=device,
         epoch_windows=len(data.train),
-        clock=Clock(synchronizer(device)),
+        clock=Clock(synchronizer(device), told=on_clock),
         backend=resolve_backend(config, data.shapes, device),
         began=began,
     )

@@ -17,12 +17,14 @@ from tuner.config import BackendChoice, Hyperparameters, RunConfig, StopReason
 from tuner.data.origins import TestWindows
 from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch
+from tuner.devices.busy import Busy, BusyMeter
 from tuner.models.own import methods_not_used
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.objectives import values_of
 from tuner.spec.time_objectives import Ended, TimeObjective, measured_times
 from tuner.storage.records import TrialResult
+from tuner.study.throughput import with_fall
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.checkpoint import Checkpoint, CheckpointFiles
 from tuner.training.clock import VERSION as CLOCK_VERSION
@@ -71,9 +73,8 @@ def run_trial(
 ) -> TrialResult | None:
     """Train one configuration to convergence, alone on its device; None if it was interrupted.
 
-    The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
-    seconds of training and validation until early stopping, and the mean quantile loss on `windows`
-    of the task's objective series, else of all. `engines` are of earlier trials.
+    The values are those of the study's two objectives, by default the seconds until early stopping
+    and the mean quantile loss on `windows` of the task's objective series, else of all.
     """
     whole, data = data, data.seeing(hyperparameters.input_size)
     carried = Carried()
@@ -83,15 +84,14 @@ def run_trial(
         on_resume(checkpoint)
 
     asked = time.perf_counter()
-    with alone_on(device, should_stop, on_phase) as held:
+    with alone_on(device, should_stop, on_phase) as held, BusyMeter(device) as meter:
         if not held:
             return None
         wait_s = time.perf_counter() - asked
         on_phase("set-up")
-        since = time.time()
         watch = Watch(device)
         if checkpoints is not None:
-            checkpoints.notes = _notes_of(carried, watch, since, on_phase)
+            checkpoints.notes = _notes_of(carried, watch, time.time(), on_phase)
         result = fit(
             run_config(definition, hyperparameters, seed, backend),
             data,
@@ -100,12 +100,14 @@ def run_trial(
             checkpoints=checkpoints,
             on_resume=resumed,
             engines=engines,
+            on_clock=meter.clock_runs,
         )
         observation = carried.merged(watch.finish())
         if result.stopped_by is StopReason.INTERRUPTED:
             return None
         result, evaluation, evaluation_s = _evaluated(result, data, windows, on_phase, engines)
         recorded = _with_choice(_recorded(result, observation, device, seed), backend)
+        recorded = _with_pace(recorded, result, meter.seen(), windows=len(data.train))
         if evaluation is not None and hyperparameters == definition.defaults:
             recorded = with_baselines(recorded, whole, definition, windows)
         if isinstance(device, Gpu) and not result.context_lost:
@@ -237,6 +239,12 @@ def _with_choice(recorded: Recorded, backend: BackendChoice | None) -> Recorded:
         backend_fallback=recorded.backend_fallback or backend.reason or None,
         backend_measured=backend.measured or None,
     )
+
+
+def _with_pace(recorded: Recorded, result: FitResult, busy: Busy, *, windows: int) -> Recorded:
+    """With how busy device and process were, and whether the throughput fell."""
+    recorded = dataclasses.replace(recorded, gpu_busy=busy.gpu, cpu_busy=busy.cpu)
+    return with_fall(recorded, result.history, windows=windows, after=result.resumed_from)
 
 
 def _with_totals(

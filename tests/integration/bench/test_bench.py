@@ -15,6 +15,7 @@ import pytest
 from tests.support.forked_cli import run
 from tests.support.paths import SCRIPTS
 from tests.support.refusals import contents, refused
+from tests.support.small_study import STUDY_TOML, write_files
 
 LOSING = str(SCRIPTS / "losing_bench.py")
 
@@ -76,6 +77,34 @@ def test_a_bench_measures_everyone_and_writes_its_results(tmp_path: Path) -> Non
     )
 
 
+def test_a_ladder_measures_and_trains_its_rungs(tmp_path: Path) -> None:
+    study, _ = write_files(tmp_path)
+    study.write_text(STUDY_TOML.replace("patience = 100000", "max_epochs = 2"))
+    words = "--task tiny.toml --variants small.toml --cpu --rounds 1 --epochs 1 --train 2"
+    done = run("bench", "--ladder", *words.split(), "--json", folder=tmp_path)
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    rows = {(row["kind"], row["change"]): row for row in document["ladder"]}
+    assert len(rows) == 13
+    first, both = rows["cumulated", "as it was"], rows["cumulated", "+ bf16"]
+    assert (first["speedup_epoch"], first["seeds"], both["seeds"]) == (1.0, 2, 2)
+    assert both["speedup_epoch"] == pytest.approx(first["s_per_epoch"] / both["s_per_epoch"])
+    assert both["test_mql_change"] == pytest.approx(both["test_mql"] - first["test_mql"])
+    assert both["test_mql_low"] < both["test_mql"] < both["test_mql_high"]
+    captured = rows["alone", "captured step"]
+    assert captured["s_per_epoch"] is None
+    assert captured["failure"].startswith("backend 'graph' needs a CUDA device")
+    said = "left out: captured step (alone): backend 'graph' needs a CUDA device"
+    assert said in done.err
+    with (tmp_path / "storage" / "bench" / "results.csv").open(newline="") as file:
+        written = [(row["kind"], row["change"]) for row in csv.DictReader(file)]
+    assert written == list(rows)
+    # Not over the table of another kind of bench.
+    again = run("bench", *words.split()[:-2], "--against", "none", folder=tmp_path)
+    assert again.code == 2
+    assert "results.csv" in again.err
+
+
 def test_after_a_lost_context_the_others_are_measured_in_a_fresh_process(tmp_path: Path) -> None:
     interpreter = tmp_path / "python-of-tests"
     interpreter.write_text(
@@ -115,6 +144,9 @@ def test_after_a_lost_context_the_others_are_measured_in_a_fresh_process(tmp_pat
         (("--cpu", "--backends", "graph"), ("--backends", "graph needs a CUDA device")),
         (("--cpu", "--against", "gluonts"), ("unknown library 'gluonts'", "darts, neuralforecast")),
         (("--cpu", "--rounds", "0"), ("--rounds",)),
+        (("--cpu", "--train", "2"), ("--train is of a ladder; add --ladder",)),
+        (("--cpu", "--ladder", "--batch", "64"), ("--ladder and --batch exclude each other",)),
+        (("--cpu", "--ladder", "--variants", "all"), ("--variants", "a ladder is of one variant")),
         (("--cpu", "--carried", "0"), ("--carried is for the fresh process of a bench",)),
     ],
     ids=" ".join,

@@ -57,3 +57,23 @@ def test_a_pause_that_fails_leaves_the_clock_running() -> None:
         raise KeyError
     times.now += 1
     assert clock.elapsed() == 1
+
+
+def test_who_listens_to_the_clock_is_told_off_it() -> None:
+    times, told = Times(), []
+
+    def listen(runs: bool) -> None:
+        told.append((runs, times.now))
+        times.now += 100
+
+    clock = Clock(times.synchronize, lambda: times.now, listen)
+    times.pending = 4
+    clock.start()
+    times.now += 1
+    times.pending = 2
+    assert clock.stop() == 3
+    clock.stop()  # it stands already
+    assert told == [(True, 104.0), (False, 207.0)]
+    with clock.paused():
+        assert clock.elapsed() == 3
+    assert [runs for runs, _ in told] == [True, False, True]

@@ -15,6 +15,7 @@ from optuna.storages import BaseStorage
 
 from tuner.display.text import in_code
 from tuner.errors import TunerError
+from tuner.report.alarms import Alarm, alarms_of
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.dashboard.recommended import Recommended
 from tuner.report.figures.curves import curves_figure
@@ -24,10 +25,12 @@ from tuner.report.figures.series import (
     common_reference,
     front_series,
     learning_curves,
+    paces,
     spans_of,
     trade_series,
     volume_series,
 )
+from tuner.report.figures.throughput_figure import throughput_figure
 from tuner.report.figures.timeline import timeline_figure
 from tuner.report.figures.trade import trade_figure
 from tuner.report.figures.workers_table import table_figure
@@ -124,13 +127,14 @@ class Additions:
             return {}
         study = snapshot(opened)
         results, verified = study.results, tuple(verified_in(study).values())
+        alarms = alarms_of(opened, results)
         workers, recommended = opened.roster.working(), self._recommended(study_id, study)
         return {
-            **_figures(study, verified, workers, recommended),
+            **_figures(study, verified, workers, recommended, alarms),
             **_note(
                 self._stored_note(study_id),
                 _why(opened.definition.variant),
-                standing(opened, results, verified, workers, recommended),
+                standing(opened, results, verified, workers, recommended, alarms=alarms),
             ),
             **self.files.attributes(opened, results),
             "study:metric_names": [
@@ -173,6 +177,7 @@ def _figures(
     verified: Sequence[Verified],
     workers: Sequence[WorkerRow],
     recommended: int | None,
+    alarms: Sequence[Alarm],
 ) -> dict[str, str]:
     results, variant = study.results, study.variant
     front = front_series(results, variant, verified=verified, recommended=recommended)
@@ -200,6 +205,10 @@ def _figures(
         ),
         "hypervolume": hypervolume_figure([volume], title="How the front grew"),
         "trade": trade_figure([trade], title="Epochs against seconds an epoch"),
+        "throughput": throughput_figure(
+            paces(results, study.curves, slowed=[alarm.trial for alarm in alarms]),
+            title="Throughput over epochs",
+        ),
         "timeline": timeline_figure(
             spans_of(history[-TIMELINE:], study.name), title="Who did what when"
         ),

@@ -15,12 +15,14 @@ from tuner.report.figures.series import (
     common_reference,
     front_series,
     learning_curves,
+    paces,
     spans_of,
     trade_series,
     verified_points,
     volume_series,
 )
 from tuner.report.figures.style import COLOURS
+from tuner.report.figures.throughput_figure import Pace, throughput_figure
 from tuner.report.figures.timeline import Span, timeline_figure
 from tuner.report.figures.trade import TradeSeries, trade_figure
 from tuner.report.figures.workers_table import table_figure
@@ -32,6 +34,7 @@ __all__ = [
     "Fan",
     "FrontSeries",
     "Interval",
+    "Pace",
     "Span",
     "TradeSeries",
     "VerifiedPoint",
@@ -44,10 +47,12 @@ __all__ = [
     "hypervolume_figure",
     "importances_figure",
     "learning_curves",
+    "paces",
     "pareto_figure",
     "save",
     "spans_of",
     "table_figure",
+    "throughput_figure",
     "timeline_figure",
     "trade_figure",
     "trade_series",

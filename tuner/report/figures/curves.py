@@ -51,7 +51,7 @@ def curves_figure(
         _faint(figure, faint, over=over)
     for index, curve in enumerate(each for each in curves if each.emphasis):
         style = style_of(index)
-        kept = _thinned(len(curve.losses))
+        kept = thinned(len(curve.losses))
         figure.add_scatter(
             x=[_x(curve, over)[i] for i in kept],
             y=[curve.losses[i] for i in kept],
@@ -95,7 +95,7 @@ def _faint(figure: go.Figure, curves: Sequence[Curve], *, over: Literal["epochs"
     x: list[float | None] = []
     y: list[float | None] = []
     for curve in curves:
-        kept = _thinned(len(curve.losses))
+        kept = thinned(len(curve.losses))
         x += [*(_x(curve, over)[i] for i in kept), None]
         y += [*(curve.losses[i] for i in kept), None]
     figure.add_scatter(
@@ -113,7 +113,7 @@ def _x(curve: Curve, over: Literal["epochs", "time"]) -> Sequence[float]:
     return curve.epochs if over == "epochs" else curve.elapsed_s
 
 
-def _thinned(length: int) -> list[int]:
+def thinned(length: int) -> list[int]:
     """Which points to keep: every one, or evenly spread
     ones with the first and the last among them.
     """

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tuner.errors import UsageError
+from tuner.report.alarms import alarms_of_ended
 from tuner.report.figures.attainment import attainment_figure
 from tuner.report.figures.curves import Curve, curves_figure
 from tuner.report.figures.front import pareto_figure
@@ -14,10 +15,12 @@ from tuner.report.figures.series import (
     common_reference,
     front_series,
     learning_curves,
+    paces,
     spans_of,
     trade_series,
     volume_series,
 )
+from tuner.report.figures.throughput_figure import throughput_figure
 from tuner.report.figures.timeline import timeline_figure
 from tuner.report.figures.trade import trade_figure
 from tuner.spec.objectives import axis_title
@@ -120,6 +123,20 @@ def _trade(studies: Studies, title: str) -> go.Figure:
     return trade_figure([trade_series(study.results, study.name) for study in studies], title=title)
 
 
+def _throughput(studies: Studies, title: str) -> go.Figure:
+    found = [
+        pace
+        for study in studies
+        for pace in paces(
+            study.results,
+            study.curves,
+            slowed=[alarm.trial for alarm in alarms_of_ended(study.results)],
+            prefix=f"{study.name}: ",
+        )
+    ]
+    return throughput_figure(found, title=title)
+
+
 def _timeline(studies: Studies, title: str) -> go.Figure:
     return timeline_figure(
         [span for study in studies for span in spans_of(study.attempts(), study.name)], title=title
@@ -134,5 +151,6 @@ KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
     "curves": _curves,
     "curves-time": _curves_over_time,
     "trade": _trade,
+    "throughput": _throughput,
     "timeline": _timeline,
 }

@@ -5,7 +5,7 @@ taken from a study's results, epochs, claims and verification runs.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from optuna.trial import TrialState
@@ -16,13 +16,16 @@ from tuner.report.figures.curves import Curve
 from tuner.report.figures.front import FrontSeries, VerifiedPoint
 from tuner.report.figures.front import Interval as Bar
 from tuner.report.figures.hypervolume import VolumeSeries
+from tuner.report.figures.throughput_figure import Pace
 from tuner.report.figures.timeline import Span
 from tuner.report.figures.trade import TradeSeries
+from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.stints import Stint
 from tuner.study.baselines import baselines_of
 from tuner.study.configurations import median_values
 from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import Curves
+from tuner.study.throughput import Throughput, throughput_of
 from tuner.verdict.verified import Verified
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 EMPHASISED = 5
 """Curves of one study drawn in colour: the default and the front's, evenly spread."""
+STEADY = "steady trials"
 COMPANY = 60
 """Other curves drawn faint behind them, the latest ones."""
 
@@ -190,6 +194,44 @@ def learning_curves(
                 )
             )
     return drawn
+
+
+def paces(
+    results: StudyResults,
+    curves: Curves,
+    *,
+    slowed: Collection[int] = (),
+    prefix: str = "",
+) -> list[Pace]:
+    """The throughput of the latest trials, those at work among them, and of those that `slowed`."""
+    marked = sorted(slowed)[-EMPHASISED:]
+    others = [r.number for r in results.records if r.number not in slowed][-COMPANY:]
+    rows = curves([*marked, *others])
+    found = []
+    for number in (*marked, *others):
+        pace, ends = _slowest_seed(rows.get(number, ()))
+        if ends is not None:
+            found.append(
+                Pace(
+                    label=prefix + (f"trial {number}: slowed" if number in slowed else STEADY),
+                    epochs=pace.epochs,
+                    throughput=[ends[0] / seconds for seconds in pace.seconds],
+                    slowed=number in slowed,
+                )
+            )
+    return found
+
+
+def _slowest_seed(
+    rows: Sequence[EpochRow],
+) -> tuple[Throughput, tuple[float, float] | None]:
+    """Of a trial's seeds that whose throughput fell most, and its seconds an epoch at both ends."""
+    seeds = sorted({row.repeat for row in rows})
+    found = [throughput_of([row for row in rows if row.repeat == seed]) for seed in seeds]
+    known = [(pace, pace.ends) for pace in found if pace.ends is not None]
+    if not known:
+        return throughput_of(()), None
+    return max(known, key=lambda each: each[1][1] / each[1][0])
 
 
 def _emphasised(results: StudyResults, at_most: int, recommended: int | None) -> dict[int, str]:

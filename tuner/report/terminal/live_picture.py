@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from tuner.display.terminal import Console, line
+from tuner.report.alarms import Alarm, alarms_of, in_lines
 from tuner.report.figures.series import volume_series
 from tuner.report.terminal.sparkline import sparkline
 from tuner.storage.queue.roster import WorkerRow
@@ -42,11 +43,17 @@ class Look:
     counts: Counts
     results: StudyResults
     workers: tuple[WorkerRow, ...]
+    alarms: tuple[Alarm, ...] = ()
 
     @staticmethod
     def at(opened: OpenStudy) -> Look:
+        results = read_results(opened)
         return Look(
-            opened.name, opened.ledger.counts(), read_results(opened), opened.roster.working()
+            opened.name,
+            opened.ledger.counts(),
+            results,
+            opened.roster.working(),
+            alarms_of(opened, results),
         )
 
     @property
@@ -66,7 +73,11 @@ class Look:
 def picture(looks: Sequence[Look], console: Console, *, footer: str = "") -> RenderableType:
     """All studies below each other, as wide as the terminal, and as high where that is possible."""
     others = sum(
-        5 + min(len(look.workers), WORKER_ROWS) + min(_failed(look), FAILURE_ROWS) for look in looks
+        5
+        + min(len(look.workers), WORKER_ROWS)
+        + min(_failed(look), FAILURE_ROWS)
+        + len(in_lines(look.alarms))
+        for look in looks
     )
     rows = (console.height - others - 2) // max(len(looks), 1)
     rows = min(max(rows, FRONT_ROWS[0]), FRONT_ROWS[1])
@@ -108,6 +119,7 @@ def _body(look: Look, console: Console, *, front_rows: int) -> RenderableType:
             _volume(look, plain=plain, width=min(SPARK_WIDTH, console.width - BESIDE_SPARK)),
         ),
         ("workers", _workers(look)),
+        ("slowed", (line(each, style="yellow") for each in in_lines(look.alarms))),
         ("failed", _failures(look)),
     ):
         for index, each in enumerate(found):

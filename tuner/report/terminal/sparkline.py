@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+SPARK_WIDTH = 32
+"""Of a trial's curves."""
 BLOCKS = "▁▂▃▄▅▆▇█"
 PLAIN = "_.-=*#"
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from tuner.config import BUILT_IN, Value
 from tuner.display.terminal import Console, make_console
 from tuner.display.text import shortened, shown_value
+from tuner.report.alarms import Alarm, alarms_of_ended, in_lines
 from tuner.report.study_status import status_of
 from tuner.report.terminal.next_step import next_steps
 from tuner.report.terminal.summary_lines import (
@@ -135,7 +136,7 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
         console.print(f"{held_in_words(counts)}{without_values(results)}")
         for line in (*column_lines(results), *baseline_lines(results)):
             console.print(line, style="yellow" if "loses" in line else "")
-        _warn_of_contamination(console, results)
+        _warn_of_timings(console, results)
         if results.clocks_differ:
             console.print(results.clocks_differ, style="yellow")
         console.print()
@@ -177,6 +178,8 @@ def print_status(opened: Sequence[OpenStudy]) -> None:
             console.print(f"{each.name}: {differ}", style="yellow")
         for of_hosts in status["hosts_differ"]:
             console.print(f"{each.name}: {of_hosts}", style="yellow")
+        for alarm in in_lines([Alarm(**found) for found in status["alarms"]]):
+            console.print(f"{each.name}: {alarm}", style="yellow", soft_wrap=True)
     at_work = [
         _worker_row(worker, study=each.name)
         for each, status in statuses
@@ -260,7 +263,7 @@ def _share_verified(status: dict[str, Any]) -> str:
     return f"{known} of {len(status['front'])}" + (f" ({left} runs to go)" if left else "")
 
 
-def _warn_of_contamination(console: Console, results: StudyResults) -> None:
+def _warn_of_timings(console: Console, results: StudyResults) -> None:
     spoiled = sum(bool(record.recorded.contaminated) for record in results.complete)
     if spoiled:
         console.print(
@@ -268,3 +271,5 @@ def _warn_of_contamination(console: Console, results: StudyResults) -> None:
             "times",
             style="yellow",
         )
+    for alarm in in_lines(alarms_of_ended(results)):
+        console.print(alarm, style="yellow", soft_wrap=True)

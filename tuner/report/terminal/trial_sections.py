@@ -16,12 +16,12 @@ from tuner.display.terminal import line, make_console
 from tuner.display.text import shown_value
 from tuner.files.meaning import In
 from tuner.record import MEANINGS, Recorded, names_in
-from tuner.report.terminal.sparkline import sparkline
+from tuner.report.terminal.sparkline import SPARK_WIDTH, sparkline
+from tuner.report.terminal.throughput_lines import busy_in_words, throughput_rows
 from tuner.report.trial_detail import TrialDetail, utc
 from tuner.study.results import clock_of
 
 Rows = Iterator[tuple[str, str]]
-SPARK_WIDTH = 32
 WHOLE_S = 10
 """Attempts that lasted longer are told in whole seconds."""
 
@@ -132,6 +132,7 @@ def _training(detail: TrialDetail, *, plain: bool) -> Rows:
         yield "took", parts
     if recorded.samples_per_s is not None:
         yield "pace", f"{recorded.samples_per_s:,.0f} samples/s"
+    yield from throughput_rows(detail, plain=plain)
     yield from _backend(recorded)
     if recorded.n_parameters is not None:
         yield (
@@ -157,6 +158,8 @@ def _device(detail: TrialDetail) -> Rows:
         yield "uuid", recorded.device_uuid
     if recorded.host:
         yield "host", recorded.host
+    if busy := busy_in_words(recorded):
+        yield "busy", busy
     if recorded.wall_clock_s is not None or recorded.clock_version is not None:
         yield "clock", f"version {clock_of(recorded)}"
     if recorded.contaminated is not None:

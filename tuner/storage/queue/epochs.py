@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Engine, delete, func, insert, select
+from sqlalchemy import Engine, and_, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from tuner.storage.schema import epochs
@@ -77,6 +77,27 @@ class EpochTable:
         )
         with self._engine.connect() as connection:
             return tuple(EpochRow(*row) for row in connection.execute(query))
+
+    def taken_over(self, trial_numbers: Collection[int]) -> dict[tuple[int, int], int]:
+        """By trial and seed: how many epochs the latest attempt has from an earlier one, whose
+        clocks they bear to the last digit. Nothing of what was trained in one go.
+        """
+        mine, theirs = epochs.alias("mine"), epochs.alias("theirs")
+        of_these = (mine.c.study_id == self._study_id) & mine.c.trial_number.in_(
+            list(trial_numbers)
+        )
+        same = [
+            mine.c[name] == theirs.c[name]
+            for name in ("study_id", "trial_number", "repeat", "epoch", "elapsed_s")
+        ]
+        query = (
+            select(mine.c.trial_number, mine.c.repeat, func.max(mine.c.epoch))
+            .join(theirs, and_(*same, theirs.c.claim_id < mine.c.claim_id))
+            .where(of_these)
+            .group_by(mine.c.trial_number, mine.c.repeat)
+        )
+        with self._engine.connect() as connection:
+            return {(number, seed): last for number, seed, last in connection.execute(query)}
 
     def of_trials(self, trial_numbers: Collection[int]) -> dict[int, tuple[EpochRow, ...]]:
         """The curves of several trials, as `of_trial` gives each, in one query; those without an

@@ -68,7 +68,8 @@ class Page:
 def page(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Page]:
-    """Eight finished trials and one at work; on PostgreSQL shown by the role that may only read."""
+    """Eight finished trials and one at work, which slows down; on PostgreSQL shown by the role that
+    may only read."""
     folder = tmp_path_factory.mktemp("running")
     if request.param == "sqlite":
         working = reading = f"sqlite:///{folder}/tuner.db"
@@ -104,12 +105,10 @@ def begin_a_trial(study: OpenStudy) -> Claim:
     claim = study.ledger.claim("worker-7")
     assert claim is not None
     assert study.ask(claim) is not None
-    study.epochs.write(
-        claim.trial_number,
-        claim.claim_id,
-        [EpochRow(e, 1.0, 0.9 / e, 1e-3, 0.1 * e) for e in (1, 2)],
-    )
-    study.roster.report("worker-7", trial_number=claim.trial_number, epoch=2, val_loss=0.45)
+    clocks = [0.1 * epoch + 0.3 * max(0, epoch - 12) for epoch in range(1, 25)]
+    rows = [EpochRow(e, 1.0, 0.9 / e, 1e-3, clock) for e, clock in enumerate(clocks, start=1)]
+    study.epochs.write(claim.trial_number, claim.claim_id, rows)
+    study.roster.report("worker-7", trial_number=claim.trial_number, epoch=24, val_loss=0.0375)
     return claim
 
 
@@ -123,13 +122,17 @@ def words(html: str) -> str:
 
 def test_the_api_has_figures_in_their_order_with_the_running_trial_in_them(page: Page) -> None:
     figures = page.figures()
-    assert list(figures) == ["front", "curves", "workers", "hypervolume", "trade", "timeline"]
+    names = "front curves workers hypervolume trade throughput timeline"
+    assert list(figures) == names.split()
     assert "rmsnorm: default hyperparameters" in [
         trace["name"] for trace in figures["front"]["data"]
     ]
     (table,) = figures["workers"]["data"]
     row = [column[0] for column in table["cells"]["values"]]
-    assert row[:5] == ["worker-7", "GPU 3", str(page.claim.trial_number), "2", "0.4500"]
+    assert row[:5] == ["worker-7", "GPU 3", str(page.claim.trial_number), "24", "0.0375"]
+    slowed = f"trial {page.claim.trial_number}: slowed"
+    assert [trace["name"] for trace in figures["throughput"]["data"]] == ["steady trials", slowed]
+    assert figures["throughput"]["data"][1]["y"][-1] == pytest.approx(0.25)
     spans = {trace["name"]: trace for trace in figures["timeline"]["data"]}
     assert spans["running"]["text"] == [str(page.claim.trial_number)]
 
@@ -157,7 +160,8 @@ def test_axes_carry_units_and_the_note_says_where_the_study_stands(page: Page) -
     note = detail["note"]["body"]
     assert note.startswith("## rmsnorm on demo")
     assert "8 of 10 trials finished, 1 running, 1 failed" in note
-    assert f"| worker-7 | GPU 3 | {page.claim.trial_number} | 2 |" in note
+    assert f"| worker-7 | GPU 3 | {page.claim.trial_number} | 24 |" in note
+    assert f"Throughput fell:\n- trial {page.claim.trial_number}\\: throughput fell" in note
     assert "- trial 7: the loss became nan in epoch 2" in note
     assert "usually bears a larger rate" in note  # why its range is what it is
     assert "normalises by the root mean square" in note
@@ -222,6 +226,8 @@ def test_a_browser_shows_front_curves_table_and_note_of_a_running_study(
         "GPU 3",
         "How the front grew",
         "Epochs against seconds an epoch",
+        "Throughput over epochs",
+        "trial 8: slowed",
         "Who did what when",
     ):
         assert text in shown, text
@@ -273,7 +279,7 @@ def test_a_list_of_studies_makes_no_figures(page: Page) -> None:
 
 
 def test_names_keep_their_order_in_a_set() -> None:
-    names = ["front", "curves", "workers", "hypervolume", "trade", "timeline"]
+    names = ["front", "curves", "workers", "hypervolume", "trade", "throughput", "timeline"]
     numbered = in_order(names)
     assert list(set(numbered)) == numbered
     assert [name.partition(".")[0] for name in numbered] == names

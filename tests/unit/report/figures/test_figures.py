@@ -15,6 +15,7 @@ from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
 from tuner.report.figures.importances import importances_figure
 from tuner.report.figures.save import save
 from tuner.report.figures.style import COLOURS, round_numbers
+from tuner.report.figures.throughput_figure import Pace, throughput_figure
 from tuner.report.figures.timeline import Span, timeline_figure
 from tuner.report.figures.trade import TradeSeries, trade_figure
 from tuner.report.figures.workers_table import table_figure
@@ -201,6 +202,23 @@ def test_curves_look_at_what_is_in_colour_and_leave_out_nothing_lower() -> None:
     assert len([text for text in axis.ticktext if low < float(text) < high]) >= 5
 
 
+def test_a_training_that_slows_down_stands_out_from_the_steady_ones() -> None:
+    steady = [
+        Pace(label="steady trials", epochs=range(2, 9), throughput=[1.0, 1.1] * 3 + [9.0])
+        for _ in range(3)
+    ]
+    slow = Pace(
+        label="trial 7: slowed", epochs=range(2, 9), throughput=[1.0] * 6 + [0.2], slowed=True
+    )
+    figure = throughput_figure([*steady, slow])
+    found = traces(figure)
+    assert set(found) == {"steady trials", "trial 7: slowed"}
+    assert found["trial 7: slowed"].y[-1] == 0.2
+    assert figure.layout.yaxis.range[0] == 0
+    alone = throughput_figure(steady)
+    assert [note.text for note in alone.layout.annotations] == ["throughput fell in none of them"]
+
+
 def test_importances_order_hyperparameters_by_their_largest_share() -> None:
     figure = importances_figure(
         {"time": {"batch": 0.7, "rate": 0.3}, "error": {"batch": 0.1, "rate": 0.9}}
@@ -240,6 +258,7 @@ def test_no_name_is_read_as_html_or_as_a_formula() -> None:
     figures = [
         pareto_figure([series]),
         hypervolume_figure([VolumeSeries(name=NAME, finished=[1], hours=[0.1], volume=[1.0])]),
+        throughput_figure([Pace(label=NAME, epochs=[2], throughput=[1.0], slowed=True)]),
         curves_figure(
             [Curve(label=NAME, epochs=[1], elapsed_s=[0.1], losses=[1.0], emphasis=True)]
         ),
@@ -297,6 +316,7 @@ def test_of_short_attempts_the_outline_leaves_something_to_see() -> None:
         pareto_figure([FrontSeries(name="a", points=[], labels=[])]),
         hypervolume_figure([VolumeSeries(name="a", finished=[], hours=[], volume=[])]),
         curves_figure([]),
+        throughput_figure([]),
         importances_figure({}),
         trade_figure([TradeSeries(name="a", epochs=[], s_per_epoch=[], labels=[])]),
         timeline_figure([]),

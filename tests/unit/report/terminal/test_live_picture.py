@@ -8,6 +8,7 @@ from optuna.trial import TrialState
 
 from tuner.display.terminal import Console
 from tuner.record import Recorded
+from tuner.report.alarms import Alarm
 from tuner.report.terminal.live_picture import Look, duration, picture
 from tuner.report.terminal.sparkline import sparkline
 from tuner.storage.queue.roster import WorkerRow
@@ -42,11 +43,14 @@ def worker(device: str, trial: int | None, silent_s: float = 1.0) -> WorkerRow:
 
 
 def look(
-    *records: TrialRecord, budget: int = 20, running: int = 2, workers: tuple[WorkerRow, ...] = ()
+    *records: TrialRecord,
+    budget: int = 20,
+    running: int = 2,
+    workers: tuple[WorkerRow, ...] = (),
+    alarms: tuple[Alarm, ...] = (),
 ) -> Look:
-    return Look(
-        "demo-rmsnorm", Counts(budget, running, len(records)), StudyResults(records), workers
-    )
+    counts, results = Counts(budget, running, len(records)), StudyResults(records)
+    return Look("demo-rmsnorm", counts, results, workers, alarms)
 
 
 FULL = look(
@@ -86,6 +90,13 @@ def test_sixty_columns_hold_everything() -> None:
         "about 8 min left; Ctrl-C leaves",
     ):
         assert words.strip() in "\n".join(line.rstrip() for line in text.splitlines()), words
+
+
+def test_trainings_that_slow_down_have_a_line_each() -> None:
+    fell = Alarm(trial=5, running=True, what="throughput fell from 2,052 to 539 samples/s")
+    text = shown(look(record(0, (9.0, 1.0)), alarms=(fell,)), width=100, color_system=None)
+    assert "slowed  trial 5: throughput fell from 2,052 to 539 samples/s, so far" in text
+    assert "slowed" not in shown(FULL, color_system=None)
 
 
 def test_a_wide_terminal_shows_hyperparameters_too() -> None:

@@ -1,0 +1,82 @@
+"""Trainings of a ladder's rungs, really made: which of them, and how long."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.support.small_study import STUDY_TOML
+from tuner.bench.contender import Job
+from tuner.bench.ladder import to_convergence
+from tuner.bench.ladder.rungs import Ladder, make_ladder
+from tuner.bench.ladder.to_convergence import Trainings, train_rungs
+from tuner.config import RunConfig
+from tuner.data.windows import DeviceData
+from tuner.errors import TunerError
+from tuner.spec.study_file import load_study_file
+from tuner.training import FitResult, fit
+
+pytestmark = pytest.mark.usefixtures("one_core")
+
+
+@pytest.fixture(scope="module")
+def ladder(job: Job, data: DeviceData, tmp_path_factory: pytest.TempPathFactory) -> Ladder:
+    """Of two cumulated rungs and one alone, two epochs each."""
+    path = tmp_path_factory.mktemp("small") / "small.toml"
+    path.write_text(STUDY_TOML.replace("patience = 100000", "max_epochs = 2"))
+    whole = make_ladder(job, data, load_study_file(str(path)))
+    some = (*whole.rungs[:2], next(rung for rung in whole.rungs if rung.change == "batch 1024"))
+    contenders = [whole.contenders[number] for number in map(whole.contender_of, some) if number]
+    return dataclasses.replace(whole, rungs=some, contenders=(whole.contenders[0], *contenders))
+
+
+def train(ladder: Ladder, data: DeviceData, **more: object) -> tuple[Trainings, list[str]]:
+    told: list[str] = []
+    given = {"seeds": 2, "budget_s": 600.0, "announce": told.append} | more
+    return train_rungs(ladder, data, **given), told  # type: ignore[arg-type]
+
+
+def test_all_rungs_have_the_same_seeds_and_the_cumulated_ones_come_first(
+    ladder: Ladder, data: DeviceData
+) -> None:
+    found, told = train(ladder, data)
+    assert (found.missing, found.failures) == ("", {})
+    assert set(found.of) == {0, 1, 2}
+    assert all([each.seed for each in of] == [1, 2] for of in found.of.values())
+    assert all(each.epochs == 2 for of in found.of.values() for each in of)
+    assert ["alone" in line for line in told] == sorted("alone" in line for line in told)
+    by_seed = [line.partition("seed ")[2][:1] for line in told if "alone" not in line]
+    assert by_seed == sorted(by_seed)
+
+
+def test_a_budget_ends_the_trainings_with_a_reason(ladder: Ladder, data: DeviceData) -> None:
+    found, told = train(ladder, data, budget_s=0.0)
+    assert (found.of, told) == ({}, [])
+    assert found.missing == "the budget of 0 s was spent"
+
+
+def test_a_training_that_outlasts_the_budget_is_cut_and_forgotten(
+    ladder: Ladder, data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of the budget jumps by an hour in the first training."""
+    hours = iter([0.0, 0.0])
+    now = dataclasses.make_dataclass("Time", [("perf_counter", object)])
+    monkeypatch.setattr(to_convergence, "time", now(lambda: next(hours, 3600.0)))
+    found, told = train(ladder, data, budget_s=60.0)
+    assert (found.of, found.failures, told) == ({}, {}, [])
+    assert found.missing == "the budget of 60 s was spent"
+
+
+def test_a_rung_that_fails_says_why_and_the_others_go_on(
+    ladder: Ladder, data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(config: RunConfig, *given: object, **more: object) -> FitResult:
+        if config == dataclasses.replace(ladder.contenders[1].config, seed=config.seed):
+            raise TunerError("no such luck")
+        return fit(config, *given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(to_convergence, "fit", broken)
+    found, _ = train(ladder, data, seeds=1, failed={2: "dropped out"})
+    assert found.failures == {1: "TunerError: no such luck"}
+    assert set(found.of) == {0}

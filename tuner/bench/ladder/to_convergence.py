@@ -1,0 +1,169 @@
+"""Trainings of the rungs to their ends, as trials train: what a rung does to the quality, and to
+the time until it is reached.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from tuner.bench.ladder.rungs import Ladder
+from tuner.bench.rounds import reason_of
+from tuner.config import RunConfig, StopReason
+from tuner.data.windows import DeviceData
+from tuner.errors import UsageError
+from tuner.training import evaluate, fit
+from tuner.trial.survival import lost_context
+
+FIRST_SEED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """One training to its end; its seconds are those of the clock."""
+
+    seed: int
+    stopped_by: str
+    epochs: int
+    wall_clock_s: float
+    val_loss: float
+    test_mql: float
+
+
+@dataclass(slots=True)
+class Trainings:
+    """Those of each contender, by its number, and why some are missing."""
+
+    of: dict[int, list[Trained]] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    missing: str = ""
+    """Why not all were made; empty where they were."""
+
+
+def train_rungs(
+    ladder: Ladder,
+    data: DeviceData,
+    *,
+    seeds: int,
+    budget_s: float,
+    announce: Callable[[str], None],
+    after_each: Callable[[Trainings], None] = lambda _trainings: None,
+    failed: Mapping[int, str] | None = None,
+) -> Trainings:
+    """Train with `seeds` seeds each, as long as `budget_s` lasts: the cumulated rungs first, a seed
+    after the other, so that all have the same ones; then those of single changes.
+
+    A training that would not fit into what is left of the budget, by what the contender's last one
+    took, is not begun, and one that does not fit is cut and forgotten: none comes after it. One
+    that fails ends its rung's trainings.
+
+    Args:
+        ladder: the rungs.
+        data: the job's windows on the device.
+        seeds: the seeds 1, 2, ... of each.
+        budget_s: seconds for all of it: set-up, training and evaluation.
+        announce: told in one line how it is going.
+        after_each: called after every training with all so far.
+        failed: contenders that are not to be trained, with the reason.
+
+    Raises:
+        UsageError: misuse.
+    """
+    found, until = Trainings(), time.perf_counter() + budget_s
+    took: dict[int, float] = {}
+    broken = dict(failed or {})
+    for group in _groups(ladder):
+        for seed in range(FIRST_SEED, FIRST_SEED + seeds):
+            for number in group:
+                if number in broken:
+                    continue
+                began = time.perf_counter()
+                if began + took.get(number, 0.0) > until:
+                    found.missing = f"the budget of {budget_s:g} s was spent"
+                    return found
+                label = f"{ladder.contenders[number].entry.label}, seed {seed}"
+                outcome, usable = _attempt(ladder.contenders[number].config, data, seed, until)
+                took[number] = time.perf_counter() - began
+                if outcome is None:
+                    found.missing = f"the budget of {budget_s:g} s was spent"
+                    return found
+                if isinstance(outcome, str):
+                    broken[number] = found.failures[number] = outcome
+                    announce(f"trained: {label}: {outcome}")
+                else:
+                    found.of.setdefault(number, []).append(outcome)
+                    announce(f"trained: {label}: {_in_words(outcome)}")
+                after_each(found)
+                if not usable:
+                    found.missing = f"{label} left the device's context unusable"
+                    return found
+    return found
+
+
+def _groups(ladder: Ladder) -> tuple[Sequence[int], Sequence[int]]:
+    """Numbers of the contenders of the cumulated rungs, and of the others."""
+    cumulated: dict[int, None] = {}
+    others: dict[int, None] = {}
+    for rung in ladder.rungs:
+        number = ladder.contender_of(rung)
+        if number is not None and number not in cumulated:
+            (cumulated if rung.cumulated else others)[number] = None
+    return list(cumulated), list(others)
+
+
+def _attempt(
+    config: RunConfig, data: DeviceData, seed: int, until: float
+) -> tuple[Trained | str | None, bool]:
+    """A training, or why it is none, or None where it was cut at `until`; and whether the device
+    can be used after it.
+    """
+    try:
+        return _train(dataclasses.replace(config, seed=seed), data, until)
+    except UsageError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in the rung's row
+        return reason_of(error), not lost_context(error)
+    finally:
+        _give_back()
+
+
+def _train(config: RunConfig, data: DeviceData, until: float) -> tuple[Trained | str | None, bool]:
+    def out_of_budget() -> StopReason | None:
+        return StopReason.INTERRUPTED if time.perf_counter() > until else None
+
+    result = fit(config, data, should_stop=out_of_budget)
+    if result.stopped_by is StopReason.INTERRUPTED:
+        return None, True
+    if result.model is None or not result.stopped_by.completed:
+        said = result.message or "no forecast came of it"
+        return f"{result.stopped_by.value}: {said}", not result.context_lost
+    trained = Trained(
+        seed=config.seed,
+        stopped_by=result.stopped_by.value,
+        epochs=result.epochs,
+        wall_clock_s=result.wall_clock_s,
+        val_loss=result.best_val_loss,
+        test_mql=evaluate(result.model, data).test_mql_mean,
+    )
+    return trained, True
+
+
+def _give_back() -> None:
+    """What the training leaves on a GPU, so that the next one's memory is its own."""
+    if not torch.cuda.is_available():
+        return
+    try:
+        torch.cuda.empty_cache()
+    except RuntimeError:
+        return  # the context is lost, as the training's failure says
+
+
+def _in_words(trained: Trained) -> str:
+    return (
+        f"{trained.wall_clock_s:.3f} s, {trained.epochs} epochs, validation loss "
+        f"{trained.val_loss:.5g}, test MQL {trained.test_mql:.5g}"
+    )
