@@ -95,7 +95,9 @@ def as_row(name: str, archive: Archive) -> dict[str, Any]:
         epoch_s = figures.get(key) or seen.s_per_epoch or math.inf
         epochs = (seen.wall_clock_s or 0.0) / epoch_s
         share = quantile_of(figures, key) if key in figures else 0.5
-        rows.append([round(epochs, 1), round(share, 3), float(f"{each.params['learning_rate']:.3g}")])
+        rows.append(
+            [round(epochs, 1), round(share, 3), float(f"{each.params['learning_rate']:.3g}")]
+        )
     return {
         "name": name,
         "variant": definition.variant,

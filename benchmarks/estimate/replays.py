@@ -166,7 +166,9 @@ def main() -> None:
         for group, belongs in groups.items():
             if mine := [each for each in made if belongs(each.search)]:
                 rows.append({"searches_of": group, **row(mine)})
-    print("| trials seen | searches | replays | in the 80 % range | high : low, median | highest | at most 1.5 |")
+    print(
+        "| trials seen | searches | replays | in the 80 % range | high : low, median | highest | at most 1.5 |"
+    )
     print("|---|---|---|---|---|---|---|")
     for each in rows:
         print(

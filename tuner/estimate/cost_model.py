@@ -24,7 +24,8 @@ Z80 = 1.2816
 LEAST_SPREAD = 0.03
 """Of the logarithm, of what was measured itself: two timings of one thing differ by that."""
 FEW = 4
-"""Fewer measured sizes tell of no other."""
+"""Fewer measured sizes show no slope: then the root of each number stands for it."""
+ROOT_SPREAD = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +45,7 @@ class Foretold:
         )
 
     def times(self, factor: float) -> Foretold:
-        return Foretold(
-            middle=self.middle * factor, low=self.low * factor, high=self.high * factor
-        )
+        return Foretold(middle=self.middle * factor, low=self.low * factor, high=self.high * factor)
 
     def plus(self, more: float) -> Foretold:
         return Foretold(middle=self.middle + more, low=self.low + more, high=self.high + more)
@@ -102,8 +101,10 @@ class CostModel:
     def _between(self, wanted: Sequence[Size]) -> list[Foretold | None]:
         if not wanted:
             return []
-        if len(self.sizes) < FEW:
+        if not self.sizes:
             return [None for _ in wanted]
+        if len(self.sizes) < FEW:
+            return [self._by_root(size) for size in wanted]
         places = _places([*self.sizes, *wanted], self.names)
         known, asked = places[: len(self.sizes)], places[len(self.sizes) :]
         logs, spreads = _fitted(known, self.logs, asked)
@@ -113,6 +114,12 @@ class CostModel:
             held = min(max(float(log), low), high)
             found.append(Foretold.around(held, max(float(spread), LEAST_SPREAD)))
         return found
+
+    def _by_root(self, size: Size) -> Foretold:
+        """Of one that little is known for: with the root of each number, by the nearest known."""
+        away = [_root_of_ratio(size, known) for known in self.sizes]
+        nearest = min(range(len(away)), key=lambda each: abs(away[each]))
+        return Foretold.around(float(self.logs[nearest]) + away[nearest], ROOT_SPREAD)
 
     def _bounds(self, size: Size) -> tuple[float, float]:
         """Between what logarithms that of a size lies, by those that are no larger and no smaller."""
@@ -141,6 +148,15 @@ def _no_larger(one: Size, other: Size) -> bool:
         elif value != held:
             return False
     return True
+
+
+def _root_of_ratio(size: Size, other: Size) -> float:
+    """Half the logarithm of how many times the one is the other, over all their numbers."""
+    return 0.5 * sum(
+        math.log(max(float(value), 0.5) / max(float(other[name]), 0.5))
+        for name, value in size.items()
+        if _is_number(value) and _is_number(other.get(name))
+    )
 
 
 def _is_number(value: object) -> bool:

@@ -51,9 +51,7 @@ def hyperparameters_of(
     return Hyperparameters.of(params)
 
 
-def to_measure(
-    space: SearchSpace, defaults: Hyperparameters, *, most: int
-) -> tuple[Size, ...]:
+def to_measure(space: SearchSpace, defaults: Hyperparameters, *, most: int) -> tuple[Size, ...]:
     """The sizes to measure, the most telling first: the default, the cheapest and the dearest
     corner, the default with each value at its ends, and then what is farthest from all before.
 
@@ -80,6 +78,11 @@ def to_measure(
     return tuple(chosen.values())
 
 
+def largest_size(space: SearchSpace) -> Size:
+    """The size whose numbers are all largest."""
+    return _corners(sizes_of(space))[1]
+
+
 def _all(space: SearchSpace, most: int) -> list[dict[str, Value]]:
     """Every combination of values that are no fractions; nothing where they are more than `most`."""
     values: dict[str, tuple[Value, ...]] = {}
@@ -90,7 +93,9 @@ def _all(space: SearchSpace, most: int) -> list[dict[str, Value]]:
         if math.prod([number, *map(len, values.values())]) > most:
             return []
         values[name] = tuple(r.decode(r.spread((n + 0.5) / number)) for n in range(number))
-    return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
+    return [
+        dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())
+    ]
 
 
 def _drawn(space: SearchSpace, most: int) -> Iterator[dict[str, Value]]:

@@ -1,9 +1,9 @@
 """How long the trials of a search will train: a distribution before the first one, and of what is
 left once some have ended.
 
-Each recorded search, carried over to the sizes and settings at hand, is one answer. Their logarithms
-are taken as normal. Of a search that has begun, what it took beside what the recorded ones took to
-that point shifts the answer, by as much as it did among these.
+Each recorded search, carried over to the sizes and settings at hand, is one answer. Their
+logarithms are taken as normal. What a search that has begun took so far, beside what the recorded
+ones took to that point, shifts the answer by as much as it did among these.
 """
 
 from __future__ import annotations

@@ -174,9 +174,9 @@ class RunState:
         if self.device.type == "cuda":
             allocated = torch.cuda.max_memory_allocated(self.device) - self.others_bytes
             return max(allocated, self.earlier_peak_bytes)
-        return _peak_memory_of_process()
+        return peak_memory_of_process()
 
 
-def _peak_memory_of_process() -> int:
+def peak_memory_of_process() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # kilobytes everywhere but on macOS
