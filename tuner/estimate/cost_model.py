@@ -12,12 +12,13 @@ import math
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tuner.estimate.cost_sizes import Size, key_of
 
-Array = np.ndarray
+Array = np.ndarray[Any, Any]
 
 Z80 = 1.2816
 """Standard deviations to each side of four fifths of a normal distribution."""
@@ -89,7 +90,7 @@ class CostModel:
         there = {key_of(size): log for size, log in zip(self.sizes, self.logs, strict=True)}
         unknown = [size for size in wanted if key_of(size) not in there]
         guessed = dict(zip(map(key_of, unknown), self._between(unknown), strict=True))
-        found = []
+        found: list[Foretold | None] = []
         for size in wanted:
             key = key_of(size)
             if key in there:
@@ -122,7 +123,7 @@ class CostModel:
         return Foretold.around(float(self.logs[nearest]) + away[nearest], ROOT_SPREAD)
 
     def _bounds(self, size: Size) -> tuple[float, float]:
-        """Between what logarithms that of a size lies, by those that are no larger and no smaller."""
+        """What the logarithm of a size lies between, by those no larger and no smaller."""
         low, high = -math.inf, math.inf
         for other, log in zip(self.sizes, self.logs, strict=True):
             if _no_larger(other, size):
@@ -172,11 +173,12 @@ def _places(sizes: Sequence[Size], names: Sequence[str]) -> Array:
         if len(numbers) == len(values):
             columns.append(np.log(np.maximum(np.array(numbers), 0.5)))
             continue
-        for each in sorted({str(value) for value in values})[1:]:
-            columns.append(np.array([float(str(value) == each) for value in values]))
+        others = sorted({str(value) for value in values})[1:]
+        columns += [np.array([float(str(v) == each) for v in values]) for each in others]
     found = np.stack(columns, axis=1) if columns else np.zeros((len(sizes), 0))
     spread = found.std(axis=0)
-    return (found - found.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    scaled: Array = (found - found.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return scaled
 
 
 def _fitted(known: Array, logs: Array, asked: Array) -> tuple[Array, Array]:
@@ -212,7 +214,7 @@ def _with_one(places: Array) -> Array:
 
 
 def quantile_of(figures: Mapping[str, float], key: str) -> float:
-    """Which share of the sizes cost less than this one, half of those that cost the same included."""
+    """Which share of the sizes cost less than this one, with half of those that cost the same."""
     mine = figures[key]
     less = sum(value < mine for value in figures.values())
     same = sum(value == mine for value in figures.values())

@@ -84,7 +84,7 @@ def largest_size(space: SearchSpace) -> Size:
 
 
 def _all(space: SearchSpace, most: int) -> list[dict[str, Value]]:
-    """Every combination of values that are no fractions; nothing where they are more than `most`."""
+    """Every combination of values that are no fractions; nothing where there are more."""
     values: dict[str, tuple[Value, ...]] = {}
     for name, r in space.ranges.items():
         if r.levels is None:

@@ -44,6 +44,7 @@ def fit(
     checkpoints: Checkpoints | None = None,
     on_resume: Callable[[Checkpoint], None] | None = None,
     engines: EnginePool | None = None,
+    deadline: float | None = None,
 ) -> FitResult:
     """Trains one configuration to convergence on the device that holds the data.
 
@@ -71,6 +72,9 @@ def fit(
             result is the same, and shares no memory with them. Where memory runs out beside them,
             or with `model`, they are given up; `on_epoch` may hear of first epochs twice.
 
+        deadline: a moment of `time.perf_counter`: no epoch is begun that would not be over, and the
+            network evaluated, by then; one under way is cut short as at the time limit.
+
     At the time limit, which counts `wall_clock_s`, the epoch under way is cut short and validated
     like any other, so that there are always weights and a validation loss.
 
@@ -89,7 +93,7 @@ def fit(
         engines.empty()
 
     def trained(pool: EnginePool | None) -> FitResult:
-        state = _begin(config, data)
+        state = _begin(config, data, deadline)
         told = on_epoch, should_stop, checkpoints, on_resume
         return _result(_Training(data, state, *told, pool), model)
 
@@ -119,7 +123,7 @@ def _result(training: _Training, model: nn.Module | None) -> FitResult:
     return _without_memory(state, message, model)
 
 
-def _begin(config: RunConfig, data: DeviceData) -> RunState:
+def _begin(config: RunConfig, data: DeviceData, deadline: float | None) -> RunState:
     began, device = time.perf_counter(), data.minimum.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -130,6 +134,7 @@ def _begin(config: RunConfig, data: DeviceData) -> RunState:
         clock=Clock(synchronizer(device)),
         backend=resolve_backend(config, data.shapes, device),
         began=began,
+        deadline=deadline,
     )
 
 

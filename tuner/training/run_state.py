@@ -34,6 +34,7 @@ class RunState:
         backend: what is expected to run, until an engine is made.
         began: when its set-up began, by `time.perf_counter`. A resumed training counts that of its
             first attempt only.
+        deadline: the moment, by `time.perf_counter`, by which all of it is to be over.
     """
 
     config: RunConfig
@@ -42,6 +43,7 @@ class RunState:
     clock: Clock
     backend: Backend
     began: float
+    deadline: float | None = None
     fallback: str = field(default="", init=False)
     early_stopping: EarlyStopping = field(init=False)
     learning_rate: float = field(init=False)
@@ -126,9 +128,17 @@ class RunState:
                 StopReason.TIME_LIMIT,
                 f"time limit of {settings.time_limit_s:g} s reached in epoch {record.epoch}",
             )
+        if self._ends_by_deadline():
+            return StopReason.TIME_LIMIT, f"its device hours are spent after epoch {record.epoch}"
         if record.epoch == settings.max_epochs:
             return StopReason.EPOCH_LIMIT, f"epoch limit of {settings.max_epochs} reached"
         return None
+
+    def _ends_by_deadline(self) -> bool:
+        """Whether another epoch, and as long again for what follows, would be over too late."""
+        if self.deadline is None:
+            return False
+        return time.perf_counter() + 2 * self.latest_epoch_s() >= self.deadline
 
     def latest_epoch_s(self) -> float:
         """What the latest epoch took, on the clock."""
@@ -137,6 +147,8 @@ class RunState:
 
     def out_of_time(self) -> bool:
         """Whether the time limit is reached, as far as the host knows."""
+        if self.deadline is not None and time.perf_counter() >= self.deadline:
+            return True
         limit = self.config.training.time_limit_s
         return limit is not None and self.clock.elapsed() >= limit
 

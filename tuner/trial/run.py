@@ -68,12 +68,14 @@ def run_trial(
     engines: EnginePool | None = None,
     windows: TestWindows = TestWindows.ALL,
     backend: BackendChoice | None = None,
+    may_take_s: float | None = None,
 ) -> TrialResult | None:
     """Train one configuration to convergence, alone on its device; None if it was interrupted.
 
     The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
     seconds of training and validation until early stopping, and the mean quantile loss on `windows`
-    of the task's objective series, else of all. `engines` are of earlier trials.
+    of the task's objective series, else of all. `engines` are of earlier trials. `may_take_s` is
+    for all of it, once it has the device: it then ends as at a time limit.
     """
     whole, data = data, data.seeing(hyperparameters.input_size)
     carried = Carried()
@@ -89,6 +91,7 @@ def run_trial(
         wait_s = time.perf_counter() - asked
         on_phase("set-up")
         since = time.time()
+        deadline = None if may_take_s is None else time.perf_counter() + may_take_s
         watch = Watch(device)
         if checkpoints is not None:
             checkpoints.notes = _notes_of(carried, watch, since, on_phase)
@@ -100,6 +103,7 @@ def run_trial(
             checkpoints=checkpoints,
             on_resume=resumed,
             engines=engines,
+            deadline=deadline,
         )
         observation = carried.merged(watch.finish())
         if result.stopped_by is StopReason.INTERRUPTED:

@@ -94,7 +94,7 @@ class MeasuringProcess:
         if self._process is not None and self._process.poll() is None:
             return
         self.end()
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         device = self.subject.device
         environment = {name: text for name, text in os.environ.items() if name not in NOT_NEEDED}
         if isinstance(device, CpuCores):

@@ -70,8 +70,8 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
     for each in found.variants:
         search = each.search
         yield (
-            f"{each.variant}: an epoch of the default takes {range_in_words(search.epoch)}, a trial "
-            f"{range_in_words(search.trial)}, a process is ready after "
+            f"{each.variant}: an epoch of the default takes {range_in_words(search.epoch)}, "
+            f"a trial {range_in_words(search.trial)}, a process is ready after "
             f"{seconds_in_words(each.costs.start_s)}"
         )
         for name, batch in each.largest.items():
@@ -86,8 +86,9 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
         stages = found.stages
         yield (
             f"the retune: {found.searches} searches of each variant "
-            f"{range_in_words(stages.search)}, re-evaluation {range_in_words(stages.reevaluation)}, "
-            f"confirmation {range_in_words(stages.confirmation)}"
+            f"{range_in_words(stages.search)}, re-evaluation "
+            f"{range_in_words(stages.reevaluation)}, confirmation "
+            f"{range_in_words(stages.confirmation)}"
         )
     yield (
         f"in all {hours_in_words(found.device_s)} device hours; on {found.devices} x "
