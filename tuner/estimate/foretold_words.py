@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tuner.estimate.cost_model import Foretold
-from tuner.estimate.foretold import HOUR_S, SearchForetold
+from tuner.estimate.foretold import HOUR_S, SearchForetold, Stages, together
 
 _UNITS = ((HOUR_S, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
 GIB = 1 << 30
@@ -35,6 +37,28 @@ def hours_in_words(found: Foretold) -> str:
 
 def bytes_in_words(number: float) -> str:
     return f"{number / GIB:.2f} GiB" if number >= GIB / 4 else f"{number / (1 << 20):.0f} MiB"
+
+
+def searches_line(found: Sequence[SearchForetold], *, devices: int) -> str:
+    """The same of several searches, all together."""
+    whole = together([each.search for each in found])
+    trials = sum(each.trials for each in found)
+    several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
+    return (
+        f"foretold: {trials} trials of {len(found)} searches take {range_in_words(whole)} of "
+        f"device time{several if devices > 1 else ''} (four times out of five)"
+    )
+
+
+def retune_line(stages: Stages, *, devices: int) -> str:
+    """What a retune says before it begins: what follows its searches."""
+    whole = stages.whole
+    several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
+    return (
+        f"foretold: the whole retune takes {range_in_words(whole)} of device time"
+        f"{several if devices > 1 else ''}, its confirmation "
+        f"{range_in_words(stages.confirmation)} of that"
+    )
 
 
 def search_line(name: str, found: SearchForetold, *, devices: int, from_trials: bool) -> str:

@@ -8,8 +8,10 @@ from contextlib import closing
 
 from tuner.config import MqlSplit
 from tuner.devices.lock import check_folder
+from tuner.estimate.foretold import SearchForetold
 from tuner.launch.crew import Crew
 from tuner.launch.early import EarlyWorkers
+from tuner.launch.foretelling import foretell
 from tuner.launch.gpu_limit import share_gpu_hours, spent_in_words, trials_unpaid
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
 from tuner.launch.plan import LaunchPlan, make_aim, make_plan
@@ -73,8 +75,11 @@ def run_after(
     *,
     progress: Progress | None = None,
     stop: StopRequests | None = None,
+    foretold: Callable[[Sequence[SearchForetold], Notes], None] = lambda _found, _notes: None,
 ) -> LaunchOutcome:
-    """The same, with something to be done `before` the work."""
+    """The same, with something to be done `before` the work; `foretold` hears what that will take,
+    as far as it is known.
+    """
     request = checked(request)
     said = Said(
         trials=request.trials,
@@ -114,6 +119,17 @@ def run_after(
                 return LaunchOutcome(
                     ended=Outcome.PRINTED, studies=(), notes=tuple(notes.lines), printed=printed
                 )
+            if not trials_unpaid(studies):
+                found = foretell(
+                    studies,
+                    task=aim.task,
+                    data_dir=request.data_dir,
+                    devices=aim.where.devices,
+                    workers=aim.where.workers,
+                    may_measure=request.estimate,
+                    note=notes.note,
+                )
+                foretold(found, notes)
             ended = _fill(launched, crew, early, notes, stop or StopRequests())
             _note_changed_budgets(launched, notes)
             return LaunchOutcome(

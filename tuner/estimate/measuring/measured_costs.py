@@ -21,6 +21,7 @@ def measured_costs(
     *,
     seconds: float,
     most: int = EVERY_SIZE,
+    least_for_one_s: float = LEAST_FOR_ONE_S,
     told: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> SizeCosts:
     """What the search's sizes cost, the default first.
@@ -29,6 +30,7 @@ def measured_costs(
         process: that measures.
         seconds: no size is begun after so many, once the process is ready.
         most: sizes.
+        least_for_one_s: a size may take so long, however little time is left.
         told: how many are done, and of how many.
 
     Raises:
@@ -37,7 +39,7 @@ def measured_costs(
     definition = process.subject.definition
     process.start()
     since = time.monotonic()
-    process.fits(definition.defaults, within_s=LEAST_FOR_ONE_S)  # what is built once, is by now
+    process.fits(definition.defaults, within_s=least_for_one_s)  # what is built once, is by now
     began = time.monotonic()
     first_s = began - since
     wanted = to_measure(definition.space, definition.defaults, most=most)
@@ -46,7 +48,7 @@ def measured_costs(
         left = seconds - (time.monotonic() - began)
         if found and left <= 0:
             break
-        found.append(_one(process, size, within_s=max(left, LEAST_FOR_ONE_S)))
+        found.append(_one(process, size, within_s=max(left, least_for_one_s)))
         told(len(found), len(wanted))
     windows, torch_version, start_s = (
         process.windows,
@@ -56,7 +58,7 @@ def measured_costs(
     default = found[0]
     if not default.fits:
         raise TunerError(f"the default configuration cannot be measured: {default.failure}")
-    evaluation_s = process.evaluation_s(definition.defaults, within_s=LEAST_FOR_ONE_S)
+    evaluation_s = process.evaluation_s(definition.defaults, within_s=least_for_one_s)
     return SizeCosts(
         device_model=process.subject.device.model,
         torch_version=torch_version,
