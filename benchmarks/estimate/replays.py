@@ -156,7 +156,7 @@ def main() -> None:
     options = parser.parse_args()
     replayer = Replayer()
     groups = {
-        "all": lambda name: True,
+        "all": lambda _name: True,
         "chosen by what ran before": lambda name: not kind_of(replayer.archives[name]).all_over,
         "spread all over the space": lambda name: kind_of(replayer.archives[name]).all_over,
     }

@@ -284,6 +284,8 @@ def _ended(options: EstimateOptions, definition: StudyDefinition) -> list[Ended]
     if not is_named(options.storage):
         return []
     address = absolute(parse_url(storage_url(options.storage)))
+    if address.is_sqlite and not address.sqlite_path.exists():
+        return []
     name = f"{definition.task_name}-{definition.variant}"
     try:
         database = open_database(address, create=False)

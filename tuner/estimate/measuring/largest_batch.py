@@ -21,6 +21,9 @@ class Tries(Protocol):
     def fits(self, wanted: Hyperparameters, *, within_s: float) -> bool:
         """Whatever dies of it, the caller does not."""
 
+    def end(self) -> None:
+        """Have the next one tried in a fresh process."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargestBatch:
@@ -34,6 +37,15 @@ class LargestBatch:
 
     def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+def _look_after(process: Tries, network: Hyperparameters, fits: int) -> None:
+    """What ran out of memory may fit nothing any more, in a library's state or a device's context:
+    a process that cannot do again what it could is given up.
+    """
+    known = dataclasses.replace(network, batch_size=fits)
+    if not fits or not process.fits(known, within_s=FIT_S):
+        process.end()
 
 
 def largest_batch(process: Tries, network: Hyperparameters, *, windows: int) -> LargestBatch:
@@ -53,6 +65,7 @@ def largest_batch(process: Tries, network: Hyperparameters, *, windows: int) -> 
             fits = batch
         else:
             too_large = batch
+            _look_after(process, network, fits)
         if fits >= windows or too_large == 1:
             break
         batch = min(2 * fits, windows) if too_large is None else max(1, (fits + too_large) // 2)

@@ -7,16 +7,21 @@ ends when its standard input does.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import resource
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from tuner.config import Hyperparameters
 from tuner.errors import TunerError, first_line
+from tuner.estimate.cost_sizes import size_of
+from tuner.estimate.size_costs import MeasuredSize
 
 
 def main() -> None:
@@ -36,7 +41,6 @@ def _serve(began: float, answers: IO[str]) -> None:
 
     import torch
 
-    from tuner.config import Hyperparameters
     from tuner.data.prepare import prepare
     from tuner.data.task import Task
     from tuner.data.windows import to_device
@@ -53,8 +57,6 @@ def _serve(began: float, answers: IO[str]) -> None:
     if first["cores"]:
         torch.set_num_threads(len(first["cores"]))
     data = to_device(prepared, "cpu" if first["cores"] else "cuda:0")
-    if first["most_bytes"] is not None:
-        _limit(first["most_bytes"])
     _tell(
         answers,
         {
@@ -75,14 +77,34 @@ def _serve(began: float, answers: IO[str]) -> None:
             _tell(answers, {"evaluation_s": time.perf_counter() - since})
             del model
             continue
-        found = measure_size(config, seen, timed=order["what"] == "time")
+        if order["what"] == "time":
+            found = measure_size(config, seen)
+        else:
+            with _at_most(first["most_bytes"]):
+                found = _fitted(lambda: measure_size(config, seen, timed=False), wanted)  # noqa: B023
         _tell(answers, dataclasses.asdict(found))
 
 
-def _limit(most_bytes: int) -> None:
+def _fitted(measure: Callable[[], MeasuredSize], wanted: Hyperparameters) -> MeasuredSize:
+    """What fails for want of memory may say so in words of its own, as a library's primitive that
+    could not be made. The default has been trained by then: it is the size that does not fit.
+    """
+    try:
+        return measure()
+    except RuntimeError as error:
+        return MeasuredSize(size=size_of(wanted.as_dict()), failure=first_line(error))
+
+
+@contextlib.contextmanager
+def _at_most(most_bytes: int | None) -> Iterator[None]:
     """More than this is refused to this process: else the kernel would end some other one, too."""
-    now = _taken_bytes()
-    resource.setrlimit(resource.RLIMIT_DATA, (now + most_bytes, resource.RLIM_INFINITY))
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    if most_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (_taken_bytes() + most_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 def _taken_bytes() -> int:
