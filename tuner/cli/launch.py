@@ -37,7 +37,9 @@ from tuner.cli.search_options import (
     CompileModeName,
     HangLimit,
     MaxEpochs,
+    MaxGpuHours,
     MqlSplitName,
+    NoEstimate,
     PrecisionName,
     Prune,
     Reruns,
@@ -86,6 +88,8 @@ class LaunchOptions:
         ),
     ] = None
     until: Until = None
+    max_gpu_hours: MaxGpuHours = None
+    no_estimate: NoEstimate = False
     searches: Annotated[
         int | None,
         typer.Option(
@@ -190,6 +194,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         margin=options.margin,
         search_time=options.search_time,
         until=options.until,
+        max_gpu_hours=options.max_gpu_hours,
     )
     settings = settings_of(options, seeds=options.seeds)
     return LaunchRequest(
@@ -207,6 +212,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         policy=policy,
         warm_start=options.warm_start,
         trust=options.trust,
+        estimate=not options.no_estimate,
     )
 
 

@@ -27,6 +27,7 @@ def said_policy(
     search_time: str | None = None,
     margin: str | None = None,
     until: str | None = None,
+    max_gpu_hours: str | None = None,
 ) -> dict[str, Any]:
     """The fields of a `SearchPolicy` that these flags name, with their values; a flag that is None
     was not given.
@@ -45,6 +46,7 @@ def said_policy(
         "max_memory_bytes": (max_memory, "--max-memory", size_bytes),
         "search_s": (search_time, "--search-time", duration_s),
         "until": (until, "--until", part),
+        "max_gpu_s": (max_gpu_hours, "--max-gpu-hours", _hours),
     }
     for name, (text, flag, read) in liftable.items():
         if text is not None:
@@ -64,6 +66,11 @@ def _read(read: Callable[[str, str], Any], text: str, flag: str) -> Any:
         return read(text, flag)
     except UsageError as error:
         raise UsageError(f"{error}, or '{NONE}'") from None
+
+
+def _hours(text: str, flag: str) -> float | None:
+    hours = above_zero(text, flag)
+    return None if hours is None else 3600.0 * hours
 
 
 def _seed(text: str, flag: str) -> int:

@@ -40,7 +40,9 @@ from tuner.cli.search_options import (
     CompileModeName,
     HangLimit,
     MaxEpochs,
+    MaxGpuHours,
     MqlSplitName,
+    NoEstimate,
     PrecisionName,
     Prune,
     Reruns,
@@ -111,6 +113,8 @@ class RetuneOptions:
         ),
     ] = None
     until: Until = None
+    max_gpu_hours: MaxGpuHours = None
+    no_estimate: NoEstimate = False
     margin: Annotated[
         str | None,
         typer.Option(
@@ -193,7 +197,7 @@ def _request(options: RetuneOptions) -> RetuneRequest:
     from tuner.cli.asked import devices_of, policy_of, settings_of
     from tuner.launch.retune import RetuneRequest
 
-    policy = policy_of(options, until=options.until)
+    policy = policy_of(options, until=options.until, max_gpu_hours=options.max_gpu_hours)
     return RetuneRequest(
         variant=options.variant,
         against=options.against,
@@ -213,6 +217,7 @@ def _request(options: RetuneOptions) -> RetuneRequest:
         policy=policy,
         warm_start=options.warm_start,
         trust=options.trust,
+        estimate=not options.no_estimate,
     )
 
 

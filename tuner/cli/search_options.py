@@ -58,6 +58,17 @@ Until = Annotated[
         "much of the recommended time (at 90 %).",
     ),
 ]
+MaxGpuHours = Annotated[
+    str | None,
+    typer.Option(
+        metavar="H|none",
+        help="Device hours for all that is trained for these studies, on all devices together: no "
+        "training begins that cannot be paid, and one under way ends at the limit.",
+    ),
+]
+NoEstimate = Annotated[
+    bool, typer.Option("--no-estimate", help="Measure nothing before the work to foretell it.")
+]
 Prune = Annotated[
     bool | None,
     typer.Option(

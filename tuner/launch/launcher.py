@@ -8,8 +8,11 @@ from contextlib import closing
 
 from tuner.config import MqlSplit
 from tuner.devices.lock import check_folder
+from tuner.estimate.foretold import SearchForetold
 from tuner.launch.crew import Crew
 from tuner.launch.early import EarlyWorkers
+from tuner.launch.foretelling import foretell
+from tuner.launch.gpu_limit import share_gpu_hours, spent_in_words, trials_unpaid
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
 from tuner.launch.plan import LaunchPlan, make_aim, make_plan
 from tuner.launch.progress import Notes, Progress, Quiet
@@ -72,8 +75,11 @@ def run_after(
     *,
     progress: Progress | None = None,
     stop: StopRequests | None = None,
+    foretold: Callable[[Sequence[SearchForetold], Notes], None] = lambda _found, _notes: None,
 ) -> LaunchOutcome:
-    """The same, with something to be done `before` the work."""
+    """The same, with something to be done `before` the work; `foretold` hears what that will take,
+    as far as it is known.
+    """
     request = checked(request)
     said = Said(
         trials=request.trials,
@@ -106,12 +112,24 @@ def run_after(
             for each in launched:
                 keep_data_file(each.study.optuna, aim.task)
             studies = [each.study for each in launched]
+            share_gpu_hours(studies, request.policy)
             before(studies)
             if request.devices.print_only:
                 printed = crew.in_words(studies)
                 return LaunchOutcome(
                     ended=Outcome.PRINTED, studies=(), notes=tuple(notes.lines), printed=printed
                 )
+            if not trials_unpaid(studies):
+                found = foretell(
+                    studies,
+                    task=aim.task,
+                    data_dir=request.data_dir,
+                    devices=aim.where.devices,
+                    workers=aim.where.workers,
+                    may_measure=request.estimate,
+                    note=notes.note,
+                )
+                foretold(found, notes)
             ended = _fill(launched, crew, early, notes, stop or StopRequests())
             _note_changed_budgets(launched, notes)
             return LaunchOutcome(
@@ -162,6 +180,8 @@ def _fill(
     stop: StopRequests,
 ) -> Outcome:
     studies = [each.study for each in launched]
+    if trials_unpaid(studies):
+        notes.note(spent_in_words(studies))
     paths = WorkerPaths(working_folder(studies[0].database.address))
     for each in studies:
         tidy_up(each, paths)
@@ -172,7 +192,7 @@ def _fill(
     if not any(each.ledger.counts().left for each in studies):
         for each in studies:
             notes.note(f"nothing to do: {each.name} holds {_held(each)}")
-        return Outcome.FILLED
+        return Outcome.GPU_HOURS if trials_unpaid(studies) else Outcome.FILLED
     device = crew.devices[0] if crew.devices else None
     if device is not None:
         for each in studies:
@@ -183,6 +203,9 @@ def _fill(
         found = each.ledger.counts().little_left
         if found is not None and each.name not in before:
             notes.note(f"{each.name} stopped: {left_in_words(found.at_most)}")
+    if ended is Outcome.FILLED and trials_unpaid(studies):
+        notes.note(spent_in_words(studies))
+        return Outcome.GPU_HOURS
     return ended
 
 
@@ -208,7 +231,7 @@ def _held(study: OpenStudy) -> str:
         words = left_in_words(counts.little_left.at_most)
         return f"{counts.finished} of {counts.budget} finished trials, and stopped: {words}"
     if counts.time_is_up and counts.finished < counts.budget:
-        return f"{counts.finished} finished trials, and they have had the search's time"
+        return f"{counts.finished} finished trials, and they have had their time"
     return f"{counts.finished} of {counts.budget} finished trials"
 
 

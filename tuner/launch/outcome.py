@@ -21,6 +21,8 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     INTERRUPTED = "interrupted"
     TERMINATED = "terminated"
+    GPU_HOURS = "gpu_hours_spent"
+    """What is left of --max-gpu-hours pays for no more training."""
     PRINTED = "printed"
     """No worker was asked for: what an engine would be told was."""
 

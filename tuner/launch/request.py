@@ -104,6 +104,8 @@ class LaunchRequest:
     policy: PolicyChanges = field(default_factory=PolicyChanges)
     warm_start: str | None = None
     """Studies, or exported ones, whose fronts are tried first."""
+    estimate: bool = True
+    """Whether sizes may be measured before the work, where nothing tells what it will take."""
     trust: bool = False
     """Whether the class may run that an imported study names."""
 

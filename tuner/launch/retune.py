@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 
+from tuner.estimate.foretold import SearchForetold, stages_of
+from tuner.estimate.foretold_words import retune_line
 from tuner.launch import launcher, verification
 from tuner.launch.outcome import Outcome, refuse_nothing_but_failures
 from tuner.launch.progress import Notes, Quiet
@@ -26,6 +28,7 @@ from tuner.launch.stages import Stage, Standing, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
 from tuner.launch.where import choose_where
 from tuner.search.methods import method_of
+from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.storage.database import open_database
 from tuner.storage.remedies import in_one_sentence
 from tuner.storage.retry import DATABASE_FAILURES
@@ -143,10 +146,20 @@ class _Call:
             return Outcome.FILLED
         asked = search_request(self.request, self.agreed, timeout_s)
         watched = _Watched(self, Stage.SEARCH)
-        found = launcher.run_after(self._register, asked, progress=watched, stop=self.stop)
+        found = launcher.run_after(
+            self._register, asked, progress=watched, stop=self.stop, foretold=self._foretold
+        )
         if found.ended is Outcome.FILLED:
             refuse_nothing_but_failures(found)
         return found.ended
+
+    def _foretold(self, found: Sequence[SearchForetold], notes: Notes) -> None:
+        if found:
+            sampler = self.request.policy.said().get("sampler", "auto")
+            seeds = self.request.confirm_seeds or CONFIRMATION_SEEDS
+            notes.note(
+                retune_line(stages_of(found, sampler=sampler, seeds=seeds), devices=self.devices)
+            )
 
     def _searches_are_full(self) -> bool:
         """Whether all of them are there and have what was registered."""

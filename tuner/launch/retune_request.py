@@ -57,6 +57,8 @@ class RetuneRequest:
     settings: StudySettings = field(default_factory=StudySettings)
     policy: PolicyChanges = field(default_factory=PolicyChanges)
     """Of the searches; their margin and their time are said above. `until` is registered, too."""
+    estimate: bool = True
+    """As of a launch."""
     trust: bool = False
 
 

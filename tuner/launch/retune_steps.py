@@ -40,6 +40,7 @@ def search_request(
         settings=request.settings,
         policy=policy,
         warm_start=request.warm_start,
+        estimate=request.estimate,
         trust=request.trust,
     )
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
 from tuner.launch.crew import Crew
+from tuner.launch.gpu_limit import runs_unpaid, spent_in_words
 from tuner.launch.outcome import Outcome
 from tuner.launch.progress import Notes, Progress, Quiet
 from tuner.launch.request import DeviceChoice, Number, Positive, checked, names_of
@@ -136,6 +137,9 @@ def run(
             if request.devices.print_only:
                 return _printed(crew.in_words(working_on), missing, notes)
             ended = _work_off(working_on, crew, notes, stop)
+            if ended is Outcome.FILLED and runs_unpaid(working_on):
+                notes.note(spent_in_words(working_on))
+                ended = Outcome.GPU_HOURS
             if ended is not Outcome.FILLED:
                 break
         return VerificationOutcome(

@@ -57,6 +57,11 @@ class SearchPolicy:
     until: float | None = None
     """No trial begins once more runs of what was tried could save at most this share of the
     recommended time (`tuner.verdict.until`)."""
+    max_gpu_s: float | None = None
+    """Of devices, for all that is trained for the studies that share it: no training begins that
+    cannot be paid, and one under way ends at the limit (`tuner.storage.queue.gpu_hours`)."""
+    gpu_shared: tuple[str, ...] = ()
+    """The names of these studies; empty: this one alone."""
 
     @property
     def counted_margin(self) -> float:
@@ -82,13 +87,15 @@ class SearchPolicy:
             "search_s": "--search-time "
             f"{NONE if self.search_s is None else f'{exact(self.search_s)}s'}",
             "until": f"--until {NONE if self.until is None else in_percent(self.until)}",
+            "max_gpu_s": "--max-gpu-hours "
+            f"{NONE if self.max_gpu_s is None else exact(self.max_gpu_s / 3600)}",
         }
 
     def to_json(self) -> str:
         """The stored form. What came later than others, and nobody has said, is left out."""
         plain = dataclasses.asdict(self)
-        for name in ("margin", "search_s", "until"):
-            if plain[name] is None:
+        for name in ("margin", "search_s", "until", "max_gpu_s", "gpu_shared"):
+            if not plain[name] and plain[name] != 0:
                 del plain[name]
         return json.dumps(plain, sort_keys=True)
 
@@ -143,6 +150,7 @@ class PolicyChanges:
     margin: float | Unsaid | None = UNSAID
     search_s: float | Unsaid | None = UNSAID
     until: float | Unsaid | None = UNSAID
+    max_gpu_s: float | Unsaid | None = UNSAID
 
     def said(self) -> Mapping[str, Any]:
         """The fields that were named, with their values.
@@ -173,6 +181,8 @@ class _Stored(Strict):
     margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)] | None = None
     search_s: Annotated[float, Field(gt=0)] | None = None
     until: Annotated[float, Field(gt=0, lt=1)] | None = None
+    max_gpu_s: Annotated[float, Field(gt=0)] | None = None
+    gpu_shared: tuple[str, ...] = ()
 
 
 def exact(value: float) -> str:

@@ -45,6 +45,7 @@ def fit(
     on_resume: Callable[[Checkpoint], None] | None = None,
     engines: EnginePool | None = None,
     on_clock: Callable[[bool], None] = lambda _runs: None,
+    deadline: float | None = None,
 ) -> FitResult:
     """Trains one configuration to convergence on the device that holds the data.
 
@@ -58,40 +59,39 @@ def fit(
         config: architecture, hyperparameters, fixed settings and seed.
         data: windows on their device.
         on_epoch: called after every finished epoch, off the clock; a reason it returns ends the
-            training, unless the training ends by itself with that epoch. A diverged epoch is not
-            finished.
+            training, unless it ends by itself with that epoch. A diverged one is not finished.
         should_stop: asked after every step and so to be cheap; a reason it returns ends the
-            training at once, and the epoch under way is not finished. Only an interruption that
-            leaves a checkpoint waits for the end of a short epoch.
+            training at once. An interruption that leaves a checkpoint awaits a short epoch's end.
         model: trains this network, in place, instead of a new one of `config.architecture`.
         checkpoints: what an interrupted attempt at this very training left is continued from, clock
-            included; now and then, and when interrupted, this one leaves its own, off the clock.
+            included; now and then, and when interrupted, this one leaves its own.
         on_resume: told of the checkpoint that is continued from, off the clock.
         on_clock: told, off the clock, that it is about to start (True) or has just stopped.
         engines: of earlier trainings in this process: this one may use one, and leaves its own. The
             result is the same, and shares no memory with them. Where memory runs out beside them,
             or with `model`, they are given up; `on_epoch` may hear of first epochs twice.
+        deadline: a moment of `time.perf_counter`: no epoch is begun that would not be over, and the
+            network evaluated, by then; one under way is cut short as at the time limit.
 
-    At the time limit, which counts `wall_clock_s`, the epoch under way is cut short and validated
-    like any other, so that there are always weights and a validation loss.
+    At the time limit, which counts `wall_clock_s`, the epoch under way is cut short and validated.
 
     Returns:
-        What happened, times in seconds. A loss that is no number and memory that runs out are
-        outcomes, not exceptions.
+        What happened, in seconds; a loss that is no number and lack of memory are outcomes, too.
 
     Raises:
         UsageError: settings with which no training is possible, a backend this device does not
             have, or an architecture that cannot be built.
 
-    Source: the reference job's protocol. What is on the clock and what is not: docs/the-clock.md.
+    Source: the reference job's protocol; docs/the-clock.md.
     """
     check_settings(config, data.shapes)
     if engines is not None and model is not None:
         engines.empty()
 
     def trained(pool: EnginePool | None) -> FitResult:
+        state = _begin(config, data, on_clock, deadline)
         told = on_epoch, should_stop, checkpoints, on_resume
-        return _result(_Training(data, _begin(config, data, on_clock), *told, pool), model)
+        return _result(_Training(data, state, *told, pool), model)
 
     return _beside(engines if model is None else None, trained)
 
@@ -119,7 +119,12 @@ def _result(training: _Training, model: nn.Module | None) -> FitResult:
     return _without_memory(state, message, model)
 
 
-def _begin(config: RunConfig, data: DeviceData, on_clock: Callable[[bool], None]) -> RunState:
+def _begin(
+    config: RunConfig,
+    data: DeviceData,
+    on_clock: Callable[[bool], None],
+    deadline: float | None,
+) -> RunState:
     began, device = time.perf_counter(), data.minimum.device
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -130,6 +135,7 @@ def _begin(config: RunConfig, data: DeviceData, on_clock: Callable[[bool], None]
         clock=Clock(synchronizer(device), told=on_clock),
         backend=resolve_backend(config, data.shapes, device),
         began=began,
+        deadline=deadline,
     )
 
 
@@ -225,10 +231,7 @@ class _Training:
             train_loss, val_loss = self._losses(engine, trained, epoch, ahead)
             if not math.isfinite(train_loss) or not math.isfinite(val_loss or 0.0):
                 validated = "" if val_loss is None else f", validation loss {val_loss}"
-                return (
-                    StopReason.DIVERGED,
-                    f"epoch {epoch}: training loss {train_loss}{validated}",
-                )
+                return StopReason.DIVERGED, f"epoch {epoch}: training loss {train_loss}{validated}"
             record = state.add_epoch(train_loss, val_loss)
             if state.best is record:
                 best.take(engine.model)

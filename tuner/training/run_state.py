@@ -34,6 +34,7 @@ class RunState:
         backend: what is expected to run, until an engine is made.
         began: when its set-up began, by `time.perf_counter`. A resumed training counts that of its
             first attempt only.
+        deadline: the moment, by `time.perf_counter`, by which all of it is to be over.
     """
 
     config: RunConfig
@@ -42,6 +43,7 @@ class RunState:
     clock: Clock
     backend: Backend
     began: float
+    deadline: float | None = None
     fallback: str = field(default="", init=False)
     early_stopping: EarlyStopping = field(init=False)
     learning_rate: float = field(init=False)
@@ -137,6 +139,8 @@ class RunState:
                 StopReason.TIME_LIMIT,
                 f"time limit of {settings.time_limit_s:g} s reached in epoch {record.epoch}",
             )
+        if self._ends_by_deadline():
+            return StopReason.TIME_LIMIT, f"its device hours are spent after epoch {record.epoch}"
         if record.epoch == settings.max_epochs:
             return StopReason.EPOCH_LIMIT, f"epoch limit of {settings.max_epochs} reached"
         return None
@@ -146,6 +150,12 @@ class RunState:
         before = [each.epoch for each in self.history[:-1] if each.val_loss is not None]
         return len(self.history) - (before[-1] if before else 0)
 
+    def _ends_by_deadline(self) -> bool:
+        """Whether another epoch, and as long again for what follows, would be over too late."""
+        if self.deadline is None:
+            return False
+        return time.perf_counter() + 2 * self.latest_epoch_s() >= self.deadline
+
     def latest_epoch_s(self) -> float:
         """What the latest epoch took, on the clock."""
         before = self.history[-2].elapsed_s if len(self.history) > 1 else 0.0
@@ -153,6 +163,8 @@ class RunState:
 
     def out_of_time(self) -> bool:
         """Whether the time limit is reached, as far as the host knows."""
+        if self.deadline is not None and time.perf_counter() >= self.deadline:
+            return True
         limit = self.config.training.time_limit_s
         return limit is not None and self.clock.elapsed() >= limit
 
@@ -190,7 +202,7 @@ class RunState:
         if self.device.type == "cuda":
             allocated = torch.cuda.max_memory_allocated(self.device) - self.others_bytes
             return max(allocated, self.earlier_peak_bytes)
-        return _peak_memory_of_process()
+        return peak_memory_of_process()
 
 
 def best_loss(best: EpochRecord) -> float:
@@ -199,6 +211,6 @@ def best_loss(best: EpochRecord) -> float:
     return best.val_loss
 
 
-def _peak_memory_of_process() -> int:
+def peak_memory_of_process() -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # kilobytes everywhere but on macOS

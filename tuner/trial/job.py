@@ -61,6 +61,8 @@ class TrialJob:
     """What no other study has, in this database or another."""
     checkpoints: Path | None = None
     """Where this study's checkpoints are; None for no checkpoints."""
+    may_take_s: float | None = None
+    """Seconds that all of it may take; what trains then ends as at a time limit. None: no end."""
     watched: Watched | None = None
     """Judges the epochs, to prune the trial; None where it is not to be pruned."""
 

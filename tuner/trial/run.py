@@ -70,19 +70,16 @@ def run_trial(
     engines: EnginePool | None = None,
     windows: TestWindows = TestWindows.ALL,
     backend: BackendChoice | None = None,
+    may_take_s: float | None = None,
 ) -> TrialResult | None:
     """Train one configuration to convergence, alone on its device; None if it was interrupted.
 
     The values are those of the study's two objectives, by default the seconds until early stopping
     and the mean quantile loss on `windows` of the task's objective series, else of all.
+    `may_take_s` is for all of it, once it has the device: it then ends as at a time limit.
     """
     whole, data = data, data.seeing(hyperparameters.input_size)
     carried = Carried()
-
-    def resumed(checkpoint: Checkpoint) -> None:
-        carried.take(checkpoint.notes)
-        on_resume(checkpoint)
-
     asked = time.perf_counter()
     with alone_on(device, should_stop, on_phase) as held, BusyMeter(device) as meter:
         if not held:
@@ -98,9 +95,10 @@ def run_trial(
             on_epoch=on_epoch,
             should_stop=should_stop,
             checkpoints=checkpoints,
-            on_resume=resumed,
+            on_resume=_taking(carried, on_resume),
             engines=engines,
             on_clock=meter.clock_runs,
+            deadline=None if may_take_s is None else time.perf_counter() + may_take_s,
         )
         observation = carried.merged(watch.finish())
         if result.stopped_by is StopReason.INTERRUPTED:
@@ -115,6 +113,16 @@ def run_trial(
     recorded = dataclasses.replace(recorded, timed_earlier=carried.parts or None, wait_s=wait_s)
     whole_trial = _with_totals(recorded, result, definition, evaluation_s)
     return _to_trial_result(result, evaluation, whole_trial, definition)
+
+
+def _taking(carried: Carried, told: Callable[[Checkpoint], None]) -> Callable[[Checkpoint], None]:
+    """What a checkpoint that is continued from is told to."""
+
+    def resumed(checkpoint: Checkpoint) -> None:
+        carried.take(checkpoint.notes)
+        told(checkpoint)
+
+    return resumed
 
 
 def _notes_of(

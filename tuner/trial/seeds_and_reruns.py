@@ -36,6 +36,7 @@ from tuner.trial.job import TrialJob
 from tuner.trial.measured_backend import with_backend
 from tuner.trial.over_seeds import combined
 from tuner.trial.run import run_config, run_trial, windows_of
+from tuner.trial.time_left import TimeLeft
 from tuner.version import __version__
 
 TIMED = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -52,21 +53,24 @@ def run_job(
 
     `engines` are those of earlier jobs in this process, which this one may use; it leaves its own.
     """
-    own = data[job.definition.data_hash]
+    own, left = data[job.definition.data_hash], TimeLeft(job.may_take_s)
     decided = with_backend(job, own)
     if decided is None:
         return None
     job = decided
     if job.seed is not None:
-        return _OfOneSeed(job, own, repeat=0, seed=job.seed, engines=engines).result()
-    results = []
+        return _OfOneSeed(job, own, repeat=0, seed=job.seed, engines=engines, left=left).result()
+    results: list[TrialResult] = []
     for repeat in range(job.definition.seeds_per_trial):
+        if results and left.is_over:
+            return None  # the seeds that are done are in its journal
         result = _OfOneSeed(
             job,
             own,
             repeat=repeat,
             seed=seed_of_trial(job.number, repeat, root=job.seed_root),
             engines=engines,
+            left=left,
         ).result()
         if result is None:
             return None
@@ -85,6 +89,7 @@ class _OfOneSeed:
     repeat: int
     seed: int
     engines: EnginePool | None = None
+    left: TimeLeft = field(default_factory=lambda: TimeLeft(None))
 
     def result(self) -> TrialResult | None:
         """The cleanest run's; None when it was interrupted. Runs that an earlier attempt finished
@@ -93,7 +98,7 @@ class _OfOneSeed:
         journal = _Journal(self.job.checkpoints, self._stem, self._identity())
         runs = journal.read()
         curves: dict[int, list[EpochRecord]] = {}
-        while not runs or (_spoiled(runs[-1]) and len(runs) <= self.job.policy.reruns):
+        while not runs or (self._again(runs) and not self.left.is_over):
             if runs:
                 _log.warning(
                     "trial %d is run again: %s",
@@ -113,6 +118,9 @@ class _OfOneSeed:
             self.job.on_curve(curves[counts], self.repeat)
         return cleanest(runs)
 
+    def _again(self, runs: Sequence[TrialResult]) -> bool:
+        return _spoiled(runs[-1]) and len(runs) <= self.job.policy.reruns
+
     def _run(self, attempt: int, curve: list[EpochRecord]) -> TrialResult | None:
         """One run; its epochs are added to `curve`."""
 
@@ -126,7 +134,7 @@ class _OfOneSeed:
             curve.append(record)
             return self.job.epoch_ended(record, self.repeat)
 
-        return run_trial(
+        result = run_trial(
             self.job.definition,
             self.job.hyperparameters,
             self.seed,
@@ -140,7 +148,11 @@ class _OfOneSeed:
             engines=self.engines,
             windows=windows_of(self.job.definition, confirms=self.job.confirms),
             backend=self.job.backend,
+            may_take_s=self.left.seconds,
         )
+        if result is not None:
+            self.left.waited_s += result.recorded.wait_s or 0.0
+        return result
 
     def _files(self, attempt: int) -> CheckpointFiles | None:
         if self.job.checkpoints is None:

@@ -32,23 +32,35 @@ def trained_alone(lease: DeviceLease | None, job: TrialJob, train: Train) -> Tri
     if lease is None:
         return train(job)
     runs: list[TrialResult] = []
+    stop = job.should_stop
     for _ in range(1 + job.policy.reruns):
         asked = time.perf_counter()
-        with lease.taken(give_up=lambda: job.should_stop() is not None) as mine:
+        with lease.taken(give_up=lambda: stop() is not None) as mine:
             if not mine:
                 break
             waited_s = time.perf_counter() - asked
+            began = time.perf_counter()
             result = train(dataclasses.replace(job, should_stop=_until_lost(job, lease)))
+            job = _with_less(job, time.perf_counter() - began)
             why = lease.why_not_alone()
         if result is not None:
             result = _said(result, waited_s, why)
             runs.append(result)
         if not why or (result is not None and result.state not in TIMED):
             return None if result is None else _with_all(runs)
+        if job.may_take_s is not None and job.may_take_s <= 0:
+            break
         _log.warning("trial %d was not alone on its device: %s", job.number, why)
         if job.checkpoints is not None and job.seed is None:
             forget_trials(job.checkpoints, {job.number})  # their clock went on beside another's
     return _with_all(runs) if runs else None
+
+
+def _with_less(job: TrialJob, took_s: float) -> TrialJob:
+    """The job with what is left of the time that it may take."""
+    if job.may_take_s is None:
+        return job
+    return dataclasses.replace(job, may_take_s=job.may_take_s - took_s)
 
 
 def _until_lost(job: TrialJob, lease: DeviceLease) -> Callable[[], StopReason | None]:

@@ -212,7 +212,9 @@ class Worker:
             piece.begins()
             try:
                 result = trained_alone(
-                    self._lease, job, lambda job: survived(self._run_trial, job, seed=piece.seed)
+                    self._lease,
+                    piece.granted(job),
+                    lambda job: survived(self._run_trial, job, seed=piece.seed),
                 )
             except BaseException:
                 self._stop.set()  # before the other lane's turn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
 from tuner.worker.backends import MeasuredBackend
+from tuner.worker.gpu_grants import GpuGrants, Granted
 from tuner.worker.live_pruning import StudyPruning
 from tuner.worker.paths import forget_trials
 from tuner.worker.running import RunningTrial
@@ -35,6 +37,7 @@ class TrialSource(Source):
         """How each study's sampler was made: of which policy and budget."""
         self._pruning = {opened.name: StudyPruning(opened) for opened in context.studies}
         self._turnover = Turnover()
+        self._grants = GpuGrants(context.name)
         self._took: dict[str, dict[int, float]] = {opened.name: {} for opened in context.studies}
 
     @property
@@ -89,6 +92,7 @@ class TrialSource(Source):
             self._pruning[opened.name],
             self._turnover,
             self._took[opened.name],
+            self._grants.for_claim(claim.token),
         )
 
 
@@ -111,6 +115,7 @@ class _Trial(Piece):
         pruning: StudyPruning,
         turnover: Turnover,
         took: dict[int, float],
+        granted: Granted,
     ) -> None:
         """`took` are the seconds of trials of the study that have ended here and may not be stored
         yet, by number.
@@ -118,6 +123,7 @@ class _Trial(Piece):
         self._context = context
         self._claim = claim
         self._took = took
+        self._granted = granted
         self._follow_policy = follow_policy
         self._pruning = pruning
         self._times = TrialTimes(turnover)
@@ -178,12 +184,17 @@ class _Trial(Piece):
     def may_begin(self) -> bool:
         """It was claimed in time; the one before it may have used that up since."""
         may_take = self._policy.search_s
-        if may_take is None:
-            return True
-        try:
-            return self.opened.ledger.spent_s(dict(self._took)) < may_take
-        except DATABASE_FAILURES:  # its claim is as good as it was
-            return True
+        if may_take is not None:
+            with contextlib.suppress(*DATABASE_FAILURES):  # its claim is as good as it was
+                if self.opened.ledger.spent_s(dict(self._took)) >= may_take:
+                    return False
+        return self._granted.ask(self.opened, self._policy)
+
+    def granted(self, job: TrialJob) -> TrialJob:
+        left = self._granted.seconds
+        if left is None:
+            return job
+        return dataclasses.replace(job, may_take_s=left - self._times.waited_s)
 
     def begins(self) -> None:
         self._times.begins()
@@ -191,6 +202,7 @@ class _Trial(Piece):
     def trained(self) -> None:
         self._times.returned()
         self._took[self._claim.trial_number] = self._times.took_s
+        self._granted.took(self._times.took_s)
 
     def recorded(self, result: TrialResult) -> TrialResult:
         # With what others could change of the trial while it ran.

@@ -51,6 +51,11 @@ class TrialTimes:
         self._returned = self.turnover.free_since = time.perf_counter()
 
     @property
+    def waited_s(self) -> float:
+        """Seconds that the device was free before it."""
+        return 0.0 if self._before is None else self._begins - self._before
+
+    @property
     def took_s(self) -> float:
         """Of the device, the time before it that it waited included."""
         since = self._begins if self._before is None else self._before

@@ -4,6 +4,7 @@ time that they have is over.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
@@ -20,6 +21,7 @@ from tuner.verdict.allowance import in_time, skip_what_is_too_late
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.verified import stop_if_clear
 from tuner.worker.backends import MeasuredBackend
+from tuner.worker.gpu_grants import GpuGrants, Granted
 from tuner.worker.running import RunningTrial
 from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
@@ -31,6 +33,7 @@ class VerificationSource(Source):
         self._context = context
         self._queue = verifications_of(context.studies)
         self._took: dict[int, float] = {}
+        self._grants = GpuGrants(context.name)
 
     @property
     def queues(self) -> Sequence[Verifications]:
@@ -46,7 +49,8 @@ class VerificationSource(Source):
         return (Turn(self._queue, self._take_up),) if left else ()
 
     def _take_up(self, run: VerificationRun) -> Piece:
-        return _Run(self._context, run, self._queue, self._took)
+        granted = self._grants.for_claim(run.ticket.token)
+        return _Run(self._context, run, self._queue, self._took, granted)
 
 
 class _Run(Piece):
@@ -63,12 +67,14 @@ class _Run(Piece):
         run: VerificationRun,
         queue: Verifications,
         took: dict[int, float],
+        granted: Granted,
     ) -> None:
         """`took` are the seconds of runs that have ended here and may not be stored yet."""
         self._context = context
         self._run = run
         self._queue = queue
         self._took = took
+        self._granted = granted
         self._began = 0.0
         self.opened = next(each for each in context.studies if each.study_id == run.study_id)
         self.what = f"trial {run.trial_number} of {self.opened.name} on seed {run.seed}"
@@ -97,16 +103,29 @@ class _Run(Piece):
 
     def may_begin(self) -> bool:
         """It was claimed in time; the one before it may have used that up since."""
-        try:
-            return in_time(self._queue, self._run, dict(self._took))
-        except DATABASE_FAILURES:  # its claim is as good as it was
-            return True
+        with contextlib.suppress(*DATABASE_FAILURES):  # its claim is as good as it was
+            if not in_time(self._queue, self._run, dict(self._took)):
+                return False
+        return self._granted.ask(self.opened, self._policy)
+
+    def granted(self, job: TrialJob) -> TrialJob:
+        """Handed back at its limit: a run that was cut short says nothing of its configuration."""
+        left, own = self._granted.seconds, job.should_stop
+        if left is None:
+            return job
+        deadline = time.perf_counter() + left
+
+        def should_stop() -> StopReason | None:
+            return StopReason.INTERRUPTED if time.perf_counter() >= deadline else own()
+
+        return dataclasses.replace(job, should_stop=should_stop)
 
     def begins(self) -> None:
         self._began = time.perf_counter()
 
     def trained(self) -> None:
         self._took[self._run.run_id] = time.perf_counter() - self._began
+        self._granted.took(time.perf_counter() - self._began)
 
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
         return TrialJob(

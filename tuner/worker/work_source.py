@@ -78,6 +78,10 @@ class Piece(ABC):
         """Whether there is still time for it, now that it is its turn; else it is handed back."""
         return True
 
+    def granted(self, job: TrialJob) -> TrialJob:
+        """The job with what it may take, now that it may begin."""
+        return job
+
     def begins(self) -> None:  # noqa: B027 - some have nothing to do here
         """It has the device; the training begins."""
 

@@ -39,6 +39,11 @@ def search_s(seen: Row[Any]) -> float | None:
     return SearchPolicy.from_json(said).search_s if said and "search_s" in said else None
 
 
+def limits_gpu_hours(policy: str | None) -> bool:
+    """Whether a stored policy limits them, without reading the rest of it."""
+    return policy is not None and "max_gpu_s" in policy
+
+
 def until(policy: str | None) -> float | None:
     """With how little left to gain a stored policy has the search stop; None: never."""
     return SearchPolicy.from_json(policy).until if policy and "until" in policy else None

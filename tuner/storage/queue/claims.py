@@ -24,7 +24,7 @@ from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.little_left import little_left_of, write_little_left
-from tuner.storage.queue.budget import budget_columns, search_s, until
+from tuner.storage.queue.budget import budget_columns, until
 from tuner.storage.queue.leased_queue import LeasedQueue
 from tuner.storage.queue.spent_time import SpentTime
 from tuner.storage.records import Attempt, Claim, Counts, LittleLeft, TrialResult
@@ -56,7 +56,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
         )
         self._name = name or f"number {study_id}"
         self._study_id = study_id
-        self._spent = SpentTime(self._mine)
+        self._spent = SpentTime(self._mine, database.engine, self._name)
 
     # -- budget ------------------------------------------------------------------------------------
 
@@ -83,13 +83,12 @@ class Ledger(LeasedQueue[Claim, Claim]):
             seen = connection.execute(select(*budget_columns(self._study_id))).one()
         if seen.budget is None:
             raise StudyGoneError.of(self._name)
-        may_take = search_s(seen)
         asked = until(seen.policy) is not None
         return Counts(
             seen.budget,
             seen.running,
             seen.finished,
-            time_is_up=may_take is not None and self._spent.seconds(connection) >= may_take,
+            time_is_up=self._spent.is_up(connection, seen),
             little_left=little_left_of(connection, self._study_id) if asked else None,
         )
 
@@ -138,7 +137,8 @@ class Ledger(LeasedQueue[Claim, Claim]):
         any; None while running and finished trials fill the budget, and once the search has ended.
         """
         counts = self._counts(connection, seen)
-        if counts.ended_early or counts.running + counts.finished >= counts.budget:
+        full = counts.running + counts.finished >= counts.budget
+        if counts.ended_early or full or not self._spent.pays(connection, seen, worker):
             return None
         taken = None
         if seen.waiting is not None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, select
 
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.queue.budget import limits_gpu_hours, search_s
 from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims
 
@@ -14,9 +18,35 @@ from tuner.storage.schema import claims
 class SpentTime:
     """Of the claims that `mine` selects."""
 
-    def __init__(self, mine: ColumnElement[bool]) -> None:
+    def __init__(self, mine: ColumnElement[bool], engine: Engine, name: str) -> None:
+        """`name` is the study's."""
+        self._engine, self._name = engine, name
+        self._hours: GpuHours | None = None
         self._finished = mine & (claims.c.state == "finished")
         self._took: dict[int, tuple[int, float]] = {}
+
+    def is_up(self, connection: Connection, seen: Row[Any]) -> bool:
+        """Whether the search has had its time, or its studies their device hours."""
+        may_take = search_s(seen)
+        if may_take is not None and self.seconds(connection) >= may_take:
+            return True
+        hours = self.hours(seen.policy)
+        return hours is not None and hours.is_over(connection)
+
+    def pays(self, connection: Connection, seen: Row[Any], worker: str) -> bool:
+        """Whether there are device hours for what a worker would claim."""
+        hours = self.hours(seen.policy)
+        return hours is None or hours.may_claim(connection, worker)
+
+    def hours(self, policy: str | None) -> GpuHours | None:
+        """The limit that a stored policy names, with what is known of it; None where none does."""
+        if not limits_gpu_hours(policy):
+            return None
+        found = GpuHours.of(self._engine, SearchPolicy.from_json(policy), self._name)
+        known = self._hours
+        if found is None or known is None or found.limit != known.limit:
+            self._hours = found
+        return self._hours
 
     def seconds(self, connection: Connection, beside: Mapping[int, float] | None = None) -> float:
         """Of all of them. `beside` are seconds, by trial number, of trials that may not be stored

@@ -21,6 +21,7 @@ from tuner.record import Recorded
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.leased_queue import LeasedQueue
 from tuner.storage.queue.plans import read_plan
 from tuner.storage.queue.runs import PlannedRun, VerificationRun, run_row, stored_run
@@ -40,6 +41,7 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         study_ids: Sequence[int],
         *,
         names: Sequence[str] = (),
+        hours: GpuHours | None = None,
         lease_s: float | None = None,
         confirm_s: float | None = None,
         restart_grace_s: float | None = None,
@@ -54,6 +56,8 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         )
         self._names = dict(zip(study_ids, names, strict=False))
         self._took: dict[int, float] = {}
+        self.hours = hours
+        """The limit of device time that their studies share, if they have one."""
 
     # -- the plan ----------------------------------------------------------------------------------
 
@@ -150,8 +154,10 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         with self._engine.connect() as connection:
             self._require_studies(connection)
             by_state = self._by_state(connection)
+            over = self.hours is not None and self.hours.is_over(connection)
         planned = sum(count for state, count in by_state.items() if state != "skipped")
-        return Counts(planned, by_state.get("running", 0), by_state.get("finished", 0))
+        running, finished = by_state.get("running", 0), by_state.get("finished", 0)
+        return Counts(planned, running, finished, time_is_up=over and planned > finished)
 
     def _require_studies(self, connection: Connection) -> None:
         """Of the studies whose names are known here."""
@@ -173,6 +179,8 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         """The next run of the plan; None when none waits."""
         del seen
         self._require_studies(connection)
+        if self.hours is not None and not self.hours.may_claim(connection, worker):
+            return None
         c = verifications.c
         waiting = (
             select(c.run_id)

@@ -1,0 +1,138 @@
+"""Make the table of recorded searches that `tuner estimate` goes by, from the committed exports:
+
+    python benchmarks/estimate/recorded.py
+
+It writes tuner/estimate/recorded_searches.json: of each trial its epochs (of a pruned one those that it had),
+where the cost of its size lies among all sizes of its space (0: the cheapest), and its learning rate.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tuner.estimate.cost_model import CostModel, quantile_of, steps_of_epoch
+from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
+from tuner.search.methods import method_of
+from tuner.storage.queue.device_time import device_seconds
+from tuner.study.archive import Archive, read_archive
+from tuner.study.results import TrialRecord
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = ROOT / "tuner" / "estimate" / "recorded_searches.json"
+FOLDERS = ("benchmarks", "notebooks/data", "tests/fixtures/before_the_road")
+MOST_TRIALS = 400
+LEAST_TRIALS = 10
+
+
+def exports() -> dict[str, Archive]:
+    """Every committed export that can be read, by its path."""
+    found = {}
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.json.gz")):
+            archive = readable(path)
+            if archive is not None and len(trials_of(archive)) >= LEAST_TRIALS:
+                found[str(path.relative_to(ROOT))] = archive
+    return found
+
+
+def readable(path: Path) -> Archive | None:
+    try:
+        return read_archive(path)
+    except Exception:  # noqa: BLE001 - of another kind, as the databases' fixtures
+        return None
+
+
+def trials_of(archive: Archive) -> list[TrialRecord]:
+    """Those that trained, in their order."""
+    return [
+        each
+        for each in archive.records
+        if each.state.is_finished()
+        and not each.recorded.foreign
+        and each.params
+        and (each.recorded.wall_clock_s or 0) > 0
+    ]
+
+
+def costs_of(archive: Archive) -> tuple[CostModel, int]:
+    """Seconds of a step by size, as the trials had them, and the windows of an epoch."""
+    points: list[tuple[Size, float]] = []
+    windows = []
+    for each in trials_of(archive):
+        epoch_s, rate = each.recorded.s_per_epoch, each.recorded.samples_per_s
+        if epoch_s and rate and math.isfinite(epoch_s * rate) and (each.recorded.epochs or 0) > 1:
+            windows.append(round(epoch_s * rate))
+            batches = steps_of_epoch(windows[-1], int(each.params["batch_size"]))
+            points.append((size_of(each.params), epoch_s / batches))
+    return CostModel.of(points), int(np.median(windows))
+
+
+def epoch_seconds(archive: Archive) -> dict[str, float]:
+    """Of every size of its space, by key."""
+    model, windows = costs_of(archive)
+    sizes = sizes_of(archive.definition.space)
+    known = {key_of(size_of(each.params)): size_of(each.params) for each in trials_of(archive)}
+    everything = list({key_of(s): s for s in (*sizes, *known.values())}.values())
+    found = {}
+    for size, step in zip(everything, model.at(everything), strict=True):
+        if step is not None:
+            found[key_of(size)] = step.middle * steps_of_epoch(windows, int(size["batch_size"]))
+    return found
+
+
+def as_row(name: str, archive: Archive) -> dict[str, Any]:
+    figures = epoch_seconds(archive)
+    definition, policy = archive.definition, archive.policy
+    rows = []
+    for each in trials_of(archive)[:MOST_TRIALS]:
+        seen = each.recorded
+        key = key_of(size_of(each.params))
+        epoch_s = figures.get(key) or seen.s_per_epoch or math.inf
+        epochs = (seen.wall_clock_s or 0.0) / epoch_s
+        share = quantile_of(figures, key) if key in figures else 0.5
+        rows.append(
+            [round(epochs, 1), round(share, 3), float(f"{each.params['learning_rate']:.3g}")]
+        )
+    return {
+        "name": name,
+        "variant": definition.variant,
+        "sampler": policy.sampler,
+        "repeats": method_of(policy.sampler).repeats,
+        "prune": policy.prune,
+        "max_epochs": definition.training.max_epochs,
+        "patience": definition.training.patience,
+        "trials": rows,
+    }
+
+
+def same_trials(one: Archive, other: Archive) -> bool:
+    """Whether two exports hold mostly the same configurations: twins tell nothing of each other."""
+    first, second = trials_of(one), trials_of(other)
+    if one.definition.variant != other.definition.variant:
+        return False
+    alike = sum(a.params == b.params for a, b in zip(first, second, strict=False))
+    return alike > 0.5 * min(len(first), len(second))
+
+
+def overheads(archive: Archive) -> list[float]:
+    """Seconds of its device that each trial took beside its training."""
+    return [
+        device_seconds(each.recorded) - (each.recorded.wall_clock_s or 0.0)
+        for each in trials_of(archive)
+    ]
+
+
+def main() -> None:
+    rows = [as_row(name, archive) for name, archive in exports().items()]
+    text = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+    TABLE.write_text(f"[\n{text}\n]\n")
+    print(f"{len(rows)} searches, {sum(len(row['trials']) for row in rows)} trials: {TABLE}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Are the ranges of a study's hours right? Recorded searches, each foretold without itself:
+
+    python -m benchmarks.estimate.replays
+
+A replay takes a recorded search, a number of trials N that it has, and k of them as ended, and foretells
+what all N held their devices for. Its own epoch seconds by size, and what its trials took beside training, stand
+for what `tuner estimate` measures; neither it nor a twin (the same configurations) is among the recorded searches
+it is foretold from. Replays of one search with several N are not independent: searches count alike, whatever
+their length.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.estimate.recorded import (
+    epoch_seconds,
+    exports,
+    overheads,
+    same_trials,
+    trials_of,
+)
+from tuner.estimate.recorded_work import SPREAD_ALL_OVER, recorded_searches
+from tuner.estimate.search_hours import Ended, search_seconds, usual_beside_s
+from tuner.estimate.work_ahead import Kind, work_ahead
+from tuner.storage.queue.device_time import device_seconds
+from tuner.study.archive import Archive
+
+LENGTHS = (40, 60, 80, 100, 120, 160, 200, 300, 400)
+SEEN = (0, 10, 20, 30)
+REPLAYS = 200
+LEAST_TO_COME = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    search: str
+    trials: int
+    seen: int
+    truth_s: float
+    low_s: float
+    high_s: float
+    searches: int
+
+    @property
+    def covered(self) -> bool:
+        return self.low_s <= self.truth_s <= self.high_s
+
+    @property
+    def ratio(self) -> float:
+        return self.high_s / self.low_s
+
+
+def kind_of(archive: Archive) -> Kind:
+    definition, policy = archive.definition, archive.policy
+    low, high = definition.space.learning_rate.bounds()
+    return Kind(
+        variant=definition.variant,
+        all_over=policy.sampler in SPREAD_ALL_OVER,
+        prune=policy.prune,
+        training=definition.training,
+        learning_rates=(low, high),
+    )
+
+
+class Replayer:
+    """All recorded searches, and who is a twin of whom."""
+
+    def __init__(self) -> None:
+        self.archives = exports()
+        self.figures = {name: list(epoch_seconds(a).values()) for name, a in self.archives.items()}
+        self.twins = {
+            name: {other for other, b in self.archives.items() if same_trials(a, b)}
+            for name, a in self.archives.items()
+        }
+
+    def cases(self) -> list[tuple[str, int]]:
+        found = []
+        for name, archive in self.archives.items():
+            there = len(trials_of(archive))
+            found += [(name, n) for n in LENGTHS if n <= there]
+        return found
+
+    def replay(self, name: str, trials: int, seen: int) -> Replay | None:
+        archive = self.archives[name]
+        records = trials_of(archive)[:trials]
+        ended = [
+            Ended(trained_s=r.recorded.wall_clock_s or 0.0, held_s=device_seconds(r.recorded))
+            for r in records
+        ]
+        others = [each for each in recorded_searches() if each.name not in self.twins[name]]
+        ahead = work_ahead(
+            kind_of(archive),
+            self.figures[name],
+            others,
+            trials=trials,
+            seen_s=[each.trained_s for each in ended[:seen]],
+        )
+        if ahead is None:
+            return None
+        measured_s = usual_beside_s(overheads(archive))
+        found = search_seconds(ahead, ended[:seen], trials=trials, measured_s=measured_s)
+        return Replay(
+            search=name,
+            trials=trials,
+            seen=seen,
+            truth_s=sum(each.held_s for each in ended),
+            low_s=found.low,
+            high_s=found.high,
+            searches=ahead.searches,
+        )
+
+
+def replays(replayer: Replayer, seen: int, number: int, seed: int) -> list[Replay]:
+    """So many, each search as often as the others, with a length drawn from those it has."""
+    drawn = random.Random(seed)
+    lengths: dict[str, list[int]] = {}
+    for name, n in replayer.cases():
+        if seen <= (1 - LEAST_TO_COME) * n:
+            lengths.setdefault(name, []).append(n)
+    names = sorted(lengths)
+    found = []
+    for index in range(number):
+        name = names[index % len(names)]
+        made = replayer.replay(name, drawn.choice(lengths[name]), seen)
+        if made is not None:
+            found.append(made)
+    return found
+
+
+def row(made: list[Replay]) -> dict[str, Any]:
+    ratios = [each.ratio for each in made]
+    return {
+        "seen": made[0].seen,
+        "replays": len(made),
+        "searches": len({each.search for each in made}),
+        "covered": float(np.mean([each.covered for each in made])),
+        "ratio_median": float(np.median(ratios)),
+        "ratio_highest": max(ratios),
+        "at_most_1.5": float(np.mean([r <= 1.5 for r in ratios])),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--replays", type=int, default=REPLAYS)
+    parser.add_argument("--seed", type=int, default=20)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    replayer = Replayer()
+    groups = {
+        "all": lambda _name: True,
+        "chosen by what ran before": lambda name: not kind_of(replayer.archives[name]).all_over,
+        "spread all over the space": lambda name: kind_of(replayer.archives[name]).all_over,
+    }
+    rows = []
+    for seen in SEEN:
+        made = replays(replayer, seen, options.replays, options.seed)
+        for group, belongs in groups.items():
+            if mine := [each for each in made if belongs(each.search)]:
+                rows.append({"searches_of": group, **row(mine)})
+    print(
+        "| trials seen | searches | replays | in the 80 % range | high : low, median | highest | at most 1.5 |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    for each in rows:
+        print(
+            f"| {each['seen']} | {each['searches']}, {each['searches_of']} | {each['replays']} | "
+            f"{100 * each['covered']:.0f} % | {each['ratio_median']:.2f} | {each['ratio_highest']:.2f} | "
+            f"{100 * each['at_most_1.5']:.0f} % |"
+        )
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

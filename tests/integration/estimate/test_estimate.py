@@ -1,0 +1,157 @@
+"""What a search costs is measured in a child, which may die, and foretold from that."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.estimate.sizes import compared, summary
+from tests.support.small_study import STUDY_TOML, TASK_TOML
+from tuner.cli.app import app
+from tuner.data.prepare import prepare
+from tuner.data.task import Task, load_task
+from tuner.devices import CpuCores
+from tuner.estimate.measuring.largest_batch import largest_batch
+from tuner.estimate.measuring.measured_costs import measured_costs
+from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
+from tuner.estimate.size_costs import SizeCosts
+from tuner.launch.plan import definition_of
+from tuner.launch.request import StudySettings
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.study_file import load_study_file
+
+SIZES = STUDY_TOML.replace("{ low = 256, high = 256 }", "{ low = 64, high = 128 }").replace(
+    "batch_size = 256", "batch_size = 64"
+)
+ROOM = 64 << 20
+"""Bytes that a training may take beside what its process has."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Small:
+    definition: StudyDefinition
+    task: Task
+    folder: Path
+
+    @property
+    def words(self) -> list[str]:
+        return ["--variant", str(self.folder / "s.toml"), "--task", str(self.folder / "t.toml")]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
+    folder = tmp_path_factory.mktemp("estimate")
+    (folder / "s.toml").write_text(SIZES)
+    (folder / "t.toml").write_text(TASK_TOML)
+    task = load_task(str(folder / "t.toml"))
+    file = load_study_file(str(folder / "s.toml"))
+    digest = prepare(task, data_dir=None).data_hash
+    return Small(definition_of(file, task, digest, StudySettings()), task, folder)
+
+
+@pytest.fixture(scope="module")
+def process(small: Small) -> Iterator[MeasuringProcess]:
+    device = CpuCores((min(os.sched_getaffinity(0)),))
+    subject = Subject(
+        definition=small.definition, task=small.task, data_dir=None, device=device, most_bytes=ROOM
+    )
+    with MeasuringProcess(subject) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def costs(process: MeasuringProcess) -> SizeCosts:
+    return measured_costs(process, seconds=20.0)
+
+
+def test_every_size_of_a_small_space_is_measured(costs: SizeCosts) -> None:
+    assert len(costs.sizes) == 4
+    for each in costs.sizes:
+        assert each.epoch_s is not None
+        assert 0 < each.epoch_s < 10
+        assert each.setup_s > 0
+        assert each.peak_bytes > 50 << 20
+        assert each.backend == "eager"
+    assert costs.windows == 212
+    assert costs.evaluation_s > 0
+
+
+def test_the_largest_batch_is_found_and_whoever_asks_lives(
+    process: MeasuringProcess, small: Small, costs: SizeCosts
+) -> None:
+    own = dataclasses.replace(small.definition.defaults, hidden_size=512, batch_size=32)
+    found = largest_batch(process, own, windows=costs.windows)
+    assert 0 < found.fits < costs.windows
+    assert found.too_large is not None
+    assert found.too_large - found.fits <= max(1, found.fits // 16)
+    # The truth, asked again: it fits, and one step more does not.
+    again = dataclasses.replace(own, batch_size=found.fits)
+    assert process.fits(again, within_s=60)
+
+
+def test_a_process_that_dies_is_an_answer_and_another_one_goes_on(
+    process: MeasuringProcess, small: Small
+) -> None:
+    starts = process.starts
+    process.start()
+    assert process._process is not None
+    process._process.kill()
+    process._process.wait()
+    assert process.time(small.definition.defaults, within_s=60).fits
+    assert process.starts == starts + 1
+    late = process.time(small.definition.defaults, within_s=0.0)
+    assert not late.fits
+    assert "not done" in late.failure
+
+
+def test_what_is_foretold_is_compared_with_real_epochs(small: Small, costs: SizeCosts) -> None:
+    device = CpuCores((min(os.sched_getaffinity(0)),))
+    rows = compared(small.definition, small.task, device, costs, data_dir=None, most=2, epochs=3)
+    found = summary("small", rows)
+    assert (found["sizes"], found["measured"]) == (2, 2)
+    assert found["time_worst"] is not None
+    assert found["time_worst"] < 5  # of a machine that others use nothing closer is known
+
+
+def test_the_command_tells_a_study_and_a_retune(
+    small: Small, costs: SizeCosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.estimate.size_costs.kept", lambda _key: costs)
+    monkeypatch.setenv("TUNER_STORAGE", f"sqlite:///{small.folder}/none.db")
+    cores = os.sched_getaffinity(0)
+    try:
+        found = told(["estimate", *small.words, "--cpu", "--no-largest-batch", "--gpus", "4",
+                      "--price-per-gpu-hour", "2.5", "--json"])  # fmt: skip
+        search = found["variants"][0]["search_s"]
+        assert 0 < search["low"] < search["middle"] < search["high"]
+        assert found["gpu_hours"]["middle"] == pytest.approx(search["middle"] / 3600)
+        assert found["money"]["high"] == pytest.approx(2.5 * search["high"] / 3600)
+        assert found["elapsed_hours"]["middle"] > found["gpu_hours"]["middle"] / 4
+        assert len(found["variants"][0]["sizes"]) == 4
+        whole = told(["estimate", *small.words, "--cpu", "--no-largest-batch", "--retune",
+                      "--searches", "2", "--trials", "30", "--json"])  # fmt: skip
+        assert whole["retune"]["searches"] == 2
+        assert whole["retune"]["confirmation_s"]["middle"] > 0
+        assert whole["retune"]["reevaluation_s"]["middle"] == 0  # its searches repeat by themselves
+        words = CliRunner().invoke(
+            app, ["estimate", *small.words, "--cpu", "--no-largest-batch", "--trials", "30"]
+        )
+        assert "a search of 30 trials takes" in " ".join(words.stdout.split())
+        refused = CliRunner().invoke(app, ["estimate", *small.words, "--against", "original"])
+        assert refused.exception is not None
+        assert "--retune" in str(refused.exception)
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def told(words: list[str]) -> dict:  # type: ignore[type-arg]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    document: dict = json.loads(result.stdout)  # type: ignore[type-arg]
+    return document

@@ -1,0 +1,176 @@
+"""Device hours that several studies share are never exceeded, whoever works, and whatever dies."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.in_process_worker import DEVICE, result_of
+from tests.support.small_study import definition
+from tuner.config import StopReason
+from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
+from tuner.storage.queue.gpu_hours import GpuHours
+from tuner.storage.queue.runs import PlannedRun
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.open import OpenStudy, create_or_resume
+from tuner.trial.job import TrialJob
+from tuner.verdict.queue import hours_of, verifications_of
+from tuner.worker.loop import Worker
+from tuner.worker.verification_source import VerificationSource
+
+EPOCH_S = 0.03
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[list[OpenStudy]]:
+    """Two studies of forty trials that share 1.2 s of devices."""
+    database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
+    studies = [create_or_resume(database, name, definition(), trials=40) for name in ("a", "b")]
+    policy = SearchPolicy(sampler="random", prune=False, max_gpu_s=1.2, gpu_shared=("a", "b"))
+    for each in studies:
+        each.set_policy(policy)
+    yield studies
+    database.close()
+
+
+def trained(job: TrialJob) -> TrialResult | None:
+    """Ten epochs, or as many as its device hours allow: as `fit` does it, on a real clock."""
+    began = time.perf_counter()
+    for _ in range(10):
+        until = time.perf_counter() + EPOCH_S
+        while time.perf_counter() < until:
+            time.sleep(0.002)
+            if job.should_stop() is not None:
+                return None
+        took = time.perf_counter() - began
+        if job.may_take_s is not None and took + EPOCH_S > job.may_take_s:
+            return with_seconds(job, time.perf_counter() - began, StopReason.TIME_LIMIT)
+    return with_seconds(job, time.perf_counter() - began, StopReason.CONVERGED)
+
+
+def with_seconds(job: TrialJob, seconds: float, why: StopReason) -> TrialResult:
+    result = result_of(job)
+    recorded = dataclasses.replace(
+        result.recorded, wall_clock_s=seconds, total_s=seconds, stopped_by=why.value
+    )
+    return dataclasses.replace(result, recorded=recorded)
+
+
+def limit_of(studies: list[OpenStudy]) -> GpuHours:
+    found = hours_of(studies)
+    assert found is not None
+    return found
+
+
+def work(studies: list[OpenStudy], names: tuple[str, ...], **more: object) -> None:
+    workers = [
+        Worker(studies, DEVICE, trained, name=name, **more)  # type: ignore[arg-type]
+        for name in names
+    ]
+    threads = [threading.Thread(target=each.run) for each in workers]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_two_workers_never_spend_more_than_the_limit_by_an_epoch(
+    two: list[OpenStudy], lanes: int
+) -> None:
+    work(two, ("ann", "ben"), lanes=lanes)
+    spent = sum(each.ledger.spent_s() for each in two)
+    assert 0.6 < spent <= 1.2 + EPOCH_S
+    counts = [each.ledger.counts() for each in two]
+    assert all(each.time_is_up and not each.left for each in counts)
+    assert 0 < sum(each.finished for each in counts) < 10
+    # Nothing more begins: not here, not with another worker, until more is allowed.
+    work(two, ("cid",))
+    assert sum(each.ledger.spent_s() for each in two) == pytest.approx(spent)
+    for each in two:
+        each.set_policy(dataclasses.replace(each.policy(), max_gpu_s=2.0))
+    work(two, ("dan",))
+    assert spent < sum(each.ledger.spent_s() for each in two) <= 2.0 + EPOCH_S
+
+
+def test_a_trial_under_way_at_the_limit_keeps_its_result(two: list[OpenStudy]) -> None:
+    for each in two:
+        each.set_policy(dataclasses.replace(each.policy(), max_gpu_s=0.1))
+    work(two, ("ann",))
+    (attempt,) = two[0].ledger.attempts(0)
+    assert attempt.result is not None
+    assert attempt.result.recorded.stopped_by == "time_limit"
+    assert (attempt.result.recorded.total_s or 1.0) <= 0.1 + EPOCH_S
+
+
+def test_what_a_dead_worker_may_have_had_counts(
+    two: list[OpenStudy],
+) -> None:
+    hours = limit_of(two)
+    claim = two[0].ledger.claim("ann")
+    assert claim is not None
+    granted = hours.ask(claim.token, "ann")
+    assert granted == pytest.approx(1.2)
+    assert hours.spent_s() == pytest.approx(1.2)
+    time.sleep(0.05)
+    two[0].ledger.reap(worker="ann", state="lost")
+    assert 0.05 <= hours.spent_s() < 1.2  # it was heard of no longer than until now
+    other = two[1].ledger.claim("ben")
+    assert other is not None
+    granted = hours.ask(other.token, "ben")
+    assert granted is not None
+    assert granted <= 1.15
+    assert hours.spent_s() == pytest.approx(1.2)
+
+
+def test_what_was_handed_back_counts_with_what_it_took(two: list[OpenStudy]) -> None:
+    hours = limit_of(two)
+    claim = two[0].ledger.claim("ann")
+    assert claim is not None
+    assert hours.ask(claim.token, "ann") is not None
+    hours.took(claim.token, 0.3)
+    two[0].ledger.give_back(claim)
+    assert hours.spent_s() == pytest.approx(0.3)
+    again = two[0].ledger.claim("ben")
+    assert again is not None
+    assert hours.ask(again.token, "ben") == pytest.approx(0.9)
+
+
+def test_a_verification_run_at_the_limit_is_handed_back_without_a_result(
+    two: list[OpenStudy],
+) -> None:
+    for each in two:
+        each.set_policy(dataclasses.replace(each.policy(), max_gpu_s=0.45))
+    queue = verifications_of(two)
+    runs = [
+        PlannedRun(
+            study_id=two[0].study_id,
+            trial_number=0,
+            block=seed,
+            session="s",
+            plan={"looks": []},
+            seed=seed,
+            place=seed,
+            params=two[0].definition.defaults.as_dict(),
+        )
+        for seed in range(4)
+    ]
+    queue.add(runs)
+    work(two, ("ann",), sources=(VerificationSource,))
+    assert [each.state for each in queue.runs()] == ["finished", "waiting", "waiting", "waiting"]
+    assert limit_of(two).spent_s() <= 0.45 + EPOCH_S
+    assert queue.counts().left == 0
+
+
+def test_what_somebody_else_wrote_in_place_of_the_grants_counts_as_nothing(
+    two: list[OpenStudy],
+) -> None:
+    two[0].optuna.set_user_attr("tuner_gpu_hours", {"grants": [1], "spent": "much"})
+    assert limit_of(two).spent_s() == 0.0

@@ -1,0 +1,48 @@
+"""Replays of recorded searches hold the search itself, and its twins, out."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.estimate import replays as subject
+from benchmarks.estimate.recorded import readable, same_trials, trials_of
+from tests.support.paths import REPOSITORY
+
+SHORT = "benchmarks/retune/h200-14m/etth-rmsnorm-3.json.gz"
+ONE, TWIN = (
+    f"benchmarks/study_overhead/whole-gpu/{name}-gpu-h200.study.json.gz" for name in ("one", "two")
+)
+
+
+@pytest.fixture(scope="module")
+def replayer() -> subject.Replayer:
+    with pytest.MonkeyPatch.context() as patch:
+        few = {name: readable(REPOSITORY / name) for name in (SHORT, ONE, TWIN)}
+        patch.setattr(subject, "exports", lambda: few)
+        return subject.Replayer()
+
+
+def test_a_search_is_foretold_without_itself_and_its_twins(replayer: subject.Replayer) -> None:
+    assert replayer.twins[ONE] == {ONE, TWIN}
+    assert replayer.twins[SHORT] == {SHORT}
+    made = replayer.replay(SHORT, 100, 20)
+    assert made is not None
+    assert made.low_s < made.high_s
+    assert made.ratio < 2
+    assert made.truth_s == pytest.approx(sum_of(replayer, 100), rel=1e-6)
+
+
+def sum_of(replayer: subject.Replayer, trials: int) -> float:
+    from tuner.storage.queue.device_time import device_seconds
+
+    records = trials_of(replayer.archives[SHORT])[:trials]
+    return sum(device_seconds(each.recorded) for each in records)
+
+
+def test_twins_have_the_same_configurations(replayer: subject.Replayer) -> None:
+    archives = replayer.archives
+    assert same_trials(archives[ONE], archives[TWIN])
+    assert not same_trials(archives[ONE], archives[SHORT])
+    row = subject.row([each for each in [replayer.replay(SHORT, n, 0) for n in (60, 100)] if each])
+    assert row["replays"] == 2
+    assert 0 <= row["covered"] <= 1

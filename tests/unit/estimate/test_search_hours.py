@@ -1,0 +1,26 @@
+"""Seconds of devices of a whole search."""
+
+from __future__ import annotations
+
+import pytest
+
+from tuner.estimate.search_hours import Ended, beside_training, search_seconds
+from tuner.estimate.work_ahead import WorkAhead
+
+AHEAD = WorkAhead(log_seconds=3.0, spread=0.2, degrees=20, searches=9)
+
+
+def test_what_was_spent_is_certain_and_what_is_ahead_is_not() -> None:
+    ended = [Ended(trained_s=1.0, held_s=1.2)] * 10
+    found = search_seconds(AHEAD, ended, trials=20, measured_s=0.2)
+    assert found.low > 12.0
+    assert found.middle == pytest.approx(12.0 + AHEAD.middle + 10 * 0.2 * 1.1)
+    assert found.low < found.middle < found.high
+    full = search_seconds(None, ended, trials=10, measured_s=0.2)
+    assert full.low == full.high == pytest.approx(12.0)
+
+
+def test_the_first_trial_of_a_device_tells_nothing_of_the_others() -> None:
+    with_first = beside_training(0.1, [30.0, *[0.1] * 9])
+    assert with_first.middle == pytest.approx(0.11)
+    assert beside_training(0.1, ()).ratio > with_first.ratio

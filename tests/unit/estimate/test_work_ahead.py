@@ -1,0 +1,100 @@
+"""How long the trials of a search will train, by recorded searches."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tuner.config import TrainingSettings
+from tuner.estimate.recorded_work import RecordedSearch, recorded_searches
+from tuner.estimate.work_ahead import Kind, work_ahead
+
+KIND = Kind(
+    variant="mine",
+    all_over=False,
+    prune=True,
+    training=TrainingSettings(max_epochs=200, patience=10),
+    learning_rates=(1e-5, 1e-2),
+)
+SIZES = [0.1, 0.2, 0.4, 0.8]
+
+
+def search(
+    seed: int, *, scale: float = 1.0, trials: int = 80, variant: str = "other"
+) -> RecordedSearch:
+    """Long trainings all over the space first, short ones of cheap sizes after."""
+    drawn = np.random.default_rng(seed)
+    early = np.arange(trials) < 20
+    epochs = np.where(early, 60.0, 20.0) * scale * drawn.lognormal(0.0, 0.2, trials)
+    share = np.where(early, drawn.random(trials), 0.2 * drawn.random(trials))
+    return RecordedSearch(
+        name=f"{variant}-{seed}",
+        variant=variant,
+        all_over=False,
+        prune=True,
+        max_epochs=200,
+        patience=10,
+        epochs=epochs,
+        cost_share=share,
+        learning_rate=np.full(trials, 1e-3),
+    )
+
+
+def seconds_of(each: RecordedSearch) -> np.ndarray:
+    return each.seconds(SIZES, KIND.training, KIND.learning_rates)
+
+
+def test_a_search_like_those_recorded_lies_in_the_range_four_times_out_of_five() -> None:
+    recorded = [
+        search(n, scale=float(np.exp(0.15 * np.random.default_rng(n).normal()))) for n in range(24)
+    ]
+    inside = 0
+    for each in recorded:
+        others = [one for one in recorded if one is not each]
+        found = work_ahead(KIND, SIZES, others, trials=80)
+        assert found is not None
+        inside += found.low <= float(seconds_of(each).sum()) <= found.high
+    assert 0.7 <= inside / 24 <= 1.0
+
+
+def test_what_it_took_so_far_shifts_what_is_left_and_narrows_the_whole() -> None:
+    recorded = [search(n, scale=scale) for n, scale in enumerate((0.5, 0.7, 1.0, 1.4, 2.0, 2.5))]
+    slow = seconds_of(search(99, scale=2.0))
+    before = work_ahead(KIND, SIZES, recorded, trials=80)
+    after = work_ahead(KIND, SIZES, recorded, trials=80, seen_s=list(slow[:40]))
+    assert before is not None
+    assert after is not None
+    assert after.middle == pytest.approx(float(slow[40:].sum()), rel=0.35)
+    spent = float(slow[:40].sum())
+    assert (spent + after.high) / (spent + after.low) < before.high / before.low
+
+
+def test_nothing_is_ahead_of_a_search_that_is_full() -> None:
+    assert work_ahead(KIND, SIZES, [search(1)], trials=3, seen_s=[1.0, 1.0, 1.0]) is None
+
+
+def test_the_epoch_limit_and_patience_of_the_search_count() -> None:
+    each = search(1)
+    usual = seconds_of(each).sum()
+    short = dataclasses.replace(KIND.training, max_epochs=5)
+    patient = dataclasses.replace(KIND.training, patience=20)
+    assert each.seconds(SIZES, short, KIND.learning_rates).sum() < 0.3 * usual
+    more = each.seconds(SIZES, patient, KIND.learning_rates).sum() - usual
+    assert more == pytest.approx(10 * np.quantile(SIZES, each.cost_share).sum(), rel=1e-6)
+
+
+def test_trials_outside_the_range_of_learning_rates_are_left_out() -> None:
+    each = dataclasses.replace(search(1), learning_rate=np.where(np.arange(80) < 20, 1e-4, 1e-2))
+    assert len(each.seconds(SIZES, KIND.training, (1e-3, 1e-1))) == 60
+    assert len(each.seconds(SIZES, KIND.training, (1e-5, 1e-4))) == 80  # too few are inside
+
+
+def test_the_table_of_recorded_searches_is_whole() -> None:
+    found = recorded_searches()
+    assert len(found) >= 30
+    assert len({each.name for each in found}) == len(found)
+    for each in found:
+        assert np.isfinite(each.epochs).all()
+        assert ((each.cost_share >= 0) & (each.cost_share <= 1)).all()

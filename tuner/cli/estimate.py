@@ -1,0 +1,303 @@
+"""`tuner estimate`: what a search or a retune will cost, before it is begun."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tuner.cli.command import takes
+from tuner.cli.device import chosen_device, waiting_for
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    Json,
+    OneGpu,
+    Storage,
+    TaskName,
+    above_zero,
+    data_folder,
+    duration_s,
+    is_named,
+    note,
+    storage_url,
+)
+from tuner.cli.output import print_json
+from tuner.cli.search_options import BackendName, MaxEpochs, PrecisionName, Prune, Sampler
+from tuner.config import MANY, MOST_SEARCHES
+
+if TYPE_CHECKING:
+    from tuner.data.task import Task
+    from tuner.devices import CpuCores, Gpu
+    from tuner.estimate.measuring.measuring_process import MeasuringProcess
+    from tuner.estimate.search_hours import Ended
+    from tuner.estimate.size_costs import SizeCosts
+    from tuner.estimate.whole_estimate import Estimate, VariantEstimate
+    from tuner.spec.definition import StudyDefinition
+
+MEASURES_S = 60.0
+TRIALS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateOptions:
+    """The options of `tuner estimate`."""
+
+    variant: Annotated[
+        str, typer.Option(metavar="NAME", help="The variant, or study file (.toml), to estimate.")
+    ]
+    task: TaskName = "etth"
+    data_dir: DataDir = None
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MANY, metavar="N", help="Trials of the search (50; of a retune's 320)."
+        ),
+    ] = None
+    gpus: Annotated[
+        int, typer.Option(min=1, max=MANY, metavar="N", help="Devices that share the work.")
+    ] = 1
+    retune: Annotated[
+        bool, typer.Option("--retune", help="Estimate 'tuner retune', not 'tuner launch'.")
+    ] = False
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="With --retune: the reference, which is retuned too."),
+    ] = None
+    searches: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=MOST_SEARCHES, metavar="S", help="Searches of each variant (1; retune: 5)."
+        ),
+    ] = None
+    price_per_gpu_hour: Annotated[
+        str | None, typer.Option(metavar="PRICE", help="Of a device, in any currency.")
+    ] = None
+    measure: Annotated[
+        str, typer.Option(metavar="60s", help="No size is begun to be measured after so long.")
+    ] = "60s"
+    largest_batch: Annotated[
+        bool,
+        typer.Option(
+            "--largest-batch/--no-largest-batch", help="Look for the largest batch that fits."
+        ),
+    ] = True
+    again: Annotated[
+        bool, typer.Option("--again", help="Measure also what was measured before.")
+    ] = False
+    gpu: OneGpu = None
+    cpu: Cpu = False
+    max_epochs: MaxEpochs = None
+    sampler: Sampler = None
+    prune: Prune = None
+    backend: BackendName = None
+    precision: PrecisionName = None
+    storage: Storage = None
+    json: Json = False
+
+
+@takes(EstimateOptions)
+def estimate(options: EstimateOptions) -> int:
+    """Estimate what a study, or a retune, will take: seconds an epoch, a trial and a search, device
+    hours, money, memory, and the largest batch.
+
+    Some batches of each size are measured, or of some sizes of a large space. How many epochs a
+    trial takes is known from recorded searches, and from the trials that the study has by now.
+    """
+    found = _estimate(options)
+    if options.json:
+        print_json(found.as_dict())
+        return 0
+    from tuner.report.terminal.estimate_lines import print_estimate
+
+    print_estimate(found)
+    return 0
+
+
+def _estimate(options: EstimateOptions) -> Estimate:
+    from tuner.errors import UsageError
+    from tuner.estimate.foretold import stages_of
+    from tuner.estimate.whole_estimate import Estimate
+
+    if options.against is not None and not options.retune:
+        raise UsageError("--against belongs to a retune: add --retune, or leave it out")
+    price = above_zero(options.price_per_gpu_hour, "--price-per-gpu-hour")
+    seconds = duration_s(options.measure, "--measure") or MEASURES_S
+    names = [options.variant, *([options.against] if options.against else [])]
+    definitions, task = _definitions(options, names)
+    device = chosen_device(gpu=options.gpu, cpu=options.cpu)
+    variants = [
+        _of_variant(options, definition, task, device, seconds / len(definitions))
+        for definition in definitions
+    ]
+    searches = options.searches or (_usual_searches() if options.retune else 1)
+    each = [one.search for one in variants for _ in range(searches)]
+    stages = stages_of(each, sampler=options.sampler or "auto") if options.retune else None
+    repeated = tuple(variants) if options.retune else tuple(variants * searches)
+    return Estimate(
+        device_model=device.model,
+        devices=options.gpus,
+        variants=repeated,
+        searches=searches,
+        stages=stages,
+        price_per_hour=price,
+    )
+
+
+def _definitions(
+    options: EstimateOptions, names: Sequence[str]
+) -> tuple[list[StudyDefinition], Task]:
+    """What a launch would make of each variant."""
+    from tuner.data.prepare import prepare
+    from tuner.data.task import load_task
+    from tuner.errors import UsageError
+    from tuner.launch.plan import definition_of, study_files
+    from tuner.launch.request import StudySettings
+
+    files = [file for name in names for file in study_files(name).values()]
+    if len(files) != len(names):
+        raise UsageError(f"--variant {options.variant} names several; estimate them one by one")
+    task = load_task(options.task)
+    settings = StudySettings(
+        max_epochs=options.max_epochs, backend=options.backend, precision=options.precision
+    )
+    digest = prepare(task, data_dir=data_folder(options.data_dir)).data_hash
+    return [definition_of(file, task, digest, settings) for file in files], task
+
+
+def _usual_searches() -> int:
+    from tuner.study.registered_retune import SEARCHES
+
+    return SEARCHES
+
+
+def _of_variant(
+    options: EstimateOptions,
+    definition: StudyDefinition,
+    task: Task,
+    device: Gpu | CpuCores,
+    seconds: float,
+) -> VariantEstimate:
+    from tuner.devices import CpuCores, exclusive
+    from tuner.devices.free_memory import free_memory_bytes
+    from tuner.errors import TunerError
+    from tuner.estimate.cost_sizes import size_of
+    from tuner.estimate.foretold import search_foretold
+    from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
+    from tuner.estimate.whole_estimate import VariantEstimate, rows_of
+
+    most_bytes = free_memory_bytes() if isinstance(device, CpuCores) else None
+    subject = Subject(
+        definition=definition,
+        task=task,
+        data_dir=data_folder(options.data_dir),
+        device=device,
+        most_bytes=most_bytes,
+    )
+    with (
+        exclusive(device.lock_names, waiting=waiting_for(device.label)),
+        MeasuringProcess(subject) as process,
+    ):
+        costs = _costs(process, seconds, again=options.again)
+        largest = _largest(process, costs) if options.largest_batch else {}
+    trials = options.trials or (_retune_trials() if options.retune else TRIALS)
+    search = search_foretold(
+        definition,
+        costs,
+        trials=trials,
+        ended=_ended(options, definition),
+        sampler=options.sampler or "auto",
+        prune=options.prune is not False,
+    )
+    if search is None:
+        raise TunerError("the default's epochs could not be measured; run again with --again")
+    return VariantEstimate(
+        variant=definition.variant,
+        default=size_of(definition.defaults.as_dict()),
+        costs=costs,
+        sizes=rows_of(definition, costs),
+        search=search,
+        largest=largest,
+    )
+
+
+def _retune_trials() -> int:
+    from tuner.study.registered_retune import Registered
+
+    return Registered().trials or TRIALS
+
+
+def _costs(process: MeasuringProcess, seconds: float, *, again: bool) -> SizeCosts:
+    """Measured now, or before: with as many sizes as there are, or as were meant to be."""
+    from tuner.estimate.cost_sizes import to_measure
+    from tuner.estimate.measuring.measured_costs import EVERY_SIZE, measured_costs
+    from tuner.estimate.size_costs import keep, kept, key_of_search
+    from tuner.estimate.trials_so_far import installed_torch
+
+    definition = process.subject.definition
+    key = key_of_search(definition, process.subject.device.model, installed_torch())
+    wanted = to_measure(definition.space, definition.defaults, most=EVERY_SIZE)
+    before = None if again else kept(key)
+    if before is not None and len(before.sizes) >= len(wanted):
+        note("these sizes were measured here before; --again measures them anew")
+        return before
+    note(f"measuring {len(wanted)} sizes of {definition.variant}, for at most {seconds:.0f} s")
+    found = measured_costs(process, seconds=seconds)
+    keep(key, found)
+    return found
+
+
+def _largest(process: MeasuringProcess, costs: SizeCosts) -> dict[str, dict[str, Any]]:
+    from tuner.config import Hyperparameters
+    from tuner.estimate.cost_sizes import hyperparameters_of, key_of, largest_size, size_of
+    from tuner.estimate.measuring.largest_batch import largest_batch
+
+    definition = process.subject.definition
+    largest = hyperparameters_of(
+        largest_size(definition.space), definition.space, definition.defaults
+    )
+    batch = definition.defaults.batch_size
+    networks: dict[str, Hyperparameters] = {
+        "the default network": definition.defaults,
+        "the largest network": dataclasses.replace(largest, batch_size=batch),
+    }
+    sizes = [key_of(size_of(each.as_dict())) for each in networks.values()]
+    if sizes[0] == sizes[1]:
+        del networks["the largest network"]
+    return {
+        name: largest_batch(process, network, windows=costs.windows).as_dict()
+        for name, network in networks.items()
+    }
+
+
+def _ended(options: EstimateOptions, definition: StudyDefinition) -> list[Ended]:
+    """The trials that its study has in the database that was named, if it is the same study."""
+    from tuner.errors import EmptyDatabaseError, UsageError
+    from tuner.estimate.trials_so_far import ended_trials
+    from tuner.storage.database import open_database
+    from tuner.storage.url import absolute, parse_url
+    from tuner.study.open import open_study
+
+    if not is_named(options.storage):
+        return []
+    address = absolute(parse_url(storage_url(options.storage)))
+    if address.is_sqlite and not address.sqlite_path.exists():
+        return []
+    name = f"{definition.task_name}-{definition.variant}"
+    try:
+        database = open_database(address, create=False)
+    except EmptyDatabaseError:
+        return []
+    try:
+        opened = open_study(database, name)
+        same = opened.definition.comparable() == definition.comparable()
+        if not same:
+            note(f"study {name} has other settings than were named here: its trials do not count")
+        return ended_trials(opened) if same else []
+    except UsageError:  # no such study yet
+        return []
+    finally:
+        database.close()

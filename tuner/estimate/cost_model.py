@@ -1,0 +1,221 @@
+"""What was measured of some sizes, and what follows for those between.
+
+The logarithm of a step's time is taken as linear in the logarithms of the sizes, and a Gaussian
+process goes through what is left; the same for memory. Where every number of one size is at least
+that of another, and all else is the same, it costs no less: so each size that was measured bounds
+others.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.estimate.cost_sizes import Size, key_of
+
+Array = np.ndarray[Any, Any]
+
+Z80 = 1.2816
+"""Standard deviations to each side of four fifths of a normal distribution."""
+LEAST_SPREAD = 0.03
+"""Of the logarithm, of what was measured itself: two timings of one thing differ by that."""
+FEW = 4
+"""Fewer measured sizes show no slope: then the root of each number stands for it."""
+ROOT_SPREAD = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foretold:
+    """A figure with the range that it lies in four times out of five."""
+
+    middle: float
+    low: float
+    high: float
+
+    @staticmethod
+    def around(log_middle: float, spread: float) -> Foretold:
+        return Foretold(
+            middle=math.exp(log_middle),
+            low=math.exp(log_middle - Z80 * spread),
+            high=math.exp(log_middle + Z80 * spread),
+        )
+
+    def times(self, factor: float) -> Foretold:
+        return Foretold(middle=self.middle * factor, low=self.low * factor, high=self.high * factor)
+
+    def plus(self, more: float) -> Foretold:
+        return Foretold(middle=self.middle + more, low=self.low + more, high=self.high + more)
+
+    @property
+    def ratio(self) -> float:
+        """How many times its low end its high end is."""
+        return self.high / self.low if self.low > 0 else math.inf
+
+    def as_dict(self) -> dict[str, float]:
+        return {"middle": self.middle, "low": self.low, "high": self.high}
+
+
+@dataclass(frozen=True, slots=True)
+class CostModel:
+    """Of one figure, by size. What was measured is taken as it is."""
+
+    sizes: tuple[Size, ...]
+    logs: Array
+    names: tuple[str, ...]
+
+    @staticmethod
+    def of(measured: Sequence[tuple[Size, float]]) -> CostModel:
+        """Several figures of one size count by their median."""
+        by_key: dict[str, list[float]] = {}
+        sizes: dict[str, Size] = {}
+        for size, figure in measured:
+            if figure > 0 and math.isfinite(figure):
+                by_key.setdefault(key_of(size), []).append(math.log(figure))
+                sizes[key_of(size)] = size
+        names = tuple(sorted({name for size in sizes.values() for name in size}))
+        logs = np.array([float(np.median(by_key[key])) for key in sizes])
+        return CostModel(tuple(sizes.values()), logs, names)
+
+    @property
+    def known(self) -> frozenset[str]:
+        return frozenset(map(key_of, self.sizes))
+
+    def at(self, wanted: Sequence[Size]) -> list[Foretold | None]:
+        """Of each of these sizes; None where too little was measured to say."""
+        there = {key_of(size): log for size, log in zip(self.sizes, self.logs, strict=True)}
+        unknown = [size for size in wanted if key_of(size) not in there]
+        guessed = dict(zip(map(key_of, unknown), self._between(unknown), strict=True))
+        found: list[Foretold | None] = []
+        for size in wanted:
+            key = key_of(size)
+            if key in there:
+                found.append(Foretold.around(float(there[key]), LEAST_SPREAD))
+            else:
+                found.append(guessed[key])
+        return found
+
+    def _between(self, wanted: Sequence[Size]) -> list[Foretold | None]:
+        if not wanted:
+            return []
+        if not self.sizes:
+            return [None for _ in wanted]
+        if len(self.sizes) < FEW:
+            return [self._by_root(size) for size in wanted]
+        places = _places([*self.sizes, *wanted], self.names)
+        known, asked = places[: len(self.sizes)], places[len(self.sizes) :]
+        logs, spreads = _fitted(known, self.logs, asked)
+        found: list[Foretold | None] = []
+        for size, log, spread in zip(wanted, logs, spreads, strict=True):
+            low, high = self._bounds(size)
+            held = min(max(float(log), low), high)
+            found.append(Foretold.around(held, max(float(spread), LEAST_SPREAD)))
+        return found
+
+    def _by_root(self, size: Size) -> Foretold:
+        """Of one that little is known for: with the root of each number, by the nearest known."""
+        away = [_root_of_ratio(size, known) for known in self.sizes]
+        nearest = min(range(len(away)), key=lambda each: abs(away[each]))
+        return Foretold.around(float(self.logs[nearest]) + away[nearest], ROOT_SPREAD)
+
+    def _bounds(self, size: Size) -> tuple[float, float]:
+        """What the logarithm of a size lies between, by those no larger and no smaller."""
+        low, high = -math.inf, math.inf
+        for other, log in zip(self.sizes, self.logs, strict=True):
+            if _no_larger(other, size):
+                low = max(low, float(log))
+            if _no_larger(size, other):
+                high = min(high, float(log))
+        return (low, high) if low <= high else (-math.inf, math.inf)
+
+
+def steps_of_epoch(windows: int, batch_size: int) -> int:
+    """Batches of one epoch, a short last one included."""
+    return max(1, math.ceil(windows / batch_size))
+
+
+def _no_larger(one: Size, other: Size) -> bool:
+    if one.keys() != other.keys():
+        return False
+    for name, value in one.items():
+        held = other[name]
+        if _is_number(value) and _is_number(held):
+            if float(value) > float(held):
+                return False
+        elif value != held:
+            return False
+    return True
+
+
+def _root_of_ratio(size: Size, other: Size) -> float:
+    """Half the logarithm of how many times the one is the other, over all their numbers."""
+    return 0.5 * sum(
+        math.log(max(float(value), 0.5) / max(float(other[name]), 0.5))
+        for name, value in size.items()
+        if _is_number(value) and _is_number(other.get(name))
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _places(sizes: Sequence[Size], names: Sequence[str]) -> Array:
+    """(sizes, coordinates): logarithms of numbers, and one coordinate for each other value."""
+    columns: list[Array] = []
+    for name in names:
+        values = [size.get(name) for size in sizes]
+        numbers = [float(v) for v in values if isinstance(v, int) and not isinstance(v, bool)]
+        if len(numbers) == len(values):
+            columns.append(np.log(np.maximum(np.array(numbers), 0.5)))
+            continue
+        others = sorted({str(value) for value in values})[1:]
+        columns += [np.array([float(str(v) == each) for v in values]) for each in others]
+    found = np.stack(columns, axis=1) if columns else np.zeros((len(sizes), 0))
+    spread = found.std(axis=0)
+    scaled: Array = (found - found.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return scaled
+
+
+def _fitted(known: Array, logs: Array, asked: Array) -> tuple[Array, Array]:
+    """Logarithms at `asked`, and how far off they may be."""
+    from sklearn.gaussian_process import GaussianProcessRegressor
+    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+
+    plane = _linear(known, logs)
+    rest = logs - _with_one(known) @ plane
+    scale = max(float(rest.std()), 1e-3)
+    lengths = np.full(known.shape[1], 2.0)
+    kernel = ConstantKernel(1.0, (0.05, 20.0)) * RBF(lengths, (0.3, 30.0)) + WhiteKernel(
+        0.01, (1e-5, 0.3)
+    )
+    model = GaussianProcessRegressor(kernel, normalize_y=False, random_state=0)
+    with warnings.catch_warnings(action="ignore"):  # a length at its bound is as good as any
+        model.fit(known, rest / scale)
+        more, spread = model.predict(asked, return_std=True)
+    return _with_one(asked) @ plane + scale * more, scale * spread
+
+
+def _linear(known: Array, logs: Array) -> Array:
+    """Least squares, held back a little: there may be more coordinates than sizes."""
+    x = _with_one(known)
+    keep = 1e-2 * np.eye(x.shape[1])
+    keep[-1, -1] = 0.0
+    found: Array = np.linalg.solve(x.T @ x + keep, x.T @ logs)
+    return found
+
+
+def _with_one(places: Array) -> Array:
+    return np.concatenate([places, np.ones((len(places), 1))], axis=1)
+
+
+def quantile_of(figures: Mapping[str, float], key: str) -> float:
+    """Which share of the sizes cost less than this one, with half of those that cost the same."""
+    mine = figures[key]
+    less = sum(value < mine for value in figures.values())
+    same = sum(value == mine for value in figures.values())
+    return (less + 0.5 * same) / len(figures)

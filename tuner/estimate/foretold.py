@@ -1,0 +1,231 @@
+"""What a search, or a whole retune, is foretold to cost: seconds on devices, hours on several,
+money.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tuner.estimate.cost_model import Foretold
+from tuner.estimate.cost_sizes import key_of, size_of, sizes_of
+from tuner.estimate.recorded_work import RecordedSearch, recorded_searches
+from tuner.estimate.search_hours import Ended, beside_training, search_seconds
+from tuner.estimate.size_costs import SizeCosts
+from tuner.estimate.work_ahead import Kind, work_ahead
+from tuner.search.methods import method_of
+from tuner.spec.confirming import CONFIRMATION_SEEDS
+from tuner.spec.definition import StudyDefinition
+
+ALL_OVER = ("random", "qmc")
+HOUR_S = 3600.0
+REEVALUATED = 90
+"""Runs of the re-evaluation of one search by a sampler that repeats nothing: 3 rounds of 6
+configurations with 5 seeds."""
+CONFIRMED = (0.5, 1.4, 2.4)
+"""Runs of a confirmation of one search, by its seeds: where the default stands there is nothing to
+hold against it; else the default and one configuration, or two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchForetold:
+    """Of one search, or of what there will be of it."""
+
+    trials: int
+    ended: int
+    epoch: Foretold
+    """Seconds of one of the default's."""
+    trial: Foretold
+    """Seconds of a device for one trial: the range holds four trials in five."""
+    search: Foretold
+    """Seconds of devices for all its trials, those that have ended included."""
+    default_run: Foretold
+    """Seconds of a training of the default to its end."""
+    searches: int
+    """Recorded ones that it was foretold from."""
+
+    @property
+    def to_come(self) -> int:
+        return max(0, self.trials - self.ended)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stages:
+    """Seconds of devices of a retune, all its variants together."""
+
+    search: Foretold
+    reevaluation: Foretold
+    confirmation: Foretold
+
+    @property
+    def whole(self) -> Foretold:
+        return together([self.search, self.reevaluation, self.confirmation], alike=True)
+
+
+def kind_of(definition: StudyDefinition, *, sampler: str, prune: bool) -> Kind:
+    """Of a study's search, what the epochs of its trials depend on."""
+    low, high = definition.space.learning_rate.bounds()
+    return Kind(
+        variant=definition.variant,
+        all_over=sampler in ALL_OVER,
+        prune=prune,
+        training=definition.training,
+        learning_rates=(low, high),
+    )
+
+
+def search_foretold(
+    definition: StudyDefinition,
+    costs: SizeCosts,
+    *,
+    trials: int,
+    ended: Sequence[Ended] = (),
+    sampler: str = "auto",
+    prune: bool = True,
+    recorded: Sequence[RecordedSearch] | None = None,
+) -> SearchForetold | None:
+    """What a search will take.
+
+    Args:
+        definition: of its study.
+        costs: of its sizes.
+        trials: in all.
+        ended: those that have, in order.
+        sampler: that chooses.
+        prune: whether dominated trials are ended early.
+        recorded: searches to go by; None: all that are committed.
+
+    Returns:
+        None where the costs do not tell the default's epoch.
+    """
+    known = recorded_searches() if recorded is None else recorded
+    kind = kind_of(definition, sampler=sampler, prune=prune)
+    sizes = sizes_of(definition.space)
+    default = size_of(definition.defaults.as_dict())
+    figures = costs.epoch_seconds([*sizes, default])
+    if key_of(default) not in figures:
+        return None
+    epoch_s = [each.middle for each in figures.values()] or [figures[key_of(default)].middle]
+    seeds = definition.seeds_per_trial
+    ahead = work_ahead(
+        kind,
+        [seeds * each for each in epoch_s],
+        known,
+        trials=trials,
+        seen_s=[each.trained_s for each in ended],
+    )
+    measured_s = seeds * (_setup_s(costs, default) + costs.evaluation_s)
+    epoch = figures[key_of(default)]
+    return SearchForetold(
+        trials=trials,
+        ended=len(ended),
+        epoch=epoch,
+        trial=_trial(kind, epoch_s, known, trials, measured_s, seeds),
+        search=search_seconds(ahead, ended, trials=trials, measured_s=measured_s),
+        default_run=_default_run(kind, epoch, known, measured_s),
+        searches=0 if ahead is None else ahead.searches,
+    )
+
+
+def stages_of(
+    searches: Sequence[SearchForetold], *, sampler: str = "auto", seeds: int = CONFIRMATION_SEEDS
+) -> Stages:
+    """Of a retune with these searches: a part of their trials run again where the sampler has not
+    done so, and a confirmation of each on `seeds` seeds.
+    """
+    runs = [each.default_run for each in searches]
+    low, middle, high = CONFIRMED
+    repeats = method_of(sampler).repeats
+    again = together([each.times(0.0 if repeats else REEVALUATED / 2) for each in runs], alike=True)
+    confirmed = [
+        Foretold(
+            middle=middle * seeds * each.middle,
+            low=low * seeds * each.low,
+            high=high * seeds * each.high,
+        )
+        for each in runs
+    ]
+    return Stages(
+        search=together([each.search for each in searches]),
+        reevaluation=again,
+        confirmation=together(confirmed),
+    )
+
+
+def together(parts: Sequence[Foretold], *, alike: bool = False) -> Foretold:
+    """Their sum. Half of how far each may be off is taken to be common to all of them, the rest
+    its own luck; `alike`: all of it is common.
+    """
+    middle = sum(each.middle for each in parts)
+    down = [each.middle - each.low for each in parts]
+    up = [each.high - each.middle for each in parts]
+    return Foretold(
+        middle=middle,
+        low=max(0.0, middle - _off(down, alike=alike)),
+        high=middle + _off(up, alike=alike),
+    )
+
+
+def _off(each: Sequence[float], *, alike: bool) -> float:
+    if alike:
+        return sum(each)
+    return math.sqrt(0.5 * sum(each) ** 2 + 0.5 * sum(one**2 for one in each))
+
+
+def elapsed(device_s: Foretold, *, devices: int, longest_s: float, start_s: float) -> Foretold:
+    """Seconds until all is over on so many devices: each starts once, and the last trial runs while
+    the others are idle.
+    """
+    idle = start_s + (longest_s * (devices - 1) / devices if devices > 1 else 0.0)
+    return device_s.times(1 / devices).plus(idle)
+
+
+def money(device_s: Foretold, price_per_hour: float) -> Foretold:
+    return device_s.times(price_per_hour / HOUR_S)
+
+
+def _setup_s(costs: SizeCosts, default: Mapping[str, Any]) -> float:
+    """Of the usual trial: the middle of what was measured."""
+    seen = sorted(each.setup_s for each in costs.sizes if each.setup_s > 0)
+    mine = costs.of(default)
+    if not seen:
+        return 0.0 if mine is None else mine.setup_s
+    return seen[len(seen) // 2]
+
+
+def _trial(
+    kind: Kind,
+    epoch_s: Sequence[float],
+    known: Sequence[RecordedSearch],
+    trials: int,
+    beside_s: float,
+    seeds: int,
+) -> Foretold:
+    """Of one trial of a search of this length."""
+    alike = [each for each in known if each.all_over == kind.all_over] or list(known)
+    carried = [each.seconds(epoch_s, kind.training, kind.learning_rates)[:trials] for each in alike]
+    every = np.concatenate(carried) * seeds if carried else np.array([0.0])
+    low, middle, high = (float(q) for q in np.quantile(every, (0.1, 0.5, 0.9)))
+    more = beside_training(beside_s, ()).middle
+    return Foretold(middle=middle + more, low=low + more, high=high + more)
+
+
+def _default_run(
+    kind: Kind, epoch: Foretold, known: Sequence[RecordedSearch], beside_s: float
+) -> Foretold:
+    """The first trial of a recorded search is its default, which is never pruned."""
+    first = np.array([float(each.epochs[0]) for each in known if each.max_epochs > each.patience])
+    if not len(first):
+        first = np.array([float(kind.training.max_epochs)])
+    low, middle, high = (
+        float(min(q, kind.training.max_epochs)) for q in np.quantile(first, (0.1, 0.5, 0.9))
+    )
+    return Foretold(
+        middle=middle * epoch.middle + beside_s,
+        low=low * epoch.low + beside_s,
+        high=high * epoch.high + beside_s,
+    )

@@ -1,0 +1,74 @@
+"""What is foretold, in words a person reads before spending."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.estimate.cost_model import Foretold
+from tuner.estimate.foretold import HOUR_S, SearchForetold, Stages, together
+
+_UNITS = ((HOUR_S, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
+GIB = 1 << 30
+
+
+def seconds_in_words(seconds: float) -> str:
+    """`0.21 s`, `3.4 min`, `12 h`."""
+    for size, unit in _UNITS:
+        if seconds >= size * (2 if size >= 60 else 1):  # noqa: PLR2004 - a minute and a half are 90 s
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e3:.2g} ms"
+
+
+def range_in_words(found: Foretold) -> str:
+    """`3.4 min (2.8 to 4.2)`, with the units where they differ."""
+    low, high = seconds_in_words(found.low), seconds_in_words(found.high)
+    if found.low == found.high:
+        return seconds_in_words(found.middle)
+    unit = high.split()[1]
+    short = low.split()[0] if low.split()[1] == unit else low
+    return f"{seconds_in_words(found.middle)} ({short} to {high})"
+
+
+def hours_in_words(found: Foretold) -> str:
+    """`1.2 (0.9 to 1.6)`, of seconds."""
+    parts = (found.middle / HOUR_S, found.low / HOUR_S, found.high / HOUR_S)
+    return "{:.3g} ({:.3g} to {:.3g})".format(*parts)
+
+
+def bytes_in_words(number: float) -> str:
+    return f"{number / GIB:.2f} GiB" if number >= GIB / 4 else f"{number / (1 << 20):.0f} MiB"
+
+
+def searches_line(found: Sequence[SearchForetold], *, devices: int) -> str:
+    """The same of several searches, all together."""
+    whole = together([each.search for each in found])
+    trials = sum(each.trials for each in found)
+    several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
+    return (
+        f"foretold: {trials} trials of {len(found)} searches take {range_in_words(whole)} of "
+        f"device time{several if devices > 1 else ''} (four times out of five)"
+    )
+
+
+def retune_line(stages: Stages, *, devices: int) -> str:
+    """What a retune says before it begins: what follows its searches."""
+    whole = stages.whole
+    several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
+    return (
+        f"foretold: the whole retune takes {range_in_words(whole)} of device time"
+        f"{several if devices > 1 else ''}, its confirmation "
+        f"{range_in_words(stages.confirmation)} of that"
+    )
+
+
+def search_line(name: str, found: SearchForetold, *, devices: int, from_trials: bool) -> str:
+    """What a launch says before it begins, in one line."""
+    left = found.search.plus(0.0)
+    by = "its own trials" if from_trials else "batches measured here"
+    begun = f", {found.ended} of them done" if found.ended else ""
+    several = f", {range_in_words(left.times(1 / devices))} on {devices} devices"
+    return (
+        f"foretold: {found.trials} trials of {name}{begun} take {range_in_words(left)} of device "
+        f"time{several if devices > 1 else ''} (four times out of five; by {by} and "
+        f"{found.searches} recorded searches)"
+    )

@@ -1,0 +1,91 @@
+"""How many epochs the trials of recorded searches took, and of which sizes: the table beside this
+file, which benchmarks/estimate/recorded.py makes from the committed exports.
+
+A recorded search is carried over to another architecture by its place among the costs: a trial of a
+size that was the cheapest of its space but for a tenth is taken to cost what such a size costs
+here. So what a sampler does, first all over the space and then where trainings are short, is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tuner.config import TrainingSettings
+
+TABLE = Path(__file__).with_name("recorded_searches.json")
+SHARE_IN_RANGE = 0.5
+"""Of its trials at least so many must lie in the range of learning rates, or all of them count."""
+SPREAD_ALL_OVER = ("random", "qmc")
+"""Samplers that never turn to where trainings are short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSearch:
+    """One search as it was recorded; arrays are (trials,), in the order of the trials."""
+
+    name: str
+    variant: str
+    all_over: bool
+    """Its sampler chose from the whole space to the end."""
+    prune: bool
+    max_epochs: int
+    patience: int
+    epochs: np.ndarray
+    """As many as each trial had, a pruned one too; a part of one counts as a part."""
+    cost_share: np.ndarray
+    """Which share of all sizes of its space cost less an epoch than the trial's."""
+    learning_rate: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.epochs)
+
+    def seconds(
+        self,
+        epoch_s: Sequence[float],
+        training: TrainingSettings,
+        learning_rates: tuple[float, float],
+    ) -> np.ndarray:
+        """(trials,): what its trials would take where the sizes' epochs take `epoch_s`, under these
+        settings and in this range of learning rates.
+
+        A training that ended by early stopping had so many epochs to its best as it had without its
+        patience.
+        """
+        epochs = self.epochs.copy()
+        by_itself = (epochs > self.patience) & (epochs < self.max_epochs - 0.5)
+        epochs[by_itself] += training.patience - self.patience
+        epochs = np.clip(epochs, 1.0, training.max_epochs)
+        low, high = learning_rates
+        inside = (self.learning_rate >= low * 0.999) & (self.learning_rate <= high * 1.001)
+        kept = inside if inside.mean() >= SHARE_IN_RANGE else np.ones_like(inside)
+        found: np.ndarray = epochs[kept] * np.quantile(np.asarray(epoch_s), self.cost_share[kept])
+        return found
+
+
+@functools.cache
+def recorded_searches() -> tuple[RecordedSearch, ...]:
+    """All that are committed."""
+    rows = json.loads(TABLE.read_text(encoding="utf-8"))
+    found = []
+    for row in rows:
+        trials = np.array(row["trials"], dtype=float)
+        found.append(
+            RecordedSearch(
+                name=row["name"],
+                variant=row["variant"],
+                all_over=row["sampler"] in SPREAD_ALL_OVER,
+                prune=row["prune"],
+                max_epochs=row["max_epochs"],
+                patience=row["patience"],
+                epochs=trials[:, 0],
+                cost_share=trials[:, 1],
+                learning_rate=trials[:, 2],
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,72 @@
+"""What the trials of one search hold their devices for: training ahead, and what each takes beside
+it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.estimate.cost_model import Foretold
+from tuner.estimate.work_ahead import WorkAhead
+
+MEASURED_COUNTS = 5
+"""What is measured before a search counts as so many of its trials."""
+MORE_THAN_USUAL = 1.1
+"""The mean trial takes more beside its training than the usual one: a wait now and then for what to
+try. Kernels that are built once are in the first trials, which tell too much."""
+BESIDE_SPREAD = 0.3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A trial that has ended: seconds on its training's clock, and those it held its device for."""
+
+    trained_s: float
+    held_s: float
+
+
+def beside_training(measured_s: float, seen: Sequence[float]) -> Foretold:
+    """Seconds a trial beside its training.
+
+    Args:
+        measured_s: set-up, evaluation and what else is measured of a trial.
+        seen: of trials that have ended, in order. The first is the device's first, and waits for
+            what is built once: it is left out.
+    """
+    later = seen[1:]
+    count = MEASURED_COUNTS + len(later)
+    usual = usual_beside_s(later)
+    middle = MORE_THAN_USUAL * (MEASURED_COUNTS * measured_s + len(later) * usual) / count
+    spread = BESIDE_SPREAD / math.sqrt(count / MEASURED_COUNTS)
+    return Foretold.around(math.log(max(middle, 1e-9)), spread)
+
+
+def search_seconds(
+    ahead: WorkAhead | None, ended: Sequence[Ended], *, trials: int, measured_s: float
+) -> Foretold:
+    """Seconds on devices of all trials of a search, those that have ended included.
+
+    Args:
+        ahead: of the others; None where there are none.
+        ended: in their order.
+        trials: of the search in all.
+        measured_s: of one trial beside its training, as it was measured.
+    """
+    spent = sum(each.held_s for each in ended)
+    to_come = max(0, trials - len(ended))
+    if ahead is None or not to_come:
+        return Foretold(middle=spent, low=spent, high=spent)
+    beside = beside_training(measured_s, [each.held_s - each.trained_s for each in ended])
+    beside = beside.times(to_come)
+    down = math.hypot(ahead.middle - ahead.low, beside.middle - beside.low)
+    up = math.hypot(ahead.high - ahead.middle, beside.high - beside.middle)
+    middle = spent + ahead.middle + beside.middle
+    return Foretold(middle=middle, low=max(spent, middle - down), high=middle + up)
+
+
+def usual_beside_s(seconds: Sequence[float]) -> float:
+    """Of trials that were recorded, without those that waited for something."""
+    return statistics.median(seconds) if seconds else 0.0

@@ -1,0 +1,202 @@
+"""What was measured of the sizes of one search on one kind of device, and where it is kept.
+
+It is kept in the user's cache: `tuner estimate` comes before any database. What trials recorded
+serves as well, and needs no measuring.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from tuner.data.cache import user_cache
+from tuner.errors import DataError
+from tuner.estimate.cost_model import CostModel, Foretold, steps_of_epoch
+from tuner.estimate.cost_sizes import Size, key_of, size_of
+from tuner.files.durable import read_regular, replacing
+from tuner.files.plain import Strict
+from tuner.record import Recorded
+from tuner.spec.definition import StudyDefinition
+
+KEPT_BYTES = 4 << 20
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSize:
+    """Of one size: what some of its batches and a validation took."""
+
+    size: Size
+    epoch_s: float | None = None
+    """Validation included; None where it does not fit."""
+    setup_s: float = 0.0
+    """From nothing to the first step: built, warmed up, captured or compiled."""
+    peak_bytes: int = 0
+    """CUDA: allocated by it alone; CPU: by its process, with all that this imports."""
+    backend: str = ""
+    failure: str = ""
+    """Why it does not fit, in one line."""
+
+    @property
+    def fits(self) -> bool:
+        return self.epoch_s is not None
+
+
+class _StoredSize(Strict):
+    size: dict[str, int | str | bool]
+    epoch_s: Seconds | None = None
+    setup_s: Seconds = 0.0
+    peak_bytes: Annotated[int, Field(ge=0)] = 0
+    backend: str = ""
+    failure: str = ""
+
+
+class _Stored(Strict):
+    device_model: str
+    torch_version: str
+    windows: Annotated[int, Field(ge=1)]
+    evaluation_s: Seconds = 0.0
+    start_s: Seconds = 0.0
+    sizes: list[_StoredSize]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeCosts:
+    """Of the sizes of one search."""
+
+    device_model: str
+    torch_version: str = ""
+    windows: int = 1
+    """Of training, in an epoch."""
+    evaluation_s: float = 0.0
+    """After a training: all forecasts of its test windows, and their scores."""
+    start_s: float = 0.0
+    """Until a process has its libraries and the data on the device."""
+    sizes: tuple[MeasuredSize, ...] = ()
+    from_trials: bool = field(default=False)
+    """Recorded by trials, not measured for this."""
+
+    def epoch_seconds(self, wanted: Sequence[Size]) -> dict[str, Foretold]:
+        """Seconds an epoch of each of these sizes, by key; those that nothing tells of left out."""
+        points = [
+            (each.size, each.epoch_s / self.steps(each.size))
+            for each in self.sizes
+            if each.epoch_s is not None
+        ]
+        found = {}
+        for size, step in zip(wanted, CostModel.of(points).at(wanted), strict=True):
+            if step is not None:
+                found[key_of(size)] = step.times(self.steps(size))
+        return found
+
+    def peak_bytes(self, wanted: Sequence[Size]) -> dict[str, Foretold]:
+        """The most memory of each, by key."""
+        points = [(each.size, float(each.peak_bytes)) for each in self.sizes if each.peak_bytes]
+        return _by_key(wanted, CostModel.of(points).at(wanted))
+
+    def setup_seconds(self, wanted: Sequence[Size]) -> dict[str, Foretold]:
+        points = [(each.size, each.setup_s) for each in self.sizes if each.setup_s > 0]
+        return _by_key(wanted, CostModel.of(points).at(wanted))
+
+    def of(self, size: Size) -> MeasuredSize | None:
+        return next((each for each in self.sizes if key_of(each.size) == key_of(size)), None)
+
+    def steps(self, size: Size) -> int:
+        return steps_of_epoch(self.windows, int(size["batch_size"]))
+
+    def to_json(self) -> str:
+        plain = dataclasses.asdict(self)
+        del plain["from_trials"]
+        return json.dumps(plain)
+
+    @staticmethod
+    def from_json(text: str) -> SizeCosts:
+        """Raises ValueError where it is no such record."""
+        stored = _Stored.model_validate_json(text, strict=True)
+        sizes = tuple(MeasuredSize(**each.model_dump()) for each in stored.sizes)
+        return SizeCosts(**(stored.model_dump() | {"sizes": sizes}))
+
+
+def _by_key(wanted: Sequence[Size], found: Sequence[Foretold | None]) -> dict[str, Foretold]:
+    return {
+        key_of(size): each for size, each in zip(wanted, found, strict=True) if each is not None
+    }
+
+
+def costs_of_trials(
+    trials: Iterable[tuple[Mapping[str, Any], Recorded]], device_model: str
+) -> SizeCosts | None:
+    """What trials recorded of their sizes: the mean of the epochs of each.
+
+    None where none tells an epoch's time.
+    """
+    sizes, windows, evaluations = [], [], []
+    for params, recorded in trials:
+        epoch_s, rate = recorded.s_per_epoch, recorded.samples_per_s
+        if not (epoch_s and rate and math.isfinite(epoch_s) and math.isfinite(rate)):
+            continue
+        windows.append(round(epoch_s * rate))
+        evaluations.append(recorded.evaluation_s or 0.0)
+        sizes.append(
+            MeasuredSize(
+                size=size_of(dict(params)),
+                epoch_s=epoch_s,
+                setup_s=recorded.setup_s or 0.0,
+                peak_bytes=recorded.peak_memory_bytes or 0,
+                backend=recorded.backend or "",
+            )
+        )
+    if not sizes:
+        return None
+    middle = len(sizes) // 2
+    return SizeCosts(
+        device_model=device_model,
+        windows=max(1, sorted(windows)[middle]),
+        evaluation_s=sorted(evaluations)[middle],
+        sizes=tuple(sizes),
+        from_trials=True,
+    )
+
+
+def key_of_search(definition: StudyDefinition, device_model: str, torch_version: str) -> str:
+    """The same for all searches whose epochs cost the same: network, data, arithmetic, device."""
+    plain = definition.comparable()
+    training = {
+        name: str(value)
+        for name, value in plain["training"].items()
+        if name not in ("max_epochs", "patience", "min_delta", "time_limit_s")
+    }
+    mine = [plain["architecture"], definition.model_source, plain["data_hash"], training]
+    text = json.dumps([*mine, device_model, torch_version], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def kept_at(key: str) -> Path:
+    """Raises DataError where the user has no place for caches."""
+    return user_cache() / "costs" / f"{key[:32]}.json"
+
+
+def keep(key: str, costs: SizeCosts) -> None:
+    """For the next time; a cache that cannot be written is none."""
+    with contextlib.suppress(OSError, DataError):
+        path = kept_at(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(costs.to_json().encode())
+
+
+def kept(key: str) -> SizeCosts | None:
+    """What was kept; None where there is nothing that can be read."""
+    try:
+        return SizeCosts.from_json(read_regular(kept_at(key), at_most=KEPT_BYTES).decode())
+    except (OSError, ValueError, DataError):
+        return None

@@ -1,0 +1,47 @@
+"""What the trials that a study has by now tell of those to come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+
+from tuner.estimate.search_hours import Ended
+from tuner.estimate.size_costs import SizeCosts, costs_of_trials
+from tuner.storage.queue.device_time import device_seconds
+from tuner.study.open import OpenStudy
+from tuner.study.results import read_results
+from tuner.study.trial_record import TrialRecord
+
+
+def trained(opened: OpenStudy) -> list[TrialRecord]:
+    """The trials that trained and have ended, in the order of their numbers."""
+    return [
+        record
+        for record in read_results(opened).records
+        if record.state.is_finished() and (record.recorded.wall_clock_s or 0.0) > 0
+    ]
+
+
+def ended_trials(opened: OpenStudy) -> list[Ended]:
+    """Their times."""
+    return [
+        Ended(
+            trained_s=record.recorded.wall_clock_s or 0.0,
+            held_s=device_seconds(record.recorded),
+        )
+        for record in trained(opened)
+    ]
+
+
+def costs_so_far(studies: Iterable[OpenStudy], device_model: str) -> SizeCosts | None:
+    """What they recorded of their sizes; None where no trial trained."""
+    records = [record for opened in studies for record in trained(opened)]
+    return costs_of_trials(((each.params, each.recorded) for each in records), device_model)
+
+
+def installed_torch() -> str:
+    """The version of torch that a worker here would run, which is not imported for it."""
+    try:
+        return version("torch")
+    except PackageNotFoundError:
+        return ""
