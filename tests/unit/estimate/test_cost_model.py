@@ -20,7 +20,7 @@ EVERY: list[Size] = [
 
 def truth(size: Size) -> float:
     """A step: what starting it takes, and its work; twice as much where it is deep."""
-    work = 1e-8 * int(size["batch_size"]) * int(size["hidden_size"]) ** 1.3
+    work: float = 1e-8 * int(size["batch_size"]) * int(size["hidden_size"]) ** 1.3
     return (2e-4 + work) * (2.0 if size["deep"] else 1.0)
 
 
