@@ -27,8 +27,17 @@ from tuner.models.tsmixer import TSMixer
 from tuner.training.engines.eager import EagerEngine
 from tuner.training.engines.fused.fused_engine import TritonEngine
 from tuner.training.engines.fused.fused_step import RANDOM_STATE
+from tuner.training.stage_marks import Stage
 
 Configure = Callable[..., RunConfig]
+STAGES = [
+    Stage.OTHER,
+    Stage.DATA,
+    Stage.FORWARD,
+    Stage.BACKWARD,
+    Stage.OPTIMISER,
+    Stage.OTHER,
+]
 
 
 class Plain:
@@ -69,6 +78,18 @@ def test_fused_epochs_are_the_eager_ones(
         max(float((a - b).abs().max()) for a, b in zip(start, weights(fused.model), strict=True))
         > 1e-3
     )
+
+
+def test_a_fused_step_tells_its_stages_in_their_order(
+    data: DeviceData, run_config: Configure
+) -> None:
+    config = run_config("original")
+    engine, seen = TritonEngine(config, data, network(config, data)), list[Stage]()
+    engine.mark_with(seen.append)
+    engine._order.copy_(order_of(data, 1))
+    engine._begin_epoch()
+    engine._train_batch(engine._batch_size)
+    assert seen == STAGES
 
 
 def test_validation_in_pieces_is_that_in_one(

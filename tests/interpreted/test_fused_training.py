@@ -24,6 +24,7 @@ from tuner.data.windows import DeviceData, DeviceSplit
 from tuner.training.engines.eager import EagerEngine
 from tuner.training.engines.fused.fused_engine import TritonEngine
 from tuner.training.engines.fused.fused_step import RANDOM_STATE
+from tuner.training.stage_marks import Stage
 
 
 def first_and_last(split: DeviceSplit, n_each: int) -> DeviceSplit:
@@ -41,11 +42,14 @@ def test_steps_with_the_fused_network_are_the_eager_ones(
         TritonEngine(config, few, network(config, few)),
         EagerEngine(config, few, network(config, few)),
     )
-    order = order_of(few, 1)
+    order, seen = order_of(few, 1), list[Stage]()
+    fused.mark_with(seen.append)
     assert fused_epoch(fused, order, 1e-3) == pytest.approx(
         eager_epoch(eager, order, 1e-3), rel=1e-5
     )
     assert_near(weights(fused.model), weights(eager.model), 1e-3)
+    between = [Stage.DATA, Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER]
+    assert seen == [Stage.OTHER, *between, Stage.OTHER] * len(few.train)
 
 
 def test_a_step_does_what_its_kernels_do_around_autograd(

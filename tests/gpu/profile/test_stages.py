@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import statistics
 
 import pytest
 import torch
@@ -15,6 +17,7 @@ from tuner.profile.stage_times import measure
 from tuner.profile.step_operations import operations
 from tuner.profile.timed_training import running
 from tuner.profile.variant_profile import Wanted, profile_variant
+from tuner.training import fit
 from tuner.training.stage_marks import Stage
 
 SIZES = Hyperparameters(
@@ -38,6 +41,19 @@ def test_the_stages_of_each_engine_add_up(backend: Backend, cuda_data: DeviceDat
         assert found.stages.seconds[stage] > 0, found.stages
     if backend is not Backend.EAGER:
         assert "timing events" in found.stages.how
+
+
+@pytest.mark.parametrize("backend", [Backend.EAGER, Backend.GRAPH, Backend.TRITON])
+def test_the_epoch_is_that_of_a_training(backend: Backend, cuda_data: DeviceData) -> None:
+    """Sum of the stages beside the clock of `fit`: the median of its later epochs."""
+    several = config(backend)
+    several = dataclasses.replace(
+        several, training=dataclasses.replace(several.training, max_epochs=12, patience=12)
+    )
+    elapsed = [record.elapsed_s for record in fit(several, cuda_data).history]
+    epoch_s = statistics.median(b - a for a, b in itertools.pairwise(elapsed))
+    found = measure(several, cuda_data, steps=200)
+    assert found.stages.epoch_s == pytest.approx(epoch_s, rel=0.10)
 
 
 def test_events_and_markers_in_a_capture_say_the_same(cuda_data: DeviceData) -> None:
