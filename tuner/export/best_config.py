@@ -107,7 +107,7 @@ class BestConfig:
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        return Hyperparameters.of(self.params)
+        return self.definition.hyperparameters(self.params)
 
     @property
     def loses(self) -> str:

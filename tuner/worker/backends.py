@@ -36,6 +36,7 @@ class MeasuredBackend:
             isinstance(device, Gpu)
             and definition.training.backend is Backend.AUTO
             and definition.architecture.model not in builtin_names()
+            and definition.program is None
         )
         return MeasuredBackend(
             BackendChoices(opened.database.engine, opened.study_id) if measured else None,

@@ -147,7 +147,7 @@ class _Trial(Piece):
         self._trial = trial
         earlier = functools.partial(self.opened.ledger.earlier_attempts, claim)
         self._attempts = 1 + stored(earlier, "a look at earlier attempts", until_stopped=True)
-        self._hyperparameters = Hyperparameters.of(trial.params)
+        self._hyperparameters = self.opened.definition.hyperparameters(trial.params)
         self._measured = MeasuredBackend.of(
             self.opened, self._context.device, self._hyperparameters
         )

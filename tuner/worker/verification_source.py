@@ -86,7 +86,7 @@ class _Run(Piece):
         stored = self._context.stored
         self._policy = stored(self.opened.policy, "the study's policy", until_stopped=True)
         try:
-            self._hyperparameters = Hyperparameters.of(self._run.params)
+            self._hyperparameters = self.opened.definition.hyperparameters(self._run.params)
         except KeyError as error:
             raise UnfitConfigurationError(f"planned without a value of {error}") from None
         self._measured = MeasuredBackend.of(
