@@ -104,7 +104,9 @@ def _look_at_gpu(gpu: Gpu) -> dict[str, Any]:
         }
 
 
-def _judge_gpu(before: dict[str, Any], after: dict[str, Any], *, on_gpu: bool) -> Observation:
+def _judge_gpu(
+    before: dict[str, Any], after: dict[str, Any], *, on_gpu: bool = True
+) -> Observation:
     if not before or not after:
         return Observation(contaminated=False, why="", details={"watched": False})
     others = foreign_processes(

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from optuna.trial import TrialState
@@ -131,7 +131,7 @@ class _OfOneSeed:
             curve.append(record)
             return self.job.epoch_ended(record, self.repeat)
 
-        if self.data is None:
+        if self.job.definition.program is not None:
             return run_program(
                 self.job,
                 self.seed,
@@ -143,7 +143,7 @@ class _OfOneSeed:
             self.job.definition,
             self.job.hyperparameters,
             self.seed,
-            self.data,
+            cast("DeviceData", self.data),
             self.job.device,
             on_epoch=epoch_ended,
             should_stop=self.job.should_stop,
@@ -193,16 +193,15 @@ class _OfOneSeed:
             "device": job.device.model,
             "tuner": __version__,
         }
-        if self.data is None:
+        if job.definition.program is not None:
             text = json.dumps(job.hyperparameters.as_dict(), sort_keys=True)
             return whole | {"configuration": hashlib.sha256(text.encode()).hexdigest()}
+        data = cast("DeviceData", self.data)
         config = run_config(job.definition, job.hyperparameters, self.seed, job.backend)
         text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
         return whole | {
             "configuration": hashlib.sha256(text.encode()).hexdigest(),
-            "backend": identifying_backend(
-                config, self.data.shapes, self.data.minimum.device
-            ).value,
+            "backend": identifying_backend(config, data.shapes, data.minimum.device).value,
             "clock": CLOCK_VERSION,
             "torch": torch.__version__,
         }

@@ -96,9 +96,8 @@ def read_line(line: bytes) -> Said:
         data = json.loads(line)
     except (ValueError, RecursionError):
         raise ProgramError(f"its report holds {shown!r}, which is no line of JSON") from None
-    kind = next(
-        (kind for name, kind in _KINDS.items() if isinstance(data, dict) and name in data), None
-    )
+    named = data if isinstance(data, dict) else {}
+    kind = next((kind for name, kind in _KINDS.items() if name in named), None)
     if kind is None:
         raise ProgramError(
             f"its report holds {shown!r}; expected a table with started, epoch or final"

@@ -1,7 +1,7 @@
 """A program of the user's own, as whoever trains has it: started under a guard, heard, and ended.
 
-What it reports comes through a named pipe, which every language opens like a file; what it prints is
-only counted, and its end kept for a log. Nothing is read without a limit.
+What it reports comes through a named pipe, which every language opens like a file; what it prints
+is only counted, and its end kept for a log. Nothing is read without a limit.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ there. Nothing here knows a device or a database.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -109,7 +108,8 @@ class ProgramTraining:
             return silent_s > LINGER_S
         if silent_s > self.program.silence_s:
             raise ProgramError(
-                f"it hung: it told nothing for {self.program.silence_s:g} s (silence_s in [process])"
+                f"it hung: it told nothing for {self.program.silence_s:g} s (silence_s in "
+                "[process])"
             )
         return False
 
@@ -193,8 +193,9 @@ class ProgramTraining:
             return moment - self._started
         if said.elapsed_s is None:
             raise ProgramError(
-                f'its lines have no elapsed_s, and its study file says clock = "{self.program.clock}"'
-                f': use the callback of tuner.callbacks, or say clock = "process"'
+                "its lines have no elapsed_s, and its study file says clock = "
+                f'"{self.program.clock}": use the callback of tuner.callbacks, or say clock = '
+                '"process"'
             )
         if not self._lasted_s <= said.elapsed_s <= moment - self._began + TOLERANCE_S:
             raise ProgramError(
@@ -230,9 +231,3 @@ class ProgramTraining:
     def best(self) -> EpochRecord:
         """The epoch of the lowest validation loss."""
         return min(self.history, key=lambda each: each.val_loss)
-
-    @property
-    def s_per_epoch(self) -> float:
-        clocks = [0.0, *(each.elapsed_s for each in self.history)]
-        spans = [later - sooner for sooner, later in itertools.pairwise(clocks)]
-        return sum(spans) / len(spans)

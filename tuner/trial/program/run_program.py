@@ -7,34 +7,27 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
 import resource
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
-from optuna.trial import TrialState
 
-from tuner.config import Backend, EpochRecord, Precision, StopReason
+from tuner.config import EpochRecord, StopReason
 from tuner.devices import Carried, CpuCores, Watch
-from tuner.devices.watch import Observation
-from tuner.record import Recorded
 from tuner.spec.program import Program
-from tuner.spec.time_objectives import Ended, measured_times
 from tuner.storage.records import TrialResult
-from tuner.training import FitResult
 from tuner.trial.device_turn import alone_on
-from tuner.trial.job import TrialJob, on_device
+from tuner.trial.job import TrialJob
 from tuner.trial.program.kept_folder import Earlier, KeptFolder
 from tuner.trial.program.program_lines import ProgramError
 from tuner.trial.program.program_process import ProgramProcess
+from tuner.trial.program.program_result import failed_program, program_result
 from tuner.trial.program.program_training import GapError, ProgramTraining
 from tuner.trial.survival import TrainerLostError
-from tuner.trial.valued import valued
-from tuner.version import __version__
 
 PROTOCOL = 1
 """Of the document that a program gets, and of its lines."""
@@ -74,7 +67,7 @@ def run_program(
 
 
 def refuse_other_files(job: TrialJob, program: Program) -> None:
-    """Raises TrainerLostError where the program is another one by now: no trial of it would compare.
+    """Raises TrainerLostError where the program is another one by now: no trial would compare.
 
     A folder that is not there is the program's own failure.
     """
@@ -133,10 +126,11 @@ class _Run:
                 self.kept.begin_anew()
                 training = self._followed(watch)
         except ProgramError as error:
-            return self._failed(str(error))
+            return failed_program(self.job, self.seed, str(error))
         if training.stopped_by is StopReason.INTERRUPTED:
             return None
-        return _result(self, training, self._carried.merged(watch.finish()))
+        seen = self._carried.merged(watch.finish())
+        return program_result(self.job, self.seed, training, seen, self._carried.parts)
 
     def _followed(self, watch: Watch) -> ProgramTraining:
         self._earlier = Earlier() if self.kept is None else self.kept.earlier()
@@ -190,16 +184,6 @@ class _Run:
         if self.kept is not None:
             self.kept.note(self._carried.notes(watch.finish(), self._since, time.time()))
 
-    def _failed(self, why: str) -> TrialResult:
-        recorded = Recorded(
-            stopped_by=StopReason.ERROR.value,
-            failure=f"the program failed: {why}",
-            seed=self.seed,
-            converged=False,
-            **_of_program(self.program),
-        )
-        return TrialResult(TrialState.FAIL, None, on_device(recorded, self.job.device).storable())
-
     def _own_cpu_s(self) -> float:
         """What this process and all that it started have used: a program that has ended counts with
         the guard that waited for it.
@@ -212,7 +196,7 @@ class _Run:
             return False
         import torch
 
-        return torch.cuda.is_initialized()
+        return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
 def _living_cpu_s(guard: int | None) -> float:
@@ -231,101 +215,3 @@ def _living_cpu_s(guard: int | None) -> float:
             continue
         total += used.user + used.system + used.children_user + used.children_system
     return total
-
-
-def _of_program(program: Program) -> dict[str, Any]:
-    return {
-        "clock": program.clock,
-        "clock_version": program.clock_version,
-        "versions": {"tuner": __version__},
-    }
-
-
-def _result(run: _Run, training: ProgramTraining, seen: Observation) -> TrialResult:
-    final, stopped_by = training.final, training.stopped_by
-    assert stopped_by is not None, "it has ended"
-    history = training.history
-    recorded = Recorded(
-        stopped_by=stopped_by.value,
-        converged=stopped_by is StopReason.CONVERGED,
-        epochs=len(history),
-        setup_s=training.setup_s,
-        seed=run.seed,
-        contaminated=seen.contaminated,
-        contamination=seen.why,
-        device_watch=seen.details,
-        timed_from=training.timed_from,
-        timed_until=training.timed_until,
-        timed_earlier=run._carried.parts or None,  # noqa: SLF001 - of this module
-        resumed_from_epoch=training.resumed_from or None,
-        **_of_program(run.program),
-        **_figures(training),
-    )
-    if final is not None:
-        recorded = dataclasses.replace(
-            recorded,
-            test_mql=final.test_mql,
-            val_mql=final.val_mql,
-            n_parameters=final.n_parameters,
-            peak_memory_bytes=final.peak_memory_bytes,
-            evaluation_s=training.evaluation_s,
-        )
-    recorded = dataclasses.replace(
-        on_device(recorded, run.job.device), **_times(training, run.job.definition.target_val_loss)
-    )
-    if not stopped_by.completed:
-        state = TrialState.PRUNED if stopped_by is StopReason.PRUNED else TrialState.FAIL
-        if stopped_by is StopReason.DIVERGED:
-            recorded = dataclasses.replace(recorded, failure="the program told a loss that is none")
-        return TrialResult(state, None, recorded.storable())
-    missing = [name for name in run.job.definition.objectives[1:] if recorded.named(name) is None]
-    if missing:
-        return run._failed(  # noqa: SLF001 - of this module
-            f"its final values lack {missing[0]}, which its study minimises"
-        )
-    return valued(recorded, run.job.definition)
-
-
-def _figures(training: ProgramTraining) -> Mapping[str, Any]:
-    if not training.history:
-        return {}
-    best = training.best
-    return {
-        "best_epoch": best.epoch,
-        "val_loss": best.val_loss,
-        "s_per_epoch": training.s_per_epoch,
-    }
-
-
-def _times(training: ProgramTraining, target_val_loss: float | None) -> dict[str, float | None]:
-    """Every time of the trial, as of a training by tuner's loop: one place says what each is."""
-    if not training.history or training.stopped_by is None:
-        return {}
-    last, best = training.history[-1], training.best
-    as_fitted = FitResult(
-        stopped_by=training.stopped_by,
-        message="",
-        epochs=len(training.history),
-        best_epoch=best.epoch,
-        best_val_loss=best.val_loss,
-        wall_clock_s=last.elapsed_s,
-        setup_s=training.setup_s,
-        time_to_best_s=best.elapsed_s,
-        total_s=training.total_s - training.evaluation_s,
-        s_per_epoch=training.s_per_epoch,
-        samples_per_s=math.nan,
-        peak_memory_bytes=0,
-        n_parameters=0,
-        backend=Backend.EAGER,
-        backend_fallback="",
-        precision=Precision.FP32,
-        history=tuple(training.history),
-        model=None,
-    )
-    return measured_times(
-        Ended(
-            training=as_fitted,
-            evaluation_s=training.evaluation_s,
-            target_val_loss=target_val_loss,
-        )
-    )
