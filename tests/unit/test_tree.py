@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TUNER = Path(__file__).parents[2] / "tuner"
-MOST_AT_THE_TOP = 28
+MOST_AT_THE_TOP = 29
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 60
 

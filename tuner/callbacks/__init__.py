@@ -1,5 +1,5 @@
-"""For inside a program that tuner runs (docs/own-loops.md): the trial it is to train, and reports of
-how that goes.
+"""For inside a program that tuner runs (docs/own-loops.md): the trial it is to train, and reports
+of how that goes.
 
 `Report` serves any loop in Python; `LightningReport` and `HuggingFaceReport` are callbacks of those
 two libraries. Nothing here imports torch, a library or the rest of tuner before it is used.

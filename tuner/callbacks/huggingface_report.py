@@ -1,7 +1,8 @@
 """A callback of Hugging Face's `Trainer` that reports a training to tuner, by a clock of its own.
 
 The clock counts what the Trainer does from the start of an epoch to the end of its evaluation. What
-lies between two epochs, such as a checkpoint, is not on it. The device is synchronised at both ends.
+lies between two epochs, such as a checkpoint, is not on it. The device is synchronised at both
+ends.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A callback of Lightning's that reports a training to tuner, by a clock of its own.
 
 The clock counts what Lightning does between the start of an epoch and its end, validation included:
-steps, loaders, logging, and the callbacks that run meanwhile. What lies between two epochs, such as a
-checkpoint that is written at an epoch's end, is not on it, nor are set-up and sanity check. The
+steps, loaders, logging, and the callbacks that run meanwhile. What lies between two epochs, such as
+a checkpoint that is written at an epoch's end, is not on it, nor are set-up and sanity check. The
 device is synchronised at both ends of an epoch.
 """
 

@@ -162,7 +162,7 @@ class PausedClock:
 
 
 def refuse_other_clock(clock: str, callback: str) -> None:
-    """Raises NotUnderTunerError where the study's times are by another clock than the callback's."""
+    """Raises NotUnderTunerError where the study's times are by another clock than this one."""
     trial = trial_to_run()
     if trial is not None and trial.clock != clock:
         raise NotUnderTunerError(

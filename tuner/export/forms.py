@@ -11,6 +11,8 @@ from tuner.export.best_config import BestConfig
 
 FORMATS = ("json", "toml", "python", "neuralforecast", "darts")
 
+RECORDS = ("json", "toml")
+
 
 def render(config: BestConfig, form: str) -> str:
     """`config` as text.
@@ -23,5 +25,7 @@ def render(config: BestConfig, form: str) -> str:
     """
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
+    if config.definition.program is not None and form not in RECORDS:
+        config.refuse_program(f"--format {form}")
     module = importlib.import_module(f"tuner.export.as_{form}")
     return cast("Callable[[BestConfig], str]", module.render)(config)

@@ -16,8 +16,9 @@ from typing import Any
 
 import psutil
 
-from tuner.config import EpochRecord, StopReason
+from tuner.config import EpochRecord, Hyperparameters, StopReason
 from tuner.devices import Carried, CpuCores, Watch
+from tuner.spec.definition import StudyDefinition
 from tuner.spec.program import Program
 from tuner.storage.records import TrialResult
 from tuner.trial.device_turn import alone_on
@@ -78,20 +79,28 @@ def refuse_other_files(job: TrialJob, program: Program) -> None:
         )
 
 
-def told(job: TrialJob, program: Program, seed: int, earlier: Earlier) -> dict[str, Any]:
+def told(
+    definition: StudyDefinition,
+    hyperparameters: Hyperparameters,
+    *,
+    study: str,
+    number: int,
+    seed: int,
+    earlier: Earlier,
+) -> dict[str, Any]:
     """What a program is told: docs/own-loops.md explains each key."""
-    definition, training = job.definition, job.definition.training
+    training = definition.training
     last = earlier.epochs[-1] if earlier.epochs else None
     return {
         "protocol": PROTOCOL,
-        "study": job.study,
-        "trial": job.number,
+        "study": study,
+        "trial": number,
         "seed": seed,
-        "hyperparameters": job.hyperparameters.as_dict(),
+        "hyperparameters": hyperparameters.as_dict(),
         "max_epochs": training.max_epochs,
         "patience": training.patience,
         "min_delta": training.min_delta,
-        "clock": program.clock,
+        "clock": definition.clock.value,
         "objectives": list(definition.objectives),
         "task": definition.task,
         "resume": None if last is None else {"epoch": last.epoch, "elapsed_s": last.elapsed_s},
@@ -147,7 +156,14 @@ class _Run:
         running = ProgramProcess(
             self.program.command,
             Path(self.program.folder),
-            told(self.job, self.program, self.seed, self._earlier),
+            told(
+                self.job.definition,
+                self.job.hyperparameters,
+                study=self.job.study,
+                number=self.job.number,
+                seed=self.seed,
+                earlier=self._earlier,
+            ),
             None if self.kept is None else self.kept.own,
         )
         try:

@@ -12,6 +12,7 @@ from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.study.results import clock_of
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.other_clocks import refuse_other_clocks
 from tuner.verdict.other_windows import refuse_other_windows
 from tuner.verdict.picks import choosing, picks_expected
 from tuner.verdict.verified import verified_in
@@ -39,6 +40,7 @@ def refuse_different_data(studies: Sequence[StudySnapshot]) -> None:
         refuse_other_windows(
             first.name, first.definition.mql_split, each.name, each.definition.mql_split
         )
+        refuse_other_clocks(first.name, first.definition.clock, each.name, each.definition.clock)
 
 
 def differences(studies: Sequence[StudySnapshot]) -> list[str]:
