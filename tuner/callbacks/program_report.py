@@ -108,17 +108,21 @@ class Report:
         test_mql: float | None = None,
         val_mql: float | None = None,
         converged: bool | None = None,
+        epochs: int | None = None,
         n_parameters: int | None = None,
         peak_memory_bytes: int | None = None,
     ) -> None:
         """How good the trained network is; what its study minimises has to be among it.
 
-        Without `converged`, a training that ended before `max_epochs` has converged.
+        Without `converged`, a training that ended before `max_epochs` has converged. `epochs` is
+        how many there were, those before an interruption included: a training that was interrupted
+        after its last epoch is trained anew where nobody says that.
         """
         given = {
             "test_mql": None if test_mql is None else float(test_mql),
             "val_mql": None if val_mql is None else float(val_mql),
             "converged": converged,
+            "epochs": epochs,
             "n_parameters": n_parameters,
             "peak_memory_bytes": peak_memory_bytes,
         }

@@ -60,6 +60,8 @@ class Figures(_Said):
     test_mql: float | None = None
     val_mql: float | None = None
     converged: bool | None = None
+    epochs: Annotated[int, Field(ge=1, le=MOST_EPOCHS)] | None = None
+    """How many its training had: for one that had told all of them before it was interrupted."""
     n_parameters: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
     peak_memory_bytes: Annotated[int, Field(ge=0, le=LARGEST)] | None = None
 

@@ -84,7 +84,7 @@ class ProgramTraining:
                 continue
             line, moment = said
             self._heard = moment
-            if self.stopped_by is None:
+            if self.stopped_by in (None, StopReason.INTERRUPTED):
                 self._take(line, moment, running)
         self.total_s = time.perf_counter() - self._began
         if self.stopped_by is None:
@@ -98,7 +98,7 @@ class ProgramTraining:
             self.on_wait()
         if self.stopped_by is None and (reason := self.should_stop()) is not None:
             if self.final is not None:
-                return True  # all is told that is waited for
+                return True
             self.stopped_by = reason
         if self.stopped_by is not None:
             running.ask_to_stop()
@@ -121,12 +121,12 @@ class ProgramTraining:
             case Started():
                 self._start(moment)
             case EpochSaid():
-                self.stopped_by = self._epoch(said, moment)
+                reason = self._epoch(said, moment)
+                self.stopped_by = self.stopped_by or reason
                 if self.stopped_by is not None:
                     running.ask_to_stop()
             case Final(final=figures):
-                self.final = figures
-                self.evaluation_s = moment - self._last_moment
+                self._end(figures, moment)
 
     def _start(self, moment: float) -> None:
         if self._started is not None:
@@ -164,6 +164,22 @@ class ProgramTraining:
         self._last_moment = moment
         self.timed_until = time.time() - (time.perf_counter() - moment)
         return self.on_epoch(record)
+
+    def _end(self, figures: Figures, moment: float) -> None:
+        if not self.history and self.earlier.epochs:
+            # Whether it had told its last epoch, only it knows.
+            if figures.epochs != len(self.earlier.epochs):
+                raise GapError
+            self._resume(len(self.earlier.epochs) + 1)
+            self._last_moment = self._started or self._began
+        self.final = figures
+        self.evaluation_s = moment - self._last_moment
+        if figures.epochs not in (None, len(self.history)):
+            raise ProgramError(
+                f"its final values are of {figures.epochs} epochs, and it told {len(self.history)}"
+            )
+        if self.stopped_by is StopReason.INTERRUPTED:
+            self.stopped_by = None  # all is told that is waited for
 
     def _resume(self, epoch: int) -> None:
         known = len(self.earlier.epochs)
