@@ -36,6 +36,10 @@ class GapError(Exception):
     """The program went on from a checkpoint of which it had not told: it is begun anew."""
 
 
+class KilledError(ProgramError):
+    """Somebody killed the program, or the kernel did, for want of memory: it may go on once."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ProgramTraining:
     """What becomes of one run of a program, line by line."""
@@ -224,6 +228,11 @@ class ProgramTraining:
     def _judge_end(self, running: ProgramProcess) -> None:
         how = running.how_it_ended()
         if self.final is None or not self.history:
+            if how == "SIGKILL":
+                raise KilledError(
+                    f"it was killed (SIGKILL) after {len(self.history)} epochs; the kernel does "
+                    "that where the machine's memory is full"
+                )
             what = "without an epoch" if not self.history else "without final values"
             raise ProgramError(
                 f"it ended {what} ({how}, {len(self.history)} epochs told); expected lines of JSON "

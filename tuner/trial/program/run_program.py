@@ -27,7 +27,7 @@ from tuner.trial.program.kept_folder import Earlier, KeptFolder
 from tuner.trial.program.program_lines import ProgramError
 from tuner.trial.program.program_process import ProgramProcess
 from tuner.trial.program.program_result import failed_program, program_result
-from tuner.trial.program.program_training import GapError, ProgramTraining
+from tuner.trial.program.program_training import GapError, KilledError, ProgramTraining
 from tuner.trial.survival import TrainerLostError
 
 PROTOCOL = 1
@@ -129,17 +129,24 @@ class _Run:
         watch = Watch(self.job.device, own_cpu_s=self._own_cpu_s, on_gpu=self._is_on_gpu())
         try:
             try:
-                training = self._followed(watch)
-            except GapError:  # its checkpoint is ahead of what it had told
-                assert self.kept is not None, "else there was nothing before it"
-                self.kept.begin_anew()
-                training = self._followed(watch)
+                training = self._followed_to_its_end(watch)
+            except KilledError as error:  # as a worker that was killed: another attempt goes on
+                _log.warning("trial %d is trained again: the program: %s", self.job.number, error)
+                training = self._followed_to_its_end(watch)
         except ProgramError as error:
             return failed_program(self.job, self.seed, str(error))
         if training.stopped_by is StopReason.INTERRUPTED:
             return None
         seen = self._carried.merged(watch.finish())
         return program_result(self.job, self.seed, training, seen, self._carried.parts)
+
+    def _followed_to_its_end(self, watch: Watch) -> ProgramTraining:
+        try:
+            return self._followed(watch)
+        except GapError:  # its checkpoint is ahead of what it had told
+            assert self.kept is not None, "else there was nothing before it"
+            self.kept.begin_anew()
+            return self._followed(watch)
 
     def _followed(self, watch: Watch) -> ProgramTraining:
         self._earlier = Earlier() if self.kept is None else self.kept.earlier()

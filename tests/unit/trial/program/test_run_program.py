@@ -324,8 +324,9 @@ def test_a_checkpoint_ahead_of_what_was_told_is_not_gone_on_with(tmp_path: Path)
 
 
 def test_what_differs_is_not_gone_on_with(tmp_path: Path) -> None:
-    interrupted_after(2, tmp_path, RESUMABLE)
-    result = continued(tmp_path, RESUMABLE, study_key="another")
+    text = RESUMABLE.replace("(0.05)", "(0.05 if number < 3 else 0.5)")
+    interrupted_after(2, tmp_path, text)
+    result = continued(tmp_path, text, study_key="another", max_epochs=5)
     assert result.recorded.resumed_from_epoch is None
 
 
@@ -382,6 +383,20 @@ def test_a_busy_program_is_not_taken_for_a_stranger(tmp_path: Path) -> None:
         patch.setattr(_Run, "_own_cpu_s", noted)
         assert trained(job) is not None
     assert seen[-1] - seen[0] > 0.95
+
+
+def test_a_program_that_was_killed_goes_on_once(tmp_path: Path) -> None:
+    text = RESUMABLE.replace(
+        "    epoch(number, 1 / number)\n",
+        "    epoch(number, 1 / number)\n    if number == KILLS: os.kill(os.getpid(), 9)\n",
+    )
+    once = text.replace("KILLS", "3 and done == 0")
+    result = trained(program_job(tmp_path / "a", once, folder=tmp_path / "checkpoints"))
+    assert result is not None
+    assert (result.state, result.recorded.resumed_from_epoch) == (TrialState.COMPLETE, 2)
+    assert "it was killed (SIGKILL)" in failure_of(
+        program_job(tmp_path / "b", text.replace("KILLS", "3"), folder=tmp_path / "checkpoints")
+    )
 
 
 def test_its_guard_takes_everything_along(tmp_path: Path) -> None:
