@@ -56,11 +56,16 @@ class HuggingFaceReport(_Callback):  # type: ignore[misc]
         """None where the program runs by itself."""
         self._report = Report()
         self._clock = PausedClock()
-        self._training = self._stopped = False
+        self._training = False
+        self.stopped = False
+        """Whether tuner ended the training: nothing more is to be said of it."""
+        self._epochs: int | None = None
         self._train_loss: float | None = None
         self._rate: float | None = None
-        self.final = self._report.final
-        """See `Report.final`."""
+
+    def final(self, **figures: Any) -> None:
+        """What the trained network came to: see `Report.final`."""
+        self._report.final(**{"epochs": self._epochs} | figures)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del control
@@ -76,7 +81,7 @@ class HuggingFaceReport(_Callback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del args, state
         if self._report.should_stop:
-            self._stopped = control.should_training_stop = True
+            self.stopped = control.should_training_stop = True
 
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
@@ -93,7 +98,7 @@ class HuggingFaceReport(_Callback):  # type: ignore[misc]
         if not self._training:
             return  # asked for by the program itself, after its training
         elapsed_s = self._clock.stop()
-        if self._stopped or not state.is_world_process_zero:
+        if self.stopped or not state.is_world_process_zero:
             return
         if not metrics or "eval_loss" not in metrics or self._train_loss is None:
             raise TunerError(
@@ -110,5 +115,6 @@ class HuggingFaceReport(_Callback):  # type: ignore[misc]
         self._train_loss = None
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        del args, state, control
+        del args, control
         self._training = False
+        self._epochs = round(state.epoch)

@@ -68,9 +68,13 @@ class LightningReport(_Callback):  # type: ignore[misc]
         self._report = Report()
         self._clock = PausedClock()
         self._losses: list[Any] = []
-        self._stopped = False
-        self.final = self._report.final
-        """See `Report.final`."""
+        self._epochs: int | None = None
+        self.stopped = False
+        """Whether tuner ended the training: nothing more is to be said of it."""
+
+    def final(self, **figures: Any) -> None:
+        """What the trained network came to: see `Report.final`."""
+        self._report.final(**{"epochs": self._epochs} | figures)
 
     @property
     def last_checkpoint(self) -> Path | None:
@@ -98,11 +102,11 @@ class LightningReport(_Callback):  # type: ignore[misc]
         if loss is not None:
             self._losses.append(loss.detach())  # no wait for the device: it is read at the end
         if self._report.should_stop:
-            self._stopped = trainer.should_stop = True
+            self.stopped = trainer.should_stop = True
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         elapsed_s = self._clock.stop()
-        if self._stopped or not trainer.is_global_zero:
+        if self.stopped or not trainer.is_global_zero:
             return  # an epoch that was cut is none
         if self._val_loss not in trainer.callback_metrics:
             raise TunerError(
@@ -117,6 +121,10 @@ class LightningReport(_Callback):  # type: ignore[misc]
             learning_rate=_rate_of(pl_module),
             elapsed_s=elapsed_s,
         )
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        del pl_module
+        self._epochs = trainer.current_epoch
 
 
 def _rate_of(module: Any) -> float | None:
