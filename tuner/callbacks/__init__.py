@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tuner.callbacks.program_report import NotUnderTunerError, Report, TrialToRun, trial_to_run
+from tuner.callbacks.program_report import Report, TrialToRun, trial_to_run
 
 if TYPE_CHECKING:
     from tuner.callbacks.huggingface_report import HuggingFaceReport
@@ -21,9 +21,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "HuggingFaceReport",
-    "LightningReport",
-    "NotUnderTunerError",
     "Report",
     "TrialToRun",
     "trial_to_run",
@@ -39,4 +36,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_HOMES]

@@ -75,8 +75,8 @@ class Report:
     at last, and ends soon once `should_stop` is true.
     """
 
-    _file: TextIO | None = None
-    _opened: bool = False
+    _file: TextIO | None = field(default=None, init=False)
+    _opened: bool = field(default=False, init=False)
 
     def started(self) -> None:
         """Set-up is over: the clock starts."""
