@@ -80,7 +80,7 @@ def main() -> None:
                 killed[kind] += 1
                 print(f"kill -9 of a {kind}", flush=True)
         launch.wait()
-        while launch.returncode not in (0,):  # a device that failed five times is left alone
+        while launch.returncode != 0:  # a device that failed five times is left alone
             print(f"launched again after exit code {launch.returncode}", flush=True)
             launch = start(folder, url, trials=asked.kills)
             launch.wait()

@@ -34,7 +34,7 @@ def main() -> None:
     prepared = prepare(demo_task())
     data = {prepared.data_hash: to_device(prepared, "cpu")}
     found: dict[str, list[float]] = {}
-    for name in LOOPS:
+    for name, loop in LOOPS.items():
         file = load_study_file(str(HERE / f"{name}.toml"))
         file = file.model_copy(
             update={"training": file.training.model_copy(update={"max_epochs": asked.max_epochs})}
@@ -47,10 +47,11 @@ def main() -> None:
         )
         for seed in range(asked.seeds):
             result = run_job(job(name, definition, seed), data)
-            assert result is not None and result.recorded.test_mql is not None, result
+            assert result is not None, "nobody interrupts it"
+            assert result.recorded.test_mql is not None, result.recorded.failure
             found.setdefault(name, []).append(result.recorded.test_mql)
             print(
-                f"{LOOPS[name]}, seed {seed}: MQL {result.recorded.test_mql:.4f}, clock "
+                f"{loop}, seed {seed}: MQL {result.recorded.test_mql:.4f}, clock "
                 f"{result.recorded.clock}",
                 flush=True,
             )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tuner.callbacks.program_report import Report, TrialToRun, trial_to_run
 
 if TYPE_CHECKING:
-    from tuner.callbacks.huggingface_report import HuggingFaceReport
-    from tuner.callbacks.lightning_report import LightningReport
+    from tuner.callbacks.huggingface_report import HuggingFaceReport as HuggingFaceReport
+    from tuner.callbacks.lightning_report import LightningReport as LightningReport
 
 _HOMES = {
     "HuggingFaceReport": "tuner.callbacks.huggingface_report",

@@ -64,7 +64,8 @@ def test_a_callback_of_another_clock_is_refused(
 
 
 def test_a_paused_clock_counts_what_lies_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, waits = iter((1.0, 3.0, 10.0, 11.5)), []
+    now = iter((1.0, 3.0, 10.0, 11.5))
+    waits: list[None] = []
     monkeypatch.setattr("time.perf_counter", lambda: next(now))
     clock = PausedClock(lambda: waits.append(None))
     clock.go_on()

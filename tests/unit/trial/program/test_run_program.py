@@ -419,7 +419,7 @@ def test_its_guard_takes_everything_along(tmp_path: Path) -> None:
 
 def _lives(pid: int) -> bool:
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
 
