@@ -3,7 +3,7 @@ is every trial there once, with every epoch once, and is no process left?
 
     python benchmarks/own_loops/kills.py [--kills 20] [--seed 0]
 
-Half of the victims are workers, half are programs or their guards. It takes some two minutes.
+Half of the victims are workers, half are programs or their guards. It takes some three minutes.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def main() -> None:
         launch = start(folder, url, trials=asked.kills)
         killed: Counter[str] = Counter()
         while sum(killed.values()) < asked.kills and launch.poll() is None:
-            time.sleep(chance.uniform(0.3, 3.0))
+            time.sleep(chance.uniform(1.0, 5.0))
             if (victim := pick(launch.pid, chance)) is not None:
                 kind, process = victim
                 process.kill()

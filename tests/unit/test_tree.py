@@ -88,7 +88,7 @@ def function_of(lines: int) -> str:
 @pytest.mark.parametrize(
     ("rule", "files", "found"),
     [
-        (crowded, {f"m{n}.py": "" for n in range(29)}, "29 entries at the top: m0.py, m1.py"),
+        (crowded, {f"m{n}.py": "" for n in range(30)}, "30 entries at the top: m0.py, m1.py"),
         (same_names, {"a/x.py": "", "b/x.py": "", "b/run.py": "", "run.py": ""}, "x: a/x.py"),
         (long_files, {"a/x.py": "pass\n" * 301}, "a/x.py: 301 lines"),
         (long_functions, {"a/x.py": function_of(61)}, "a/x.py: long, 61 lines"),

@@ -20,6 +20,7 @@ from tuner.config import (
 )
 from tuner.data.task import shapes, task_of
 from tuner.errors import UsageError
+from tuner.export.no_network import refuse_program
 from tuner.files.meaning import In
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
@@ -85,21 +86,11 @@ class BestConfig:
     no_code: str = ""
     """Why the study's class cannot run on this host; else empty."""
 
-    def refuse_program(self, what: str) -> None:
-        """Raises UsageError where the study trains a program: tuner has no network of it."""
-        program = self.definition.program
-        if program is not None:
-            raise UsageError(
-                f"{what}: study {self.study!r} trains a program of yours ({program.in_words()}), "
-                "and its network is there alone; take the hyperparameters with --format toml or "
-                "json, and give them to it"
-            )
-
     def refuse_untrusted(self) -> None:
         """Raises UsageError where to build the network would run code that only an exported study
         named, or other code than the study's.
         """
-        self.refuse_program("a network")
+        refuse_program(self.definition, self.study, "a network")
         if self.no_code:
             raise UsageError(self.no_code)
         if self.untrusted:

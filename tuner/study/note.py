@@ -73,12 +73,11 @@ def _program(definition: StudyDefinition) -> list[str]:
     program = definition.program
     if program is None:
         return []
-    return [
-        "",
+    words = (
         f"Each trial runs the program {in_code(shlex.join(program.command))}. Its times are by the "
-        f"clock `{program.clock}` (docs/own-loops.md), and it stops by a rule of its own.",
-        "",
-    ]
+        f"clock `{program.clock}` (docs/own-loops.md), and it stops by a rule of its own."
+    )
+    return ["", words, ""]
 
 
 def _time_objective(definition: StudyDefinition) -> str:
