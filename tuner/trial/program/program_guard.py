@@ -25,6 +25,10 @@ from pathlib import Path
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 NOT_STARTED = 127
+AS_USUAL = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ,
+)  # fmt: skip
+"""Signals that this process, Python or a worker's trainer ignore, and a program must not."""
 END_S = 10.0
 """What does not die within this is in the kernel's hands."""
 
@@ -59,7 +63,7 @@ def _started(command: list[str]) -> int:
         if os.getppid() != parent:
             os._exit(NOT_STARTED)
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        for number in AS_USUAL:
             signal.signal(number, signal.SIG_DFL)
         os.execvp(command[0], command)  # noqa: S606 - a shell is what must not read it
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -422,6 +423,22 @@ def _lives(pid: int) -> bool:
         return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
+
+
+def test_a_program_has_the_usual_signals_although_its_worker_ignores_them(tmp_path: Path) -> None:
+    text = """
+    ignored = int(open("/proc/self/status").read().partition("SigIgn:")[2].split()[0], 16)
+    mine = (1, 2, 15)                    # Python itself ignores SIGPIPE
+    epoch(1, .5)
+    say(final={"test_mql": sum(ignored >> (number - 1) & 1 for number in mine)})
+    """
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as in a GPU's trainer
+    try:
+        result = trained(program_job(tmp_path, text))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert result is not None
+    assert result.recorded.test_mql == 0
 
 
 def test_no_shell_reads_the_command(tmp_path: Path) -> None:
