@@ -71,7 +71,7 @@ def test_a_launch_trains_a_program_on_a_gpu(tmp_path: Path) -> None:
         timeout=280,
     )
     assert done.returncode == 0, done.stderr
-    records = load_study("demo-program", storage=url).results.complete
+    records = load_study("demo-program", storage=url).complete
     assert len(records) == 3
     assert {each.recorded.clock for each in records} == {"process"}
     assert not any(each.recorded.contaminated for each in records)
