@@ -3,6 +3,7 @@ with it, who may run it, and what can be exported of it."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,11 +23,14 @@ from tuner.launch.plan import refuse_unlike_program
 from tuner.launch.request import StudySettings
 from tuner.launch.retune import RetuneRequest
 from tuner.launch.retune_agreement import agreement
+from tuner.record import Recorded
 from tuner.report.figures.draw import draw
 from tuner.report.study_status import status_of
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import Database, open_database
+from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.code import with_code
@@ -35,7 +39,7 @@ from tuner.study.snapshot import snapshot
 from tuner.study.transfer import restore
 from tuner.study.trust import require_trust
 from tuner.trial.seeds_and_reruns import run_job
-from tuner.verdict.compare.fairness import refuse_different_data
+from tuner.verdict.compare.fairness import differences, refuse_different_data
 from tuner.verdict.verification_plan import refuse_apart
 from tuner.worker.loop import Worker
 
@@ -92,6 +96,39 @@ def test_no_verdict_and_no_figure_mixes_two_clocks(place: Place) -> None:
     )
     with pytest.raises(UsageError, match=BOTH):
         agreement(request, place.database.address)
+
+
+def test_a_program_that_ignores_its_seed_is_found_by_its_fresh_seeds(place: Place) -> None:
+    def said_of(*mqls: float) -> list[str]:
+        runs = tuple(verified(seed, mql) for seed, mql in enumerate(mqls))
+        study = dataclasses.replace(snapshot(place.program), read_runs=lambda: runs)
+        return [each for each in differences([study]) if "ignores its seed" in each]
+
+    assert said_of(0.5, 0.5000000001) == []
+    assert said_of(0.5) == []
+    (said,) = said_of(0.5, 0.5, 0.5)
+    assert said.startswith("The program of demo-program ignores its seed: 3 fresh seeds gave")
+
+
+def verified(seed: int, mql: float) -> VerificationRun:
+    """A run of trial 0 that found this."""
+    recorded = Recorded(test_mql=mql, val_loss=0.5, wall_clock_s=1.0, converged=True)
+    return VerificationRun(
+        study_id=1,
+        trial_number=0,
+        params={"rate": 0.1},
+        seed=seed,
+        block=0,
+        place=seed,
+        session="a",
+        plan={},
+        run_id=seed,
+        state="finished",
+        losses=0,
+        token=None,
+        worker=None,
+        result=TrialResult(TrialState.COMPLETE, (1.0, mql), recorded),
+    )
 
 
 def test_an_exported_study_says_its_program_and_runs_it_only_when_trusted(place: Place) -> None:
