@@ -21,7 +21,14 @@ from typing import Any
 
 DOCS = Path(__file__).resolve().parent
 REPOSITORY = DOCS.parent
-MODULES = ("tuner", "tuner.api", "tuner.launch", "tuner.launch.retune", "tuner.report.figures")
+MODULES = (
+    "tuner",
+    "tuner.api",
+    "tuner.callbacks",
+    "tuner.launch",
+    "tuner.launch.retune",
+    "tuner.report.figures",
+)
 """What scripts and notebooks import from: each lists its names in `__all__`."""
 WIDTH = 100
 README_LINES = 6

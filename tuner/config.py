@@ -51,24 +51,6 @@ class Backend(StrEnum):
     TRITON = "triton"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackendChoice:
-    """What `auto` means for networks of certain sizes on a device, as it was measured there."""
-
-    backend: Backend
-    reason: str = ""
-    """Why not captured graphs, in one line; empty where it is these."""
-    epoch_s: Mapping[str, float] = field(default_factory=dict, hash=False)
-    """Seconds that an epoch would take, by each backend that was tried and works."""
-
-    @property
-    def measured(self) -> str:
-        """`an epoch takes 0.41 s by graph, 1.2 s by eager`, the fastest first."""
-        ranked = sorted(self.epoch_s.items(), key=lambda item: item[1])
-        said = ", ".join(f"{seconds:.3g} s by {name}" for name, seconds in ranked)
-        return f"an epoch takes {said}" if said else ""
-
-
 class Precision(StrEnum):
     """Arithmetic of the matrix products."""
 
@@ -144,9 +126,13 @@ class Hyperparameters:
     hidden_size: int | None = None
     own: Mapping[str, Value] = field(default_factory=dict, hash=False)
     """Those of the network's own, by their names."""
+    of_program: bool = False
+    """Whether they are a program's: then all of them are in `own`, and the fields hold nothing."""
 
     def as_dict(self) -> dict[str, Value]:
         """All of them by name, the built-in ones first."""
+        if self.of_program:
+            return dict(self.own)
         found: dict[str, Value] = {}
         for name in BUILT_IN:
             value = getattr(self, name)
@@ -187,6 +173,18 @@ class Hyperparameters:
             dropout=None if dropout is None else float(dropout),
             hidden_size=None if hidden_size is None else int(hidden_size),
             own={name: value for name, value in params.items() if name not in BUILT_IN},
+        )
+
+    @staticmethod
+    def for_program(params: Mapping[str, Value]) -> Hyperparameters:
+        """Those of a program: whatever it has, and nothing that it must have."""
+        built_in = {name: params[name] for name in BUILT_IN if name in params}
+        return Hyperparameters(
+            learning_rate=0.0,
+            weight_decay=0.0,
+            batch_size=0,
+            own=built_in | dict(sorted(params.items())),
+            of_program=True,
         )
 
 

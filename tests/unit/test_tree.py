@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TUNER = Path(__file__).parents[2] / "tuner"
-MOST_AT_THE_TOP = 30
+MOST_AT_THE_TOP = 31
 LONGEST_FILE = 300
 LONGEST_FUNCTION = 60
 
@@ -88,7 +88,7 @@ def function_of(lines: int) -> str:
 @pytest.mark.parametrize(
     ("rule", "files", "found"),
     [
-        (crowded, {f"m{n}.py": "" for n in range(31)}, "31 entries at the top: m0.py, m1.py"),
+        (crowded, {f"m{n}.py": "" for n in range(32)}, "32 entries at the top: m0.py, m1.py"),
         (same_names, {"a/x.py": "", "b/x.py": "", "b/run.py": "", "run.py": ""}, "x: a/x.py"),
         (long_files, {"a/x.py": "pass\n" * 301}, "a/x.py: 301 lines"),
         (long_functions, {"a/x.py": function_of(61)}, "a/x.py: long, 61 lines"),

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from tuner.cli.output import print_json, say
 from tuner.cli.whole_library import check_library
 from tuner.models.names import LIBRARY, library_class
 from tuner.trial.uncollected import nothing_collected
+
+if TYPE_CHECKING:
+    from tuner.spec.study_file import StudyFile
 
 SPLITS = ("train", "val", "test")
 
@@ -75,6 +78,8 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
     from tuner.spec.study_file import load_study_file
 
     file = load_study_file(variant)
+    if file.program is not None:
+        return _check_program(file, task, json=json)
     prepared = prepare(load_task(task), data_dir=data_folder(data_dir))
     # What a class of the user's own prints is not part of the document.
     with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
@@ -121,5 +126,52 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
         "update"
     )
     for line in said:
+        note(line)
+    return 0
+
+
+def _check_program(file: StudyFile, task: str, *, json: bool) -> int:
+    """What a launch would meet where a program trains: three short runs of it."""
+    from tuner.data.task import load_task
+    from tuner.spec.definition import StudyDefinition
+
+    program = file.program
+    assert program is not None, "it has one"
+    program.check()
+    on = load_task(task)
+    definition = StudyDefinition.of(
+        file,
+        task=on.definition(),
+        data_hash="0" * 64,  # nothing is stored
+        training=file.training_settings(),
+        mql_split=on.usual_split.value,
+    )
+    with nothing_collected():
+        from tuner.trial.program.check_program import check_program
+
+        found = check_program(definition)
+    if json:
+        print_json(
+            {
+                "name": file.name,
+                "model": file.model,
+                "command": list(program.command),
+                "clock": program.clock,
+                "task": on.name,
+                "epochs": found.epochs,
+                "setup_s": found.setup_s,
+                "s_per_epoch": found.s_per_epoch,
+                "ignores_seed": found.ignores_seed,
+                "ignores_hyperparameters": found.ignores_hyperparameters,
+                "notices": list(found.notices),
+            }
+        )
+        return 0
+    say(f"{file.name}: {program.in_words()} works, by the clock {program.clock}")
+    say(
+        f"checked: three runs of {found.epochs} epochs, {found.setup_s:.3g} s to set up and "
+        f"{found.s_per_epoch:.3g} s an epoch: the default on two seeds, and other hyperparameters"
+    )
+    for line in found.notices:
         note(line)
     return 0

@@ -31,6 +31,7 @@ def foreign_processes(
     *,
     own: int | None = None,
     harmless: Callable[[int], bool] = lambda _pid: False,
+    on_gpu: bool = True,
 ) -> list[int]:
     """The processes of others among those on the GPU before and after a timed part.
 
@@ -39,10 +40,12 @@ def foreign_processes(
         after: the same, later.
         own: this process's id.
         harmless: whether a process is known to leave the GPU alone meanwhile.
+        on_gpu: whether this process is on the GPU at all.
     """
     own = os.getpid() if own is None else own
     there = {*before, *after}
-    mine = {own} if own in there else set(sorted({*before} & {*after})[:1])
+    unnamed = sorted({*before} & {*after})[:1] if on_gpu else []
+    mine = {own} if own in there else set(unnamed)
     return sorted(pid for pid in there - mine if not harmless(pid))
 
 

@@ -5,6 +5,7 @@ foreign processes, clocks, throttling, and whether this process was stopped mean
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +47,17 @@ class Watch:
     and whenever asked: nothing while the clock runs.
     """
 
-    def __init__(self, device: Gpu | CpuCores) -> None:
+    def __init__(
+        self,
+        device: Gpu | CpuCores,
+        *,
+        own_cpu_s: Callable[[], float] = time.process_time,
+        on_gpu: bool = True,
+    ) -> None:
+        """`own_cpu_s` is what we have used of the cores so far; `on_gpu` says whether this process
+        itself is on the GPU. Both are others where a program trains for us.
+        """
+        self._own_cpu_s, self._on_gpu = own_cpu_s, on_gpu
         self._device = device
         self._stops = stops().so_far
         self._before = self._look()
@@ -55,7 +66,7 @@ class Watch:
         """What was seen up to now."""
         after = self._look()
         if isinstance(self._device, Gpu):
-            seen = _judge_gpu(self._before, after)
+            seen = _judge_gpu(self._before, after, on_gpu=self._on_gpu)
         else:
             seen = _judge_cpu(self._before, after, len(self._device.cores))
         if stops().so_far == self._stops:
@@ -66,7 +77,7 @@ class Watch:
     def _look(self) -> dict[str, Any]:
         if isinstance(self._device, Gpu):
             return _look_at_gpu(self._device)
-        return _look_at_cores(self._device)
+        return _look_at_cores(self._device, self._own_cpu_s())
 
 
 def _look_at_gpu(gpu: Gpu) -> dict[str, Any]:
@@ -93,13 +104,16 @@ def _look_at_gpu(gpu: Gpu) -> dict[str, Any]:
         }
 
 
-def _judge_gpu(before: dict[str, Any], after: dict[str, Any]) -> Observation:
+def _judge_gpu(
+    before: dict[str, Any], after: dict[str, Any], *, on_gpu: bool = True
+) -> Observation:
     if not before or not after:
         return Observation(contaminated=False, why="", details={"watched": False})
     others = foreign_processes(
         before["processes"],
         after["processes"],
         harmless=lambda pid: is_harmless(pid, lock_folder()),
+        on_gpu=on_gpu,
     )
     throttle = before["throttle"] | after["throttle"]
     why = []
@@ -119,7 +133,7 @@ def _judge_gpu(before: dict[str, Any], after: dict[str, Any]) -> Observation:
     return Observation(contaminated=bool(why), why="; ".join(why), details=details)
 
 
-def _look_at_cores(device: CpuCores) -> dict[str, Any]:
+def _look_at_cores(device: CpuCores, own: float) -> dict[str, Any]:
     times = psutil.cpu_times(percpu=True)
     # Cores in /proc/stat are numbered as in an affinity mask; idle and iowait are time nobody used,
     # and guest time is already part of user time.
@@ -129,7 +143,6 @@ def _look_at_cores(device: CpuCores) -> dict[str, Any]:
         busy += (
             sum(t) - t.idle - t.iowait - getattr(t, "guest", 0.0) - getattr(t, "guest_nice", 0.0)
         )
-    own = time.process_time()
     frequency = psutil.cpu_freq()
     return {
         "busy": busy,

@@ -19,6 +19,7 @@ from tuner.config import (
 )
 from tuner.data.task import shapes, task_of
 from tuner.errors import UsageError
+from tuner.export.no_network import refuse_program
 from tuner.export.protocol_settings import protocol
 from tuner.files.meaning import In
 from tuner.spec.definition import StudyDefinition
@@ -80,6 +81,7 @@ class BestConfig:
         """Raises UsageError where to build the network would run code that only an exported study
         named, or other code than the study's.
         """
+        refuse_program(self.definition, self.study, "a network")
         if self.no_code:
             raise UsageError(self.no_code)
         if self.untrusted:
@@ -98,7 +100,7 @@ class BestConfig:
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        return Hyperparameters.of(self.params)
+        return self.definition.hyperparameters(self.params)
 
     @property
     def loses(self) -> str:

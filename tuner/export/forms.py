@@ -8,8 +8,11 @@ from typing import cast
 
 from tuner.errors import unknown_name
 from tuner.export.best_config import BestConfig
+from tuner.export.no_network import refuse_program
 
 FORMATS = ("json", "toml", "python", "neuralforecast", "darts")
+
+RECORDS = ("json", "toml")
 
 
 def render(config: BestConfig, form: str) -> str:
@@ -23,5 +26,7 @@ def render(config: BestConfig, form: str) -> str:
     """
     if form not in FORMATS:
         raise unknown_name("format", form, FORMATS)
+    if config.definition.program is not None and form not in RECORDS:
+        refuse_program(config.definition, config.study, f"--format {form}")
     module = importlib.import_module(f"tuner.export.as_{form}")
     return cast("Callable[[BestConfig], str]", module.render)(config)

@@ -11,12 +11,14 @@ from typing import Any
 from pydantic import ConfigDict, Field, field_validator
 
 from tuner.config import Architecture, Hyperparameters, TrainingSettings
+from tuner.errors import UsageError
 from tuner.export.best_config import BestConfig
 from tuner.export.protocol_settings import PROTOCOL_SETTINGS
 from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict
 from tuner.files.toml_file import read_toml, validate
 from tuner.models.names import NetworkName, NetworkSettings
 from tuner.spec.configuration import Configuration
+from tuner.spec.program import MODEL as PROGRAM
 from tuner.spec.study_file import FixedTraining
 
 
@@ -107,7 +109,14 @@ def read_recipe(path: Path) -> Recipe:
         UsageError: no such file, or one that is not of this form (file, line, key and remedy are
             named).
     """
-    file = validate(read_toml(path), _File)
+    document = read_toml(path)
+    network = document.data.get("architecture")
+    if isinstance(network, dict) and network.get("model") == PROGRAM:
+        raise UsageError(
+            f"{path}: is of a study that trains a program of its user's, which tuner cannot train "
+            "by itself; give the [params] to that program"
+        )
+    file = validate(document, _File)
     return Recipe(
         task=file.task,
         architecture=Architecture(

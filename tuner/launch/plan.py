@@ -20,6 +20,7 @@ from tuner.launch.request import LaunchRequest, StudySettings, names_of
 from tuner.launch.where import Where, choose_where
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import name_of_search
+from tuner.spec.program import Program
 from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
 from tuner.spec.time_objectives import TimeObjective
 
@@ -85,7 +86,10 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
     definitions = {}
     of_networks: list[str] = []
     for variant, file in aim.files.items():
-        if variant not in builtin_variants() or ":" in file.model:
+        if file.program is not None:
+            refuse_unlike_program(file.program, request.settings)
+            of_networks.append(f"{file.name} runs {file.program.in_words()}")
+        elif variant not in builtin_variants() or ":" in file.model:
             of_networks += _check_network(variant, request.task, request.data_dir)
         name = request.study or f"{task.name}-{file.name}"
         if request.settings.mql_split is MqlSplit.ORIGINS:
@@ -113,6 +117,24 @@ def definition_of(
         target_val_loss=settings.target_val_loss,
         seeds_per_trial=settings.seeds or 1,
     )
+
+
+def refuse_unlike_program(program: Program, settings: StudySettings) -> None:
+    """Raises UsageError for a program that cannot be started here, or a setting that means nothing
+    to one.
+    """
+    program.check()
+    named = {
+        "--backend": settings.backend not in (None, Backend.AUTO),
+        "--precision": settings.precision not in (None, Precision.FP32),
+        "--mql-split origins": settings.mql_split is MqlSplit.ORIGINS,
+    }
+    for flag, said in named.items():
+        if said:
+            raise UsageError(
+                f"{flag} is for networks that tuner trains; the study's program does as it does: "
+                "leave it out"
+            )
 
 
 def _check_target(settings: StudySettings) -> None:

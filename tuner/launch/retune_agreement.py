@@ -16,6 +16,7 @@ from tuner.launch.plan import study_files
 from tuner.launch.retune_request import RetuneRequest
 from tuner.search.methods import method_of
 from tuner.spec.policy import SearchPolicy
+from tuner.spec.program import ClockLabel
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import DatabaseUrl
 from tuner.study.group import members_of, memberships
@@ -30,6 +31,7 @@ from tuner.study.registered_retune import (
     registered_in,
 )
 from tuner.verdict.confirmation import confirmed_studies
+from tuner.verdict.other_clocks import refuse_other_clocks
 from tuner.verdict.other_windows import refuse_other_windows
 from tuner.verdict.verification_plan import study_names
 
@@ -114,6 +116,11 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
             reference = Searched(word=against, group=other, begun=_begun(database, other))
             of_both = [_mql_split(database, each, request) for each in (other, group)]
             refuse_other_windows(other, of_both[0], group, of_both[1])
+            by = [
+                _clock(database, each, word)
+                for each, word in ((other, against), (group, request.variant))
+            ]
+            refuse_other_clocks(other, by[0], group, by[1])
         variant = Searched(word=request.variant, group=group, begun=_begun(database, group))
         _check_warm_start(request.warm_start, variant, reference)
         said = SaidOfRetune(
@@ -201,6 +208,15 @@ def _mql_split(database: Database | None, group: str, request: RetuneRequest) ->
     if there:
         return there[0].definition.mql_split
     return (request.settings.mql_split or load_task(request.task).usual_split).value
+
+
+def _clock(database: Database | None, group: str, word: str) -> ClockLabel:
+    """That of the group's searches, or else the one that they will have."""
+    there = _members(database, group)
+    if there:
+        return there[0].definition.clock
+    (file,) = study_files(word).values()
+    return ClockLabel.TUNER if file.program is None else file.program.label
 
 
 def _repeats(database: Database | None, group: str, request: RetuneRequest) -> bool:

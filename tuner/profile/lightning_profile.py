@@ -1,6 +1,6 @@
 """A callback for Lightning: the stages of a `Trainer`'s steps, while it trains.
 
-    from tuner.profile.lightning_profile import LightningProfile
+    from tuner.callbacks import LightningProfile
 
     trainer = Trainer(callbacks=[LightningProfile(steps=200, html="profile.html")])
 

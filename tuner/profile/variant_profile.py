@@ -8,9 +8,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tuner.config import BackendChoice, RunConfig
+from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Gpu, Watch
+from tuner.devices.backend_choice import BackendChoice
 from tuner.errors import TunerError
 from tuner.profile.advice_order import bottleneck, of_falling, ranked
 from tuner.profile.batch_sizes import at_batch_sizes

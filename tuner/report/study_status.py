@@ -52,6 +52,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "limits": results.limits or None,
         "feasible": not results.infeasible if results.limits and results.eligible else None,
         "censored": results.censored,
+        "clock": opened.definition.clock.value,
         "clocks": list(results.clocks),
         "hypervolume": results.hypervolume,
         "reference": results.reference,

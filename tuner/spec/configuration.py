@@ -51,6 +51,17 @@ class Configuration(_Values):
         return Hyperparameters.of(self.values())
 
 
+class ProgramConfiguration(Configuration):
+    """A whole one of a program: nothing has to be there."""
+
+    learning_rate: Rate | None = None  # type: ignore[assignment]
+    weight_decay: Decay | None = None  # type: ignore[assignment]
+    batch_size: Size | None = None  # type: ignore[assignment]
+
+    def hyperparameters(self) -> Hyperparameters:
+        return Hyperparameters.for_program(self.values())
+
+
 class PartOfConfiguration(_Values):
     """That part of it which was chosen when its trial ended."""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from tuner.config import (
     Hyperparameters,
     MqlSplit,
     TrainingSettings,
+    Value,
 )
 from tuner.errors import UsageError
 from tuner.files.plain import read_json
 from tuner.spec.objectives import objective_names
+from tuner.spec.program import ClockLabel, Program
 from tuner.spec.space import SearchSpace
-from tuner.spec.stored import FORMAT, StoredDefinition
+from tuner.spec.stored import FORMAT, StoredDefinition, StoredProgramDefinition
 from tuner.spec.study_file import StudyFile
 
 
@@ -45,6 +48,23 @@ class StudyDefinition:
     objectives: tuple[str, ...] = OBJECTIVES
     target_val_loss: float | None = None
     """The registered validation loss of the objective `time_to_target_s`."""
+    program: Program | None = None
+    """The user's own program that trains, where tuner's loop does not."""
+
+    @property
+    def clock(self) -> ClockLabel:
+        """Whose clock its times are by."""
+        return ClockLabel.TUNER if self.program is None else self.program.label
+
+    def hyperparameters(self, params: Mapping[str, Value]) -> Hyperparameters:
+        """The typed record of a trial's true values.
+
+        Raises:
+            KeyError: a network's lack what every training has to have.
+        """
+        if self.program is not None:
+            return Hyperparameters.for_program(params)
+        return Hyperparameters.of(params)
 
     @property
     def task_name(self) -> str:
@@ -79,6 +99,8 @@ class StudyDefinition:
             self.target_val_loss is not None
         ):  # studies without one keep the identity that they always had
             data["target_val_loss"] = self.target_val_loss
+        if self.program is not None:
+            data["process"] = self.program.model_dump(mode="json")
         return data
 
     def to_json(self) -> str:
@@ -92,6 +114,8 @@ class StudyDefinition:
         data["task"] = {key: value for key, value in self.task.items() if key != "description"}
         model = self.architecture.model.rpartition("/")[2]
         data["architecture"] = {"model": model, "settings": dict(self.architecture.settings)}
+        if self.program is not None:
+            data["process"] = self.program.comparable()
         return data
 
     def identity(self) -> str:
@@ -109,7 +133,9 @@ class StudyDefinition:
         Raises:
             ValueError: it is of another version, or damaged.
         """
-        stored = StoredDefinition.model_validate_json(json.dumps(data), strict=True)
+        of_program = isinstance(data, dict) and "process" in data
+        form = StoredProgramDefinition if of_program else StoredDefinition
+        stored = form.model_validate_json(json.dumps(data), strict=True)
         return StudyDefinition(
             variant=stored.variant,
             core_change=stored.core_change,
@@ -126,6 +152,7 @@ class StudyDefinition:
             mql_split=stored.mql_split,
             objectives=stored.objectives,
             target_val_loss=stored.target_val_loss,
+            program=stored.program,
         )
 
     @staticmethod
@@ -151,7 +178,7 @@ class StudyDefinition:
             variant=file.name,
             core_change=file.core_change,
             architecture=file.architecture(),
-            model_source=_source_digest(file.model),
+            model_source=file.program.digest() if file.program else _source_digest(file.model),
             task=task,
             data_hash=data_hash,
             space=file.space,
@@ -161,6 +188,7 @@ class StudyDefinition:
             mql_split=mql_split,
             objectives=objective_names(time_objective, mql_split),
             target_val_loss=target_val_loss,
+            program=file.program,
         )
 
 
@@ -190,6 +218,8 @@ def same_class(stored: StudyDefinition, asked: StudyDefinition) -> bool:
 
 def class_file(definition: StudyDefinition) -> str:
     """The file that an import string names, relative to the current folder where it lies in it."""
+    if definition.program is not None:
+        return "the program of [process]"
     path = Path(definition.architecture.model.rpartition(":")[0])
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 

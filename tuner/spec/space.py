@@ -255,6 +255,14 @@ class SearchSpace(BaseModel):
                     raise ValueError(f"{where}: {wrong}")
 
 
+class ProgramSpace(SearchSpace):
+    """The ranges of a program's hyperparameters: those that tuner knows need not be among them."""
+
+    learning_rate: RangeOfNumbers | None = None  # type: ignore[assignment]
+    weight_decay: RangeOfNumbers | None = None  # type: ignore[assignment]
+    batch_size: RangeOfSizes | None = None  # type: ignore[assignment]
+
+
 def _is_of_sizes(r: AnyRange) -> bool:
     if isinstance(r, ChoiceRange):
         return all(is_whole(value) for value in r.choices)

@@ -14,9 +14,10 @@ from pydantic import Field, model_validator
 from tuner.data.task import task_of
 from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless_data
 from tuner.models.names import NetworkName, NetworkSettings
-from tuner.spec.configuration import Configuration
+from tuner.spec.configuration import Configuration, ProgramConfiguration
 from tuner.spec.objectives import objective_names
-from tuner.spec.space import SearchSpace
+from tuner.spec.program import Program
+from tuner.spec.space import ProgramSpace, SearchSpace
 from tuner.spec.study_file import ExecutedTraining
 from tuner.spec.time_objectives import TimeObjective
 
@@ -80,9 +81,25 @@ class StoredDefinition(Strict):
             raise ValueError(problem)
         return self
 
+    @property
+    def program(self) -> Program | None:
+        return None
+
     def whole_task(self) -> dict[str, Any]:
         """The task with all its keys: one that was stored
         before a key existed has that key's default.
         """
         complete = {**self.task, **task_of(self.task).definition()}
         return {str(key): harmless_data(value) for key, value in complete.items()}
+
+
+class StoredProgramDefinition(StoredDefinition):
+    """The same of a study whose trials are a program of somebody's own."""
+
+    defaults: ProgramConfiguration
+    space: ProgramSpace
+    process: Program
+
+    @property
+    def program(self) -> Program:
+        return self.process

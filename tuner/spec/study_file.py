@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -25,8 +25,9 @@ from tuner.files.plain import Prose
 from tuner.files.toml_file import TomlDocument, read_toml, validate
 from tuner.models.names import NetworkName, NetworkSettings, library_class
 from tuner.models.of_neuralforecast.auto_space import study_of_library
-from tuner.spec.configuration import Configuration
-from tuner.spec.space import SearchSpace
+from tuner.spec.configuration import Configuration, ProgramConfiguration
+from tuner.spec.program import MODEL, Program, ProgramTable
+from tuner.spec.space import ProgramSpace, SearchSpace
 
 MOST_EPOCHS = 1_000_000_000
 _IMPORT_STRING = re.compile(r"(?:[\w.]+|.*\.py):\w+")
@@ -96,7 +97,7 @@ class StudyFile(BaseModel):
             raise ValueError(
                 f"defaults.{name}: {name} {wrong}; the defaults are the first trial, {remedy}"
             )
-        if ":" not in self.model:
+        if ":" not in self.model and self.program is None:
             missing = [name for name in BUILT_IN if name not in self.space.ranges]
             if missing:
                 raise ValueError(f"defaults.{missing[0]}: is missing, and {self.model} needs it")
@@ -111,6 +112,11 @@ class StudyFile(BaseModel):
                 )
         return self
 
+    @property
+    def program(self) -> Program | None:
+        """The user's own program that trains, where no network of tuner's does."""
+        return None
+
     def architecture(self) -> Architecture:
         return Architecture(model=self.model, settings=self.model_settings)
 
@@ -119,6 +125,32 @@ class StudyFile(BaseModel):
 
     def training_settings(self) -> TrainingSettings:
         return TrainingSettings(**self.training.model_dump())
+
+
+class ProgramStudyFile(StudyFile):
+    """A validated study file of a program."""
+
+    model: Literal["process"] = MODEL  # type: ignore[assignment]
+    defaults: ProgramConfiguration
+    space: ProgramSpace
+    process: ProgramTable
+    folder: Annotated[str, Field(exclude=True)] = "."
+    """Where the file lies; no key of it."""
+
+    @model_validator(mode="after")
+    def _names_a_program(self) -> ProgramStudyFile:
+        if self.model_settings:
+            raise ValueError(
+                "model_settings: belong to a network; what a program always gets belongs in the "
+                "command of [process]"
+            )
+        if not self.space.ranges:
+            raise ValueError("space: is empty; expected a range for what is to be searched")
+        return self
+
+    @property
+    def program(self) -> Program:
+        return Program.of(self.process, Path(self.folder))
 
 
 def studies_folder() -> Path:
@@ -161,7 +193,27 @@ def load_study_file(variant: str) -> StudyFile:
                 "variant", variant, builtin_variants(), more="; or a path to your own study .toml"
             )
         path = studies_folder() / f"{variant}.toml"
-    return _beside(path, validate(_with_fixed(read_toml(path)), StudyFile))
+    document = read_toml(path)
+    if "process" in document.data:
+        return _of_program(document)
+    return _beside(path, validate(_with_fixed(document), StudyFile))
+
+
+def _of_program(document: TomlDocument) -> ProgramStudyFile:
+    """A program's study file. One that has a default and no range is fixed, as with a network."""
+    if "folder" in document.data:
+        raise UsageError(f"{document.where(('folder',))}: key 'folder': unknown; remove it")
+    decay = "weight_decay" in document.data.get("defaults", {})
+    fixed = _with_fixed(document)
+    if not decay and isinstance(fixed.data.get("space"), dict):
+        space = {
+            name: r
+            for name, r in fixed.data["space"].items()
+            if name != "weight_decay" or name in document.data["space"]
+        }
+        fixed = replace(fixed, data=fixed.data | {"space": space})
+    file = validate(fixed, ProgramStudyFile)
+    return file.model_copy(update={"folder": str(document.path.parent.absolute())})
 
 
 def _with_fixed(document: TomlDocument) -> TomlDocument:

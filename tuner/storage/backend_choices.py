@@ -14,7 +14,8 @@ from typing import Any
 from sqlalchemy import Engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from tuner.config import Backend, BackendChoice, Hyperparameters
+from tuner.config import Backend, Hyperparameters
+from tuner.devices.backend_choice import BackendChoice
 from tuner.files.plain import harmless
 from tuner.storage.database_clock import database_now
 from tuner.storage.schema import backend_choices

@@ -11,8 +11,10 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Collection
+from pathlib import Path
 
 from tuner.errors import UsageError
+from tuner.spec.program import Program
 from tuner.storage.code_texts import source_of
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnFile, is_whole, keep_copy, path_of_copy
@@ -29,6 +31,9 @@ def with_code(
     Raises:
         UsageError: the file here is another, nobody has it, or nobody said to trust it.
     """
+    if opened.definition.program is not None:
+        _refuse_other_program(opened, opened.definition.program)
+        return opened
     own = OwnFile.of(opened.definition)
     if own is None:
         return opened
@@ -75,6 +80,19 @@ def _refuse_other(opened: OpenStudy, own: OwnFile, here: str) -> None:
             f"{own.path} on this host is not the file that study {opened.name!r} was made with "
             f"(sha256 {here[:12]} here, {own.sha256[:12]} there); restore it, or move it away and "
             "the database's is used, or start another study with --study NAME"
+        )
+
+
+def _refuse_other_program(opened: OpenStudy, program: Program) -> None:
+    if not Path(program.folder).is_dir():
+        raise UsageError(
+            f"study {opened.name!r} runs a program in {program.folder}, which is not on this host; "
+            "a program is not carried by the database: put its folder there"
+        )
+    if program.digest() != opened.definition.model_source:
+        raise UsageError(
+            f"the program in {program.folder} is not the one that study {opened.name!r} was made "
+            "with; restore its files, or start another study with --study NAME"
         )
 
 

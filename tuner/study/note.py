@@ -4,6 +4,8 @@ it months later.
 
 from __future__ import annotations
 
+import shlex
+
 from optuna.study import Study
 
 from tuner.display.text import in_code, in_markdown
@@ -48,6 +50,7 @@ def describe(definition: StudyDefinition) -> str:
                 f"Architecture: {in_code(definition.architecture.model)} "
                 f"({in_markdown(definition.core_change)})."
             ),
+            *_program(definition),
             "### The two objectives, both minimised",
             _time_objective(definition),
             _error_objective(definition),
@@ -63,6 +66,18 @@ def describe(definition: StudyDefinition) -> str:
             default + zero,
         ]
     )
+
+
+def _program(definition: StudyDefinition) -> list[str]:
+    """What trains in place of tuner's loop, and whose clock it is then."""
+    program = definition.program
+    if program is None:
+        return []
+    words = (
+        f"Each trial runs the program {in_code(shlex.join(program.command))}. Its times are by the "
+        f"clock `{program.clock}` (docs/own-loops.md), and it stops by a rule of its own."
+    )
+    return ["", words, ""]
 
 
 def _time_objective(definition: StudyDefinition) -> str:

@@ -20,7 +20,7 @@ _MARK = "tuner_untrusted"
 
 def runs_own_code(definition: StudyDefinition) -> bool:
     """Whether to train this study runs code that is not tuner's."""
-    return names_own_code(definition.architecture.model)
+    return definition.program is not None or names_own_code(definition.architecture.model)
 
 
 def mark_untrusted(study: Study, definition: StudyDefinition, origin: str) -> None:
@@ -47,14 +47,16 @@ def require_trust(opened: OpenStudy, *, trust: bool) -> str | None:
     """
     if not runs_own_code(opened.definition):
         return None
+    program = opened.definition.program
     model = opened.definition.architecture.model
+    runs = f"the code of {model}" if program is None else program.in_words()
     origin = untrusted_origin(opened)
     if origin and not trust:
         raise UsageError(
-            f"study {opened.name!r} came from {origin}, and to train it runs the code of {model}; "
+            f"study {opened.name!r} came from {origin}, and to train it runs {runs}; "
             "read that file, then "
             "say --trust"
         )
     if origin:
         opened.optuna.set_user_attr(_MARK, "")
-    return f"study {opened.name} runs the code of {model}"
+    return f"study {opened.name} runs {runs}"

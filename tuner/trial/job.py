@@ -10,8 +10,9 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
-from tuner.config import BackendChoice, EpochRecord, Hyperparameters, StopReason
+from tuner.config import EpochRecord, Hyperparameters, StopReason
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.backend_choice import BackendChoice
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy

@@ -5,7 +5,6 @@ on its device, evaluate it, and record everything seen.
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,16 +12,17 @@ from typing import Any
 import torch
 from optuna.trial import TrialState
 
-from tuner.config import BackendChoice, Hyperparameters, RunConfig, StopReason
+from tuner.config import Hyperparameters, RunConfig, StopReason
 from tuner.data.origins import TestWindows
 from tuner.data.windows import DeviceData
 from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch
+from tuner.devices.backend_choice import BackendChoice
 from tuner.devices.busy import Busy, BusyMeter
 from tuner.models.own import methods_not_used
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.objectives import values_of
-from tuner.spec.time_objectives import Ended, TimeObjective, measured_times
+from tuner.spec.program import ClockLabel
+from tuner.spec.time_objectives import Ended, measured_times
 from tuner.storage.records import TrialResult
 from tuner.study.throughput import with_fall
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
@@ -33,6 +33,7 @@ from tuner.trial.device_turn import alone_on
 from tuner.trial.job import on_device
 from tuner.trial.provenance import git_revision, versions
 from tuner.trial.scores import with_baselines, with_scores
+from tuner.trial.valued import valued
 
 StopCheck = Callable[[], StopReason | None]
 
@@ -165,22 +166,10 @@ def _to_trial_result(
     definition: StudyDefinition,
 ) -> TrialResult:
     if evaluation is not None:
-        recorded = with_scores(recorded, evaluation, definition)
-        values = values_of(recorded, definition.objectives)
-        if values is not None:
-            return TrialResult(TrialState.COMPLETE, values, recorded.storable())
-        if _missed_target(recorded, definition):
-            target, best = definition.target_val_loss, recorded.val_loss
-            why = f"the validation loss never came down to {target:g} (its lowest was {best:.6g})"
-            missed = dataclasses.replace(recorded, target_missed=True, failure=why)
-            return TrialResult(TrialState.PRUNED, None, missed.storable())
-        named = ", ".join(f"{name} {recorded.named(name)}" for name in definition.objectives)
-        recorded = dataclasses.replace(
-            recorded,
-            stopped_by=StopReason.DIVERGED.value,
-            converged=False,
-            failure=f"values {named}",
-        )
+        ended = valued(with_scores(recorded, evaluation, definition), definition)
+        if ended.state is not TrialState.FAIL:
+            return ended
+        recorded = ended.recorded
     if result.message:
         recorded = dataclasses.replace(recorded, failure=result.message)
     state = TrialState.PRUNED if result.stopped_by is StopReason.PRUNED else TrialState.FAIL
@@ -194,16 +183,6 @@ def windows_of(definition: StudyDefinition, *, confirms: bool) -> TestWindows:
     if not definition.keeps_last_block:
         return TestWindows.ALL
     return TestWindows.LAST_BLOCK if confirms else TestWindows.SEARCHED
-
-
-def _missed_target(recorded: Recorded, definition: StudyDefinition) -> bool:
-    """A sound training that never reached the registered loss: its time is censored, and no number
-    stands for it.
-    """
-    if definition.objectives[0] != TimeObjective.TO_TARGET or recorded.time_to_target_s != math.inf:
-        return False
-    figures = recorded.val_loss, recorded.named(definition.objectives[1])
-    return all(figure is not None and math.isfinite(figure) for figure in figures)
 
 
 def _recorded(
@@ -229,6 +208,7 @@ def _recorded(
         device_watch=observation.details,
         versions=versions(),
         git_revision=git_revision(),
+        clock=ClockLabel.TUNER.value,
         clock_version=CLOCK_VERSION,
         timed_from=result.timed_from,
         timed_until=result.timed_until,

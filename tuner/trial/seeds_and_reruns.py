@@ -16,7 +16,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from optuna.trial import TrialState
@@ -28,13 +28,15 @@ from tuner.files.meaning import In
 from tuner.spec.seeds import seed_of_trial
 from tuner.storage.records import TrialResult
 from tuner.training import EpochRecord
-from tuner.training.checkpoint import Checkpoint, CheckpointFiles
+from tuner.training.checkpoint import CheckpointFiles
 from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.choose import identifying_backend
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import TrialJob
 from tuner.trial.measured_backend import with_backend
 from tuner.trial.over_seeds import combined
+from tuner.trial.program.kept_folder import KeptFolder
+from tuner.trial.program.run_program import run_program
 from tuner.trial.run import run_config, run_trial, windows_of
 from tuner.trial.time_left import TimeLeft
 from tuner.version import __version__
@@ -53,11 +55,13 @@ def run_job(
 
     `engines` are those of earlier jobs in this process, which this one may use; it leaves its own.
     """
-    own, left = data[job.definition.data_hash], TimeLeft(job.may_take_s)
-    decided = with_backend(job, own)
-    if decided is None:
-        return None
-    job = decided
+    own, left = None, TimeLeft(job.may_take_s)
+    if job.definition.program is None:
+        own = data[job.definition.data_hash]
+        decided = with_backend(job, own)
+        if decided is None:
+            return None
+        job = decided
     if job.seed is not None:
         return _OfOneSeed(job, own, repeat=0, seed=job.seed, engines=engines, left=left).result()
     results: list[TrialResult] = []
@@ -85,7 +89,8 @@ class _OfOneSeed:
     """The runs of a job with one seed: one, and more where a timing was contaminated."""
 
     job: TrialJob
-    data: DeviceData
+    data: DeviceData | None
+    """None where a program trains, which reads its own."""
     repeat: int
     seed: int
     engines: EnginePool | None = None
@@ -124,9 +129,9 @@ class _OfOneSeed:
     def _run(self, attempt: int, curve: list[EpochRecord]) -> TrialResult | None:
         """One run; its epochs are added to `curve`."""
 
-        def resumed(checkpoint: Checkpoint) -> None:
-            curve[:] = checkpoint.progress.history
-            self.job.on_curve(checkpoint.progress.history, self.repeat)
+        def went_on_from(earlier: Sequence[EpochRecord]) -> None:
+            curve[:] = earlier
+            self.job.on_curve(earlier, self.repeat)
 
         def epoch_ended(record: EpochRecord) -> StopReason | None:
             # A training that begins again, for want of memory, tells its first epochs anew.
@@ -134,17 +139,25 @@ class _OfOneSeed:
             curve.append(record)
             return self.job.epoch_ended(record, self.repeat)
 
+        if self.job.definition.program is not None:
+            return run_program(
+                dataclasses.replace(self.job, should_stop=self._stop_of_program),
+                self.seed,
+                kept=self._kept(attempt),
+                on_epoch=epoch_ended,
+                on_begun=went_on_from,
+            )
         result = run_trial(
             self.job.definition,
             self.job.hyperparameters,
             self.seed,
-            self.data,
+            cast("DeviceData", self.data),
             self.job.device,
             on_epoch=epoch_ended,
             should_stop=self.job.should_stop,
             on_phase=self.job.on_phase,
             checkpoints=self._files(attempt),
-            on_resume=resumed,
+            on_resume=lambda checkpoint: went_on_from(checkpoint.progress.history),
             engines=self.engines,
             windows=windows_of(self.job.definition, confirms=self.job.confirms),
             backend=self.job.backend,
@@ -154,6 +167,10 @@ class _OfOneSeed:
             self.left.waited_s += result.recorded.wait_s or 0.0
         return result
 
+    def _stop_of_program(self) -> StopReason | None:
+        """A program cannot be made to say its values: at the end of its time it is handed back."""
+        return StopReason.INTERRUPTED if self.left.is_over else self.job.should_stop()
+
     def _files(self, attempt: int) -> CheckpointFiles | None:
         if self.job.checkpoints is None:
             return None
@@ -162,6 +179,14 @@ class _OfOneSeed:
             stem=f"{self._stem}-run-{attempt}",
             identity=self._identity() | {"run": attempt},
             every_s=self.job.policy.checkpoint_s,
+        )
+
+    def _kept(self, attempt: int) -> KeptFolder | None:
+        if self.job.checkpoints is None or not self.job.policy.checkpoint_s:
+            return None
+        return KeptFolder(
+            folder=self.job.checkpoints / f"{self._stem}-run-{attempt}-program",
+            identity=self._identity() | {"run": attempt},
         )
 
     @property
@@ -175,22 +200,26 @@ class _OfOneSeed:
         what differs in any of it is not continued.
         """
         job = self.job
-        config = run_config(job.definition, job.hyperparameters, self.seed, job.backend)
-        text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
-        return {
-            "study": self.job.study_key,
-            "definition": self.job.definition.identity(),
-            "trial": self.job.number,
+        whole: dict[str, str | int] = {
+            "study": job.study_key,
+            "definition": job.definition.identity(),
+            "trial": job.number,
             "repeat": self.repeat,
             "seed": self.seed,
+            "device": job.device.model,
+            "tuner": __version__,
+        }
+        if job.definition.program is not None:
+            text = json.dumps(job.hyperparameters.as_dict(), sort_keys=True)
+            return whole | {"configuration": hashlib.sha256(text.encode()).hexdigest()}
+        data = cast("DeviceData", self.data)
+        config = run_config(job.definition, job.hyperparameters, self.seed, job.backend)
+        text = json.dumps(dataclasses.asdict(config), sort_keys=True, default=str)
+        return whole | {
             "configuration": hashlib.sha256(text.encode()).hexdigest(),
-            "device": self.job.device.model,
-            "backend": identifying_backend(
-                config, self.data.shapes, self.data.minimum.device
-            ).value,
+            "backend": identifying_backend(config, data.shapes, data.minimum.device).value,
             "clock": CLOCK_VERSION,
             "torch": torch.__version__,
-            "tuner": __version__,
         }
 
 

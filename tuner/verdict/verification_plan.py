@@ -28,6 +28,7 @@ from tuner.verdict.expected_front import (
 from tuner.verdict.fresh_seeds import fresh_seeds, seeds_to_verify_on, seen_seeds
 from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.no_answer import why_none
+from tuner.verdict.other_clocks import refuse_other_clocks
 from tuner.verdict.other_windows import refuse_other_windows
 from tuner.verdict.picks import choosing, note_picks, picks
 from tuner.verdict.queue import verifications_of
@@ -273,6 +274,7 @@ def refuse_apart(opened: Sequence[OpenStudy]) -> None:
         refuse_other_windows(
             first.name, first.definition.mql_split, each.name, each.definition.mql_split
         )
+        refuse_other_clocks(first.name, first.definition.clock, each.name, each.definition.clock)
         models = {
             model for model in (first.device_model(), each.device_model()) if model is not None
         }

@@ -7,8 +7,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from tuner.config import Backend, BackendChoice, Hyperparameters
+from tuner.config import Backend, Hyperparameters
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.backend_choice import BackendChoice
 from tuner.models.names import builtin_names
 from tuner.storage.backend_choices import BackendChoices, MeasuredFor
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
@@ -36,6 +37,7 @@ class MeasuredBackend:
             isinstance(device, Gpu)
             and definition.training.backend is Backend.AUTO
             and definition.architecture.model not in builtin_names()
+            and definition.program is None
         )
         return MeasuredBackend(
             BackendChoices(opened.database.engine, opened.study_id) if measured else None,

@@ -53,7 +53,8 @@ class StudyPruning:
             pruner = Pruner(
                 self.finished(policy),
                 Stopping(
-                    patience=training.patience,
+                    # A program stops by a rule of its own: it may end with any epoch.
+                    patience=training.patience if definition.program is None else 0,
                     min_delta=training.min_delta,
                     max_epochs=training.max_epochs,
                 ),

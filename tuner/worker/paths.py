@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import shutil
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,10 @@ def forget_trials(folder: Path, numbers: Collection[int]) -> None:
         match = _TRIAL.match(path.name)
         if match and int(match[1]) in numbers:
             with contextlib.suppress(OSError):
-                path.unlink(missing_ok=True)
+                if path.is_dir() and not path.is_symlink():  # a program's own
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # there, and empty
         folder.rmdir()
 

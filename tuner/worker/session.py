@@ -138,7 +138,8 @@ def _run(
     orphan: Orphan | None,
 ) -> None:
     beat, name = Heartbeat(order.heartbeat), order.name or new_name()
-    data = functools.partial(data_of, studies, data_dir=order.data_dir, task=order.task)
+    networks = [each for each in studies if each.definition.program is None]
+    data = functools.partial(data_of, networks, data_dir=order.data_dir, task=order.task)
     stored = Retry(studies, name, stop, beat)
     with contextlib.closing(_lease_on(device, studies, name, stored)) as lease:
         with lease.taken(stop.is_set) as mine:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 
 from optuna.trial import FrozenTrial
 
-from tuner.config import BackendChoice, Hyperparameters, StopReason
+from tuner.config import Hyperparameters, StopReason
+from tuner.devices.backend_choice import BackendChoice
 from tuner.record import Recorded
 from tuner.search.sampler import sampler_for
 from tuner.spec.policy import SearchPolicy
@@ -153,7 +154,7 @@ class _Trial(Piece):
         self._trial = trial
         earlier = functools.partial(self.opened.ledger.earlier_attempts, claim)
         self._attempts = 1 + stored(earlier, "a look at earlier attempts", until_stopped=True)
-        self._hyperparameters = Hyperparameters.of(trial.params)
+        self._hyperparameters = self.opened.definition.hyperparameters(trial.params)
         self._measured = MeasuredBackend.of(
             self.opened, self._context.device, self._hyperparameters
         )

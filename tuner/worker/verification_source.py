@@ -9,7 +9,8 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 
-from tuner.config import BackendChoice, Hyperparameters, StopReason
+from tuner.config import Hyperparameters, StopReason
+from tuner.devices.backend_choice import BackendChoice
 from tuner.search.suggest import UnfitConfigurationError
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.queue.plans import is_confirmation
@@ -92,7 +93,7 @@ class _Run(Piece):
         stored = self._context.stored
         self._policy = stored(self.opened.policy, "the study's policy", until_stopped=True)
         try:
-            self._hyperparameters = Hyperparameters.of(self._run.params)
+            self._hyperparameters = self.opened.definition.hyperparameters(self._run.params)
         except KeyError as error:
             raise UnfitConfigurationError(f"planned without a value of {error}") from None
         self._measured = MeasuredBackend.of(

@@ -147,7 +147,7 @@ def test_each_python_block_runs(block: Block, workplace: Path) -> None:
 def files_shown(document: str) -> dict[str, str]:
     """The blocks of a document that begin with a comment naming a file."""
     shown = {}
-    for block in blocks("python", "toml"):
+    for block in blocks("python", "py", "toml"):
         first = block.text.partition("\n")[0]
         if block.document == document and re.fullmatch(r"# [\w.]+\.(py|toml)", first):
             shown[first.removeprefix("# ")] = block.text
@@ -189,6 +189,30 @@ def test_the_documented_architecture_works_as_shown(tmp_path: Path) -> None:
     (study,) = json.loads(launched.out)["studies"]
     assert study["name"] == "demo-last-value-mlp"
     assert study["trials"]["complete"] == 1
+
+
+def test_the_documented_program_works_as_shown(tmp_path: Path) -> None:
+    files = files_shown("docs/own-loops.md")
+    assert set(files) == {
+        "train.py",
+        "train.toml",
+        "lightning_train.py",  # tests/unit/callbacks runs it
+        "lightning_train.toml",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert load_study_file(str(tmp_path / "lightning_train.toml")).program is not None
+    shown = next(block for block in blocks("console") if block.document == "docs/own-loops.md")
+    checked, launched = (line.split()[2:] for line in shown.text.splitlines())
+    done = run(*checked, folder=tmp_path)
+    assert done.code == 0, done.err
+    assert done.out.startswith("my-program: python train.py in ")
+    assert done.err == ""
+    done = run(*launched, "--json", folder=tmp_path, environment={"TMPDIR": str(tmp_path)})
+    assert done.code == 0, done.err
+    (study,) = json.loads(done.out)["studies"]
+    assert (study["name"], study["clock"]) == ("demo-my-program", "process")
+    assert study["trials"]["complete"] == 4
 
 
 def test_the_documented_task_files_are_valid(tmp_path: Path) -> None:

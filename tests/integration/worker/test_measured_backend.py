@@ -12,8 +12,9 @@ from sqlalchemy.exc import OperationalError
 
 from tests.support.in_process_worker import result_of
 from tests.support.small_study import definition
-from tuner.config import Backend, BackendChoice
+from tuner.config import Backend
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.backend_choice import BackendChoice
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.backend_choices import BackendChoices, MeasuredFor

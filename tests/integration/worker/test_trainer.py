@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.in_process_worker import DEVICE, study_in
 from tests.support.paths import SCRIPTS
-from tuner.config import BackendChoice
+from tuner.devices.backend_choice import BackendChoice
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url

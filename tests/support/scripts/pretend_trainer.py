@@ -14,7 +14,8 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
-from tuner.config import Backend, BackendChoice, EpochRecord
+from tuner.config import Backend, EpochRecord
+from tuner.devices.backend_choice import BackendChoice
 from tuner.record import Recorded
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob

@@ -8,10 +8,11 @@ import pytest
 
 from tests.support.tiny_tasks import tiny_task
 from tests.support.trial_jobs import job_of
-from tuner.config import Backend, BackendChoice, RunConfig, StopReason
+from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.prepare import prepare
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import Gpu, exclusive
+from tuner.devices.backend_choice import BackendChoice
 from tuner.trial import measured_backend
 from tuner.trial.measured_backend import with_backend
 from tuner.trial.seeds_and_reruns import run_job

@@ -26,6 +26,7 @@ from tuner.report.figures.trade import trade_figure
 from tuner.spec.objectives import axis_title
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.attainment_surfaces import attained_by
+from tuner.verdict.other_clocks import clock_in_words, refuse_other_clocks
 from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verified import verified_in
 
@@ -44,6 +45,12 @@ def draw(kind: str, studies: Studies, *, title: str = "") -> go.Figure:
     """
     if kind not in KINDS:
         raise UsageError(f"unknown figure {kind!r}; there are: {', '.join(KINDS)}")
+    if kind not in WITHOUT_TIMES:
+        for each in studies[1:]:
+            first = studies[0]
+            refuse_other_clocks(
+                first.name, first.definition.clock, each.name, each.definition.clock
+            )
     return KINDS[kind](studies, title)
 
 
@@ -73,7 +80,8 @@ def _axes(studies: Studies) -> tuple[str, str]:
         " or ".join(dict.fromkeys(axis_title(study.results.objectives[axis]) for study in studies))
         for axis in (0, 1)
     )
-    return clock, error
+    by = clock_in_words(studies[0].definition.clock) if studies else ""
+    return ", ".join(filter(None, (clock, by))), error
 
 
 def _attainment(studies: Studies, title: str) -> go.Figure:
@@ -143,6 +151,8 @@ def _timeline(studies: Studies, title: str) -> go.Figure:
     )
 
 
+WITHOUT_TIMES = ("curves", "timeline")
+"""No axis of these compares times: studies by several clocks may share them."""
 KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
     "front": _front,
     "attainment": _attainment,

@@ -24,6 +24,7 @@ from tuner.report.terminal.summary_lines import (
 from tuner.spec.objectives import heading
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, clocks_in_words, read_results
+from tuner.verdict.other_clocks import clock_in_words
 
 COLUMNS = {
     "learning_rate": "lr",
@@ -139,6 +140,8 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
         _warn_of_timings(console, results)
         if results.clocks_differ:
             console.print(results.clocks_differ, style="yellow")
+        if by := clock_in_words(each.definition.clock):
+            console.print(f"Times are by {by}.")
         console.print()
     if ended != "filled":
         console.print(

@@ -19,6 +19,7 @@ from tuner.record import MEANINGS, Recorded, names_in
 from tuner.report.terminal.sparkline import SPARK_WIDTH, sparkline
 from tuner.report.terminal.throughput_lines import busy_in_words, throughput_rows
 from tuner.report.trial_detail import TrialDetail, utc
+from tuner.spec.program import ClockLabel
 from tuner.study.results import clock_of
 
 Rows = Iterator[tuple[str, str]]
@@ -161,7 +162,8 @@ def _device(detail: TrialDetail) -> Rows:
     if busy := busy_in_words(recorded):
         yield "busy", busy
     if recorded.wall_clock_s is not None or recorded.clock_version is not None:
-        yield "clock", f"version {clock_of(recorded)}"
+        label = f"{recorded.clock}, " if recorded.clock not in (None, ClockLabel.TUNER) else ""
+        yield "clock", f"{label}version {clock_of(recorded)}"
     if recorded.contaminated is not None:
         alone = "alone on its device while the clock ran" + _as_far_as_seen(recorded)
         yield (

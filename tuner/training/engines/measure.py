@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import nn
 
-from tuner.config import Backend, BackendChoice, RunConfig, StopReason
+from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import Batch, DeviceData
+from tuner.devices.backend_choice import BackendChoice
 from tuner.models.fault import on_one_line
 from tuner.models.names import builtin_names
 from tuner.models.out_of_memory import out_of_memory

@@ -93,6 +93,8 @@ class Order:
 
 def why_none(definition: StudyDefinition) -> str | None:
     """Why a study's trials never run on the fused kernels, as far as its definition says so."""
+    if definition.program is not None:
+        return "its trials are a program, which compiles what it wants"
     backend = definition.training.backend
     if backend not in (Backend.AUTO, Backend.TRITON):
         return f"backend {backend.value} has no kernels of its own"

@@ -5,6 +5,7 @@ it in a table.
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.study.results import clock_of
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.other_clocks import refuse_other_clocks
 from tuner.verdict.other_windows import refuse_other_windows
 from tuner.verdict.picks import choosing, picks_expected
 from tuner.verdict.verified import verified_in
@@ -41,6 +43,7 @@ def refuse_different_data(studies: Sequence[StudySnapshot]) -> None:
         refuse_other_windows(
             first.name, first.definition.mql_split, each.name, each.definition.mql_split
         )
+        refuse_other_clocks(first.name, first.definition.clock, each.name, each.definition.clock)
 
 
 def differences(studies: Sequence[StudySnapshot]) -> list[str]:
@@ -75,6 +78,7 @@ def differences(studies: Sequence[StudySnapshot]) -> list[str]:
         for name in _SETTINGS
     ]
     found += [_disturbed(each) for each in studies]
+    found += [_seed_ignored(each) for each in studies]
     found += [
         f"{each.name}: {differ}" for each in studies if (differ := each.results.clocks_differ)
     ]
@@ -135,3 +139,25 @@ def _disturbed(study: StudySnapshot) -> str:
         f"{converged - clean} of {converged} timings of {study.name} were contaminated and are "
         "left out."
     )
+
+
+def _seed_ignored(study: StudySnapshot) -> str:
+    """That a program gave the same values on fresh seeds, bit for bit: its intervals are points."""
+    if study.definition.program is None:
+        return ""
+    values: dict[int, list[tuple[float | None, float | None]]] = defaultdict(list)
+    for run in study.runs:
+        if run.state == "finished" and run.result is not None:
+            recorded = run.result.recorded
+            values[run.trial_number].append((recorded.named(_error(study)), recorded.val_loss))
+    same = [each for each in values.values() if len(each) > 1 and len(set(each)) == 1]
+    if not same:
+        return ""
+    return (
+        f"The program of {study.name} ignores its seed: {len(same[0])} fresh seeds gave the same "
+        "values bit for bit, so its intervals say nothing."
+    )
+
+
+def _error(study: StudySnapshot) -> str:
+    return study.definition.objectives[1]

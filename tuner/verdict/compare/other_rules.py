@@ -182,7 +182,7 @@ def _unusable(
 ) -> str:
     """Why the times of a group's searches are not known under a rule; empty where they are."""
     for study, both in zip(members, replays, strict=True):
-        if _own(study) != _own(reference[0]):
+        if _own(study) != _own(reference[0]) or study.definition.program is not None:
             return f"{study.name} and {reference[0].name} have stopping rules of their own"
         if study.definition.mql_split != TEST:
             but_last = study.definition.keeps_last_block

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.config import BackendChoice, EpochRecord
+from tuner.config import EpochRecord
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.backend_choice import BackendChoice
 from tuner.search.pruning import Verdict
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob

@@ -12,9 +12,10 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 
-from tuner.config import BackendChoice, EpochRecord, StopReason
+from tuner.config import EpochRecord, StopReason
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
+from tuner.devices.backend_choice import BackendChoice
 from tuner.devices.gpu import nvml
 from tuner.devices.lock import DeviceLockError, lock_folder
 from tuner.devices.neighbours import signed_in

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from tuner.config import Architecture, Backend, BackendChoice, RunConfig
+from tuner.config import Architecture, Backend, RunConfig
 from tuner.data.windows import DeviceData
+from tuner.devices.backend_choice import BackendChoice
 from tuner.models.registry import build_model
 from tuner.training.engines import measure
 from tuner.training.engines.eager import VALIDATION_BATCH

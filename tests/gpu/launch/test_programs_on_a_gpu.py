@@ -1,0 +1,77 @@
+"""A program that trains on the GPU: it is no stranger there, its worker holds no memory beside it,
+and what is killed gives its memory back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+from optuna.trial import TrialState
+
+from tests.support.programs import program_job, trained, write_program
+from tuner.api import load_study
+from tuner.config import StopReason
+from tuner.devices import list_gpus
+
+ON_THE_GPU = """
+import torch
+torch.manual_seed(told["seed"])
+x = torch.randn(2048, 2048, device="cuda")
+(x @ x).sum().item()
+open("pid", "w").write(str(os.getpid()))
+say(started=True)
+for number in (1, 2, 3):
+    for _ in range(20):
+        y = x @ x
+    torch.cuda.synchronize()
+    epoch(number, 1 / number)
+    END
+say(final={"test_mql": 0.5, "peak_memory_bytes": torch.cuda.max_memory_allocated()})
+"""
+
+
+def test_a_program_on_the_gpu_is_no_stranger_there(tmp_path: Path) -> None:
+    gpu = list_gpus(os.environ)[0]
+    result = trained(program_job(tmp_path, ON_THE_GPU.replace("END", ""), device=gpu))
+    assert result is not None
+    recorded = result.recorded
+    assert (result.state, recorded.contaminated) == (TrialState.COMPLETE, False), recorded
+    assert recorded.device == gpu.model
+    assert recorded.peak_memory_bytes is not None
+    assert recorded.peak_memory_bytes > 0
+
+
+def test_a_program_that_is_ended_leaves_the_gpu(tmp_path: Path) -> None:
+    text = ON_THE_GPU.replace("END", "time.sleep(60)")
+    told: list[int] = []
+    job = program_job(
+        tmp_path,
+        text,
+        device=list_gpus(os.environ)[0],
+        on_epoch=lambda record, _repeat: told.append(record.epoch),
+        should_stop=lambda: StopReason.INTERRUPTED if told else None,
+    )
+    assert trained(job) is None
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
+
+
+def test_a_launch_trains_a_program_on_a_gpu(tmp_path: Path) -> None:
+    write_program(tmp_path, ON_THE_GPU.replace("END", ""))
+    url = f"sqlite:///{tmp_path}/tuner.db"
+    words = "launch --variant study.toml --task demo --gpus 0 --trials 3 --sampler random"
+    done = subprocess.run(
+        [sys.executable, "-m", "tuner", *words.split(), "--storage", url],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    records = load_study("demo-program", storage=url).complete
+    assert len(records) == 3
+    assert {each.recorded.clock for each in records} == {"process"}
+    assert not any(each.recorded.contaminated for each in records)

@@ -1,0 +1,42 @@
+"""Three short runs of a program: who ignores its seed or its hyperparameters is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.programs import HONEST, program_definition, write_program
+from tuner.trial.program.check_program import CheckedProgram, check_program
+from tuner.trial.program.program_lines import ProgramError
+
+QUICK = HONEST.replace("time.sleep(0.02)", "pass")
+
+
+def checked(folder: Path, text: str) -> CheckedProgram:
+    return check_program(program_definition(write_program(folder, text)))
+
+
+def test_an_honest_program_has_nothing_said_of_it(tmp_path: Path) -> None:
+    found = checked(tmp_path, QUICK)
+    assert (found.epochs, found.notices) == (2, ())
+
+
+def test_a_program_that_ignores_its_seed_is_found(tmp_path: Path) -> None:
+    found = checked(tmp_path, QUICK.replace('told["seed"]', "3"))
+    assert (found.ignores_seed, found.ignores_hyperparameters) == (True, False)
+    (notice,) = found.notices
+    assert notice.startswith("the program ignores its seed: seeds 0 and 1 gave the same")
+
+
+def test_a_program_that_ignores_its_hyperparameters_is_found(tmp_path: Path) -> None:
+    found = checked(tmp_path, QUICK.replace('told["hyperparameters"]["rate"]', "0.5"))
+    assert (found.ignores_seed, found.ignores_hyperparameters) == (False, True)
+
+
+def test_what_is_wrong_with_it_is_said_in_one_line_with_what_it_printed(tmp_path: Path) -> None:
+    with pytest.raises(ProgramError) as refused:
+        checked(tmp_path, "print('cannot find my data'); raise SystemExit(1)")
+    assert "exit code 1" in str(refused.value)
+    assert str(refused.value).endswith("; it printed: cannot find my data")
+    assert "\n" not in str(refused.value)

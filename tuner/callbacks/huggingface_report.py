@@ -1,0 +1,120 @@
+"""A callback of Hugging Face's `Trainer` that reports a training to tuner, by a clock of its own.
+
+The clock counts what the Trainer does from the start of an epoch to the end of its evaluation. What
+lies between two epochs, such as a checkpoint, is not on it. The device is synchronised at both
+ends.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tuner.callbacks.program_report import (
+    PausedClock,
+    Report,
+    TrialToRun,
+    refuse_other_clock,
+    synchronizer,
+    trial_to_run,
+)
+from tuner.errors import TunerError
+
+CLOCK = "huggingface"
+
+
+def _library() -> Any:
+    try:
+        return importlib.import_module("transformers")
+    except ImportError:
+        raise TunerError(
+            "HuggingFaceReport needs transformers, which is not here: "
+            "pip install 'tuner[huggingface]'"
+        ) from None
+
+
+if TYPE_CHECKING:
+    _Callback = Any
+else:
+    _Callback = _library().TrainerCallback
+
+
+class HuggingFaceReport(_Callback):  # type: ignore[misc]
+    """Reports each epoch, ends the training when tuner says so, and does nothing without tuner.
+
+    The Trainer has to evaluate and log once an epoch (`eval_strategy="epoch"`,
+    `logging_strategy="epoch"`). After the training, call `final` with what the study minimises.
+
+    Raises:
+        NotUnderTunerError: the study's times are by another clock.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        refuse_other_clock(CLOCK, "HuggingFaceReport")
+        self.trial: TrialToRun | None = trial_to_run()
+        """None where the program runs by itself."""
+        self._report = Report()
+        self._clock = PausedClock()
+        self._training = False
+        self.stopped = False
+        """Whether tuner ended the training: nothing more is to be said of it."""
+        self._epochs: int | None = None
+        self._train_loss: float | None = None
+        self._rate: float | None = None
+
+    def final(self, **figures: Any) -> None:
+        """What the trained network came to: see `Report.final`."""
+        self._report.final(**{"epochs": self._epochs} | figures)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        del control
+        self._training = True
+        self._clock = PausedClock(synchronizer(args.device))
+        if state.is_world_process_zero:
+            self._report.started()
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        del args, state, control
+        self._clock.go_on()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        del args, state
+        if self._report.should_stop:
+            self.stopped = control.should_training_stop = True
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
+    ) -> None:
+        del args, state, control
+        if logs and "loss" in logs:
+            self._train_loss = float(logs["loss"])
+            self._rate = None if "learning_rate" not in logs else float(logs["learning_rate"])
+
+    def on_evaluate(
+        self, args: Any, state: Any, control: Any, metrics: dict[str, Any] | None = None, **_: Any
+    ) -> None:
+        del args, control
+        if not self._training:
+            return  # asked for by the program itself, after its training
+        elapsed_s = self._clock.stop()
+        if self.stopped or not state.is_world_process_zero:
+            return
+        if not metrics or "eval_loss" not in metrics or self._train_loss is None:
+            raise TunerError(
+                "HuggingFaceReport: the Trainer told no loss or no eval_loss of this epoch; say "
+                'eval_strategy="epoch" and logging_strategy="epoch"'
+            )
+        self._report.epoch(
+            round(state.epoch),
+            train_loss=self._train_loss,
+            val_loss=float(metrics["eval_loss"]),
+            learning_rate=self._rate,
+            elapsed_s=elapsed_s,
+        )
+        self._train_loss = None
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        del args, control
+        self._training = False
+        self._epochs = round(state.epoch)

@@ -1,0 +1,134 @@
+"""A callback of Lightning's that reports a training to tuner, by a clock of its own.
+
+The clock counts what Lightning does between the start of an epoch and its end, validation included:
+steps, loaders, logging, and the callbacks that run meanwhile. What lies between two epochs, such as
+a checkpoint that is written at an epoch's end, is not on it, nor are set-up and sanity check. The
+device is synchronised at both ends of an epoch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tuner.callbacks.program_report import (
+    PausedClock,
+    Report,
+    TrialToRun,
+    refuse_other_clock,
+    synchronizer,
+    trial_to_run,
+)
+from tuner.errors import TunerError
+
+CLOCK = "lightning"
+
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+
+
+def _library() -> Any:
+    """Lightning by whichever of its two names the program has imported, else as it is installed."""
+    named = [name for name in _PACKAGES if name in sys.modules]
+    for name in [*named, *_PACKAGES]:
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    raise TunerError(
+        "LightningReport needs Lightning, which is not here: pip install 'tuner[lightning]'"
+    )
+
+
+if TYPE_CHECKING:
+    _Callback = Any
+else:
+    _Callback = _library().Callback
+
+
+class LightningReport(_Callback):  # type: ignore[misc]
+    """Reports each epoch, ends the training when tuner says so, and does nothing without tuner.
+
+    Args:
+        val_loss: what the module logs its validation loss as.
+
+    After the training, call `final` with what the study minimises.
+
+    Raises:
+        NotUnderTunerError: the study's times are by another clock.
+    """
+
+    def __init__(self, val_loss: str = "val_loss") -> None:
+        super().__init__()
+        refuse_other_clock(CLOCK, "LightningReport")
+        self.trial: TrialToRun | None = trial_to_run()
+        """None where the program runs by itself."""
+        self._val_loss = val_loss
+        self._report = Report()
+        self._clock = PausedClock()
+        self._losses: list[Any] = []
+        self._epochs: int | None = None
+        self.stopped = False
+        """Whether tuner ended the training: nothing more is to be said of it."""
+
+    def final(self, **figures: Any) -> None:
+        """What the trained network came to: see `Report.final`."""
+        self._report.final(**{"epochs": self._epochs} | figures)
+
+    @property
+    def last_checkpoint(self) -> Path | None:
+        """For `fit(ckpt_path=...)`: the newest checkpoint in the trial's own folder; None where an
+        earlier attempt left none.
+        """
+        if self.trial is None:
+            return None
+        found = self.trial.checkpoint_folder.glob("*.ckpt")
+        return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._clock = PausedClock(synchronizer(pl_module.device))
+        if trainer.is_global_zero:
+            self._report.started()
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        del trainer, pl_module
+        self._losses = []
+        self._clock.go_on()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_: Any) -> None:
+        del pl_module
+        loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
+        if loss is not None:
+            self._losses.append(loss.detach())  # no wait for the device: it is read at the end
+        if self._report.should_stop:
+            self.stopped = trainer.should_stop = True
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        elapsed_s = self._clock.stop()
+        if self.stopped or not trainer.is_global_zero:
+            return  # an epoch that was cut is none
+        if self._val_loss not in trainer.callback_metrics:
+            raise TunerError(
+                f"LightningReport: nothing is logged as {self._val_loss!r}; log the validation "
+                "loss once an epoch, or say its name: LightningReport(val_loss=...)"
+            )
+        losses = [float(loss) for loss in self._losses]
+        self._report.epoch(
+            trainer.current_epoch + 1,
+            train_loss=sum(losses) / max(len(losses), 1),
+            val_loss=float(trainer.callback_metrics[self._val_loss]),
+            learning_rate=_rate_of(pl_module),
+            elapsed_s=elapsed_s,
+        )
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        del pl_module
+        self._epochs = trainer.current_epoch
+
+
+def _rate_of(module: Any) -> float | None:
+    optimizers = module.optimizers()
+    first = optimizers[0] if isinstance(optimizers, list) else optimizers
+    groups = getattr(first, "param_groups", None)
+    return float(groups[0]["lr"]) if groups else None

@@ -1,0 +1,184 @@
+"""A program's own side of a trial: what it is to train, and the file for its report."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TextIO
+
+from tuner.errors import TunerError
+
+TRIAL, REPORT, STOP = "TUNER_TRIAL", "TUNER_REPORT", "TUNER_STOP"
+
+
+class NotUnderTunerError(TunerError):
+    """The program runs by itself: nobody told it a trial (exit code 1)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialToRun:
+    """What the program is to train."""
+
+    study: str
+    number: int
+    seed: int
+    hyperparameters: Mapping[str, Any]
+    max_epochs: int
+    patience: int
+    min_delta: float
+    clock: str
+    checkpoint_folder: Path
+    """The program's own: what it keeps there is there again if this training is interrupted."""
+    epochs_told: int
+    """By an earlier attempt at this training; 0 where there was none that kept a checkpoint."""
+    task: Mapping[str, Any]
+    """The study's task, as a task file has it."""
+
+
+def trial_to_run() -> TrialToRun | None:
+    """The trial of this process; None where the program runs by itself, without tuner.
+
+    Raises:
+        NotUnderTunerError: the file that `TUNER_TRIAL` names cannot be read.
+    """
+    path = os.environ.get(TRIAL)
+    if path is None:
+        return None
+    try:
+        told = json.loads(Path(path).read_text(encoding="utf-8"))
+        return TrialToRun(
+            study=told["study"],
+            number=told["trial"],
+            seed=told["seed"],
+            hyperparameters=told["hyperparameters"],
+            max_epochs=told["max_epochs"],
+            patience=told["patience"],
+            min_delta=told["min_delta"],
+            clock=told["clock"],
+            checkpoint_folder=Path(told["checkpoint_folder"]),
+            epochs_told=(told["resume"] or {"epoch": 0})["epoch"],
+            task=told["task"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise NotUnderTunerError(f"{TRIAL}={path} holds no trial of tuner's ({error})") from None
+
+
+@dataclass(slots=True)
+class Report:
+    """Tells tuner how the training goes; tells nobody where the program runs by itself.
+
+    A loop calls `started` once its set-up is over, `epoch` after each epoch's validation, `final`
+    at last, and ends soon once `should_stop` is true.
+    """
+
+    _file: TextIO | None = field(default=None, init=False)
+    _opened: bool = field(default=False, init=False)
+
+    def started(self) -> None:
+        """Set-up is over: the clock starts."""
+        self._say({"started": True})
+
+    def epoch(
+        self,
+        epoch: int,
+        *,
+        train_loss: float,
+        val_loss: float,
+        learning_rate: float | None = None,
+        elapsed_s: float | None = None,
+    ) -> None:
+        """An epoch is over, counted from 1, with its validation.
+
+        `elapsed_s` is for callbacks that have a clock of their own.
+        """
+        said = {"epoch": epoch, "train_loss": float(train_loss), "val_loss": float(val_loss)}
+        if learning_rate is not None:
+            said["learning_rate"] = float(learning_rate)
+        if elapsed_s is not None:
+            said["elapsed_s"] = float(elapsed_s)
+        self._say(said)
+
+    def final(
+        self,
+        *,
+        test_mql: float | None = None,
+        val_mql: float | None = None,
+        converged: bool | None = None,
+        epochs: int | None = None,
+        n_parameters: int | None = None,
+        peak_memory_bytes: int | None = None,
+    ) -> None:
+        """How good the trained network is; what its study minimises has to be among it.
+
+        Without `converged`, a training that ended before `max_epochs` has converged. `epochs` is
+        how many there were, those before an interruption included: a training that was interrupted
+        after its last epoch is trained anew where nobody says that.
+        """
+        given = {
+            "test_mql": None if test_mql is None else float(test_mql),
+            "val_mql": None if val_mql is None else float(val_mql),
+            "converged": converged,
+            "epochs": epochs,
+            "n_parameters": n_parameters,
+            "peak_memory_bytes": peak_memory_bytes,
+        }
+        self._say({"final": {name: value for name, value in given.items() if value is not None}})
+
+    @property
+    def should_stop(self) -> bool:
+        """Whether tuner has said that this training shall end; a look at a file."""
+        return STOP in os.environ and os.path.exists(os.environ[STOP])  # noqa: PTH110 - each batch
+
+    def _say(self, said: Mapping[str, Any]) -> None:
+        if not self._opened:
+            self._opened = True
+            path = os.environ.get(REPORT)
+            self._file = None if path is None else Path(path).open("a", encoding="utf-8")  # noqa: SIM115
+        if self._file is not None:
+            self._file.write(json.dumps(said) + "\n")
+            self._file.flush()
+
+
+@dataclass(slots=True)
+class PausedClock:
+    """Seconds of training and validation, read when the device has finished its work."""
+
+    synchronize: Callable[[], None] = lambda: None
+    _before: float = 0.0
+    _since: float | None = field(default=None)
+
+    def go_on(self) -> None:
+        if self._since is None:
+            self.synchronize()
+            self._since = time.perf_counter()
+
+    def stop(self) -> float:
+        """Seconds so far."""
+        if self._since is not None:
+            self.synchronize()
+            self._before += time.perf_counter() - self._since
+            self._since = None
+        return self._before
+
+
+def refuse_other_clock(clock: str, callback: str) -> None:
+    """Raises NotUnderTunerError where the study's times are by another clock than this one."""
+    trial = trial_to_run()
+    if trial is not None and trial.clock != clock:
+        raise NotUnderTunerError(
+            f'{callback} has a clock of its own, and the study file says clock = "{trial.clock}": '
+            f'say clock = "{clock}" under [process]'
+        )
+
+
+def synchronizer(device: Any) -> Callable[[], None]:
+    """What waits for everything queued on a torch device; on a CPU nothing is ever queued."""
+    if getattr(device, "type", "cpu") != "cuda":
+        return lambda: None
+    import torch
+
+    return lambda: torch.cuda.synchronize(device)

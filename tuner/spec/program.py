@@ -1,0 +1,165 @@
+"""A program of the user's own in place of a network: what a study file's `[process]` says of it,
+and what a study keeps of that.
+
+Nothing here runs it. The command is a list of words that no shell ever reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from tuner.display.text import shown
+from tuner.errors import UsageError
+from tuner.files.plain import Label, Strict
+
+MODEL = "process"
+"""What the architecture of such a study is called."""
+MOST_WORDS = 1000
+MOST_FILES = 10_000
+
+
+class ClockLabel(StrEnum):
+    """Whose clock a study's times are by. No figure and no verdict mixes two of them."""
+
+    TUNER = "tuner"
+    """tuner's own loop."""
+    PROCESS = "process"
+    """A program's lines, timed as they arrive."""
+    LIGHTNING = "lightning"
+    """`tuner.callbacks.LightningReport`, inside the program."""
+    HUGGINGFACE = "huggingface"
+    """`tuner.callbacks.HuggingFaceReport`, inside the program."""
+
+
+CLOCK_VERSIONS: Mapping[ClockLabel, int] = {
+    ClockLabel.PROCESS: 1,
+    ClockLabel.LIGHTNING: 1,
+    ClockLabel.HUGGINGFACE: 1,
+}
+"""Of the clocks of programs; tuner's own says its version itself (`training/clock.py`)."""
+
+
+def _word(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds a zero byte, which no argument of a program can")
+    return text
+
+
+Word = Annotated[str, Field(min_length=1, max_length=4096), AfterValidator(_word)]
+
+
+class ProgramTable(Strict):
+    """The table `[process]` of a study file."""
+
+    command: Annotated[tuple[Word, ...], Field(min_length=1, max_length=MOST_WORDS)]
+    """The program and its arguments. It runs in the folder of the study file."""
+    clock: Literal["process", "lightning", "huggingface"] = "process"
+    files: Annotated[tuple[Label, ...], Field(max_length=MOST_WORDS)] = ()
+    """Patterns beneath that folder, such as `src/**/*.py`: with the files that the command names,
+    these are the program, which must not change while its trials are compared."""
+    silence_s: Annotated[float, Field(gt=0, le=1e7)] = 1800.0
+    """Without a line for so long, it hangs and is ended."""
+
+
+class Program(ProgramTable):
+    """What a study keeps of it."""
+
+    folder: Label
+    """Where the study file lay."""
+    clock_version: Annotated[int, Field(ge=1, le=1_000_000)]
+
+    @staticmethod
+    def of(table: ProgramTable, folder: Path) -> Program:
+        """The program of a study file in this folder."""
+        return Program(
+            **table.model_dump(),
+            folder=str(folder),
+            clock_version=CLOCK_VERSIONS[ClockLabel(table.clock)],
+        )
+
+    @property
+    def label(self) -> ClockLabel:
+        return ClockLabel(self.clock)
+
+    def comparable(self) -> dict[str, object]:
+        """What identifies it: not the folder that it happens to lie in."""
+        return self.model_dump(mode="json", exclude={"folder"})
+
+    def in_words(self) -> str:
+        """The command as a person reads it, and where it runs."""
+        return f"{shown(shlex.join(self.command))} in {shown(self.folder)}"
+
+    def check(self) -> None:
+        """See that it could be started here, and starts nothing.
+
+        Raises:
+            UsageError: there is no such program, or a file of it cannot be read.
+        """
+        first = self.command[0]
+        found = Path(self.folder) / first if "/" in first else shutil.which(first)
+        if found is None or not os.access(found, os.X_OK):
+            raise UsageError(
+                f"[process] command: {shown(first)} is no program here; expected one on PATH, or a "
+                "path from the folder of the study file to a file that may be executed"
+            )
+        self.digest()
+
+    def own_files(self) -> tuple[Path, ...]:
+        """The files that are the program, in the order of their names.
+
+        Raises:
+            UsageError: a pattern that finds nothing or leaves the folder, or too many files.
+        """
+        folder = Path(self.folder)
+        found = {folder / word for word in self.command if (folder / word).is_file()}
+        for pattern in self.files:
+            found |= set(_matching(folder, pattern))
+        if len(found) > MOST_FILES:
+            raise UsageError(
+                f"[process] files: {len(found)} files are the program; expected at most "
+                f"{MOST_FILES}: name its code, not its data"
+            )
+        return tuple(sorted(found))
+
+    def digest(self) -> str | None:
+        """SHA-256 of the program's files, with their names; None where the command names none.
+
+        Raises:
+            UsageError: one of them cannot be read.
+        """
+        files = self.own_files()
+        if not files:
+            return None
+        whole = hashlib.sha256()
+        for path in files:
+            try:
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+            except OSError as error:
+                raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
+            whole.update(f"{_within(path, Path(self.folder))}\0{content}\n".encode())
+        return whole.hexdigest()
+
+
+def _matching(folder: Path, pattern: str) -> Iterator[Path]:
+    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+        raise UsageError(
+            f"[process] files: {pattern!r} leaves the folder of the study file; name what "
+            "lies in it"
+        )
+    found = [path for path in folder.glob(pattern) if path.is_file()]
+    if not found:
+        raise UsageError(f"[process] files: {pattern!r} finds no file in {folder}")
+    yield from found
+
+
+def _within(path: Path, folder: Path) -> str:
+    return str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name

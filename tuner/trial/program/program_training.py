@@ -1,0 +1,263 @@
+"""One training by a program: its lines in their order, its clock, and how it came out.
+
+The clock runs from the program's `started` line, else from its start, to the line of its last
+epoch; an attempt that goes on from a checkpoint of the program's goes on with the clock as it stood
+there. Nothing here knows a device or a database.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tuner.config import EpochRecord, StopReason
+from tuner.spec.program import ClockLabel, Program
+from tuner.trial.program.kept_folder import Earlier
+from tuner.trial.program.program_lines import (
+    EpochSaid,
+    Figures,
+    Final,
+    ProgramError,
+    Started,
+    is_figure,
+    read_line,
+)
+from tuner.trial.program.program_process import ProgramProcess
+
+LINGER_S = 30.0
+"""For a program that has told its final values to end."""
+TOLERANCE_S = 0.5
+"""A callback's clock may be ahead of ours by this much, for a line takes its time to come."""
+BEAT_S = 1.0
+
+
+class GapError(Exception):
+    """The program went on from a checkpoint of which it had not told: it is begun anew."""
+
+
+class KilledError(ProgramError):
+    """Somebody killed the program, or the kernel did, for want of memory: it may go on once."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ProgramTraining:
+    """What becomes of one run of a program, line by line."""
+
+    program: Program
+    max_epochs: int
+    earlier: Earlier
+    rate: float
+    """The learning rate of an epoch that tells none."""
+    on_begun: Callable[[Sequence[EpochRecord]], None]
+    """Told, before the first epoch, the epochs that this attempt goes on from."""
+    on_epoch: Callable[[EpochRecord], StopReason | None]
+    should_stop: Callable[[], StopReason | None]
+    on_wait: Callable[[], None]
+    """Called about once a second while the program works."""
+    history: list[EpochRecord] = field(default_factory=list)
+    resumed_from: int = 0
+    stopped_by: StopReason | None = None
+    final: Figures | None = None
+    setup_s: float = 0.0
+    evaluation_s: float = 0.0
+    total_s: float = 0.0
+    timed_from: float | None = None
+    timed_until: float | None = None
+    _began: float = 0.0
+    _started: float | None = None
+    _heard: float = 0.0
+    _beat: float = 0.0
+    _last_moment: float = 0.0
+    """When the last epoch was told."""
+    _lasted_s: float = 0.0
+    """The clock of the last epoch, as a callback had it."""
+
+    def follow(self, running: ProgramProcess) -> None:
+        """Until the program has ended, or is to be ended.
+
+        Raises:
+            ProgramError: the program did not what it should.
+            GapError: it is to be begun anew.
+        """
+        self._began = self._heard = self._beat = time.perf_counter()
+        for said in running.lines():
+            if said is None:
+                if self._over(running):
+                    break
+                continue
+            line, moment = said
+            self._heard = moment
+            if self.stopped_by in (None, StopReason.INTERRUPTED):
+                self._take(line, moment, running)
+        self.total_s = time.perf_counter() - self._began
+        if self.stopped_by is None:
+            self._judge_end(running)
+
+    def _over(self, running: ProgramProcess) -> bool:
+        """Whether nothing more is waited for."""
+        now = time.perf_counter()
+        if now > self._beat + BEAT_S:
+            self._beat = now
+            self.on_wait()
+        if self.stopped_by is None and (reason := self.should_stop()) is not None:
+            if self.final is not None:
+                return True
+            self.stopped_by = reason
+        if self.stopped_by is not None:
+            running.ask_to_stop()
+            return False
+        silent_s = now - self._heard
+        if self.final is not None:
+            return silent_s > LINGER_S
+        if silent_s > self.program.silence_s:
+            raise ProgramError(
+                f"it hung: it told nothing for {self.program.silence_s:g} s (silence_s in "
+                "[process])"
+            )
+        return False
+
+    def _take(self, line: bytes, moment: float, running: ProgramProcess) -> None:
+        said = read_line(line)
+        if self.final is not None:
+            raise ProgramError("it told more after its final values")
+        match said:
+            case Started():
+                self._start(moment)
+            case EpochSaid():
+                reason = self._epoch(said, moment)
+                self.stopped_by = self.stopped_by or reason
+                if self.stopped_by is not None:
+                    running.ask_to_stop()
+            case Final(final=figures):
+                self._end(figures, moment)
+
+    def _start(self, moment: float) -> None:
+        if self._started is not None:
+            raise ProgramError("it told twice that it started, or after an epoch")
+        self._started = moment
+        self.setup_s = moment - self._began
+        self.timed_from = time.time() - (time.perf_counter() - moment)
+
+    def _epoch(self, said: EpochSaid, moment: float) -> StopReason | None:
+        if self._started is None:  # its whole life counts then
+            self._start(self._began)
+        if not self.history and said.epoch != 1:
+            self._resume(said.epoch)
+        elif not self.history:
+            self.on_begun(())
+        if said.epoch != len(self.history) + 1:
+            raise ProgramError(
+                f"it told epoch {said.epoch} after epoch {len(self.history)}; each comes once, in "
+                "their order"
+            )
+        if said.epoch > self.max_epochs:
+            raise ProgramError(
+                f"it went on after epoch {self.max_epochs}, the last that max_epochs allows"
+            )
+        if said.diverged:
+            return StopReason.DIVERGED
+        record = EpochRecord(
+            epoch=said.epoch,
+            train_loss=said.train_loss,
+            val_loss=said.val_loss,
+            learning_rate=self.rate if said.learning_rate is None else said.learning_rate,
+            elapsed_s=self._before_s + self._elapsed(said, moment),
+        )
+        self.history.append(record)
+        self._last_moment = moment
+        self.timed_until = time.time() - (time.perf_counter() - moment)
+        return self.on_epoch(record)
+
+    def _end(self, figures: Figures, moment: float) -> None:
+        if not self.history and self.earlier.epochs:
+            # Whether it had told its last epoch, only it knows.
+            if figures.epochs != len(self.earlier.epochs):
+                raise GapError
+            self._resume(len(self.earlier.epochs) + 1)
+            self._last_moment = self._started or self._began
+        self.final = figures
+        self.evaluation_s = moment - self._last_moment
+        if figures.epochs not in (None, len(self.history)):
+            raise ProgramError(
+                f"its final values are of {figures.epochs} epochs, and it told {len(self.history)}"
+            )
+        if self.stopped_by is StopReason.INTERRUPTED:
+            self.stopped_by = None  # all is told that is waited for
+
+    def _resume(self, epoch: int) -> None:
+        known = len(self.earlier.epochs)
+        if epoch > known + 1:
+            if known:
+                raise GapError
+            raise ProgramError(f"its first epoch is {epoch}; expected 1, for nothing was before it")
+        self.history = list(self.earlier.epochs[: epoch - 1])
+        self.resumed_from = epoch - 1
+        self.on_begun(self.history)
+
+    @property
+    def _before_s(self) -> float:
+        """What earlier attempts have counted."""
+        return self.earlier.epochs[self.resumed_from - 1].elapsed_s if self.resumed_from else 0.0
+
+    def _elapsed(self, said: EpochSaid, moment: float) -> float:
+        """Seconds of this attempt's clock at the end of an epoch."""
+        assert self._started is not None, "the first epoch started it"
+        if self.program.label is ClockLabel.PROCESS:
+            if said.elapsed_s is not None:
+                raise ProgramError(
+                    'its lines have an elapsed_s, and its study file says clock = "process": say '
+                    'clock = "lightning" or "huggingface" there, as the callback does, or leave '
+                    "elapsed_s out"
+                )
+            return moment - self._started
+        if said.elapsed_s is None:
+            raise ProgramError(
+                "its lines have no elapsed_s, and its study file says clock = "
+                f'"{self.program.clock}": use the callback of tuner.callbacks, or say clock = '
+                '"process"'
+            )
+        if not self._lasted_s <= said.elapsed_s <= moment - self._began + TOLERANCE_S:
+            raise ProgramError(
+                f"its clock says {said.elapsed_s:.3f} s after epoch {said.epoch}, which came "
+                f"{moment - self._began:.3f} s after its start: that cannot be"
+            )
+        self._lasted_s = said.elapsed_s
+        return said.elapsed_s
+
+    def _judge_end(self, running: ProgramProcess) -> None:
+        how = running.how_it_ended()
+        if self.final is None or not self.history:
+            if how == "SIGKILL":
+                raise KilledError(
+                    f"it was killed (SIGKILL) after {len(self.history)} epochs; the kernel does "
+                    "that where the machine's memory is full"
+                )
+            what = "without an epoch" if not self.history else "without final values"
+            raise ProgramError(
+                f"it ended {what} ({how}, {len(self.history)} epochs told); expected lines of JSON "
+                "in the file that TUNER_REPORT names, at last "
+                '{"final": {"test_mql": ...}}'
+            )
+        if not running.ended_well and running.how_it_ended() != "no end":
+            raise ProgramError(f"it told its final values, and ended with {how} all the same")
+        self.stopped_by = self._how_it_stopped(self.final)
+
+    def _how_it_stopped(self, final: Figures) -> StopReason:
+        figures = [each for each in (final.test_mql, final.val_mql) if each is not None]
+        if not all(is_figure(each) for each in figures):
+            return StopReason.DIVERGED
+        converged = final.converged
+        if converged is None:
+            converged = len(self.history) < self.max_epochs
+        return StopReason.CONVERGED if converged else StopReason.EPOCH_LIMIT
+
+    @property
+    def best(self) -> EpochRecord:
+        """The epoch of the lowest validation loss."""
+        return min(self.history, key=_loss)
+
+
+def _loss(record: EpochRecord) -> float:
+    return math.inf if record.val_loss is None else record.val_loss
