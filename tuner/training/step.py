@@ -19,8 +19,9 @@ CLIP_EPS = 1e-6
 
 
 class AdamW(torch.optim.AdamW):
-    """torch's, without the wrappers around it that import torch's compiler: two seconds of a
-    process's first training. No engine compiles its optimiser."""
+    """torch's, without the wrappers around it that import torch's compiler: seconds of a process's
+    first set-up. No engine compiles its optimiser.
+    """
 
     add_param_group = inspect.unwrap(torch.optim.AdamW.add_param_group)
     zero_grad = inspect.unwrap(torch.optim.AdamW.zero_grad)
