@@ -19,7 +19,7 @@ def trained(kind: type[torch.optim.AdamW]) -> list[torch.Tensor]:
     seen = []
     for _ in range(3):
         optimizer.zero_grad(set_to_none=True)
-        (parameter * torch.randn(5, generator=draw)).square().sum().backward()  # type: ignore[no-untyped-call]
+        (parameter * torch.randn(5, generator=draw)).square().sum().backward()
         optimizer.step()
         seen.append(parameter.detach().clone())
     return [*seen, *optimizer.state[parameter].values()]
