@@ -23,7 +23,7 @@ CLIP_EPS = 1e-6
 
 
 class AdamW(torch.optim.AdamW):
-    """torch's, without the wrappers around it that import torch's compiler: two seconds of a
+    """torch's, without the wrappers around it that import torch's compiler: seconds of a
     process's first training. No engine compiles its optimiser.
     """
 

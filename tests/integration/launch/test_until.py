@@ -4,6 +4,7 @@ and whatever is killed, no trial is lost."""
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.records import LittleLeft
 from tuner.storage.url import parse_url
-from tuner.study.archive import Archive
 from tuner.study.open import open_study
 from tuner.study.transfer import restore
 from tuner.verdict.until import LEAST_TRIALS
@@ -35,12 +35,12 @@ STOPPED = "and stopped: more runs of what was tried would save at most"
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    """A study whose trials are recorded: by them, little is left to gain."""
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with a study whose trials are recorded: by them, little is left to gain."""
     folder = tmp_path_factory.mktemp("long")
     write_files(folder)
     (folder / "small.toml").write_text(FASTER)
-    return long_archive(
+    archive = long_archive(
         folder,
         variant=str(folder / "small.toml"),
         task=str(folder / "tiny.toml"),
@@ -48,21 +48,21 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
         device=CpuCores((0,)).model,
         max_epochs=2,
     )
+    path = folder / "tuner.db"
+    with closing(open_database(parse_url(f"sqlite:///{path}"))) as database:
+        study = restore(database, archive, STUDY)
+        study.ledger.set_budget(600)
+        study.set_policy(SearchPolicy(sampler="random", reruns=0))
+    return path
 
 
 @pytest.fixture
-def bench(tmp_path: Path, archive: Archive) -> Bench:
+def bench(tmp_path: Path, recorded: Path) -> Bench:
     """Of one database: what it keeps of a stopped search is tested on all of them elsewhere."""
-    return recorded(Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db"), archive, budget=600)
-
-
-def recorded(bench: Bench, archive: Archive, *, budget: int) -> Bench:
-    (bench.folder / "small.toml").write_text(FASTER)
-    with closing(open_database(parse_url(bench.url))) as database:
-        restore(database, archive, STUDY)
-    with bench.opened() as study:
-        study.ledger.set_budget(budget)
-        study.set_policy(SearchPolicy(sampler="random", reruns=0))
+    bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
+    (tmp_path / "small.toml").write_text(FASTER)
+    (tmp_path / "storage").mkdir()
+    shutil.copy(recorded, tmp_path / "storage" / "tuner.db")
     return bench
 
 
