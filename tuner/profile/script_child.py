@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import sys
 import traceback
 from contextlib import ExitStack
@@ -30,6 +31,7 @@ from tuner.profile.script_numbers import numbers_of
 from tuner.profile.script_reads import Reads
 from tuner.profile.step_operations import operations
 from tuner.profile.variant_faults import dead_parts
+from tuner.worker.process import end_with
 
 LOOKED_AT = 3
 """Steps under torch.profiler, and as many in which reads of values are counted."""
@@ -44,6 +46,8 @@ class Order:
     steps: int
     changes: Changes
     answer: str
+    parent: int
+    """Whose process wants the answer: it ends with that one."""
     look: bool = False
     """Whether faults, operations and utilisation are wanted, too."""
     trace: str | None = None
@@ -162,6 +166,7 @@ def _step(network: nn.Module, forward: Any) -> None:
 def main() -> int:
     """The order's answer goes where the order says."""
     order = Order.read(Path(sys.argv[1]))
+    end_with(order.parent, signal.SIGKILL)
     os.dup2(2, 1)  # what the script prints is for the person, and no part of a document
     answer = run(order)
     Path(order.answer).write_text(json.dumps(answer), encoding="utf-8")
