@@ -24,7 +24,7 @@ from tuner.errors import first_line
 from tuner.models.fault import on_one_line
 from tuner.models.out_of_memory import out_of_memory
 from tuner.profile.machine_load import Watching
-from tuner.profile.repeated_calls import batched_gain, loops_in
+from tuner.profile.repeated_calls import batched_gain, loops_in, step_s
 from tuner.profile.script_changes import Changes, changed, on_network
 from tuner.profile.script_hooks import EnoughError, Hooks
 from tuner.profile.script_numbers import numbers_of
@@ -126,8 +126,10 @@ def _looked(hooks: Hooks, order: Order) -> dict[str, Any]:
     dead = [name for name in dead if name not in hooks.seen.alive]
     found: dict[str, Any] = {"dead": list(dead_parts(network, dead)), "loops": []}
     with torch.enable_grad():
-        for loop in loops_in(network, forward, device):
-            found["loops"].append(_of_loop(loop, device))
+        loops = loops_in(network, forward, device)
+        whole_s = step_s(network, forward, device, fused=False) if loops else 0.0
+        for loop in loops:
+            found["loops"].append(_of_loop(loop, device) | {"whole_s": whole_s})
         found["operations"] = asdict(
             operations(
                 lambda: _step(network, forward),
