@@ -168,7 +168,7 @@ def train(options: argparse.Namespace) -> list[float]:
             if waits:
                 losses.append(loss.item())
             if grows:
-                kept.append(torch.randn(1 << (19 if options.full else 15), device=DEVICE))
+                kept.append(torch.randn(1 << (19 if options.full else 16), device=DEVICE))
                 for each in kept:
                     each.mul_(0.999)
         if DEVICE.type == "cuda":

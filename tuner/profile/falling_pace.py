@@ -10,7 +10,7 @@ from tuner.profile.profile_records import Trend
 LEAST_FALL = 0.15
 """Of the throughput at the beginning: less is what machines do."""
 
-CERTAIN = 0.001
+CERTAIN = 0.005
 """Largest p of Kendall's test against no trend: stretches that differ at random have none."""
 
 FEWEST = 10

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from tuner.training.clock import synchronizer
 
@@ -23,6 +24,9 @@ LEAST_SHARE = 0.1
 
 PASSES = 3
 """That are watched: the fastest counts, which nothing else held up."""
+
+MOST_SAVED = 0.95
+"""Of a step: a part cannot take longer than the whole, but two timings may say so."""
 
 TIMED = 5
 """Passes of each way: their fastest."""
@@ -158,6 +162,30 @@ def batched_gain(loop: Loop, device: torch.device, *, fused: bool) -> tuple[floa
     ]
     loop_s = _fastest(apart, device) + _fastest(_update(weights, fused=fused), device)
     return loop_s, _fastest(together, device) + _fastest(_update(stacked, fused=fused), device)
+
+
+def step_s(
+    model: nn.Module, forward: Callable[[], object], device: torch.device, *, fused: bool
+) -> float:
+    """Seconds of the whole network's forward and backward pass and its update, as `batched_gain`
+    times a part of it.
+    """
+    weights = [w for w in model.parameters() if w.requires_grad]
+
+    def work() -> None:
+        outputs = [
+            each.float().sum()
+            for each in tree_leaves(forward())
+            if isinstance(each, Tensor) and each.requires_grad
+        ]
+        torch.autograd.grad(torch.stack(outputs).sum(), weights, allow_unused=True)
+
+    return _fastest(work, device) + _fastest(_update(weights, fused=fused), device)
+
+
+def saved_share(loop_s: float, one_s: float, whole_s: float) -> float:
+    """Of a step's computing, by one call in place of a loop."""
+    return min(MOST_SAVED, max(0.0, loop_s - one_s) / whole_s)
 
 
 def _update(weights: Sequence[Tensor], *, fused: bool) -> Callable[[], object]:

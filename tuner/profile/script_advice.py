@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.profile.profile_records import Advice, AtBatch, Pace, Stages
+from tuner.profile.repeated_calls import saved_share
 from tuner.profile.script_changes import Changes
 from tuner.profile.script_runs import Script, ScriptError, pace_of, run_script
 from tuner.profile.settings_to_try import LEAST_SHARE, NEAR, TINY
@@ -44,7 +45,7 @@ def advice_on(
     """Faults and settings, each tried where that can be done from outside."""
     steps = max(FEW, min(script.steps, int(MOST_S / pace.step_s)))
     on_gpu = found["operations"]["kernels"] is not None if "operations" in found else False
-    pieces = [_of_loop(each, pace) for each in found.get("loops", ())]
+    pieces = [_of_loop(each, pace, stages) for each in found.get("loops", ())]
     for each in (*_faults(found, stages, on_gpu=on_gpu), *_settings(found, on_gpu=on_gpu)):
         if isinstance(each, Advice):
             pieces.append(each)
@@ -210,7 +211,7 @@ def _batches(
     yield judged(advice, tried[factor], pace)
 
 
-def _of_loop(each: dict[str, Any], pace: Pace) -> Advice:
+def _of_loop(each: dict[str, Any], pace: Pace, stages: Stages) -> Advice:
     begun = Advice(
         change=f"run {each['name']} as one call over a batched input",
         why=(
@@ -221,11 +222,9 @@ def _of_loop(each: dict[str, Any], pace: Pace) -> Advice:
     )
     if "failure" in each:
         return replace(begun, outcome=f"not tried: {each['failure']}")
-    steps = pace.windows / pace.batch_size if pace.windows else 1
-    saved = (each["loop_s"] - each["one_s"]) * steps
-    return judged(
-        begun, replace(pace, epoch_s=max(pace.epoch_s - saved, each["one_s"] * steps)), pace
-    )
+    computing = stages.share(Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER)
+    saved = computing * saved_share(each["loop_s"], each["one_s"], each["whole_s"])
+    return judged(begun, replace(pace, epoch_s=pace.epoch_s * (1 - saved)), pace)
 
 
 def memory_of_batches(

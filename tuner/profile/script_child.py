@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import sys
 import traceback
 from contextlib import ExitStack
@@ -23,13 +24,14 @@ from tuner.errors import first_line
 from tuner.models.fault import on_one_line
 from tuner.models.out_of_memory import out_of_memory
 from tuner.profile.machine_load import Watching
-from tuner.profile.repeated_calls import batched_gain, loops_in
+from tuner.profile.repeated_calls import batched_gain, loops_in, step_s
 from tuner.profile.script_changes import Changes, changed, on_network
 from tuner.profile.script_hooks import EnoughError, Hooks
 from tuner.profile.script_numbers import numbers_of
 from tuner.profile.script_reads import Reads
 from tuner.profile.step_operations import operations
 from tuner.profile.variant_faults import dead_parts
+from tuner.worker.process import end_with
 
 LOOKED_AT = 3
 """Steps under torch.profiler, and as many in which reads of values are counted."""
@@ -44,6 +46,8 @@ class Order:
     steps: int
     changes: Changes
     answer: str
+    parent: int
+    """Whose process wants the answer: it ends with that one."""
     look: bool = False
     """Whether faults, operations and utilisation are wanted, too."""
     trace: str | None = None
@@ -122,8 +126,10 @@ def _looked(hooks: Hooks, order: Order) -> dict[str, Any]:
     dead = [name for name in dead if name not in hooks.seen.alive]
     found: dict[str, Any] = {"dead": list(dead_parts(network, dead)), "loops": []}
     with torch.enable_grad():
-        for loop in loops_in(network, forward, device):
-            found["loops"].append(_of_loop(loop, device))
+        loops = loops_in(network, forward, device)
+        whole_s = step_s(network, forward, device, fused=False) if loops else 0.0
+        for loop in loops:
+            found["loops"].append(_of_loop(loop, device) | {"whole_s": whole_s})
         found["operations"] = asdict(
             operations(
                 lambda: _step(network, forward),
@@ -162,6 +168,7 @@ def _step(network: nn.Module, forward: Any) -> None:
 def main() -> int:
     """The order's answer goes where the order says."""
     order = Order.read(Path(sys.argv[1]))
+    end_with(order.parent, signal.SIGKILL)
     os.dup2(2, 1)  # what the script prints is for the person, and no part of a document
     answer = run(order)
     Path(order.answer).write_text(json.dumps(answer), encoding="utf-8")

@@ -55,6 +55,7 @@ def run_script(
             "steps": steps or script.steps,
             "changes": asdict(changes or Changes()),
             "answer": str(answer),
+            "parent": os.getpid(),
             "look": look,
             "trace": str(script.trace.absolute()) if look and script.trace is not None else None,
         }

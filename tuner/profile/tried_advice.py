@@ -10,7 +10,7 @@ from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.fault import on_one_line
 from tuner.profile.profile_records import Advice, Pace
-from tuner.profile.repeated_calls import Loop, batched_gain
+from tuner.profile.repeated_calls import Loop, batched_gain, saved_share
 from tuner.profile.settings_to_try import Candidate
 from tuner.profile.stage_times import NoMemoryError, Paced, guarded, measure_pace
 from tuner.profile.timed_training import Patch, Running
@@ -46,6 +46,8 @@ class Trials:
     present: Paced
     steps: int
     announce: Callable[[str], None]
+    computing: float = 1.0
+    """Of an epoch: forward, backward and optimiser."""
     beside: Running | None = None
     """The present training, still running; None where two do not fit side by side."""
 
@@ -72,7 +74,7 @@ class Trials:
             yield self._tried(begun, self.config, without(faults.dead))
         for loop in faults.loops:
             self.announce(f"trying {loop.name} as one call")
-            yield self._as_one(loop)
+            yield self._as_one(loop, faults.whole_s)
         if faults.waits.found:
             yield self._without_waits(faults)
 
@@ -88,7 +90,7 @@ class Trials:
         self.announce("trying the network without waiting")
         return self._tried(begun, self.config, no_waits)
 
-    def _as_one(self, loop: Loop) -> Advice:
+    def _as_one(self, loop: Loop, whole_s: float) -> Advice:
         begun = Advice(
             change=f"run {loop.name} as one call over a batched input",
             why=(
@@ -107,9 +109,8 @@ class Trials:
                 raise
             return replace(begun, outcome=f"not tried: {on_one_line(error)}")
         pace = self.present.pace
-        steps = pace.windows / pace.batch_size
-        saved = (loop_s - one_s) * steps
-        return judged(begun, replace(pace, epoch_s=max(pace.epoch_s - saved, one_s * steps)), pace)
+        saved = self.computing * saved_share(loop_s, one_s, whole_s)
+        return judged(begun, replace(pace, epoch_s=pace.epoch_s * (1 - saved)), pace)
 
     def _tried(self, begun: Advice, config: RunConfig, patch: Patch | None = None) -> Advice:
         """The advice with what it gave, or why it did not."""

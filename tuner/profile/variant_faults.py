@@ -13,7 +13,7 @@ from tuner.data.windows import DeviceData
 from tuner.models.fault import on_one_line
 from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
-from tuner.profile.repeated_calls import Loop, loops_in
+from tuner.profile.repeated_calls import Loop, loops_in, step_s
 from tuner.training.determinism import arithmetic, seeded
 from tuner.training.inspection.dead_parts import Gradients
 from tuner.training.inspection.host_waits import Waits, host_waits
@@ -30,6 +30,8 @@ class Faults:
     dead: tuple[str, ...] = ()
     """Parts no parameter of which ever gets a gradient, by their names; the outermost."""
     loops: tuple[Loop, ...] = ()
+    whole_s: float = 0.0
+    """Of a step on the batch that the loops were seen in; 0 without a loop."""
     waits: Waits = field(default_factory=Waits)
     failure: str = ""
 
@@ -52,12 +54,14 @@ def faults_in(config: RunConfig, data: DeviceData) -> Faults:
                 gradients.note()
             dead = dead_parts(model, [each.name for each in gradients.dead()])
             loops = loops_in(model, lambda: step.loss(batch), device)
+            forward = lambda: step.loss(batch)  # noqa: E731 - it is called again and again
+            whole_s = step_s(model, forward, device, fused=True) if loops else 0.0
             waits = host_waits(step, batch)
         except (RuntimeError, TypeError, ValueError) as error:
             return Faults(failure=on_one_line(error))
         finally:
             step.release()
-    return Faults(dead=dead, loops=tuple(loops), waits=waits)
+    return Faults(dead=dead, loops=tuple(loops), whole_s=whole_s, waits=waits)
 
 
 def dead_parts(model: nn.Module, names: Sequence[str]) -> tuple[str, ...]:

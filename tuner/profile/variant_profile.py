@@ -25,6 +25,7 @@ from tuner.profile.timed_training import running
 from tuner.profile.tried_advice import DeviceLostError, Trials
 from tuner.profile.variant_faults import faults_in
 from tuner.training.engines.measure import what_auto_means
+from tuner.training.stage_marks import Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,7 @@ def _advice(
             present=measured.paced,
             steps=steps,
             announce=announce,
+            computing=measured.stages.share(Stage.FORWARD, Stage.BACKWARD, Stage.OPTIMISER),
             beside=beside,
         )
         tries = itertools.chain(trials.of_faults(faults), trials.of_settings(candidates(now)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.forked_cli import run
 from tests.support.refusals import refused
 from tuner.cli.replace import is_profile_page, is_trace
@@ -11,6 +13,7 @@ from tuner.cli.replace import is_profile_page, is_trace
 TINY = ("profile", "--task", "demo", "--cpu", "--steps", "12", "--no-advice")
 
 
+@pytest.mark.usefixtures("one_core")
 def test_a_variant_is_profiled_into_a_document_a_page_and_a_trace(tmp_path: Path) -> None:
     sizes = ("--variant", "original", "--set", "hidden_size=8", "--batch", "200")
     files = ("--html", "page.html", "--trace", "trace.json")

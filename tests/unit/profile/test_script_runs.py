@@ -97,7 +97,7 @@ def test_each_of_them_becomes_advice_or_something_to_try(found: dict[str, Any]) 
     (wait,) = [each for each in pieces if isinstance(each, Advice)]
     assert wait.fault
     assert f"line {LINE}" in wait.why
-    assert _of_loop(found["loops"][0], pace_of(found)).gain is not None
+    assert _of_loop(found["loops"][0], pace_of(found), stages_of(found)).gain is not None
 
 
 def test_what_is_made_while_something_is_changed_has_the_change() -> None:
