@@ -58,8 +58,7 @@ def fit(
         config: architecture, hyperparameters, fixed settings and seed.
         data: windows on their device.
         on_epoch: called after every finished epoch, off the clock; a reason it returns ends the
-            training, unless the training ends by itself with that epoch. A diverged epoch is not
-            finished.
+            training, unless that ends by itself with it. A diverged epoch is not finished.
         should_stop: asked after every step and so to be cheap; a reason it returns ends the
             training at once, and the epoch under way is not finished. Only an interruption that
             leaves a checkpoint waits for the end of a short epoch.
@@ -71,12 +70,10 @@ def fit(
         engines: of earlier trainings in this process: this one may use one, and leaves its own. The
             result is the same, and shares no memory with them. Where memory runs out beside them,
             or with `model`, they are given up; `on_epoch` may hear of first epochs twice.
+        deadline: as a time limit for all of it (see `RunState`).
 
-        deadline: a moment of `time.perf_counter`: no epoch is begun that would not be over, and the
-            network evaluated, by then; one under way is cut short as at the time limit.
-
-    At the time limit, which counts `wall_clock_s`, the epoch under way is cut short and validated
-    like any other, so that there are always weights and a validation loss.
+    At the time limit, of `wall_clock_s`, the epoch under way is cut short and validated as others
+    are: there are always weights and a validation loss.
 
     Returns:
         What happened, times in seconds. A loss that is no number and memory that runs out are
@@ -86,16 +83,15 @@ def fit(
         UsageError: settings with which no training is possible, a backend this device does not
             have, or an architecture that cannot be built.
 
-    Source: the reference job's protocol. What is on the clock and what is not: docs/the-clock.md.
+    Source: the reference job's protocol. What is on the clock: docs/the-clock.md.
     """
     check_settings(config, data.shapes)
     if engines is not None and model is not None:
         engines.empty()
 
     def trained(pool: EnginePool | None) -> FitResult:
-        state = _begin(config, data, deadline)
         told = on_epoch, should_stop, checkpoints, on_resume
-        return _result(_Training(data, state, *told, pool), model)
+        return _result(_Training(data, _begin(config, data, deadline), *told, pool), model)
 
     return _beside(engines if model is None else None, trained)
 

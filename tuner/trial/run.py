@@ -74,25 +74,21 @@ def run_trial(
 
     The values are those of the study's two objectives, by default `wall_clock_s` and `test_mql`:
     seconds of training and validation until early stopping, and the mean quantile loss on `windows`
-    of the task's objective series, else of all. `engines` are of earlier trials. `may_take_s` is
-    for all of it, once it has the device: it then ends as at a time limit.
+    of the task's objective series, else of all. `engines`: of earlier trials. `may_take_s` ends it.
     """
     whole, data = data, data.seeing(hyperparameters.input_size)
-    carried = Carried()
+    asked, carried = time.perf_counter(), Carried()
 
     def resumed(checkpoint: Checkpoint) -> None:
         carried.take(checkpoint.notes)
         on_resume(checkpoint)
 
-    asked = time.perf_counter()
     with alone_on(device, should_stop, on_phase) as held:
         if not held:
             return None
         wait_s = time.perf_counter() - asked
         on_phase("set-up")
-        since = time.time()
-        deadline = None if may_take_s is None else time.perf_counter() + may_take_s
-        watch = Watch(device)
+        since, watch = time.time(), Watch(device)
         if checkpoints is not None:
             checkpoints.notes = _notes_of(carried, watch, since, on_phase)
         result = fit(
@@ -103,7 +99,7 @@ def run_trial(
             checkpoints=checkpoints,
             on_resume=resumed,
             engines=engines,
-            deadline=deadline,
+            deadline=None if may_take_s is None else time.perf_counter() + may_take_s,
         )
         observation = carried.merged(watch.finish())
         if result.stopped_by is StopReason.INTERRUPTED:
