@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from tuner.estimate.whole_estimate import Estimate, VariantEstimate
     from tuner.spec.definition import StudyDefinition
 
-MEASURES_S = 60.0
 TRIALS = 50
 
 
@@ -125,7 +124,7 @@ def _estimate(options: EstimateOptions) -> Estimate:
     if options.against is not None and not options.retune:
         raise UsageError("--against belongs to a retune: add --retune, or leave it out")
     price = above_zero(options.price_per_gpu_hour, "--price-per-gpu-hour")
-    seconds = duration_s(options.measure, "--measure") or MEASURES_S
+    seconds = duration_s(options.measure, "--measure") or 0.0
     names = [options.variant, *([options.against] if options.against else [])]
     definitions, task = _definitions(options, names)
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
@@ -150,7 +149,6 @@ def _estimate(options: EstimateOptions) -> Estimate:
 def _definitions(
     options: EstimateOptions, names: Sequence[str]
 ) -> tuple[list[StudyDefinition], Task]:
-    """What a launch would make of each variant."""
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.errors import UsageError
@@ -231,7 +229,6 @@ def _retune_trials() -> int:
 
 
 def _costs(process: MeasuringProcess, seconds: float, *, again: bool) -> SizeCosts:
-    """Measured now, or before: with as many sizes as there are, or as were meant to be."""
     from tuner.estimate.cost_sizes import to_measure
     from tuner.estimate.measuring.measured_costs import EVERY_SIZE, measured_costs
     from tuner.estimate.size_costs import keep, kept, key_of_search

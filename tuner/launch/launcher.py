@@ -14,7 +14,7 @@ from tuner.launch.early import EarlyWorkers
 from tuner.launch.foretelling import foretell
 from tuner.launch.gpu_limit import share_gpu_hours, spent_in_words, trials_unpaid
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
-from tuner.launch.plan import LaunchPlan, make_aim, make_plan
+from tuner.launch.plan import Aim, LaunchPlan, make_aim, make_plan
 from tuner.launch.progress import Notes, Progress, Quiet
 from tuner.launch.request import LaunchRequest, checked
 from tuner.launch.stopping import StopRequests
@@ -119,17 +119,7 @@ def run_after(
                 return LaunchOutcome(
                     ended=Outcome.PRINTED, studies=(), notes=tuple(notes.lines), printed=printed
                 )
-            if not trials_unpaid(studies):
-                found = foretell(
-                    studies,
-                    task=aim.task,
-                    data_dir=request.data_dir,
-                    devices=aim.where.devices,
-                    workers=aim.where.workers,
-                    may_measure=request.estimate,
-                    note=notes.note,
-                )
-                foretold(found, notes)
+            foretold(_foretold(studies, request, aim, notes), notes)
             ended = _fill(launched, crew, early, notes, stop or StopRequests())
             _note_changed_budgets(launched, notes)
             return LaunchOutcome(
@@ -137,6 +127,22 @@ def run_after(
                 studies=tuple(_outcome(each) for each in launched),
                 notes=tuple(notes.lines),
             )
+
+
+def _foretold(
+    studies: Sequence[OpenStudy], request: LaunchRequest, aim: Aim, notes: Notes
+) -> list[SearchForetold]:
+    if trials_unpaid(studies):
+        return []
+    return foretell(
+        studies,
+        task=aim.task,
+        data_dir=request.data_dir,
+        devices=aim.where.devices,
+        workers=aim.where.workers,
+        may_measure=request.estimate,
+        note=notes.note,
+    )
 
 
 def _open(

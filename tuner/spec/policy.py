@@ -89,6 +89,7 @@ class SearchPolicy:
             "until": f"--until {NONE if self.until is None else in_percent(self.until)}",
             "max_gpu_s": "--max-gpu-hours "
             f"{NONE if self.max_gpu_s is None else exact(self.max_gpu_s / 3600)}",
+            "gpu_shared": f"(shared by {', '.join(self.gpu_shared)})",
         }
 
     def to_json(self) -> str:
@@ -151,6 +152,7 @@ class PolicyChanges:
     search_s: float | Unsaid | None = UNSAID
     until: float | Unsaid | None = UNSAID
     max_gpu_s: float | Unsaid | None = UNSAID
+    gpu_shared: tuple[str, ...] | Unsaid = UNSAID
 
     def said(self) -> Mapping[str, Any]:
         """The fields that were named, with their values.

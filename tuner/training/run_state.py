@@ -34,7 +34,8 @@ class RunState:
         backend: what is expected to run, until an engine is made.
         began: when its set-up began, by `time.perf_counter`. A resumed training counts that of its
             first attempt only.
-        deadline: the moment, by `time.perf_counter`, by which all of it is to be over.
+        deadline: the moment, by `time.perf_counter`, by which all of it is to be over, the network
+            evaluated: no epoch is begun that would be too long, and one under way is cut short.
     """
 
     config: RunConfig

@@ -23,13 +23,15 @@ class Granted:
     seconds: float | None = None
     """That its training may take; None: as many as it needs."""
 
-    def ask(self, opened: OpenStudy, policy: SearchPolicy) -> bool:
-        """Whether its training may begin. Without the database nobody knows: then it must not."""
+    def ask(self, opened: OpenStudy, policy: SearchPolicy, beside_s: float = 0.0) -> bool:
+        """Whether its training may begin; its device has waited for `beside_s`. Without the
+        database nobody knows: then it must not.
+        """
         self.hours = self.grants.of(opened, policy)
         if self.hours is None:
             return True
         try:
-            self.seconds = self.hours.ask(self.token, self.grants.worker)
+            self.seconds = self.hours.ask(self.token, self.grants.worker, beside_s)
         except DATABASE_FAILURES as error:
             _log.warning("the database is away (%s); nothing begins without it", cause_of(error))
             return False

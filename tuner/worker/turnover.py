@@ -51,6 +51,12 @@ class TrialTimes:
         self._returned = self.turnover.free_since = time.perf_counter()
 
     @property
+    def waits_s(self) -> float:
+        """Seconds that the device has been free by now."""
+        since = self.turnover.free_since
+        return 0.0 if since is None else time.perf_counter() - since
+
+    @property
     def waited_s(self) -> float:
         """Seconds that the device was free before it."""
         return 0.0 if self._before is None else self._begins - self._before

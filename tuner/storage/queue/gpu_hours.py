@@ -19,13 +19,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
-from optuna.storages._rdb.models import StudyModel, StudyUserAttributeModel
 from pydantic import Field, TypeAdapter
-from sqlalchemy import Connection, Engine, Table, delete, func, insert, select
+from sqlalchemy import Connection, Engine, select
 
 from tuner.files.plain import Strict
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database_clock import database_now
+from tuner.storage.optuna.study_notes import ids_of, read_note, write_note
 from tuner.storage.queue.device_time import device_seconds
 from tuner.storage.queue.roster import SILENT_AFTER_S
 from tuner.storage.records import TrialResult
@@ -34,8 +34,6 @@ from tuner.storage.schema import claims, studies, verifications, workers
 GRANTS = "tuner_gpu_hours"
 NOTHING_S = 1e-3
 """Less is nothing."""
-_attributes: Table = StudyUserAttributeModel.__table__
-_optuna_studies: Table = StudyModel.__table__
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -100,9 +98,10 @@ class GpuHours:
 
     # -- for who trains ----------------------------------------------------------------------------
 
-    def ask(self, token: str, worker: str) -> float | None:
-        """Seconds that the training of this claim may take; None where too little is left for one
-        as they usually are: then it must not begin.
+    def ask(self, token: str, worker: str, beside_s: float = 0.0) -> float | None:
+        """Seconds that the training of this claim may take, with the `beside_s` that its device has
+        waited for it; None where too little is left for one as they usually are: then it must not
+        begin.
 
         Raises:
             DBAPIError: the database is away.
@@ -114,7 +113,7 @@ class GpuHours:
             free = self.seconds - self._finished_s(connection) - account.committed_s
             busy = {each.worker for each in account.grants.values() if not each.ended}
             share = free / max(1, len(self._at_work(connection) - busy - {worker}) + 1)
-            least = max(self._usual_s(), NOTHING_S)
+            least = max(self._usual_s(), NOTHING_S) + beside_s
             if share <= least:
                 share = free  # for all it is too little: whoever comes first has it
             granted = share if share > least else None
@@ -165,9 +164,7 @@ class GpuHours:
     # -- what is written ---------------------------------------------------------------------------
 
     def _home(self, connection: Connection) -> int | None:
-        query = select(func.min(_optuna_studies.c.study_id))
-        named = _optuna_studies.c.study_name.in_(self.names)
-        return connection.execute(query.where(named)).scalar_one_or_none()
+        return next(iter(ids_of(connection, self.names)), None)
 
     def _lock(self, connection: Connection) -> int | None:
         home = self._home(connection)
@@ -178,17 +175,12 @@ class GpuHours:
     def _account(self, connection: Connection, home: int | None = None) -> _Account:
         """As it is written, with what has ended since taken from the grants."""
         home = self._home(connection) if home is None else home
-        mine = (_attributes.c.study_id == home) & (_attributes.c.key == GRANTS)
-        query = select(_attributes.c.value_json).where(mine)
-        return self._settled(connection, _read(connection.execute(query).scalar_one_or_none()))
+        return self._settled(connection, _read(read_note(connection, home, GRANTS)))
 
     def _write(self, connection: Connection, home: int | None, account: _Account) -> None:
-        mine = (_attributes.c.study_id == home) & (_attributes.c.key == GRANTS)
-        connection.execute(delete(_attributes).where(mine))
         plain = {"grants": {token: asdict(g) for token, g in account.grants.items()}}
         text = json.dumps(plain | {"spent": account.spent})
-        values = {"study_id": home, "key": GRANTS, "value_json": text}
-        connection.execute(insert(_attributes).values(values))
+        write_note(connection, home, GRANTS, text)
 
     def _settled(self, connection: Connection, account: _Account) -> _Account:
         """With no grant of a claim that is over: a finished one's time is in its result."""
@@ -215,7 +207,7 @@ class GpuHours:
 
     def _finished_s(self, connection: Connection) -> float:
         """Of all trials and verification runs that have a result; each is read once."""
-        ids = select(_optuna_studies.c.study_id).where(_optuna_studies.c.study_name.in_(self.names))
+        ids = ids_of(connection, self.names)
         total = 0.0
         for kind, table, key in (
             ("trial", claims, claims.c.claim_id),
@@ -236,7 +228,7 @@ class GpuHours:
 
     def _at_work(self, connection: Connection) -> set[str]:
         """The workers of these studies."""
-        ids = select(_optuna_studies.c.study_id).where(_optuna_studies.c.study_name.in_(self.names))
+        ids = ids_of(connection, self.names)
         lately = database_now() - workers.c.seen_at < SILENT_AFTER_S
         here = workers.c.study_id.in_(ids) & workers.c.stopped.is_(False) & lately
         return set(connection.execute(select(workers.c.worker).where(here)).scalars())

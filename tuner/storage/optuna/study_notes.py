@@ -1,0 +1,38 @@
+"""What tuner notes with Optuna's own attributes of a study, in the caller's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from optuna.storages._rdb.models import StudyModel, StudyUserAttributeModel
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, select
+
+_studies: Table = StudyModel.__table__
+_attributes: Table = StudyUserAttributeModel.__table__
+
+
+def ids_of(connection: Connection, names: Sequence[str]) -> list[int]:
+    """The numbers of the studies of these names that are there, the oldest first."""
+    named = select(_studies.c.study_id).where(_studies.c.study_name.in_(names))
+    return sorted(connection.execute(named).scalars())
+
+
+def read_note(connection: Connection, study_id: int | None, key: str) -> str | None:
+    """The JSON that is noted under `key`; None where nothing is."""
+    query = select(_attributes.c.value_json).where(_mine(study_id, key))
+    text: str | None = connection.execute(query.limit(1)).scalar_one_or_none()
+    return text
+
+
+def write_note(connection: Connection, study_id: int | None, key: str, text: str) -> None:
+    """Note it in the place of what was there; nothing where there is no such study."""
+    there = select(func.count()).select_from(_studies).where(_studies.c.study_id == study_id)
+    if not connection.execute(there).scalar_one():
+        return
+    connection.execute(delete(_attributes).where(_mine(study_id, key)))
+    values = {"study_id": study_id, "key": key, "value_json": text}
+    connection.execute(insert(_attributes).values(values))
+
+
+def _mine(study_id: int | None, key: str) -> ColumnElement[bool]:
+    return (_attributes.c.study_id == study_id) & (_attributes.c.key == key)
