@@ -35,7 +35,10 @@ def names_in(module: str) -> set[str]:
     folder = REPOSITORY.joinpath(*module.split("."))
     source = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     found = {path.stem for path in folder.glob("*")} if folder.is_dir() else set()
-    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+    body = ast.parse(source.read_text(encoding="utf-8")).body
+    for node in body:
+        if isinstance(node, ast.If):  # TYPE_CHECKING: names that are imported when they are used
+            body += node.body
         match node:
             case (
                 ast.FunctionDef(name=name)
