@@ -66,7 +66,7 @@ class SearchSpace(BaseModel):
             _check_name(name)
             if name in (*OF_THE_TASK, *OF_TRAINING) and not _is_of_sizes(r):
                 raise ValueError(f'{name}: is no range of whole numbers; expected type = "int"')
-            if name in OF_TRAINING and not _is_of_batches(r):
+            if name in OF_TRAINING and not 1 <= r.bounds()[0] <= r.bounds()[1] <= MOST_ACCUMULATED:
                 raise ValueError(f"{name}: is {r.in_words()}; expected 1 to {MOST_ACCUMULATED}")
         for name, r in self.ranges.items():
             if name in BUILT_IN:
@@ -267,10 +267,6 @@ def _is_of_sizes(r: AnyRange) -> bool:
     if isinstance(r, ChoiceRange):
         return all(is_whole(value) for value in r.choices)
     return not isinstance(r, FloatRange)
-
-
-def _is_of_batches(r: AnyRange) -> bool:
-    return r.bounds()[0] >= 1 and r.bounds()[1] <= MOST_ACCUMULATED
 
 
 def _check_name(name: str) -> None:
