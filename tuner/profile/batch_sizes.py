@@ -21,7 +21,9 @@ from tuner.trial.survival import lost_context
 
 FACTORS = (0.5, 1, 2, 4, 8, 16)
 COMPILED_FACTORS = (1, 4)
-"""Each size is compiled anew, for half a minute."""
+"""Each size is compiled anew, for up to half a minute."""
+
+COMPILING = (Backend.COMPILE, Backend.TRITON)
 
 STEPS = 6
 SETTLE = 2
@@ -34,11 +36,13 @@ BATCHES = 2
 """That an epoch has to have at least."""
 
 
-def at_batch_sizes(config: RunConfig, data: DeviceData) -> tuple[AtBatch, ...]:
-    """Half the batch to sixteen times of it, as far as it fits; the smallest first."""
+def at_batch_sizes(config: RunConfig, data: DeviceData, ran: Backend) -> tuple[AtBatch, ...]:
+    """Half the batch to sixteen times of it, as far as it fits; the smallest first. With a backend
+    that compiles on a GPU (`ran` is the one that the training comes to), two of these.
+    """
     batch = config.hyperparameters.batch_size
-    compiled = config.training.backend is Backend.COMPILE and data.minimum.device.type == "cuda"
-    factors = COMPILED_FACTORS if compiled else FACTORS
+    compiles = ran in COMPILING and data.minimum.device.type == "cuda"
+    factors = COMPILED_FACTORS if compiles else FACTORS
     sizes = sorted({max(1, int(batch * factor)) for factor in factors})
     most = max(batch, len(data.train) // BATCHES)
     found: list[AtBatch] = []

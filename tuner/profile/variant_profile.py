@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tuner.config import RunConfig
+from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Gpu, Watch
 from tuner.devices.backend_choice import BackendChoice
@@ -74,7 +74,7 @@ def profile_variant(
             f"{name} does not fit with batch_size {size}: {error}; choose a smaller one"
         ) from None
     announce("memory against batch size")
-    memory = at_batch_sizes(config, data)
+    memory = at_batch_sizes(config, data, Backend(measured.paced.backend))
     pace = measured.paced.pace
     trend = trend_of(measured.ticks, measured.steps)
     advice = [each] if (each := of_falling(trend, round(pace.windows / pace.batch_size))) else []
