@@ -14,7 +14,8 @@ def share_gpu_hours(studies: Sequence[OpenStudy], said: PolicyChanges) -> None:
     """The studies of one launch share the limit that it names."""
     if said.max_gpu_s is UNSAID:
         return
-    names = tuple(each.name for each in studies) if said.max_gpu_s is not None else ()
+    several = said.max_gpu_s is not None and len(studies) > 1
+    names = tuple(each.name for each in studies) if several else ()
     for each in studies:
         policy = each.policy()
         if policy.gpu_shared != names:

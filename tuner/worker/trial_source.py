@@ -189,7 +189,10 @@ class _Trial(Piece):
             with contextlib.suppress(*DATABASE_FAILURES):  # its claim is as good as it was
                 if self.opened.ledger.spent_s(dict(self._took)) >= may_take:
                     return False
-        return self._granted.ask(self.opened, self._policy, self._times.waits_s)
+        if self._granted.ask(self.opened, self._policy, self._times.waits_s):
+            return True
+        self._times.turnover.idle()  # from now on its device waits for hours, not for this worker
+        return False
 
     def granted(self, job: TrialJob) -> TrialJob:
         left = self._granted.seconds
