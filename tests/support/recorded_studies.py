@@ -91,7 +91,8 @@ def record_study(
     try:
         opened = create_or_resume(database, name, definition, trials=trials, membership=membership)
         opened.bind_device_model(device)
-        seed = len(variant) + opened.membership.search - 1
+        # Of its name, not of the path to its file, which is longer the more often tests have run.
+        seed = len(definition.variant) + opened.membership.search - 1
         opened.optuna.sampler = EncodedSampler(definition.space, "random", seed=seed)
         # While a connection is open, SQLite does not tidy up after each of the others.
         with database.engine.connect():
