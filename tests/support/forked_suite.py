@@ -21,11 +21,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from tests.support import fork_server, forked_cli, forks
 from tests.support.forks import Nursery
 
+# Not neuralforecast: it imports Ray, which reads at once who may talk to its clusters, for good.
 _IMPORTED = (
     *fork_server.IMPORTED,
     "alembic.command",
     "darts.models",
-    "neuralforecast",
     "sklearn.ensemble",
     "tuner.api",
 )

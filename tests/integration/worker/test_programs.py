@@ -93,7 +93,7 @@ def test_a_worker_trains_a_study_of_a_program_although_it_is_killed(
     trials = finished_trials(opened)
     assert [trial.number for trial in trials] == [0, 1, 2]
     assert [len(opened.epochs.of_trial(trial.number)) for trial in trials] == [4, 4, 4]
-    assert trials[1].user_attrs["resumed_from_epoch"] in (1, 2)
+    assert trials[1].user_attrs["resumed_from_epoch"] in (1, 2, 3)
     assert {trial.user_attrs["clock"] for trial in trials} == {"process"}
     assert {trial.user_attrs["attempts"] for trial in trials} == {1}
     assert living(folder) == []

@@ -25,7 +25,7 @@ class RowsLinear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         """(..., n_in) to (..., n_out)."""
-        return _product(input, self.weight, self.bias)
+        return _linear(input, self.weight, self.bias)
 
 
 class PointwiseConv1d(nn.Conv1d):
@@ -36,7 +36,7 @@ class PointwiseConv1d(nn.Conv1d):
         if not input.is_cuda:
             return super().forward(input)
         rows = input.transpose(1, 2)
-        return _product(rows, self.weight.squeeze(-1), self.bias).transpose(1, 2)
+        return _linear(rows, self.weight.squeeze(-1), self.bias).transpose(1, 2)
 
 
 class CausalProduct(nn.Module):
@@ -52,7 +52,7 @@ class CausalProduct(nn.Module):
             return cast("Tensor", self.causalconv(x))
         seen = seen_steps(x.transpose(1, 2), self.conv.kernel_size[0], self.conv.dilation[0])
         weight = self.conv.weight.permute(0, 2, 1).flatten(1)  # (O, K C)
-        product = _product(seen, weight, self.conv.bias)
+        product = _linear(seen, weight, self.conv.bias)
         return cast("Tensor", self.activation(product)).transpose(1, 2)
 
 
@@ -108,7 +108,7 @@ def make_faster(model: nn.Module) -> None:
             module.__class__ = InterpolatingBasis
 
 
-def _product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _linear(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """A linear layer over the last axis."""
     if rows.is_cuda and bias is not None:
         return rows_linear(rows, weight, bias)
