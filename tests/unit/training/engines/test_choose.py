@@ -323,7 +323,9 @@ def test_a_result_and_the_trials_record_say_why_another_backend_ran(
         "eager",
         "the fused kernels know no such norm",
     )
-    detail: Any = SimpleNamespace(record=SimpleNamespace(recorded=recorded), curve=(), best=None)
+    detail: Any = SimpleNamespace(
+        record=SimpleNamespace(recorded=recorded), curve=(), best=None, throughput=None
+    )
     shown = dict(_training(detail, plain=True))
     assert (shown["backend"], shown["not compile, since"]) == (
         "eager, fp32",
