@@ -324,7 +324,11 @@ def test_a_result_and_the_trials_record_say_why_another_backend_ran(
         "the fused kernels know no such norm",
     )
     detail: Any = SimpleNamespace(
-        record=SimpleNamespace(recorded=recorded), curve=(), best=None, throughput=None
+        record=SimpleNamespace(recorded=recorded),
+        curve=(),
+        best=None,
+        throughput=SimpleNamespace(ends=None),
+        alarm=None,
     )
     shown = dict(_training(detail, plain=True))
     assert (shown["backend"], shown["not compile, since"]) == (
