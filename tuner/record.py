@@ -78,6 +78,8 @@ class Recorded:
     backend_measured: str | None = _of(kinds.TEXT, kept=_SECTION)
     """Seconds an epoch by each backend, where `auto` was measured."""
     precision: str | None = _of(kinds.TEXT, kept=_SOURCE)
+    cell: str | None = _of(kinds.TEXT, kept=_SECTION)
+    """Whose xLSTM cell ran, of a network that has one: `xlstm 2.0.6`, or `own`, and why."""
     seed: int | None = _of(kinds.COUNT, OverSeeds.FIRST, _RUNS | _SOURCE)
     # On what, and beside what.
     contaminated: bool | None = _of(kinds.FLAG, OverSeeds.ANY, _RUNS | _TIMINGS | _SOURCE)

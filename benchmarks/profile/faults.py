@@ -4,7 +4,8 @@
 
 Each training is profiled as a stranger's script (`tuner profile --python`). The gain that the first
 piece of advice foretells stands beside the one that a full epoch then had: of the faulty script,
-and of the repaired one, each in a process of its own without any hook.
+and of the repaired one, each in a process of its own without any hook. Of a list that grows, the
+repaired script keeps the last: what fell is mended, and what each step costs anyhow stays.
 """
 
 from __future__ import annotations
@@ -63,13 +64,27 @@ def profiled(fault: str, *, steps: int, full: bool) -> Profile:
     return profile_script(script, device, advice=True, announce=said)
 
 
-def epoch_s(fault: str, *extra: str, full: bool) -> float:
-    """Of a whole epoch: the first of a training whose throughput falls, else the second."""
-    first = fault == "falling_throughput"
-    command = [sys.executable, str(TRAINING), "--fault", fault, *extra]
-    command += ["--epochs", "1" if first else "2", *(("--full",) if full else ())]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return float(json.loads(done.stdout.splitlines()[-1])[-1])
+class Training:
+    """A process that trains when it is asked to: what starts once, is not paid for each time."""
+
+    def __init__(self, fault: str, *extra: str, full: bool) -> None:
+        # A whole epoch: the first of a training whose throughput falls, else the second.
+        epochs = "1" if fault == "falling_throughput" else "2"
+        command = [sys.executable, str(TRAINING), "--fault", fault, "--asked", *extra]
+        command += ["--epochs", epochs, *(("--full",) if full else ())]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        self.epoch_s()  # the first is slow: libraries are loaded, memory is asked for
+
+    def epoch_s(self) -> float:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        return float(json.loads(self.process.stdout.readline())[-1])
+
+    def end(self) -> None:
+        self.process.communicate()
 
 
 def row(fault: str, *, steps: int, full: bool) -> Row:
@@ -80,10 +95,13 @@ def row(fault: str, *, steps: int, full: bool) -> Row:
         repaired = ["--batch", size[1]]
     if fault == "full_precision":
         repaired = ["--precision", "bf16" if "bfloat16" in advice.change else "tf32"]
+    faulty, sound = Training(fault, full=full), Training(fault, *repaired, full=full)
     before, after = [], []
     for _ in range(ROUNDS):  # in turns: what else the machine does meets both
-        before.append(epoch_s(fault, full=full))
-        after.append(epoch_s(fault, *repaired, full=full))
+        before.append(faulty.epoch_s())
+        after.append(sound.epoch_s())
+    faulty.end()
+    sound.end()
     had = statistics.median(before) / statistics.median(after)
     within = None if advice.gain is None else abs(advice.gain / had - 1) <= WITHIN
     words = f"{advice.change} {advice.why}"

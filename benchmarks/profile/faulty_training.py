@@ -2,13 +2,15 @@
 
     python benchmarks/profile/faulty_training.py --fault slow_transform [--repaired] [--full]
 
-Prints the seconds of each epoch as one line of JSON. It knows nothing of tuner.
+Prints the seconds of each epoch as one line of JSON. With `--asked`, it trains anew, in the same
+process, for each line that it reads. It knows nothing of tuner.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 
 import torch
@@ -151,7 +153,7 @@ def train(options: argparse.Namespace) -> list[float]:
     if options.precision == "tf32":
         torch.set_float32_matmul_precision("high")
     waits = options.fault == "sync_each_step" and planted
-    grows = options.fault == "falling_throughput" and planted
+    keeps = options.fault == "falling_throughput"
     _first_contact(network, loader)
     kept: list[Tensor] = []
     losses = []
@@ -167,8 +169,9 @@ def train(options: argparse.Namespace) -> list[float]:
             optimizer.step()
             if waits:
                 losses.append(loss.item())
-            if grows:
-                kept.append(torch.randn(1 << (19 if options.full else 16), device=DEVICE))
+            if keeps:
+                kept.append(torch.randn(1 << (19 if options.full else 14), device=DEVICE))
+                kept = kept if planted else kept[-1:]
                 for each in kept:
                     each.mul_(0.999)
         if DEVICE.type == "cuda":
@@ -186,13 +189,15 @@ def main() -> None:
     parser.add_argument("--precision", choices=("fp32", "tf32", "bf16"), default="fp32")
     parser.add_argument("--windows", type=int)
     parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--asked", action="store_true", help="train once for each line read")
     options = parser.parse_args()
     if options.batch is None:
         usual = 1024 if options.full else 64
         if options.fault == "falling_throughput":
             usual = 64  # a step is short, and an epoch has many of them
         options.batch = (8 if options.full else 2) if options.fault == "tiny_batch" else usual
-    print(json.dumps(train(options)))
+    for _ in sys.stdin if options.asked else range(1):
+        print(json.dumps(train(options)), flush=True)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ class Told:
         return [each for each in self.said() if isinstance(each, EpochSaid)]
 
     def final(self) -> Final | None:
-        last = self.said()[-1]
-        return last if isinstance(last, Final) else None
+        said = self.said()
+        return said[-1] if said and isinstance(said[-1], Final) else None
 
     def stop(self) -> None:
         (self.folder / "stop").touch()

@@ -25,10 +25,10 @@ class Ours:
     """A variant on one of our backends. Its data lies on the device and counts into its memory."""
 
     def __init__(self, job: Job, entry: Entry, config: RunConfig, data: DeviceData) -> None:
-        self._job = job
+        self.job = job
         self._entry = entry
         self._config = config
-        self._data = data
+        self.data = data
         self._batch_size = config.hyperparameters.batch_size * config.accumulate
         """Of an update, which is what a step is here."""
         self._n_steps = math.ceil(len(data.train) / self._batch_size)
@@ -43,7 +43,7 @@ class Ours:
         return self._config
 
     def run(self, epochs: int) -> Round:
-        device = self._job.device
+        device = self.job.device
         read = reader(device)
         memory = DeviceMemory(device)
         began = read()
@@ -60,17 +60,17 @@ class Ours:
             setup_s=setup_s,
             epochs=counted,
             counted=(first, last),
-            peak_memory_bytes=None if peak is None else peak + size_of(self._data),
+            peak_memory_bytes=None if peak is None else peak + size_of(self.data),
             n_parameters=parameters,
-            n_windows=len(self._data.train),
+            n_windows=len(self.data.train),
             n_steps=self._n_steps,
         )
 
     def kernels_per_step(self) -> int | None:
-        device = self._job.device
+        device = self.job.device
         if device.type != "cuda":
             return None
-        order = torch.arange(len(self._data.train), device=device)
+        order = torch.arange(len(self.data.train), device=device)
         learning_rate = self._config.hyperparameters.learning_rate
         with self._engine() as (engine, _):
 
@@ -85,20 +85,20 @@ class Ours:
     @contextmanager
     def _engine(self) -> Iterator[tuple[Engine, Shuffles]]:
         """The network and its engine, warmed up, under a training's settings; closed at the end."""
-        device = self._job.device
+        device = self.job.device
         with (
             arithmetic(self._config.training.precision),
             seeded(self._config.seed, device) as generator,
         ):
             model = build_model(
-                self._config.architecture, self._data.shapes, self._config.hyperparameters
+                self._config.architecture, self.data.shapes, self._config.hyperparameters
             )
-            engine = make_engine(self._config, self._data, model.to(device))
+            engine = make_engine(self._config, self.data, model.to(device))
             if engine.fallback:
                 raise FellBackError(f"would run as {engine.backend.value}: {engine.fallback}")
             try:
                 engine.warm_up()
-                yield engine, Shuffles(generator, len(self._data.train), device)
+                yield engine, Shuffles(generator, len(self.data.train), device)
             finally:
                 engine.close()
 

@@ -64,15 +64,17 @@ class HuggingFaceReport(_Callback):  # type: ignore[misc]
         self._rate: float | None = None
 
     def final(self, **figures: Any) -> None:
-        """What the trained network came to: see `Report.final`."""
+        """What the trained network came to: see `Report.final`. Says nothing where tuner ended the
+        training, or another process speaks for it.
+        """
         self._report.final(**{"epochs": self._epochs} | figures)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del control
         self._training = True
         self._clock = PausedClock(synchronizer(args.device))
-        if state.is_world_process_zero:
-            self._report.started()
+        self._report.is_first = state.is_world_process_zero
+        self._report.started()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del args, state, control

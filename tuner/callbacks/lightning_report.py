@@ -73,7 +73,9 @@ class LightningReport(_Callback):  # type: ignore[misc]
         """Whether tuner ended the training: nothing more is to be said of it."""
 
     def final(self, **figures: Any) -> None:
-        """What the trained network came to: see `Report.final`."""
+        """What the trained network came to: see `Report.final`. Says nothing where tuner ended the
+        training, or another process speaks for it.
+        """
         self._report.final(**{"epochs": self._epochs} | figures)
 
     @property
@@ -88,8 +90,8 @@ class LightningReport(_Callback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._clock = PausedClock(synchronizer(pl_module.device))
-        if trainer.is_global_zero:
-            self._report.started()
+        self._report.is_first = trainer.is_global_zero
+        self._report.started()
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         del trainer, pl_module

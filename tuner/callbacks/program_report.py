@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -72,9 +73,13 @@ class Report:
     """Tells tuner how the training goes; tells nobody where the program runs by itself.
 
     A loop calls `started` once its set-up is over, `epoch` after each epoch's validation, `final`
-    at last, and ends soon once `should_stop` is true.
+    at last, and ends soon once `should_stop` is true. Of a training distributed by torch, all
+    processes may call them: the first one speaks.
     """
 
+    is_first: bool = True
+    """Whether this process speaks for its training. torch says that where it distributes one."""
+    _stopped: bool = field(default=False, init=False)
     _file: TextIO | None = field(default=None, init=False)
     _opened: bool = field(default=False, init=False)
 
@@ -117,7 +122,11 @@ class Report:
         Without `converged`, a training that ended before `max_epochs` has converged. `epochs` is
         how many there were, those before an interruption included: a training that was interrupted
         after its last epoch is trained anew where nobody says that.
+
+        Says nothing once `should_stop` was true: what tuner ended has no final values.
         """
+        if self._stopped:
+            return
         given = {
             "test_mql": None if test_mql is None else float(test_mql),
             "val_mql": None if val_mql is None else float(val_mql),
@@ -131,9 +140,14 @@ class Report:
     @property
     def should_stop(self) -> bool:
         """Whether tuner has said that this training shall end; a look at a file."""
-        return STOP in os.environ and os.path.exists(os.environ[STOP])  # noqa: PTH110 - each batch
+        if not self._stopped and STOP in os.environ:
+            self._stopped = os.path.exists(os.environ[STOP])  # noqa: PTH110 - each batch
+        return self._stopped
 
     def _say(self, said: Mapping[str, Any]) -> None:
+        self.is_first = self.is_first and _rank() in (None, 0)
+        if not self.is_first:
+            return
         if not self._opened:
             self._opened = True
             path = os.environ.get(REPORT)
@@ -141,6 +155,14 @@ class Report:
         if self._file is not None:
             self._file.write(json.dumps(said) + "\n")
             self._file.flush()
+
+
+def _rank() -> int | None:
+    """This process's number in a training distributed by torch; None where there is none now."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    return int(distributed.get_rank())
 
 
 @dataclass(slots=True)

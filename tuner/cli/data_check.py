@@ -113,14 +113,15 @@ def _pace(facts: DataFacts) -> Pace:
 def _draw(facts: DataFacts, path: Path) -> None:
     import numpy as np
 
-    from tuner.data.prepare import split_sizes
+    from tuner.data.split_rows import pieces_of, runs_of
     from tuner.report.figures.save import SIZE, save
     from tuner.report.figures.targets import Panel, height_of, targets_figure
 
     task = facts.prepared.task
     panels = []
-    for one, about in zip(facts.raw, facts.series, strict=True):
-        ends = np.cumsum(split_sizes(len(one.values), task.split))
+    ends = {piece.rows.name: piece.ends for piece in pieces_of(task, facts.raw, task.name)}
+    shown = len(facts.raw) if runs_of(task) is None else MOST_SERIES  # of hundreds of files some
+    for one, about in zip(facts.raw[:shown], facts.series[:shown], strict=True):
         dates = one.timestamps if one.clock is None else one.clock
         times = np.arange(len(one.values)) if about.first is None else dates
         for position, column in enumerate(task.target_columns):
@@ -129,7 +130,7 @@ def _draw(facts: DataFacts, path: Path) -> None:
                     title=column if len(facts.raw) == 1 else f"{one.name}: {column}",
                     times=times,
                     values=one.values[:, position],
-                    ends=(int(ends[0]), int(ends[1]), int(ends[2])),
+                    ends=ends[one.name],
                 )
             )
     save(
@@ -139,17 +140,21 @@ def _draw(facts: DataFacts, path: Path) -> None:
 
 
 def _lines(facts: DataFacts, pace: Pace) -> list[str]:
+    from tuner.data.split_rows import runs_of
+
     task, series = facts.prepared.task, facts.series
     filled_rows, filled_cells = (
         sum(each.filled_rows for each in series),
         sum(each.filled_cells for each in series),
     )
-    lines = [f"{task.name}: {facts.rows:,} rows, frequency {task.frequency}, {_plural(series)}"]
+    what = "series" if runs_of(task) is None else "files"
+    counted_as = _plural(series) if what == "series" else f"{len(series):,} files, one series"
+    lines = [f"{task.name}: {facts.rows:,} rows, frequency {task.frequency}, {counted_as}"]
     for each in series[:MOST_SERIES]:
         span = "not dated" if each.first is None else f"{_day(each.first)} to {_day(each.last)}"
         lines.append(f"  {each.name}: {each.rows:,} rows, {span}")
     if len(series) > MOST_SERIES:
-        lines.append(f"  and {len(series) - MOST_SERIES:,} more series")
+        lines.append(f"  and {len(series) - MOST_SERIES:,} more {what}")
     gaps = getattr(task.source, "gaps", "refuse")
     lines.append(
         f"made up: {filled_rows:,} missing rows and {filled_cells:,} empty cells"

@@ -120,6 +120,7 @@ def _estimate(options: EstimateOptions) -> Estimate:
     from tuner.errors import UsageError
     from tuner.estimate.foretold import stages_of
     from tuner.estimate.whole_estimate import Estimate
+    from tuner.study.registered_retune import SEARCHES
 
     if options.against is not None and not options.retune:
         raise UsageError("--against belongs to a retune: add --retune, or leave it out")
@@ -132,7 +133,7 @@ def _estimate(options: EstimateOptions) -> Estimate:
         _of_variant(options, definition, task, device, seconds / len(definitions))
         for definition in definitions
     ]
-    searches = options.searches or (_usual_searches() if options.retune else 1)
+    searches = options.searches or (SEARCHES if options.retune else 1)
     each = [one.search for one in variants for _ in range(searches)]
     stages = stages_of(each, sampler=options.sampler or "auto") if options.retune else None
     repeated = tuple(variants) if options.retune else tuple(variants * searches)
@@ -159,17 +160,13 @@ def _definitions(
     if len(files) != len(names):
         raise UsageError(f"--variant {options.variant} names several; estimate them one by one")
     task = load_task(options.task)
+    if any(file.program is not None for file in files):
+        raise UsageError("no program is measured in parts; tuner variants --check runs one shortly")
     settings = StudySettings(
         max_epochs=options.max_epochs, backend=options.backend, precision=options.precision
     )
     digest = prepare(task, data_dir=data_folder(options.data_dir)).data_hash
     return [definition_of(file, task, digest, settings) for file in files], task
-
-
-def _usual_searches() -> int:
-    from tuner.study.registered_retune import SEARCHES
-
-    return SEARCHES
 
 
 def _of_variant(

@@ -177,7 +177,7 @@ def _in_words(proposal: Proposal, prepared: PreparedData) -> str:
 
 
 def _windows(prepared: PreparedData) -> dict[str, int]:
-    from tuner.data.prepare import SPLITS
+    from tuner.data.split_rows import SPLITS
 
     return {name: len(getattr(prepared, name).starts) for name in SPLITS}
 

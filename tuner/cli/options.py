@@ -86,7 +86,7 @@ PrintOnly = Annotated[
 Timeout = Annotated[str | None, typer.Option(metavar="2h", help="Stop cleanly after this long.")]
 
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Let a class run that an exported study names.")
+    bool, typer.Option("--trust", help="Let a class or a program run that others named.")
 ]
 
 LONGEST_S = 100 * 365 * 24 * 3600.0

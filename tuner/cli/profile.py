@@ -113,8 +113,10 @@ def _of_variant(options: ProfileOptions) -> Profile:
     file = load_study_file(options.variant)
     config = _config(options, file)
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
-    if names_own_code(config.architecture.model):
-        note(f"this runs the code of {excerpt(config.architecture.model, at_most=500)}")
+    loss = config.training.loss
+    for named in (config.architecture.model, "" if loss is None else loss.term):
+        if names_own_code(named):
+            note(f"this runs the code of {excerpt(named, at_most=500)}")
     return _profiled(options, file.name, config, device)
 
 
@@ -181,7 +183,7 @@ def _config(options: ProfileOptions, file: StudyFile) -> RunConfig:
     )
     return RunConfig(
         architecture=file.architecture(),
-        hyperparameters=Hyperparameters.of(values),
+        hyperparameters=Hyperparameters.of(values, loss=file.training_settings().loss),
         training=training,
     )
 

@@ -260,15 +260,17 @@ class _Foreground:
 
 
 def _report(outcome: RetuneOutcome, page: Path, *, json: bool) -> None:
+    from tuner.launch import Outcome
     from tuner.report.comparison_files import write_html
     from tuner.report.terminal.retuning import COST, print_verdict, verdict_sections
 
     written = None
     if outcome.verdict is None:
-        note(
-            f"stopped early ({outcome.ended.value.replace('_', ' ')}): the same command continues "
-            "where this one stopped"
-        )
+        again = "the same command"
+        if outcome.ended is Outcome.GPU_HOURS:
+            again += " with a larger --max-gpu-hours"
+        how = outcome.ended.value.replace("_", " ")
+        note(f"stopped early ({how}): {again} continues where this one stopped")
     elif not json:  # first: a page that cannot be written takes no words with it
         print_verdict(outcome.verdict, outcome.lines)
     if outcome.verdict is not None:

@@ -143,37 +143,49 @@ def import_(
 ) -> int:
     """Make a study of an exported one; it can be continued where its file left off.
 
-    Where it names a class of somebody's own, that class runs once --trust was said, here or with
-    what trains it.
+    Where it names a class or a program of somebody's own, that runs once --trust was said, here or
+    with what trains it.
     """
     from tuner.study.archive import read_archive
+    from tuner.study.own_program import OwnProgram
     from tuner.study.transfer import restore
 
     archive = read_archive(file)
     _check_name(name or archive.name)
     with opened_database(storage_url(storage), create=True) as database:
         made = restore(database, archive, name or archive.name, origin="" if trust else str(file))
+        if trust and (program := OwnProgram.of(made.definition)) is not None:
+            program.keep()
         _say(made, f"imported from {file}", json=json)
     return 0
 
 
-@app.command("code", short_help="Print the file with a study's own class.")
+@app.command("code", short_help="Print the code of its own that a study runs.")
 def code(name: Name, storage: Storage = None, json: Json = False) -> int:
-    """Print the file with a study's own class, as the database has it, and its hash.
+    """Print the file with a study's own class, as the database has it, and its hash; then that with
+    its term of the loss, where it is another. Of a program: its command, its folder and the hash
+    of its files.
 
-    A worker on a host without that file runs it once it was told --trust-code with this hash.
+    A worker on a host that knows it from the database alone runs it once it was told --trust-code
+    with this hash.
     """
     from tuner.study.code import code_of
     from tuner.study.open import open_study
 
     with opened_database(storage_url(storage)) as database:
-        own, content = code_of(open_study(database, name))
-    text = content.decode()
+        files = code_of(open_study(database, name))
     if json:
-        print_json({"study": name, "file": str(own.path), "sha256": own.sha256, "source": text})
+        rows = [
+            {"file": str(own.path), "sha256": own.sha256, "source": content.decode()}
+            for own, content in files
+        ]
+        more = {"more": rows[1:]} if len(rows) > 1 else {}
+        print_json({"study": name, **rows[0], **more})
         return 0
-    for line in (f"# sha256 {own.sha256}", f"# {own.path}", *text.expandtabs().split("\n")):
-        say(line)
+    for own, content in files:
+        lines = content.decode().expandtabs().split("\n")
+        for line in (f"# sha256 {own.sha256}", f"# {own.path}", *lines):
+            say(line)
     return 0
 
 

@@ -39,7 +39,6 @@ from tuner.cli.replace import Force, check_model_free
 from tuner.config import Backend
 from tuner.errors import UsageError
 from tuner.files.plain import excerpt
-from tuner.models.names import names_own_code
 
 if TYPE_CHECKING:
     from tuner.data.task import Task
@@ -120,8 +119,8 @@ def train(options: TrainOptions) -> int:
     check_model_free(options.output, force=options.force)
     recipe = _recipe(options)
     recipe = replace(recipe, training=replace(recipe.training, backend=options.backend))
-    if names_own_code(recipe.architecture.model):
-        note(f"this runs the code of {excerpt(recipe.architecture.model, at_most=500)}")
+    for named in recipe.own_code:
+        note(f"this runs the code of {excerpt(named, at_most=500)}")
     _report(options, *_trained(options, recipe, device))
     return 0
 

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +17,9 @@ from tuner.models.names import LIBRARY, library_class
 from tuner.trial.uncollected import nothing_collected
 
 if TYPE_CHECKING:
+    from tuner.data.prepare import PreparedData
     from tuner.spec.study_file import StudyFile
+    from tuner.training.one_step import OneStep
 
 SPLITS = ("train", "val", "test")
 
@@ -97,37 +99,50 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
         if library_class(file.model) is not None:  # nobody here will change that class
             findings = replace(findings, dead_parameters=(), ignored_inputs=())
         said = [*unused_parts(architecture, prepared.shapes), *findings.notices(file.model)]
-    windows = {name: len(getattr(prepared, name).starts) for name in SPLITS}
+        said += seen.term.notices() if seen.term else ()
     if json:
         print_json(
-            {
-                "name": file.name,
-                "model": file.model,
-                "parameters": seen.parameters,
-                "task": prepared.task.name,
-                "data_hash": prepared.data_hash,
-                "series": list(prepared.series),
-                "windows": windows,
-                "step": {"windows": seen.windows, "loss": seen.loss},
-                "unused_methods": list(unused),
-                **seen.findings.as_dict(),
-                "notices": said,
-            }
+            _document(file, prepared, seen) | {"unused_methods": list(unused), "notices": said}
         )
         return 0
+    _say_checked(file, task, prepared, seen)
+    for line in said:
+        note(line)
+    return 0
+
+
+def _windows(prepared: PreparedData) -> dict[str, int]:
+    return {name: len(getattr(prepared, name).starts) for name in SPLITS}
+
+
+def _document(file: StudyFile, prepared: PreparedData, seen: OneStep) -> dict[str, Any]:
+    return {
+        "name": file.name,
+        "model": file.model,
+        "parameters": seen.parameters,
+        "task": prepared.task.name,
+        "data_hash": prepared.data_hash,
+        "series": list(prepared.series),
+        "windows": _windows(prepared),
+        "step": {"windows": seen.windows, "loss": seen.loss},
+        **({"loss_term": seen.term.as_dict()} if seen.term else {}),
+        **seen.findings.as_dict(),
+    }
+
+
+def _say_checked(file: StudyFile, task: str, prepared: PreparedData, seen: OneStep) -> None:
     say(
         f"{file.name}: {file.model} works, {seen.parameters:,} parameters at its defaults on task "
         f"{task}"
     )
-    counted = ", ".join(f"{number:,} {name}" for name, number in windows.items())
+    counted = ", ".join(f"{number:,} {name}" for name, number in _windows(prepared).items())
     say(f"checked: the data ({len(prepared.series)} series; windows: {counted}),")
     say(
         f"  one training step on {seen.windows} of them: forward, loss {seen.loss:.4g}, backward, "
         "update"
     )
-    for line in said:
-        note(line)
-    return 0
+    if seen.term is not None:
+        say(f"  the term {seen.term.name} of its loss: {seen.term.in_words()}")
 
 
 def _check_program(file: StudyFile, task: str, *, json: bool) -> int:

@@ -101,7 +101,7 @@ def _document(rows: Sequence[Checked], prepared: PreparedData) -> dict[str, Any]
         "task": prepared.task.name,
         "data_hash": prepared.data_hash,
         "windows": MOST_WINDOWS,
-        "shapes": dataclasses.asdict(prepared.shapes),
+        "shapes": prepared.shapes.sizes(),
         "models": [dataclasses.asdict(row) for row in rows],
     }
 

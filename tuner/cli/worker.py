@@ -90,7 +90,7 @@ class WorkerOptions:
         str | None,
         typer.Option(
             metavar="SHA256[,SHA256]",
-            help="Let code run that only the database has, by its hash ('tuner study code').",
+            help="Let code run that only the database names, by its hash ('tuner study code').",
         ),
     ] = None
     supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.config import Objective
-from tuner.data.prepare import SPLITS, PreparedData, mean_change, prepare, split_sizes
+from tuner.data.prepare import PreparedData, mean_change, prepare
 from tuner.data.series import Series
 from tuner.data.source_kinds import FileSource
 from tuner.data.sources import open_source
+from tuner.data.split_rows import SPLITS, runs_of, split_sizes
 from tuner.data.task import Task
 
 Floats = npt.NDArray[np.float64]
@@ -98,7 +99,7 @@ def objective_shares(task: Task, series: tuple[Series, ...]) -> dict[str, float]
     mine = [one for one in series if wanted is None or one.name == wanted]
     total = np.zeros(len(task.target_columns))
     for one in mine:
-        rows = one.values[: split_sizes(len(one.values), task.split)[0], : len(total)]
+        rows = _training(task, one)[:, : len(total)]
         steps = range(1, task.horizon + 1, max(1, task.horizon // 8))
         errors = [np.abs(rows[step:] - rows[:-step]).mean(axis=0) for step in steps]
         unit = mean_change(rows) if task.objective is Objective.SCALED else 1.0
@@ -112,12 +113,21 @@ def _clock(one: Series) -> npt.NDArray[np.datetime64]:
     return one.timestamps if one.clock is None else one.clock
 
 
+def _training(task: Task, one: Series) -> npt.NDArray[np.float64]:
+    """The training rows of a series, or of a file; of files that are dealt whole, all rows."""
+    if runs_of(task) == "by_file":
+        return one.values
+    return one.values[: split_sizes(len(one.values), task.split)[0]]
+
+
 def _constant(task: Task, series: tuple[Series, ...]) -> tuple[str, ...]:
     columns = (*task.target_columns, *task.past_covariates, *task.future_covariates)
     found = []
-    for one in series:
-        rows = one.values[: split_sizes(len(one.values), task.split)[0]]
+    rows_of = {one.name: _training(task, one) for one in series}
+    if runs_of(task) is not None:  # a column that is constant in each file may tell them apart
+        rows_of = {task.name: np.concatenate(list(rows_of.values()))}
+    for owner, rows in rows_of.items():
         for position in np.flatnonzero(rows.min(axis=0) == rows.max(axis=0)):
             name = columns[int(position)]
-            found.append(name if len(series) == 1 else f"{one.name}: {name}")
+            found.append(name if len(rows_of) == 1 else f"{owner}: {name}")
     return tuple(found)

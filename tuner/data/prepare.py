@@ -1,6 +1,7 @@
 """From a task to scaled arrays and windows.
 
-Rows are split by time and scaled by the training rows only; no window crosses a split or a series.
+Rows are split by time, or by file, and scaled by the training rows only; no window crosses a split,
+a series or a file.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,9 @@ from tuner.data import cache
 from tuner.data.calendar_features import calendar_columns
 from tuner.data.series import Series
 from tuner.data.sources import open_source
+from tuner.data.split_rows import SPLITS, names_of_series, pieces_of
 from tuner.data.task import Task, shapes
 from tuner.errors import DataError, unknown_name
-
-SPLITS = ("train", "val", "test")
 
 Floats = npt.NDArray[np.float64]
 
@@ -131,17 +130,6 @@ def prepare(
     )
 
 
-def split_sizes(rows: int, split: Sequence[float]) -> tuple[int, int, int]:
-    """Rows for training, validation and test.
-
-    Exact decimal arithmetic, rounded down; the test split takes the rest.
-    """
-    train, val = (Fraction(repr(float(fraction))) for fraction in split[:2])
-    train_end = int(rows * train)
-    val_end = int(rows * (train + val))
-    return train_end, val_end - train_end, rows - val_end
-
-
 def window_starts(rows: int, window: int, stride: int) -> npt.NDArray[np.int64]:
     """First rows of the windows that lie wholly within `rows` rows, (N,)."""
     return np.arange(0, rows - window + 1, stride, dtype=np.int64)
@@ -161,29 +149,22 @@ def data_hash(task: Task, series: Sequence[Series]) -> str:
 
 def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
     """All of `PreparedData` that the task alone does not say, as plain arrays for the cache."""
-    names = tuple(one.name for one in series)
+    names = names_of_series(task, series)
     if task.objective_series is not None and task.objective_series not in names:
         raise unknown_name("objective_series", task.objective_series, names)
-    for one in series:
-        _check_length(task, one, label)
+    pieces = pieces_of(task, tuple(series), label)
     n_targets, n_past = len(task.target_columns), len(task.past_covariates)
+    mine = [[piece for piece in pieces if piece.number == n] for n in range(len(names))]
+    scalings = [_fit_scaling(_stacked([each.training for each in own])) for own in mine]
     collected: dict[str, list[dict[str, npt.NDArray[Any]]]] = {name: [] for name in SPLITS}
-    minima: list[Floats] = []
-    scales: list[Floats] = []
-    changes: list[Floats] = []
-    for number, one in enumerate(series):
-        sizes = split_sizes(len(one.values), task.split)
-        minimum, scale = _fit_scaling(one.values[: sizes[0]])
-        scaled = _apply_scaling(task, one, minimum, scale, label)
+    for piece in pieces:
+        one, number = piece.rows, piece.number
+        scaled = _apply_scaling(task, one, *scalings[number], label)
         clock = one.timestamps if one.clock is None else one.clock
         known = np.hstack([scaled[:, n_targets + n_past :], calendar_columns(clock, task.calendar)])
-        minima.append(minimum)
-        scales.append(scale)
-        changes.append(mean_change(one.values[: sizes[0], :n_targets]))
-        first = 0
-        for name, size in zip(SPLITS, sizes, strict=True):
-            rows = slice(first, first + size)
-            starts = window_starts(size, task.window, task.horizon if name == "test" else 1)
+        for name, rows in piece.splits.items():
+            stride = task.horizon if name == "test" else 1
+            starts = window_starts(rows.stop - rows.start, task.window, stride)
             collected[name].append(
                 {
                     "targets": scaled[rows, :n_targets].astype(np.float32),
@@ -193,8 +174,11 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
                     "series_index": np.full(len(starts), number, dtype=np.int64),
                 }
             )
-            first += size
-    minimum, scale = np.stack(minima), np.stack(scales)
+    minimum, scale = (np.stack(each) for each in zip(*scalings, strict=True))
+    filled = [
+        (sum(p.rows.filled_rows for p in own), sum(p.rows.filled_cells for p in own))
+        for own in mine
+    ]
     return {
         **{name: _concatenate(parts) for name, parts in collected.items()},
         "series": names,
@@ -203,11 +187,17 @@ def _build(task: Task, series: Sequence[Series], label: str) -> dict[str, Any]:
         "scale": scale[:, :n_targets],
         "covariate_minimum": minimum[:, n_targets:],
         "covariate_scale": scale[:, n_targets:],
-        "change": np.stack(changes),
+        "change": np.stack(
+            [mean_change(*(p.training[:, :n_targets] for p in own)) for own in mine]
+        ),
         "data_hash": data_hash(task, series),
-        "filled_rows": tuple(one.filled_rows for one in series),
-        "filled_cells": tuple(one.filled_cells for one in series),
+        "filled_rows": tuple(rows for rows, _ in filled),
+        "filled_cells": tuple(cells for _, cells in filled),
     }
+
+
+def _stacked(parts: list[Floats]) -> Floats:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _concatenate(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
@@ -219,11 +209,14 @@ def _concatenate(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDAr
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def mean_change(train: Floats) -> Floats:
+def mean_change(*train: Floats) -> Floats:
     """What a scaled error is measured in (Hyndman and Koehler, "Another look at measures of
-    forecast accuracy", 2006; the M5 competition's scaled pinball loss).
+    forecast accuracy", 2006; the M5 competition's scaled pinball loss): over all changes from row
+    to row within the pieces of the training rows, each (R, C).
     """
-    change = np.abs(np.diff(train, axis=0)).mean(axis=0) if len(train) > 1 else train[0] * 0
+    changes = [np.abs(np.diff(piece, axis=0)) for piece in train]
+    together = changes[0] if len(changes) == 1 else np.concatenate(changes)
+    change = together.mean(axis=0) if len(together) else np.zeros(train[0].shape[1])
     return np.where(change > 0, change, 1.0)
 
 
@@ -246,23 +239,6 @@ def _apply_scaling(task: Task, one: Series, minimum: Floats, scale: Floats, labe
             "numbers once scaled by the range of the training rows; rescale the column"
         )
     return np.asarray(scaled, dtype=np.float64)
-
-
-def _check_length(task: Task, one: Series, label: str) -> None:
-    rows, window = len(one.values), task.window
-    sizes = split_sizes(rows, task.split)
-    if min(sizes) >= window:
-        return
-    needed = rows
-    while min(split_sizes(needed, task.split)) < window:
-        # The next count that could do: what the shortest split lacks, at least one row.
-        needed += max(1, window - min(split_sizes(needed, task.split)))
-    shortest = SPLITS[sizes.index(min(sizes))]
-    raise DataError(
-        f"{label}: series {one.name!r} has {rows} rows, needed are {needed}: every split must hold "
-        f"a window of input_size {task.input_size} + horizon {task.horizon} = {window} rows, and "
-        f"the {shortest} split has {min(sizes)}; give more rows, or a smaller input_size or horizon"
-    )
 
 
 def _cache_key(task: Task, content_digest: str) -> str:

@@ -18,12 +18,15 @@ HOW_WRITTEN = ("path", "header", "separator", "decimal", "encoding", "time_forma
 
 LATER: Mapping[str, Any] = {
     "index": False, "start": None, "timezone": None, "gaps": "refuse", "fill": "forward",
+    "runs": None,
 }  # fmt: skip
 """Keys that task files did not always have, at their defaults: there they are left out of what a
 task is, so that studies of before keep their identity.
 """
 
 DEFAULT_TIME_COLUMN = "ds"
+WILDCARDS = "*?"
+"""In a path: it names many files."""
 
 
 class Frozen(BaseModel):
@@ -61,17 +64,46 @@ class FileSource(Frozen):
     `gaps`: missing rows are refused; or filled, empty cells too, with the value before (`fill`
     "forward") or on a line between the neighbours ("interpolate"); or skipped: the rows that are
     there count as consecutive.
+
+    A `path` with a wildcard names many files, each a run of time by itself, all of one series named
+    like the task: no window crosses files, and all are scaled by the range of all training rows.
+    `runs` says how they are split: "by_file" deals whole files to training, validation and test, by
+    a hash of their names; "by_time" cuts each file.
     """
 
     path: Path
+    runs: Literal["by_file", "by_time"] | None = Field(default=None, validate_default=True)
     index: bool = False
     time_column: Name | None = Field(default=None, validate_default=True)
-    id_column: Name | None = None
+    id_column: Name | None = Field(default=None, validate_default=True)
     time_format: Name | None = None
     start: Name | None = None
     timezone: Name | None = None
     gaps: Literal["refuse", "fill", "skip"] = "refuse"
     fill: Literal["forward", "interpolate"] = "forward"
+
+    @field_validator("runs")
+    @classmethod
+    def _runs_are_the_files_of_a_pattern(
+        cls, value: str | None, info: ValidationInfo
+    ) -> str | None:
+        several = "path" in info.data and bool(set(WILDCARDS) & set(str(info.data["path"])))
+        if several and value is None:
+            return "by_file"
+        if value is not None and not several:
+            raise ValueError(
+                "belongs to a path with a wildcard, such as 'run_*/series.csv'; leave it out"
+            )
+        return value
+
+    @field_validator("id_column")
+    @classmethod
+    def _each_file_is_one_run(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and info.data.get("runs"):
+            raise ValueError(
+                "each file of a pattern is one run of one series; leave it out, or name one file"
+            )
+        return value
 
     @field_validator("time_column")
     @classmethod

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tuner.data.demo import demo_series
 from tuner.data.etth import read_etth
-from tuner.data.remote import file_in
+from tuner.data.many_files import files_of
+from tuner.data.remote import file_in, url_of
 from tuner.data.series import Series
 from tuner.data.source_kinds import CsvSource, DemoSource, FileSource
 from tuner.data.task import Task
@@ -54,6 +56,8 @@ def open_source(task: Task, data_dir: Path | None) -> OpenSource:
 def _open_file(task: Task, source: FileSource, data_dir: Path | None) -> OpenSource:
     from tuner.data.table import read_bytes
 
+    if source.runs is not None:
+        return _open_runs(task, source, data_dir)
     path = source.path
     if data_dir is not None and not path.exists():
         path = file_in(data_dir, path.name, reuse=False)
@@ -63,6 +67,48 @@ def _open_file(task: Task, source: FileSource, data_dir: Path | None) -> OpenSou
         content_digest=_digest({"csv": content}),
         parse=lambda: _parse_file(content, source, task),
     )
+
+
+def _open_runs(task: Task, source: FileSource, data_dir: Path | None) -> OpenSource:
+    """The files of a pattern: read now, as their digest says what is kept of them."""
+    from tuner.data.table import read_bytes
+
+    here = None if data_dir is None or url_of(data_dir) is not None else data_dir
+    files = files_of(source, here)
+    contents: dict[str, bytes] = {}
+    for name, path in files.items():
+        with _one_of(files, source):
+            contents[name] = read_bytes(path)
+    return OpenSource(
+        label=str(source.path),
+        content_digest=_digest(contents),
+        parse=lambda: _parse_runs(contents, files, source, task),
+    )
+
+
+def _parse_runs(
+    contents: Mapping[str, bytes], files: Mapping[str, Path], source: FileSource, task: Task
+) -> tuple[Series, ...]:
+    """A series for each file, called as the file."""
+    found: list[Series] = []
+    for name, content in contents.items():
+        alone = source.model_copy(update={"path": files[name]})
+        with _one_of(files, source):
+            (one,) = _parse_file(content, alone, task)
+        found.append(replace(one, name=name))
+    return tuple(found)
+
+
+@contextmanager
+def _one_of(files: Mapping[str, Path], source: FileSource) -> Iterator[None]:
+    """What is wrong with one of many files says so, and what else may be done."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(
+            f"{error} (one of the {len(files)} files of {source.path.name}: correct it, leave it "
+            "out, or make the pattern narrower)"
+        ) from None
 
 
 def _parse_file(content: bytes, source: FileSource, task: Task) -> tuple[Series, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from tuner.config import ModelShapes, MqlSplit, Objective
+from tuner.data.positions import Position, positions_of
 from tuner.data.source_kinds import (
     OF_FILES,
     DemoSource,
@@ -22,6 +24,7 @@ from tuner.data.source_kinds import (
     Name,
     Source,
 )
+from tuner.data.task_checks import checked_frequency, named_once
 from tuner.errors import UsageError, unknown_name
 from tuner.files.plain import Prose
 from tuner.files.toml_file import read_toml, validate
@@ -49,6 +52,7 @@ class Task(Frozen):
     cycle to the latter. `static_id` gives the model the series' number (0, 1, ...) as its one
     static covariate. `objective_series` names the series whose test MQL is the objective; None
     means the mean over all series. `objective` says in which units columns are averaged.
+    `positions` are the places of the targets, in their order; a file has the path of a CSV.
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)
@@ -67,27 +71,12 @@ class Task(Frozen):
     eval_quantiles: tuple[float, ...] = Field(default=(), validate_default=True)
     objective_series: Name | None = None
     objective: Objective = Objective.MQL
+    positions: tuple[Position, ...] = Field(default=(), max_length=MOST_COLUMNS)
 
     @field_validator("frequency")
     @classmethod
     def _frequency_is_an_alias(cls, value: str, info: ValidationInfo) -> str:
-        if isinstance(info.data.get("source"), EtthSource | DemoSource) and value != "h":
-            raise ValueError(f"this source is hourly: 'h' is expected, got {value!r}")
-        source = info.data.get("source")
-        local = isinstance(source, FileSource) and source.timezone is not None
-        if value in {"h", "min"} or (value == "D" and not local):
-            return value  # the usual ones, without importing pandas
-        from tuner.data.times import frequency_problem, within_a_day
-
-        problem = frequency_problem(value)
-        if problem is None and local and not within_a_day(value):
-            problem = (
-                f"source.timezone is for steps shorter than a day, got {value!r}: days have no "
-                "daylight saving; leave timezone out"
-            )
-        if problem:
-            raise ValueError(problem)
-        return value
+        return checked_frequency(value, info.data.get("source"))
 
     @field_validator("split")
     @classmethod
@@ -100,20 +89,18 @@ class Task(Frozen):
 
     @field_validator("calendar")
     @classmethod
-    def _cycles_are_named_once(
-        cls, value: tuple[str, ...], info: ValidationInfo
-    ) -> tuple[str, ...]:
+    def _cycles_arenamed_once(cls, value: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         source = info.data.get("source")
         if value and isinstance(source, FileSource) and source.index and source.start is None:
             raise ValueError(
                 "index = true: the rows have no dates; leave calendar empty, or date the first row "
                 "with start = '1990-01-01' under [source]"
             )
-        return _named_once(value, ())
+        return named_once(value, ())
 
     @field_validator("target_columns", "past_covariates", "future_covariates")
     @classmethod
-    def _columns_are_named_once(
+    def _columns_arenamed_once(
         cls, value: tuple[str, ...], info: ValidationInfo
     ) -> tuple[str, ...]:
         source = info.data.get("source")
@@ -130,7 +117,7 @@ class Task(Frozen):
             and not isinstance(source, FileSource)
         ):
             raise ValueError(f"the source {source.kind!r} has no covariate columns; leave it empty")
-        return _named_once(value, taken)
+        return named_once(value, taken)
 
     @field_validator("quantiles")
     @classmethod
@@ -156,6 +143,16 @@ class Task(Frozen):
             raise ValueError(
                 f"ascending levels from quantiles are needed, got {stray or list(value)}"
             )
+        return value
+
+    @field_validator("positions")
+    @classmethod
+    def _positions_are_of_the_targets(
+        cls, value: tuple[Position, ...], info: ValidationInfo
+    ) -> tuple[Position, ...]:
+        targets = info.data.get("target_columns", ())
+        if value and tuple(each.series for each in value) != targets:
+            raise ValueError("a place for each target column is expected, in the columns' order")
         return value
 
     @property
@@ -187,6 +184,8 @@ class Task(Frozen):
             plain["source"] = self.source.what_it_holds()
         if self.objective is Objective.MQL:  # tasks of before there were others keep their hash
             del plain["objective"]
+        if not self.positions:  # nor did tasks know where their targets are
+            del plain["positions"]
         return plain
 
 
@@ -200,7 +199,8 @@ def task_of(definition: Mapping[str, Any]) -> Task:
     """
     source = definition.get("source")
     if isinstance(source, dict) and source.get("kind") in OF_FILES:
-        definition = {**definition, "source": {"path": ".", **source}}
+        path = "*" if source.get("runs") else "."
+        definition = {**definition, "source": {"path": path, **source}}
     return Task.model_validate_json(json.dumps(definition), strict=True)
 
 
@@ -214,6 +214,7 @@ def shapes(task: Task) -> ModelShapes:
         n_future=len(task.future_covariates) + 2 * len(task.calendar),
         n_static=int(task.static_id),
         n_quantiles=len(task.quantiles),
+        positions=tuple((each.x, each.y) for each in task.positions),
     )
 
 
@@ -277,22 +278,19 @@ def task_file(name_or_path: str) -> Path | None:
 
 def _load_file(path: Path) -> Task:
     document = read_toml(path)
-    task = validate(document, Task)
+    named = {key: value for key, value in document.data.items() if key != "positions"}
+    task = validate(replace(document, data=named), Task)
     if task.name in _BUILT_IN:
         where = document.where(("name",))
         raise UsageError(
             f"{where}: key 'name': {task.name!r} is a built-in task; choose another name"
         )
+    long = isinstance(task.source, FileSource) and task.source.id_column is not None
+    places = positions_of(document, task.target_columns, long=long)
+    task = task.model_copy(update={"positions": places})
     if isinstance(task.source, FileSource):
         data_file = (path.parent / task.source.path.expanduser()).absolute()
         task = task.model_copy(
             update={"source": task.source.model_copy(update={"path": data_file})}
         )
     return task
-
-
-def _named_once(names: tuple[str, ...], taken: list[str] | tuple[()]) -> tuple[str, ...]:
-    for position, name in enumerate(names):
-        if name in names[:position] or name in taken:
-            raise ValueError(f"{name!r} is named twice; name each column once")
-    return names

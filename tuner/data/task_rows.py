@@ -12,7 +12,9 @@ import numpy as np
 from tuner.data.recent_rows import ROW, id_column, is_counted, time_column
 from tuner.data.source_kinds import FileSource
 from tuner.data.sources import open_source
+from tuner.data.split_rows import runs_of
 from tuner.data.task import Task, load_task
+from tuner.errors import UsageError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,12 +30,17 @@ def rows_of_task(path: Path, data_dir: Path | None = None) -> pd.DataFrame:
         data_dir: where its data lies, if not where the task says.
 
     Raises:
-        UsageError: no such task.
+        UsageError: no such task, or one of many files.
         DataError: data that is missing or unfit.
     """
     import pandas as pd
 
     task = load_task(str(path))
+    if runs_of(task) is not None:
+        raise UsageError(
+            f"{path}: task {task.name!r} has many files, and a forecast begins at the end of one; "
+            "name that file in place of the task"
+        )
     series = open_source(task, data_dir).parse()
     return pd.concat([_rows(task, one, named=len(series) > 1) for one in series])
 

@@ -25,6 +25,7 @@ class Batch:
     future: Tensor | None  # (B, T, F); None where the task has no future covariates
     static: Tensor | None  # (B, S); None where it has no static covariate
     target: Tensor  # (B, T, C), scaled
+    series: Tensor | None = None  # (B,) int64, the number of each window's; where asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
@@ -52,7 +53,7 @@ class DeviceSplit:
         """Number of windows, as `len`."""
         return len(self)
 
-    def gather(self, index: Tensor) -> Batch:
+    def gather(self, index: Tensor, *, with_series: bool = False) -> Batch:
         """The windows with these numbers, (B,) int64 on the same device.
 
         Only indexing by device tensors: nothing waits for the host, so the gather can be captured
@@ -65,6 +66,7 @@ class DeviceSplit:
             future=None if self.future is None else self.future[rows],
             static=None if self.static is None else self.static[self.series_index[index]],
             target=self.targets[rows],
+            series=self.series_index[index] if with_series else None,
         )
 
 
@@ -81,6 +83,8 @@ class DeviceData:
     minimum: Tensor  # (series, C) float64
     scale: Tensor  # (series, C) float64
     change: Tensor  # (series, C) float64: mean absolute change from row to row, original units
+    covariate_minimum: Tensor  # (series, P + F without the calendar's) float64
+    covariate_scale: Tensor  # the same
     kept: dict[Hashable, Any] = field(default_factory=dict, init=False)
     """What was worked out of this data once and serves all trainings on it, by whoever did."""
 
@@ -148,6 +152,8 @@ def to_device(
         minimum=_tensor(prepared.minimum, device),
         scale=_tensor(prepared.scale, device),
         change=_tensor(prepared.change, device),
+        covariate_minimum=_tensor(prepared.covariate_minimum, device),
+        covariate_scale=_tensor(prepared.covariate_scale, device),
     )
 
 

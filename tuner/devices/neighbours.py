@@ -3,8 +3,9 @@ neither this one, nor a tuner worker that waits for its turn.
 
 NVML numbers processes as the host does. In a container with process numbers of its own this process
 does not find itself in the list: then one process that was there before and after is taken for it,
-and the count of the others is right all the same. Other containers' workers cannot be told from
-foreign processes there; give every GPU to one container.
+and the count of the others is right all the same. A program that trains for it is not found there
+either: as many that came meanwhile are taken for its processes as have CUDA open. Other containers'
+workers cannot be told from foreign processes there; give every GPU to one container.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ ENTRY_BYTES = 64
 MPS_SERVER = "nvidia-cuda-mps-server"
 """Owns a context wherever clients run under MPS,
 and computes nothing itself; its clients are listed too."""
+CUDA_DEVICE = "/dev/nvidia-uvm"
+"""What a process opens to use CUDA; one that only asks NVML does not."""
 
 
 def foreign_processes(
@@ -32,6 +35,8 @@ def foreign_processes(
     own: int | None = None,
     harmless: Callable[[int], bool] = lambda _pid: False,
     on_gpu: bool = True,
+    program: Collection[int] = (),
+    program_on_gpu: int = 0,
 ) -> list[int]:
     """The processes of others among those on the GPU before and after a timed part.
 
@@ -41,12 +46,30 @@ def foreign_processes(
         own: this process's id.
         harmless: whether a process is known to leave the GPU alone meanwhile.
         on_gpu: whether this process is on the GPU at all.
+        program: the processes of a program that trains for this one, as they are numbered here.
+        program_on_gpu: how many of these use CUDA.
     """
     own = os.getpid() if own is None else own
     there = {*before, *after}
     unnamed = sorted({*before} & {*after})[:1] if on_gpu else []
     mine = {own} if own in there else set(unnamed)
+    trained = there & {*program}
+    mine |= trained or set(sorted({*after} - {*before})[:program_on_gpu])
     return sorted(pid for pid in there - mine if not harmless(pid))
+
+
+def cuda_users(pids: Collection[int]) -> int:
+    """How many of these processes, which are this user's, have CUDA open."""
+    return sum(map(_uses_cuda, pids))
+
+
+def _uses_cuda(pid: int) -> bool:
+    with contextlib.suppress(OSError):  # it has ended
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # it was closed meanwhile
+                if str(each.readlink()) == CUDA_DEVICE:
+                    return True
+    return False
 
 
 @contextmanager

@@ -5,7 +5,7 @@ foreign processes, clocks, throttling, and whether this process was stopped mean
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ import psutil
 from tuner.devices.cpu import CpuCores
 from tuner.devices.gpu import Gpu, nvml
 from tuner.devices.lock import lock_folder
-from tuner.devices.neighbours import foreign_processes, is_harmless
+from tuner.devices.neighbours import cuda_users, foreign_processes, is_harmless
 from tuner.devices.stops import stops
 
 CPU_FOREIGN_SHARE = 0.10
@@ -53,11 +53,13 @@ class Watch:
         *,
         own_cpu_s: Callable[[], float] = time.process_time,
         on_gpu: bool = True,
+        program: Callable[[], Collection[int]] = tuple,
     ) -> None:
         """`own_cpu_s` is what we have used of the cores so far; `on_gpu` says whether this process
-        itself is on the GPU. Both are others where a program trains for us.
+        itself is on the GPU; `program` gives the processes of a program that trains for us, which
+        is no stranger there.
         """
-        self._own_cpu_s, self._on_gpu = own_cpu_s, on_gpu
+        self._own_cpu_s, self._on_gpu, self._program = own_cpu_s, on_gpu, program
         self._device = device
         self._stops = stops().so_far
         self._before = self._look()
@@ -76,11 +78,11 @@ class Watch:
 
     def _look(self) -> dict[str, Any]:
         if isinstance(self._device, Gpu):
-            return _look_at_gpu(self._device)
+            return _look_at_gpu(self._device, self._program)
         return _look_at_cores(self._device, self._own_cpu_s())
 
 
-def _look_at_gpu(gpu: Gpu) -> dict[str, Any]:
+def _look_at_gpu(gpu: Gpu, program: Callable[[], Collection[int]]) -> dict[str, Any]:
     with nvml() as library:
         if library is None:
             return {}
@@ -94,13 +96,18 @@ def _look_at_gpu(gpu: Gpu) -> dict[str, Any]:
             ):  # not every figure exists on every card or in every virtual machine
                 return None
 
+        # Asked before and after: its children come and go.
+        trained = {*program()}
         processes = read("nvmlDeviceGetComputeRunningProcesses") or []
+        trained |= {*program()}
         return {
             "sm_clock_mhz": read("nvmlDeviceGetClockInfo", library.NVML_CLOCK_SM),
             "memory_clock_mhz": read("nvmlDeviceGetClockInfo", library.NVML_CLOCK_MEM),
             "temperature_c": read("nvmlDeviceGetTemperature", library.NVML_TEMPERATURE_GPU),
             "throttle": read("nvmlDeviceGetCurrentClocksThrottleReasons") or 0,
             "processes": sorted(process.pid for process in processes),
+            "program": trained,
+            "program_on_gpu": cuda_users(trained),
         }
 
 
@@ -114,6 +121,8 @@ def _judge_gpu(
         after["processes"],
         harmless=lambda pid: is_harmless(pid, lock_folder()),
         on_gpu=on_gpu,
+        program=after["program"],
+        program_on_gpu=after["program_on_gpu"],
     )
     throttle = before["throttle"] | after["throttle"]
     why = []

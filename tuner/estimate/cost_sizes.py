@@ -48,7 +48,7 @@ def hyperparameters_of(
 ) -> Hyperparameters:
     """A configuration of this size, else as the default."""
     params = space.nearest(dict(size), defaults.as_dict())
-    return Hyperparameters.of(params)
+    return Hyperparameters.of(params, defaults.of_training)
 
 
 def to_measure(space: SearchSpace, defaults: Hyperparameters, *, most: int) -> tuple[Size, ...]:

@@ -122,6 +122,10 @@ class SizeCosts:
     def from_json(text: str) -> SizeCosts:
         """Raises ValueError where it is no such record."""
         stored = _Stored.model_validate_json(text, strict=True)
+        for each in stored.sizes:
+            batch_size = each.size.get("batch_size")
+            if type(batch_size) is not int or batch_size < 1:
+                raise ValueError(f"a size has the batch size {batch_size!r}")
         sizes = tuple(MeasuredSize(**each.model_dump()) for each in stored.sizes)
         return SizeCosts(**(stored.model_dump() | {"sizes": sizes}))
 
@@ -176,6 +180,8 @@ def key_of_search(definition: StudyDefinition, device_model: str, torch_version:
         if name not in ("max_epochs", "patience", "min_delta", "time_limit_s")
     }
     mine = [plain["architecture"], definition.model_source, plain["data_hash"], training]
+    if definition.loss_source is not None:
+        mine.append(definition.loss_source)
     text = json.dumps([*mine, device_model, torch_version], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -16,16 +16,15 @@ from tuner.export.as_python import (
     TRAINING,
     comment,
     kind_of,
-    literal,
     network_function,
     read_function,
     settings_lines,
     sizes_of,
-    users_class,
 )
 from tuner.export.best_config import BestConfig
 from tuner.export.bundle import Name, bundle
-from tuner.export.neuralforecast_model import refuse_checkpoints
+from tuner.export.neuralforecast_model import refuse_untrainable
+from tuner.export.script_text import literal, users_class
 from tuner.models.names import names_own_code
 
 DARTS = "tuner.export.standalone.darts_training"
@@ -105,7 +104,7 @@ def render(config: BestConfig) -> str:
     Raises:
         UsageError: a built-in variant that this tuner does not have.
     """
-    refuse_checkpoints(config, "darts")
+    refuse_untrainable(config, "darts")
     reader, roots = read_function(config)
     roots = [(DARTS, "run_darts"), (DARTS, "make_model"), (STEP, "Job"), *roots]
     renamed = {RENAMED.get(key, key): value for key, value in config.architecture.settings.items()}

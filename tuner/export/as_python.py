@@ -8,7 +8,6 @@ that into another network.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,7 @@ from tuner.export.best_config import BestConfig, cores_of
 from tuner.export.bundle import Name, bundle, entry_text, names_in
 from tuner.export.headline import headline, one_line
 from tuner.export.protocol_settings import protocol
-from tuner.files.plain import excerpt
+from tuner.export.script_text import literal, users_class, users_term
 from tuner.models.names import library_class, names_own_code
 from tuner.models.registry import check_name
 
@@ -30,6 +29,7 @@ STEP = "tuner.export.standalone.script_step"
 DATA = "tuner.export.standalone.windows_of_series"
 OF_LIBRARY = "tuner.models.of_neuralforecast.build"
 FORECAST_FILE = "tuner.export.standalone.forecast_file"
+ADDED_TERM = "tuner.training.added_term"
 DARTS_INTERFACE = "tuner.models.darts_interface"
 OWN_MASKS = (Backend.COMPILE.value, Backend.TRITON.value)
 """Backends whose masks are not those of PyTorch's operations, which the script uses."""
@@ -87,11 +87,9 @@ def render(config: BestConfig) -> str:
         [(TRAINING, "run"), (STEP, "Job"), *reader_roots, *roots, *parts.values()],
         first=[TRAINING, STEP, DATA, FORECAST_FILE],
     )
-    extra = (
-        "import importlib.util\nfrom typing import cast"
-        if names_own_code(config.architecture.model)
-        else ""
-    )
+    own = names_own_code(config.architecture.model)
+    needs = ["import importlib.util"] if own or config.added_term else []
+    needs += ["from typing import cast"] if own else []
     return SCRIPT.format(
         headline=comment(config),
         repeats=repeats(config),
@@ -99,13 +97,33 @@ def render(config: BestConfig) -> str:
             kind_of(config), "[CSV] "
         )
         + "[--device cuda] [--forecasts FILE.csv]",
-        imports="\n".join(line for line in (extra, made.imports) if line),
+        imports="\n".join([*needs, made.imports]),
         aliases=made.aliases,
         settings=settings_lines(config),
         reader=reader,
-        network=network,
+        network=network + term_function(config),
         definitions=made.definitions,
-        more="".join(f", {name}={root[1]}" for name, root in parts.items()),
+        more="".join(f", {name}={PASSED.get(name, root[1])}" for name, root in parts.items()),
+    )
+
+
+PASSED = {"term_of": "added_term"}
+"""Where what is given is a function of the script's own, which needs the root."""
+
+
+def term_function(config: BestConfig) -> str:
+    """The function that makes what this configuration adds to its training loss; empty where that
+    is nothing.
+    """
+    loss = config.added_term
+    if loss is None:
+        return ""
+    weight = literal(loss.weight_in(config.hyperparameters.own))
+    return (
+        f"\n\n\n{users_term(loss.term)}\n\n\n"
+        "def added_term(task: Mapping[str, Any], data: Data) -> AddedTerm:\n"
+        '    """What is added to the quantile loss that is trained on."""\n'
+        f"    return term_of_script(users_term(), {weight}, task, data)"
     )
 
 
@@ -116,6 +134,8 @@ def parts_of_training(config: BestConfig) -> dict[str, Name]:
         found["scale_of"] = ("tuner.training.loss_scale", "LossScale")
     if config.training.checkpoint_activations:
         found["checkpointed"] = ("tuner.training.activations", "CheckpointedNetwork")
+    if config.added_term is not None:
+        found["term_of"] = ("tuner.export.standalone.script_term", "term_of_script")
     return found
 
 
@@ -124,6 +144,9 @@ def comment(config: BestConfig) -> str:
     lines = headline(config)
     if names_own_code(config.architecture.model):
         lines.append(f"Its network is {one_line(config.architecture.model)}, whose code runs here.")
+    if config.added_term is not None:
+        term = one_line(config.added_term.term)
+        lines.append(f"Its training loss has the term {term}, whose code runs here.")
     return "\n".join(f"# {line}" for line in lines)
 
 
@@ -155,6 +178,7 @@ def settings_lines(config: BestConfig) -> str:
         "threads": cores_of(p["device"]),
         "data_hash": config.definition.data_hash,
     }
+    given.pop("loss", None)  # the script's own function
     given["precision"] = str(given["precision"].value)
     task = "".join(
         f"        {literal(key)}: {literal(value)},\n"
@@ -195,12 +219,14 @@ def read_function(config: BestConfig) -> tuple[str, list[Name]]:
             del dialect["encoding"]  # the reader's own, which also takes a byte order mark
         arguments = "".join(f"        {key}={literal(value)},\n" for key, value in dialect.items())
         path = config.source.get("path", f"{task['name']}.csv")
+        read = "read_runs" if source.get("runs") else "read_csv"
         body = (
-            f"    return read_csv(\n        data or {literal(path)},\n"
+            f"    return {read}(\n        data or {literal(path)},\n"
             f"        {literal(columns)},\n{arguments}    )"
         )
     head = 'def read_series(data: str | None) -> list[Series]:\n    """The series of the task."""\n'
-    return head + body, list(READERS[kind])
+    runs = [(DATA, "read_runs")] if source.get("runs") else []
+    return head + body, [*READERS[kind], *runs]
 
 
 def check_readable(source: Mapping[str, Any]) -> None:
@@ -216,6 +242,7 @@ def check_readable(source: Mapping[str, Any]) -> None:
             "table as a CSV"
         )
     plain = {**LATER, "header": True}
+    del plain["runs"]
     for key, usual in plain.items():
         if source.get(key, usual) != usual:
             raise UsageError(
@@ -256,41 +283,3 @@ def sizes_of(config: BestConfig) -> str:
     ]
     settings = dict(config.architecture.settings)
     return ", ".join([*words, *([f"**{literal(settings)}"] if settings else [])])
-
-
-def users_class(model: str) -> str:
-    """The function that finds a class of the user's own, which stays where it is; nothing is
-    imported to write it.
-    """
-    location, _, name = model.rpartition(":")
-    head = 'def users_class() -> type[nn.Module]:\n    """The class of the study\'s network."""\n'
-    found = f"cast('type[nn.Module]', getattr(module, {literal(name)}))"
-    return f"{head}{_load_lines(location)}    return {found}"
-
-
-def literal(value: Any) -> str:
-    """Plain data as Python writes it, whatever texts are in it.
-
-    Raises:
-        UsageError: it is no plain data, or not finite.
-    """
-    text = repr(value)
-    try:
-        ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        raise UsageError(
-            f"{excerpt(text)} cannot be written into a script; use --format json"
-        ) from None
-    return text
-
-
-def _load_lines(location: str) -> str:
-    """Statements of a function that bind `module` to the user's file or module."""
-    if not location.endswith(".py"):
-        return f"    module = importlib.import_module({literal(location)})\n"
-    return (
-        f"    spec = importlib.util.spec_from_file_location('own_network', {literal(location)})\n"
-        "    assert spec is not None and spec.loader is not None, 'the file of the network'\n"
-        "    module = importlib.util.module_from_spec(spec)\n"
-        "    spec.loader.exec_module(module)\n"
-    )

@@ -17,6 +17,7 @@ from tuner.config import (
     Value,
     shapes_seen,
 )
+from tuner.config.loss_term import LossTerm
 from tuner.data.task import shapes, task_of
 from tuner.errors import UsageError
 from tuner.export.no_network import refuse_program
@@ -85,9 +86,11 @@ class BestConfig:
         if self.no_code:
             raise UsageError(self.no_code)
         if self.untrusted:
+            kinds = {self.architecture.model: "the network"}
+            each_one = [f"{kinds.get(it, 'the term')} {it}" for it in self.definition.own_code]
+            named = " and ".join(each_one)
             raise UsageError(
-                f"{self.untrusted} names the network {self.architecture.model}, whose code would "
-                "run here; read it, "
+                f"{self.untrusted} names {named}, whose code would run here; read it, "
                 "then say --trust, or load_best(..., trust=True)"
             )
 
@@ -115,6 +118,12 @@ class BestConfig:
     def accumulate(self) -> int:
         """Batches that make up one update, searched or fixed."""
         return self.hyperparameters.accumulate or self.training.accumulate
+
+    @property
+    def added_term(self) -> LossTerm | None:
+        """What its training adds to the quantile loss; None also where its weight is 0."""
+        loss = self.training.loss
+        return loss if loss is not None and loss.weight_in(self.hyperparameters.own) else None
 
     @property
     def training(self) -> TrainingSettings:

@@ -14,7 +14,6 @@ from tuner.export.choice import SAME_QUALITY
 from tuner.export.how_chosen import how_chosen
 from tuner.export.of_group import pick_of_group
 from tuner.export.pick import Picked, asked
-from tuner.models.names import names_own_code
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import open_database
@@ -99,7 +98,7 @@ def _with_code(config: BestConfig, storage: str, *, trust: bool) -> BestConfig:
     """With a class of somebody's own as this host has it, or may have it from the database; else
     with why it cannot run here, which only matters to who builds or trains it.
     """
-    if OwnFile.of(config.definition) is None:
+    if not OwnFile.all_of(config.definition):
         return config
     with closing(open_database(absolute(parse_url(storage)), create=False)) as database:
         try:
@@ -159,8 +158,7 @@ def _found(
 def _untrusted(storage: str | None, definition: StudyDefinition) -> str:
     """The exported study whose word alone names code to run; empty where there is none."""
     archive = storage is not None and is_archive(storage)
-    named = archive and names_own_code(definition.architecture.model)
-    return storage or "" if named else ""
+    return storage or "" if archive and definition.own_code else ""
 
 
 def is_archive(storage: str) -> bool:

@@ -8,11 +8,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from tuner.config import Hyperparameters
 from tuner.data.task import shapes, task_of
 from tuner.files.kinds import LARGEST_FIGURE
 from tuner.files.plain import Digest, Loose, PlainTable, Strict, Text
 from tuner.models.names import NetworkName, NetworkSettings
 from tuner.spec.configuration import Configuration
+from tuner.spec.loss_table import LossTable
 
 Figure = Annotated[float, Field(ge=-LARGEST_FIGURE, le=LARGEST_FIGURE)]
 Row = tuple[Figure, ...]
@@ -32,6 +34,12 @@ class CardScaling(Loose):
     scale: tuple[Row, ...]
 
 
+class CardTraining(Loose):
+    """Of its settings, what says which hyperparameter is no network's."""
+
+    loss: LossTable | None = None
+
+
 class Card(Loose):
     """As much of a card as loading reads; the rest says how the training went."""
 
@@ -43,12 +51,19 @@ class Card(Loose):
     series: tuple[Text, ...] = Field(min_length=1)
     scaling: CardScaling
     weights_sha256: Digest
+    training: CardTraining = CardTraining()
+
+    def configuration(self) -> Hyperparameters:
+        """As the network is built with it."""
+        loss = self.training.loss
+        record = None if loss is None else loss.record()
+        return self.hyperparameters.beside(self.architecture.settings, record)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         task = task_of(self.task)
         expected = shapes(task)
-        if self.shapes != {name: getattr(expected, name) for name in expected.__slots__}:
+        if self.shapes != expected.sizes():
             raise ValueError("shapes are not those of its task")
         columns = len(task.target_columns) + len(task.past_covariates) + len(task.future_covariates)
         for name, rows in (("minimum", self.scaling.minimum), ("scale", self.scaling.scale)):

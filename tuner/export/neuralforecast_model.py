@@ -73,9 +73,9 @@ def arguments(
     the end of each of its epochs, which are single batches here.
 
     Raises:
-        UsageError: the study checkpoints activations.
+        UsageError: the study checkpoints activations, or adds a term to its loss.
     """
-    refuse_checkpoints(config, "neuralforecast")
+    refuse_untrainable(config, "neuralforecast")
     task, settings = config.definition.task, dict(config.architecture.settings)
     hyperparameters, training = config.hyperparameters, config.training
     given: dict[str, Any] = {
@@ -108,8 +108,15 @@ def arguments(
     return given
 
 
-def refuse_checkpoints(config: BestConfig, library: str) -> None:
-    """Raises UsageError where a study checkpoints activations: a library's training does not."""
+def refuse_untrainable(config: BestConfig, library: str) -> None:
+    """Raises UsageError where a study checkpoints activations or adds a term to its loss: a
+    library's training does not.
+    """
+    if config.added_term is not None:
+        raise UsageError(
+            f"the study's training loss has the term {config.added_term.in_words()}, which "
+            f"{library} does not train with; use --format python"
+        )
     if config.training.checkpoint_activations:
         raise UsageError(
             f"the study checkpoints activations, which {library} does not; use --format python"

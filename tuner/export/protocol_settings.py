@@ -16,6 +16,7 @@ PROTOCOL_SETTINGS = (
     "accumulate",
     "checkpoint_activations",
     "validate_every",
+    "loss",
 )
 """The fixed settings that decide what a training computes, and in how much memory; the others say
 how it is executed."""

@@ -16,10 +16,10 @@ from tuner.export.best_config import BestConfig
 from tuner.export.protocol_settings import PROTOCOL_SETTINGS
 from tuner.files.plain import Count, Digest, Label, PlainTable, Prose, Strict
 from tuner.files.toml_file import read_toml, validate
-from tuner.models.names import NetworkName, NetworkSettings
+from tuner.models.names import NetworkName, NetworkSettings, names_own_code
 from tuner.spec.configuration import Configuration
 from tuner.spec.program import MODEL as PROGRAM
-from tuner.spec.study_file import FixedTraining
+from tuner.spec.training_table import FixedTraining
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +33,13 @@ class Recipe:
     hyperparameters: Hyperparameters
     training: TrainingSettings
     origin: dict[str, Any]
+
+    @property
+    def own_code(self) -> tuple[str, ...]:
+        """The import strings of the user's code that its training runs."""
+        loss = self.training.loss
+        named = [self.architecture.model, *([] if loss is None else [loss.term])]
+        return tuple(each for each in named if names_own_code(each))
 
     @property
     def data_hash(self) -> str | None:
@@ -117,12 +124,13 @@ def read_recipe(path: Path) -> Recipe:
             "by itself; give the [params] to that program"
         )
     file = validate(document, _File)
+    training = file.training.settings()
     return Recipe(
         task=file.task,
         architecture=Architecture(
             model=file.architecture.model, settings=file.architecture.settings
         ),
-        hyperparameters=file.params.hyperparameters(),
-        training=TrainingSettings(**file.training.model_dump()),
+        hyperparameters=file.params.beside(file.architecture.settings, training.loss),
+        training=training,
         origin=file.model_dump(mode="json", exclude_defaults=True),
     )

@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,7 +151,7 @@ def describe(
         "written_by": f"tuner {__version__}",
         "architecture": {"model": architecture.model, "settings": dict(architecture.settings)},
         "hyperparameters": hyperparameters.as_dict(),
-        "shapes": asdict(sizes),
+        "shapes": sizes.sizes(),
         "task": task.definition(),
         "quantiles": list(prepared.task.quantiles),
         "series": list(prepared.series),
@@ -220,7 +220,7 @@ def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) ->
             f"{card_path(path)}: is no model card of this tuner ({explained(error)})"
         ) from None
     architecture = Architecture(model=told.architecture.model, settings=told.architecture.settings)
-    hyperparameters = told.hyperparameters.hyperparameters()
+    hyperparameters = told.configuration()
     scaling = Scaling(minimum=np.array(told.scaling.minimum), scale=np.array(told.scaling.scale))
     if hashlib.sha256(weights).hexdigest() != told.weights_sha256:
         raise DataError(

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tuner.config import RunConfig
+from tuner.config.loss_term import LossTerm
 from tuner.data.prepare import PreparedData
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
 from tuner.export.recipe import Recipe
 from tuner.export.saved_model import card_path, describe, save_model
+from tuner.models.registry import cell_of
 from tuner.study.baselines import loses
 from tuner.training import EpochRecord, Evaluation, FitResult, evaluate, fit
 from tuner.training.engines.measure import what_auto_means
@@ -134,6 +136,7 @@ def save_trained(
         "n_parameters": kept.result.n_parameters,
         "backend": kept.result.backend.value,
         "backend_fallback": kept.result.backend_fallback or None,
+        "cell": cell_of(recipe.architecture, recipe.hyperparameters),
         "device": device,
         "host": platform.node(),
         "versions": versions(),
@@ -164,4 +167,4 @@ def _scores(scores: Evaluation) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    return getattr(value, "value", value)
+    return asdict(value) if isinstance(value, LossTerm) else getattr(value, "value", value)

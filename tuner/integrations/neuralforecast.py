@@ -19,6 +19,8 @@ from neuralforecast.losses.pytorch import MAE, DistributionLoss, HuberMQLoss, MQ
 from torch import Tensor
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
+from tuner.errors import UsageError
+from tuner.models.names import social_names
 from tuner.models.registry import build_model
 from tuner.training.rearrangement import rearranged
 
@@ -237,6 +239,11 @@ def model_class(architecture: Architecture) -> type[TunerModel]:
     One that is made is known to `NeuralForecast.load` only in processes that called this: a saved
     model never says which file to import.
     """
+    if architecture.model in social_names():
+        raise UsageError(
+            f"variant {architecture.model!r} needs positions, which neuralforecast does not hand "
+            "over; use tuner train"
+        )
     if architecture.model in MODELS:
         return MODELS[architecture.model]
     name = f"Tuner{architecture.model.rpartition(':')[2]}"

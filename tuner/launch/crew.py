@@ -25,6 +25,7 @@ from tuner.launch.work import Work
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnFile
+from tuner.study.own_program import programs_of
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 
@@ -119,7 +120,7 @@ class Crew:
             task=self._task_to_name(studies),
             data_dir=told_to_others(self.data_dir) if self.data_dir is not None else None,
             hang_limit_s=self.hang_limit_s,
-            trusted_code=_own_code(studies),
+            trusted_code=(*_own_code(studies), *programs_of(each.definition for each in studies)),
         )
 
     def _task_to_name(self, studies: Sequence[OpenStudy]) -> Path | None:
@@ -150,8 +151,8 @@ class Crew:
 
 def _own_code(studies: Sequence[OpenStudy]) -> tuple[str, ...]:
     """The hashes of users' own files that these studies run, each once."""
-    files = (OwnFile.of(each.definition) for each in studies)
-    return tuple(dict.fromkeys(each.sha256 for each in files if each is not None))
+    files = [own for each in studies for own in OwnFile.all_of(each.definition)]
+    return tuple(dict.fromkeys(each.sha256 for each in files))
 
 
 def _logs(address: DatabaseUrl) -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tuner.data.task import Task
 from tuner.devices import CpuCores, Gpu, exclusive
-from tuner.errors import TunerError
+from tuner.errors import first_line
 from tuner.estimate.foretold import SearchForetold, search_foretold
 from tuner.estimate.foretold_words import search_line, searches_line
 from tuner.estimate.measuring.measured_costs import measured_costs
@@ -45,11 +45,15 @@ def foretell(
 ) -> list[SearchForetold]:
     """Say of each study with trials to come what they will take, as far as that is known."""
     found = []
+    failed: set[str] = set()
     for opened in studies:
+        key = key_of_search(opened.definition, "", "")
         try:
-            told = _of_study(opened, studies, task, data_dir, devices, may_measure)
-        except (TunerError, OSError) as error:
-            note(f"what {opened.name} will take is not foretold: {error}")
+            may = may_measure and key not in failed
+            told = _of_study(opened, studies, task, data_dir, devices, may)
+        except Exception as error:  # noqa: BLE001 - whatever it is: no launch fails for it
+            failed.add(key)
+            note(f"what {opened.name} will take is not foretold: {first_line(error)}")
             continue
         if told is None:
             continue
@@ -73,7 +77,7 @@ def _of_study(
     """What it will take, and whether trials say so."""
     counts, policy = opened.ledger.counts(), opened.policy()
     model = devices[0].model if devices else opened.device_model()
-    if counts.left <= 0 or model is None:
+    if counts.left <= 0 or model is None or opened.definition.program is not None:
         return None
     costs = _known(opened, studies, model)
     if costs is None and may_measure and devices and counts.left >= LEAST_TRIALS:

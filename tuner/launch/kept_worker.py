@@ -21,8 +21,10 @@ from tuner.storage.database import open_database
 from tuner.storage.remedies import in_one_sentence
 from tuner.storage.retry import RETRY_S
 from tuner.storage.url import absolute, parse_url
+from tuner.study.code import with_code
 from tuner.study.named import opened_patiently
 from tuner.study.open import OpenStudy
+from tuner.study.own_program import programs_of
 from tuner.study.trust import require_trust
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
@@ -66,7 +68,8 @@ def keep(
     `stop` ends it before. A database that is down at the start is waited for.
 
     Raises:
-        UsageError: a study that is not there, or is of another device model.
+        UsageError: a study that is not there, is of another device model, or runs code that nobody
+            trusts here.
         StorageError: a database that cannot be used.
         TunerError: the worker could not be kept alive.
     """
@@ -79,6 +82,7 @@ def keep(
             each.refuse_other_device(device.model)
             if (line := require_trust(each, trust=asked.trust)) is not None:
                 note(line)
+            with_code(each, trust=asked.trust, trusted=asked.trusted_code)
         crew = Crew(
             devices=(device,),
             task=asked.task,
@@ -86,7 +90,7 @@ def keep(
             timeout_s=None,
             hang_limit_s=asked.hang_limit_s,
             verify=asked.verify,
-            trusted_code=asked.trusted_code,
+            trusted_code=(*asked.trusted_code, *programs_of(each.definition for each in opened)),
         )
         deliver(opened, WorkerPaths(working_folder(address)))
         work = [VerificationWork.of(opened)] if asked.verify else opened

@@ -12,7 +12,7 @@ from tuner.estimate.foretold import SearchForetold
 from tuner.launch.crew import Crew
 from tuner.launch.early import EarlyWorkers
 from tuner.launch.foretelling import foretell
-from tuner.launch.gpu_limit import share_gpu_hours, spent_in_words, trials_unpaid
+from tuner.launch.gpu_limit import note_spent, share_gpu_hours, trials_unpaid
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
 from tuner.launch.plan import Aim, LaunchPlan, make_aim, make_plan
 from tuner.launch.progress import Notes, Progress, Quiet
@@ -23,10 +23,12 @@ from tuner.storage.database import Database, open_database
 from tuner.storage.location import cautions
 from tuner.storage.remedies import in_one_sentence
 from tuner.storage.url import absolute, parse_url
+from tuner.study.code import with_code
 from tuner.study.data_file import keep_data_file
 from tuner.study.host_differences import clock_in_words, newcomer_in_words
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import keep_code
+from tuner.study.own_program import OwnProgram, programs_of
 from tuner.study.relaunch import Launched, Said, open_studies
 from tuner.study.results import read_results
 from tuner.study.trust import require_trust
@@ -97,6 +99,7 @@ def run_after(
         data_dir=request.data_dir,
         timeout_s=request.timeout_s,
         hang_limit_s=request.hang_limit_s,
+        trusted_code=_own_programs(aim),
     )
     if crew.engine is not None:
         crew.engine.check(address)
@@ -112,7 +115,8 @@ def run_after(
             for each in launched:
                 keep_data_file(each.study.optuna, aim.task)
             studies = [each.study for each in launched]
-            share_gpu_hours(studies, request.policy)
+            for line in share_gpu_hours(studies, request.policy):
+                notes.note(line)
             before(studies)
             if request.devices.print_only:
                 printed = crew.in_words(studies)
@@ -127,6 +131,12 @@ def run_after(
                 studies=tuple(_outcome(each) for each in launched),
                 notes=tuple(notes.lines),
             )
+
+
+def _own_programs(aim: Aim) -> list[str]:
+    """The hashes of the programs of study files on this host: their workers need not be told."""
+    programs = [each.program for each in aim.files.values()]
+    return [OwnProgram.here(each).sha256 for each in programs if each is not None]
 
 
 def _foretold(
@@ -164,7 +174,12 @@ def _open(
     if request.settings.mql_split is None and MqlSplit.VAL in splits:
         notes.note(ON_VALIDATION)
     own_code = [require_trust(each.study, trust=request.trust) for each in launched]
-    own_code += [keep_code(database, each) for each in plan.definitions.values()]
+    for definition in plan.definitions.values():
+        own_code += keep_code(database, definition)
+    ours = programs_of(plan.definitions.values())
+    for each in launched:
+        if each.study.definition.program is not None:  # the database may name another folder
+            with_code(each.study, trust=request.trust, trusted=ours)
     for line in own_code:
         notes.note(line)
     here = host_facts(database.engine)
@@ -187,7 +202,7 @@ def _fill(
 ) -> Outcome:
     studies = [each.study for each in launched]
     if trials_unpaid(studies):
-        notes.note(spent_in_words(studies))
+        note_spent(studies, notes)
     paths = WorkerPaths(working_folder(studies[0].database.address))
     for each in studies:
         tidy_up(each, paths)
@@ -210,7 +225,7 @@ def _fill(
         if found is not None and each.name not in before:
             notes.note(f"{each.name} stopped: {left_in_words(found.at_most)}")
     if ended is Outcome.FILLED and trials_unpaid(studies):
-        notes.note(spent_in_words(studies))
+        note_spent(studies, notes)
         return Outcome.GPU_HOURS
     return ended
 

@@ -18,6 +18,7 @@ from tuner.devices.served_settings import why_not_on, why_not_together
 from tuner.errors import TunerError, UsageError
 from tuner.launch.request import LaunchRequest, StudySettings, names_of
 from tuner.launch.where import Where, choose_where
+from tuner.models.names import builtin_names
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import name_of_search
 from tuner.spec.program import Program
@@ -89,7 +90,7 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
         if file.program is not None:
             refuse_unlike_program(file.program, request.settings)
             of_networks.append(f"{file.name} runs {file.program.in_words()}")
-        elif variant not in builtin_variants() or ":" in file.model:
+        elif variant not in builtin_variants() or file.model not in builtin_names():
             of_networks += _check_network(variant, request.task, request.data_dir)
         name = request.study or f"{task.name}-{file.name}"
         if request.settings.mql_split is MqlSplit.ORIGINS:
@@ -127,6 +128,9 @@ def refuse_unlike_program(program: Program, settings: StudySettings) -> None:
     named = {
         "--backend": settings.backend not in (None, Backend.AUTO),
         "--precision": settings.precision not in (None, Precision.FP32),
+        "--accumulate": settings.accumulate not in (None, 1),
+        "--checkpoint-activations": bool(settings.checkpoint_activations),
+        "--validate-every": settings.validate_every not in (None, 1),
         "--mql-split origins": settings.mql_split is MqlSplit.ORIGINS,
     }
     for flag, said in named.items():

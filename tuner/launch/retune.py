@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from tuner.estimate.foretold import SearchForetold, stages_of
 from tuner.estimate.foretold_words import retune_line
 from tuner.launch import launcher, verification
+from tuner.launch.gpu_limit import change_gpu_hours
 from tuner.launch.outcome import Outcome, refuse_nothing_but_failures
 from tuner.launch.progress import Notes, Quiet
 from tuner.launch.request import checked
@@ -112,6 +113,9 @@ class _Call:
     def work(self) -> Outcome:
         """Do what is left, stage after stage."""
         ended = Outcome.FILLED
+        if self.agreed.registered == self.agreed.before:  # else the searches are launched, with it
+            with self._opened() as members:
+                change_gpu_hours(members, self.request.policy, self.notes)
         for stage, do in zip(WORK, (self._search, self._reevaluate, self._confirm), strict=True):
             # Those before a confirmation are over once it has begun.
             if stage is Stage.CONFIRMATION or not self.agreed.variant.begun:
@@ -166,9 +170,9 @@ class _Call:
         names = [each.group for each in self.agreed.to_search]
         with self._opened(names) as members:
             sizes = Counter(each.membership.group for each in members)
-            return all(
-                sizes[name] >= self.agreed.registered.searches for name in names
-            ) and not any(each.ledger.counts().left for each in members)
+            enough = all(sizes[name] >= self.agreed.registered.searches for name in names)
+            counts = [each.ledger.counts() for each in members]
+            return enough and not any(each.left or each.lacks_hours for each in counts)
 
     def _register(self, studies: Sequence[OpenStudy]) -> None:
         """What was asked for, before anybody works."""

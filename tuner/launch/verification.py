@@ -11,7 +11,7 @@ from pathlib import Path
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
 from tuner.launch.crew import Crew
-from tuner.launch.gpu_limit import runs_unpaid, spent_in_words
+from tuner.launch.gpu_limit import note_spent, runs_unpaid
 from tuner.launch.outcome import Outcome
 from tuner.launch.progress import Notes, Progress, Quiet
 from tuner.launch.request import DeviceChoice, Number, Positive, checked, names_of
@@ -24,6 +24,7 @@ from tuner.storage.url import DEFAULT_URL, absolute, parse_url
 from tuner.study.code import with_code
 from tuner.study.group import PREFIX, Group, all_meant, open_group
 from tuner.study.open import OpenStudy, open_study
+from tuner.study.own_program import programs_of
 from tuner.study.snapshot import snapshot
 from tuner.study.trust import require_trust
 from tuner.verdict.ablation_plan import SEEDS as ABLATION_SEEDS
@@ -117,13 +118,14 @@ def run(
         opened = [open_study(database, name) for name in names]
         for each in opened:
             notes.note(require_trust(each, trust=request.trust))
-            with_code(each, trust=request.trust)  # its workers find it where this user keeps it
         where = choose_where(request.devices, environment=os.environ)
         _check_where(where, opened)
         reference = _reference(database, request, opened)
         working_on = each_once([*opened, *(reference.members if reference else ())])
+        for each in working_on:
+            with_code(each, trust=request.trust)  # its workers find it where this user keeps it
         notes.note(where.notice)
-        crew = _crew(request, where)
+        crew = _crew(request, where, working_on)
         stop, missing = stop or StopRequests(), []
         choice = _choice(request, opened, notes)
         for nth in range(ROUNDS if choice is Choice.RECOMMENDED else 1):
@@ -138,7 +140,7 @@ def run(
                 return _printed(crew.in_words(working_on), missing, notes)
             ended = _work_off(working_on, crew, notes, stop)
             if ended is Outcome.FILLED and runs_unpaid(working_on):
-                notes.note(spent_in_words(working_on))
+                note_spent(working_on, notes)
                 ended = Outcome.GPU_HOURS
             if ended is not Outcome.FILLED:
                 break
@@ -165,7 +167,7 @@ def _check_where(where: Where, opened: Sequence[OpenStudy]) -> None:
         each.refuse_other_device(where.devices[0].model)
 
 
-def _crew(request: VerificationRequest, where: Where) -> Crew:
+def _crew(request: VerificationRequest, where: Where, studies: Sequence[OpenStudy]) -> Crew:
     return Crew(
         devices=where.devices,
         engine=where.engine,
@@ -173,6 +175,7 @@ def _crew(request: VerificationRequest, where: Where) -> Crew:
         data_dir=request.data_dir,
         timeout_s=request.timeout_s,
         verify=True,
+        trusted_code=programs_of(each.definition for each in studies),
     )
 
 

@@ -17,8 +17,22 @@ BUILTIN = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
 
 
 def builtin_names() -> tuple[str, ...]:
-    """The names of the built-in networks, the baseline first."""
+    """The names of the mixers, the baseline first."""
     return BUILTIN
+
+
+LOOP, SHARED, HEADS = "social-xlstm-loop", "social-xlstm-shared", "social-xlstm-heads"
+"""The forms of Social-xLSTM: a network a detector, one for all, and one with a head each."""
+
+
+def social_names() -> tuple[str, ...]:
+    """The names of the networks for tasks whose targets are detectors at places."""
+    return LOOP, SHARED, HEADS
+
+
+def network_names() -> tuple[str, ...]:
+    """The names of all networks that come with tuner."""
+    return *builtin_names(), *social_names()
 
 
 LIBRARY = "neuralforecast"

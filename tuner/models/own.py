@@ -10,7 +10,7 @@ import inspect
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
@@ -64,6 +64,19 @@ def load_class(reference: str) -> type[nn.Module]:
         UsageError: the module or file is not there or fails on import, has no such name, or it is
             no nn.Module class.
     """
+    found = load_named(reference, kind="class")
+    name = reference.rpartition(":")[2]
+    if not (isinstance(found, type) and issubclass(found, nn.Module)):
+        raise UsageError(f"{reference}: {name} is not a subclass of torch.nn.Module{advice(found)}")
+    return found
+
+
+def load_named(reference: str, *, kind: str = "function or class") -> Any:
+    """What an import string names; `kind` is what is expected, for messages.
+
+    Raises:
+        UsageError: the module or file is not there or fails on import, or has no such name.
+    """
     location, _, name = reference.rpartition(":")
     if not location or not name:
         raise UsageError(
@@ -72,11 +85,9 @@ def load_class(reference: str) -> type[nn.Module]:
         )
     module = _module_from_file(location) if location.endswith(".py") else _module_by_name(location)
     if not hasattr(module, name):
-        raise unknown_name(f"class in {location}", name, _module_classes(module))
-    found = getattr(module, name)
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
-        raise UsageError(f"{reference}: {name} is not a subclass of torch.nn.Module{advice(found)}")
-    return found
+        known = _own_names(module, type if kind == "class" else (type, FunctionType))
+        raise unknown_name(f"{kind} in {location}", name, known)
+    return getattr(module, name)
 
 
 def methods_not_used(architecture: Architecture) -> tuple[str, ...]:
@@ -140,11 +151,11 @@ def _current_folder_importable() -> Iterator[None]:
         sys.path.reverse()
 
 
-def _module_classes(module: ModuleType) -> list[str]:
+def _own_names(module: ModuleType, kinds: type | tuple[type, ...]) -> list[str]:
     return [
         n
         for n, v in vars(module).items()
-        if isinstance(v, type) and v.__module__ == module.__name__
+        if isinstance(v, kinds) and v.__module__ == module.__name__
     ]
 
 

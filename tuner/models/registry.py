@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError, unknown_name
-from tuner.models.names import builtin_names, library_class
+from tuner.models.names import library_class, network_names, social_names
 
 if TYPE_CHECKING:
     from torch import nn
@@ -28,8 +28,8 @@ def check_name(model: str) -> None:
     Raises:
         UsageError: neither a built-in name nor of the form of an import string.
     """
-    if ":" not in model and model not in builtin_names():
-        raise unknown_name("variant", model, builtin_names(), more=f"; {OWN_FORM}")
+    if ":" not in model and model not in network_names():
+        raise unknown_name("variant", model, network_names(), more=f"; {OWN_FORM}")
 
 
 def build_model(
@@ -37,11 +37,12 @@ def build_model(
 ) -> nn.Module:
     """A new network on the CPU, initialised from torch's global random state, in training mode.
 
-    Built-in variants take the settings `n_blocks` (2) and `feed_forward_size` (the hidden size). A
-    model of neuralforecast takes its hyperparameters by its own names. A class of the user's own is
-    called as `Class(shapes, **settings, **own, hidden_size=..., dropout=...)`, the last two where
-    the configuration has them; one with the interface of darts' TSMixer module as darts calls that;
-    and tried on one tiny batch.
+    Mixers take the settings `n_blocks` (2) and `feed_forward_size` (the hidden size), Social-xLSTM
+    those of `tuner.models.social_xlstm.variant_settings`. A model of neuralforecast takes its
+    hyperparameters by its own names. A class of the user's own is called as `Class(shapes,
+    **settings, **own, hidden_size=..., dropout=...)`, the last two where the configuration has
+    them; one with the interface of darts' TSMixer module as darts calls that; and tried on one tiny
+    batch.
 
     Args:
         architecture: a built-in variant's name or an import string, and its fixed settings.
@@ -69,7 +70,26 @@ def build_model(
         from tuner.models.own import build_own
 
         return build_own(architecture.model, shapes, arguments)
+    if architecture.model in social_names():
+        from tuner.models.social_xlstm.build_social import build_social
+
+        return build_social(architecture.model, shapes, arguments)
     return _build_builtin(architecture, shapes, arguments)
+
+
+def cell_of(architecture: Architecture, hyperparameters: Hyperparameters) -> str | None:
+    """Whose xLSTM cell a Social-xLSTM of this configuration runs on this machine: `xlstm 2.0.6`,
+    `own`, or `own: the package xlstm is not installed`. None for other networks.
+
+    Raises:
+        UsageError: settings that the variant does not take.
+    """
+    if architecture.model not in social_names():
+        return None
+    from tuner.models.social_xlstm.build_social import social_cell
+
+    arguments = {**architecture.settings, **network_arguments(hyperparameters)}
+    return social_cell(architecture.model, arguments)
 
 
 def network_arguments(hyperparameters: Hyperparameters) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 from tuner.profile.profile_records import Advice, AtBatch, Pace, Stages
 from tuner.profile.repeated_calls import saved_share
 from tuner.profile.script_changes import Changes
-from tuner.profile.script_runs import Script, ScriptError, pace_of, run_script
+from tuner.profile.script_host import ScriptHost
+from tuner.profile.script_runs import Script, ScriptError, TooLongError, pace_of, run_script
 from tuner.profile.settings_to_try import LEAST_SHARE, NEAR, TINY
 from tuner.profile.tried_advice import judged
 from tuner.training.stage_marks import Stage
@@ -37,6 +38,7 @@ class _Try:
 
 def advice_on(
     script: Script,
+    host: ScriptHost,
     found: dict[str, Any],
     pace: Pace,
     stages: Stages,
@@ -51,13 +53,43 @@ def advice_on(
             pieces.append(each)
             continue
         announce(f"trying: {each.advice.change}")
-        pieces.append(_tried(script, each, pace, steps))
-    return [*pieces, *_reckoned(stages, pace), *_batches(script, pace, found, steps, announce)]
+        pieces.append(_tried(script, host, each, pace, steps, announce))
+    return [
+        *pieces,
+        *_reckoned(stages, pace),
+        *_batches(script, host, pace, found, steps, announce),
+    ]
 
 
-def _tried(script: Script, each: _Try, pace: Pace, steps: int) -> Advice:
+def _run(
+    script: Script,
+    host: ScriptHost,
+    changes: Changes,
+    steps: int,
+    announce: Callable[[str], None],
+) -> dict[str, Any]:
+    """Of one that takes too long it is said at once: it has cost minutes.
+
+    Raises:
+        ScriptError: it came to nothing.
+    """
     try:
-        after = pace_of(run_script(script, each.changes, steps=steps))
+        return run_script(script, host, changes, steps=steps)
+    except TooLongError as error:
+        announce(f"given up: {error}")
+        raise
+
+
+def _tried(
+    script: Script,
+    host: ScriptHost,
+    each: _Try,
+    pace: Pace,
+    steps: int,
+    announce: Callable[[str], None],
+) -> Advice:
+    try:
+        after = pace_of(_run(script, host, each.changes, steps, announce))
     except ScriptError as error:
         return replace(each.advice, outcome=f"failed: {error}")
     return judged(each.advice, after, pace)
@@ -172,6 +204,7 @@ def _reckoned(stages: Stages, pace: Pace) -> Iterator[Advice]:
 
 def _batches(
     script: Script,
+    host: ScriptHost,
     pace: Pace,
     found: dict[str, Any],
     steps: int,
@@ -190,7 +223,7 @@ def _batches(
             break
         announce(f"trying: batches {factor} times as large")
         try:
-            after = run_script(script, Changes(batch=factor), steps=max(FEW, steps // factor))
+            after = _run(script, host, Changes(batch=factor), max(FEW, steps // factor), announce)
         except ScriptError as error:
             said = str(error)
             break
@@ -228,7 +261,11 @@ def _of_loop(each: dict[str, Any], pace: Pace, stages: Stages) -> Advice:
 
 
 def memory_of_batches(
-    script: Script, found: dict[str, Any], pace: Pace, announce: Callable[[str], None]
+    script: Script,
+    host: ScriptHost,
+    found: dict[str, Any],
+    pace: Pace,
+    announce: Callable[[str], None],
 ) -> tuple[AtBatch, ...]:
     """At half, once and twice the batch, each in a process of its own: none ends ours."""
     rows = []
@@ -241,7 +278,7 @@ def memory_of_batches(
             continue
         announce(f"memory at batch {size}")
         try:
-            other = run_script(script, Changes(batch=factor), steps=FEW)
+            other = _run(script, host, Changes(batch=factor), FEW, announce)
         except ScriptError as error:
             rows.append(AtBatch(batch_size=size, peak_bytes=None, step_s=None, failure=str(error)))
             continue

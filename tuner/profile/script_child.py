@@ -1,6 +1,6 @@
 """The process in which somebody else's script runs: told by a file what to do, it answers in one.
 
-python -m tuner.profile.script_child ORDER.json
+python -m tuner.profile.script_child ANSWERS PARENT
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import runpy
-import signal
 import sys
 import traceback
 from contextlib import ExitStack
@@ -27,11 +26,11 @@ from tuner.profile.machine_load import Watching
 from tuner.profile.repeated_calls import batched_gain, loops_in, step_s
 from tuner.profile.script_changes import Changes, changed, on_network
 from tuner.profile.script_hooks import EnoughError, Hooks
+from tuner.profile.script_host import serve
 from tuner.profile.script_numbers import numbers_of
 from tuner.profile.script_reads import Reads
 from tuner.profile.step_operations import operations
 from tuner.profile.variant_faults import dead_parts
-from tuner.worker.process import end_with
 
 LOOKED_AT = 3
 """Steps under torch.profiler, and as many in which reads of values are counted."""
@@ -46,8 +45,6 @@ class Order:
     steps: int
     changes: Changes
     answer: str
-    parent: int
-    """Whose process wants the answer: it ends with that one."""
     look: bool = False
     """Whether faults, operations and utilisation are wanted, too."""
     trace: str | None = None
@@ -165,18 +162,12 @@ def _step(network: nn.Module, forward: Any) -> None:
             torch.autograd.grad(torch.stack(outputs).sum(), weights, allow_unused=True)
 
 
-def main() -> int:
-    """The order's answer goes where the order says."""
-    order = Order.read(Path(sys.argv[1]))
-    end_with(order.parent, signal.SIGKILL)
+def answer_to(order: Path) -> None:
+    """An order's answer goes where the order says."""
+    wanted = Order.read(order)
     os.dup2(2, 1)  # what the script prints is for the person, and no part of a document
-    answer = run(order)
-    Path(order.answer).write_text(json.dumps(answer), encoding="utf-8")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Threads and workers of the script may still be at work: nobody waits for them.
-    os._exit(0)
+    Path(wanted.answer).write_text(json.dumps(run(wanted)), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    serve(int(sys.argv[1]), int(sys.argv[2]), answer_to)

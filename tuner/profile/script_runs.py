@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,6 +18,7 @@ from tuner.profile.profile_records import (
 )
 from tuner.profile.recorders import Span
 from tuner.profile.script_changes import Changes
+from tuner.profile.script_host import ScriptHost
 from tuner.training.stage_marks import Stage
 
 
@@ -33,19 +30,31 @@ class Script:
     arguments: tuple[str, ...]
     steps: int
     trace: Path | None = None
+    within_s: float | None = None
+    """Seconds that a run of it may take, its process's start included; None: all that it needs."""
 
 
 class ScriptError(TunerError):
     """A run of the script that came to nothing, in one line."""
 
 
+class TooLongError(ScriptError):
+    """It was ended: it took longer than it may."""
+
+
 def run_script(
-    script: Script, changes: Changes | None = None, *, steps: int | None = None, look: bool = False
+    script: Script,
+    host: ScriptHost,
+    changes: Changes | None = None,
+    *,
+    steps: int | None = None,
+    look: bool = False,
 ) -> dict[str, Any]:
     """What a run of it came to.
 
     Raises:
         ScriptError: it failed, or took no step that could be timed.
+        TooLongError: it was not done within the seconds that it may take.
     """
     with tempfile.TemporaryDirectory(prefix="tuner-profile-") as folder:
         answer, order = Path(folder) / "answer.json", Path(folder) / "order.json"
@@ -55,12 +64,15 @@ def run_script(
             "steps": steps or script.steps,
             "changes": asdict(changes or Changes()),
             "answer": str(answer),
-            "parent": os.getpid(),
             "look": look,
             "trace": str(script.trace.absolute()) if look and script.trace is not None else None,
         }
         order.write_text(json.dumps(plain), encoding="utf-8")
-        code = _run(order)
+        code = host.run(order, within_s=script.within_s)
+        if code is None:
+            raise TooLongError(
+                f"{script.path}: it took longer than {script.within_s:.3g} s, and was ended"
+            )
         if not answer.exists():
             raise ScriptError(f"{script.path}: its process {_died(code)}")
         found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
@@ -71,24 +83,6 @@ def run_script(
             f"{script.path}: it took too few optimiser steps to be timed; let it take some dozens"
         )
     return found
-
-
-def _run(order: Path) -> int:
-    """In a process group of its own: what it has started ends with it."""
-    root = str(Path(__file__).parents[2])
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tuner.profile.script_child", str(order)],
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=sys.stderr.fileno(),
-        start_new_session=True,
-    )
-    try:
-        return process.wait()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def _died(code: int) -> str:

@@ -45,7 +45,7 @@ def faults_in(config: RunConfig, data: DeviceData) -> Faults:
         model = build_model(config.architecture, data.shapes, config.hyperparameters).to(device)
         step = Step(config, data, model)
         windows = min(config.hyperparameters.batch_size, len(data.train), MOST_WINDOWS)
-        batch = data.train.gather(torch.arange(windows, device=device))
+        batch = step.gathered(data.train, torch.arange(windows, device=device))
         try:
             gradients = Gradients(model)
             model.train()
@@ -53,8 +53,8 @@ def faults_in(config: RunConfig, data: DeviceData) -> Faults:
                 step.train(batch)
                 gradients.note()
             dead = dead_parts(model, [each.name for each in gradients.dead()])
-            loops = loops_in(model, lambda: step.loss(batch), device)
-            forward = lambda: step.loss(batch)  # noqa: E731 - it is called again and again
+            loops = loops_in(model, lambda: step.training_loss(batch), device)
+            forward = lambda: step.training_loss(batch)  # noqa: E731 - it is called again and again
             whole_s = step_s(model, forward, device, fused=True) if loops else 0.0
             waits = host_waits(step, batch)
         except (RuntimeError, TypeError, ValueError) as error:

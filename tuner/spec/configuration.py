@@ -4,18 +4,24 @@ value with its type and range, before anything reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tuner.config import BUILT_IN, Hyperparameters, Value
+from tuner.config import BUILT_IN, OF_TRAINING, Hyperparameters, Value
+from tuner.config.loss_term import LossTerm
 from tuner.spec.ranges import LARGEST_SIZE, LARGEST_VALUE, ChoiceValue
 
 Rate = Annotated[float, Field(gt=0, le=LARGEST_VALUE)]
 Decay = Annotated[float, Field(ge=0, le=LARGEST_VALUE)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
+
+
+def of_training_beside(settings: Collection[str]) -> tuple[str, ...]:
+    """Those of `OF_TRAINING` that are none of a built network's settings."""
+    return tuple(name for name in OF_TRAINING if name not in settings)
 
 
 class _Values(BaseModel):
@@ -46,9 +52,13 @@ class Configuration(_Values):
     hidden_size: Size | None = None
     batch_size: Size
 
-    def hyperparameters(self) -> Hyperparameters:
-        """As trainings get it."""
-        return Hyperparameters.of(self.values())
+    def hyperparameters(self, loss: LossTerm | None = None) -> Hyperparameters:
+        """As trainings get it; `loss` is what theirs adds to the loss."""
+        return Hyperparameters.of(self.values(), loss=loss)
+
+    def beside(self, settings: Collection[str], loss: LossTerm | None = None) -> Hyperparameters:
+        """The same for a network whose settings hold those of its own, too."""
+        return Hyperparameters.of(self.values(), of_training_beside(settings), loss=loss)
 
 
 class ProgramConfiguration(Configuration):
@@ -58,7 +68,8 @@ class ProgramConfiguration(Configuration):
     weight_decay: Decay | None = None  # type: ignore[assignment]
     batch_size: Size | None = None  # type: ignore[assignment]
 
-    def hyperparameters(self) -> Hyperparameters:
+    def hyperparameters(self, loss: LossTerm | None = None) -> Hyperparameters:
+        del loss  # a program has its own
         return Hyperparameters.for_program(self.values())
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tuner.config import (
     OBJECTIVES,
+    OF_TRAINING,
     Architecture,
     Hyperparameters,
     MqlSplit,
@@ -21,6 +22,8 @@ from tuner.config import (
 )
 from tuner.errors import UsageError
 from tuner.files.plain import read_json
+from tuner.models.names import names_own_code
+from tuner.spec.configuration import of_training_beside
 from tuner.spec.objectives import objective_names
 from tuner.spec.program import ClockLabel, Program
 from tuner.spec.space import SearchSpace
@@ -50,6 +53,17 @@ class StudyDefinition:
     """The registered validation loss of the objective `time_to_target_s`."""
     program: Program | None = None
     """The user's own program that trains, where tuner's loop does not."""
+    loss_source: str | None = None
+    """SHA-256 of the file with the term of the training loss, as `model_source`."""
+    of_training: tuple[str, ...] = OF_TRAINING
+    """Of the user's own hyperparameters, those that stand for a setting of training."""
+
+    @property
+    def own_code(self) -> tuple[str, ...]:
+        """The import strings of the user's code that a training runs: network, term of the loss."""
+        loss = self.training.loss
+        named = [self.architecture.model, *([] if loss is None else [loss.term])]
+        return tuple(each for each in named if names_own_code(each))
 
     @property
     def clock(self) -> ClockLabel:
@@ -64,7 +78,7 @@ class StudyDefinition:
         """
         if self.program is not None:
             return Hyperparameters.for_program(params)
-        return Hyperparameters.of(params)
+        return Hyperparameters.of(params, self.of_training, loss=self.training.loss)
 
     @property
     def task_name(self) -> str:
@@ -101,19 +115,28 @@ class StudyDefinition:
             data["target_val_loss"] = self.target_val_loss
         if self.program is not None:
             data["process"] = self.program.model_dump(mode="json")
+        if self.loss_source is not None:
+            data["loss_source"] = self.loss_source
+        for name in _unclear(self.architecture, self.space):
+            if name in self.of_training:  # that it is there says so
+                data["training"].setdefault(name, getattr(self.training, name))
         return data
 
     def to_json(self) -> str:
         return json.dumps(self.as_dict(), sort_keys=True)
 
     def comparable(self) -> dict[str, Any]:
-        """What identifies the study: without prose, and without the folder that a network's file
-        happens to lie in.
+        """What identifies the study: without prose, and without the folder that a network's file,
+        or a term's, happens to lie in.
         """
         data = {key: value for key, value in self.as_dict().items() if key != "core_change"}
         data["task"] = {key: value for key, value in self.task.items() if key != "description"}
-        model = self.architecture.model.rpartition("/")[2]
+        model = without_folder(self.architecture.model)
         data["architecture"] = {"model": model, "settings": dict(self.architecture.settings)}
+        loss = self.training.loss
+        if loss is not None:
+            named = {"term": without_folder(loss.term), "weight": loss.weight}
+            data["training"] = {**data["training"], "loss": named}
         if self.program is not None:
             data["process"] = self.program.comparable()
         return data
@@ -136,23 +159,30 @@ class StudyDefinition:
         of_program = isinstance(data, dict) and "process" in data
         form = StoredProgramDefinition if of_program else StoredDefinition
         stored = form.model_validate_json(json.dumps(data), strict=True)
+        architecture = Architecture(
+            model=stored.architecture.model, settings=stored.architecture.settings
+        )
+        of_network = set(_unclear(architecture, stored.space)) - stored.training.model_fields_set
+        of_training = of_training_beside(of_network)
+        training = stored.training.settings()
+        defaults = stored.defaults.hyperparameters(training.loss)
         return StudyDefinition(
             variant=stored.variant,
             core_change=stored.core_change,
-            architecture=Architecture(
-                model=stored.architecture.model, settings=stored.architecture.settings
-            ),
+            architecture=architecture,
             model_source=stored.model_source,
             task=stored.whole_task(),
             data_hash=stored.data_hash,
             space=stored.space,
-            defaults=stored.defaults.hyperparameters(),
-            training=TrainingSettings(**stored.training.model_dump()),
+            defaults=replace(defaults, of_training=of_training),
+            training=training,
             seeds_per_trial=stored.seeds_per_trial,
             mql_split=stored.mql_split,
             objectives=stored.objectives,
             target_val_loss=stored.target_val_loss,
             program=stored.program,
+            loss_source=stored.loss_source,
+            of_training=of_training,
         )
 
     @staticmethod
@@ -189,56 +219,29 @@ class StudyDefinition:
             objectives=objective_names(time_objective, mql_split),
             target_val_loss=target_val_loss,
             program=file.program,
+            loss_source=None if training.loss is None else _source_digest(training.loss.term),
         )
 
 
-def differences(stored: StudyDefinition, asked: StudyDefinition) -> list[str]:
-    """What differs between two definitions, one phrase each, e.g. `training.max_epochs: 200 there,
-    3 asked`.
+def without_folder(reference: str) -> str:
+    """An import string without the folder of its file."""
+    return reference.rpartition("/")[2]
+
+
+def _unclear(architecture: Architecture, space: SearchSpace) -> tuple[str, ...]:
+    """What the user may have meant as an argument of a class, before it was a setting of training.
+
+    A program's are its own, and no built-in network takes one.
     """
-    there, here = _flat(stored.comparable()), _flat(asked.comparable())
-    phrases = []
-    for key in sorted(there.keys() | here.keys()):
-        if there.get(key) == here.get(key):
-            continue
-        if key == "model_source" and same_class(stored, asked):
-            phrases.append(f"{class_file(asked)} changed since the study was made")
-        else:
-            phrases.append(
-                f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} asked"
-            )
-    return phrases
-
-
-def same_class(stored: StudyDefinition, asked: StudyDefinition) -> bool:
-    """Whether both are about the class of one file of the user's own, whatever stands in it."""
-    names = {each.architecture.model.rpartition("/")[2] for each in (stored, asked)}
-    return len(names) == 1 and None not in (stored.model_source, asked.model_source)
-
-
-def class_file(definition: StudyDefinition) -> str:
-    """The file that an import string names, relative to the current folder where it lies in it."""
-    if definition.program is not None:
-        return "the program of [process]"
-    path = Path(definition.architecture.model.rpartition(":")[0])
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    of_class = ":" in architecture.model
+    return tuple(name for name in OF_TRAINING if of_class and name in space.own)
 
 
 def _source_digest(model: str) -> str | None:
-    """SHA-256 of the file that holds the user's own network;
-    None for a built-in one or an installed module.
+    """SHA-256 of the file that holds the user's own network or term; None for a built-in one or an
+    installed module.
     """
     location = model.rpartition(":")[0]
     if not location.endswith(".py") or not Path(location).is_file():
         return None
     return hashlib.sha256(Path(location).read_bytes()).hexdigest()
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {prefix: value}
-    return {
-        k: v
-        for key, inner in value.items()
-        for k, v in _flat(inner, f"{prefix}.{key}" if prefix else key).items()
-    }

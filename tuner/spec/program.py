@@ -17,7 +17,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from tuner.display.text import shown
+from tuner.display.text import shortened, shown
 from tuner.errors import UsageError
 from tuner.files.plain import Label, Strict
 
@@ -25,6 +25,8 @@ MODEL = "process"
 """What the architecture of such a study is called."""
 MOST_WORDS = 1000
 MOST_FILES = 10_000
+SHOWN = 200
+"""Characters of a command, in a line of ours."""
 
 
 class ClockLabel(StrEnum):
@@ -90,13 +92,25 @@ class Program(ProgramTable):
     def label(self) -> ClockLabel:
         return ClockLabel(self.clock)
 
+    def refuse_other_clock(self, study: str) -> None:
+        """Raises UsageError where this tuner has another version of its clock than `study`, whose
+        times would not compare any more.
+        """
+        here = CLOCK_VERSIONS[self.label]
+        if here != self.clock_version:
+            raise UsageError(
+                f"study {study!r} is timed by version {self.clock_version} of the clock "
+                f"{self.clock}, and this tuner has version {here}; work at it with the tuner that "
+                "made it, or start another study with --study NAME"
+            )
+
     def comparable(self) -> dict[str, object]:
         """What identifies it: not the folder that it happens to lie in."""
         return self.model_dump(mode="json", exclude={"folder"})
 
     def in_words(self) -> str:
-        """The command as a person reads it, and where it runs."""
-        return f"{shown(shlex.join(self.command))} in {shown(self.folder)}"
+        """The command as a person reads it, without the middle of a long one, and where it runs."""
+        return f"{shortened(shlex.join(self.command), SHOWN)} in {shown(self.folder)}"
 
     def check(self) -> None:
         """See that it could be started here, and starts nothing.
@@ -120,7 +134,8 @@ class Program(ProgramTable):
             UsageError: a pattern that finds nothing or leaves the folder, or too many files.
         """
         folder = Path(self.folder)
-        found = {folder / word for word in self.command if (folder / word).is_file()}
+        # Not Path.is_file, which raises where a word is too long for a name.
+        found = {folder / word for word in self.command if os.path.isfile(folder / word)}  # noqa: PTH113
         for pattern in self.files:
             found |= set(_matching(folder, pattern))
         if len(found) > MOST_FILES:
@@ -142,7 +157,8 @@ class Program(ProgramTable):
         whole = hashlib.sha256()
         for path in files:
             try:
-                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                with path.open("rb") as file:
+                    content = hashlib.file_digest(file, "sha256").hexdigest()
             except OSError as error:
                 raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
             whole.update(f"{_within(path, Path(self.folder))}\0{content}\n".encode())
@@ -155,7 +171,10 @@ def _matching(folder: Path, pattern: str) -> Iterator[Path]:
             f"[process] files: {pattern!r} leaves the folder of the study file; name what "
             "lies in it"
         )
-    found = [path for path in folder.glob(pattern) if path.is_file()]
+    try:
+        found = [path for path in folder.glob(pattern) if path.is_file()]
+    except OSError as error:
+        raise UsageError(f"[process] files: {pattern!r} in {folder}: {error.strerror}") from None
     if not found:
         raise UsageError(f"[process] files: {pattern!r} finds no file in {folder}")
     yield from found

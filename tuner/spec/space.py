@@ -17,7 +17,7 @@ from typing import Any
 from optuna.distributions import BaseDistribution
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from tuner.config import BUILT_IN, MOST_ACCUMULATED, OF_THE_TASK, OF_TRAINING, Value
+from tuner.config import BUILT_IN, OF_THE_TASK, Value
 from tuner.errors import guess
 from tuner.spec.ranges import (
     AnyRange,
@@ -64,10 +64,8 @@ class SearchSpace(BaseModel):
     def _check(self) -> SearchSpace:
         for name, r in self.own.items():
             _check_name(name)
-            if name in (*OF_THE_TASK, *OF_TRAINING) and not _is_of_sizes(r):
+            if name in OF_THE_TASK and not is_of_sizes(r):
                 raise ValueError(f'{name}: is no range of whole numbers; expected type = "int"')
-            if name in OF_TRAINING and not 1 <= r.bounds()[0] <= r.bounds()[1] <= MOST_ACCUMULATED:
-                raise ValueError(f"{name}: is {r.in_words()}; expected 1 to {MOST_ACCUMULATED}")
         for name, r in self.ranges.items():
             if name in BUILT_IN:
                 _check_built_in(name, r)
@@ -263,7 +261,8 @@ class ProgramSpace(SearchSpace):
     batch_size: RangeOfSizes | None = None  # type: ignore[assignment]
 
 
-def _is_of_sizes(r: AnyRange) -> bool:
+def is_of_sizes(r: AnyRange) -> bool:
+    """Whether all that it holds are whole numbers."""
     if isinstance(r, ChoiceRange):
         return all(is_whole(value) for value in r.choices)
     return not isinstance(r, FloatRange)

@@ -15,11 +15,12 @@ from tuner.data.task import task_of
 from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless_data
 from tuner.models.names import NetworkName, NetworkSettings
 from tuner.spec.configuration import Configuration, ProgramConfiguration
+from tuner.spec.loss_table import weight_problem
 from tuner.spec.objectives import objective_names
 from tuner.spec.program import Program
 from tuner.spec.space import ProgramSpace, SearchSpace
-from tuner.spec.study_file import ExecutedTraining
 from tuner.spec.time_objectives import TimeObjective
+from tuner.spec.training_table import ExecutedTraining
 
 FORMAT = 1
 MOST_SEEDS = 1_000_000
@@ -55,6 +56,7 @@ class StoredDefinition(Strict):
     mql_split: Literal["test", "val", "origins"]
     objectives: tuple[str, str]
     target_val_loss: Annotated[float, Field(gt=0)] | None = None
+    loss_source: Digest | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -70,6 +72,8 @@ class StoredDefinition(Strict):
         outside = self.space.contains(self.defaults.values())
         if outside:
             raise ValueError(f"defaults: {outside[0]}")
+        if problem := weight_problem(self.training.loss, self.space):
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")

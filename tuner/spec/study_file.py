@@ -11,13 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tuner.config import (
     BUILT_IN,
+    LATER_SETTINGS,
     MOST_ACCUMULATED,
     OF_TRAINING,
     Architecture,
-    Backend,
-    CompileMode,
     Hyperparameters,
-    Precision,
     TrainingSettings,
 )
 from tuner.errors import UsageError, guess, unknown_name
@@ -26,35 +24,13 @@ from tuner.files.toml_file import TomlDocument, read_toml, validate
 from tuner.models.names import NetworkName, NetworkSettings, library_class
 from tuner.models.of_neuralforecast.auto_space import study_of_library
 from tuner.spec.configuration import Configuration, ProgramConfiguration
+from tuner.spec.loss_table import named_weight, weight_problem
 from tuner.spec.program import MODEL, Program, ProgramTable
-from tuner.spec.space import ProgramSpace, SearchSpace
+from tuner.spec.space import ProgramSpace, SearchSpace, is_of_sizes
+from tuner.spec.training_table import ExecutedTraining
 
-MOST_EPOCHS = 1_000_000_000
 _IMPORT_STRING = re.compile(r"(?:[\w.]+|.*\.py):\w+")
 """`package.module:Class` or `path/to/file.py:Class`."""
-
-
-class FixedTraining(BaseModel):
-    """The fixed settings of training; what a file leaves out has the protocol's value."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    max_epochs: Annotated[int, Field(gt=0, le=MOST_EPOCHS)] = 200
-    patience: Annotated[int, Field(gt=0, le=MOST_EPOCHS)] = 10
-    min_delta: Annotated[float, Field(ge=0)] = 1e-5
-    gradient_clip: Annotated[float, Field(gt=0)] = 1.0
-    learning_rate_decay: Annotated[float, Field(gt=0, le=1)] = 0.999
-    precision: Precision = Precision.FP32
-    accumulate: Annotated[int, Field(gt=0, le=MOST_ACCUMULATED)] = 1
-    checkpoint_activations: Annotated[bool, Field(strict=True)] = False
-    validate_every: Annotated[int, Field(gt=0, le=MOST_EPOCHS)] = 1
-
-
-class ExecutedTraining(FixedTraining):
-    """The same, and how it is executed."""
-
-    backend: Backend = Backend.AUTO
-    compile_mode: CompileMode = CompileMode.DEFAULT
 
 
 class StudyFile(BaseModel):
@@ -105,11 +81,28 @@ class StudyFile(BaseModel):
 
     @model_validator(mode="after")
     def _is_searched_or_fixed(self) -> StudyFile:
+        if self.program is not None:  # whatever it calls one is its own
+            return self
         for name in OF_TRAINING:
-            if name in self.space.ranges and name in self.training.model_fields_set:
+            r = self.space.own.get(name)
+            if r is None:
+                continue
+            if not is_of_sizes(r):
+                raise ValueError(
+                    f'space.{name}: is no range of whole numbers; expected type = "int", or '
+                    "another name for what is the network's"
+                )
+            if not 1 <= r.bounds()[0] <= r.bounds()[1] <= MOST_ACCUMULATED:
+                raise ValueError(
+                    f"space.{name}: is {r.in_words()}; expected 1 to {MOST_ACCUMULATED}, or "
+                    "another name for what is the network's"
+                )
+            if name in self.training.model_fields_set:
                 raise ValueError(
                     f"training.{name}: {name} is searched; leave it out, or [space.{name}]"
                 )
+        if problem := weight_problem(self.training.loss, self.space):
+            raise ValueError(problem)
         return self
 
     @property
@@ -121,10 +114,10 @@ class StudyFile(BaseModel):
         return Architecture(model=self.model, settings=self.model_settings)
 
     def default_hyperparameters(self) -> Hyperparameters:
-        return self.defaults.hyperparameters()
+        return self.defaults.hyperparameters(self.training.settings().loss)
 
     def training_settings(self) -> TrainingSettings:
-        return TrainingSettings(**self.training.model_dump())
+        return self.training.settings()
 
 
 class ProgramStudyFile(StudyFile):
@@ -144,6 +137,12 @@ class ProgramStudyFile(StudyFile):
                 "model_settings: belong to a network; what a program always gets belongs in the "
                 "command of [process]"
             )
+        for name in LATER_SETTINGS:
+            if getattr(self.training, name) != getattr(TrainingSettings(), name):
+                raise ValueError(
+                    f"training.{name}: is for networks that tuner trains; the program does as it "
+                    "does: leave it out"
+                )
         if not self.space.ranges:
             raise ValueError("space: is empty; expected a range for what is to be searched")
         return self
@@ -218,7 +217,7 @@ def _of_program(document: TomlDocument) -> ProgramStudyFile:
 
 def _with_fixed(document: TomlDocument) -> TomlDocument:
     """A built-in hyperparameter that has a default and no range is fixed: its range is that value;
-    a weight decay that nobody names is none.
+    a weight decay that nobody names is none. So is the weight of the training loss's term.
     """
     defaults, space = document.data.get("defaults"), document.data.get("space")
     if not (isinstance(defaults, dict) and isinstance(space, dict)):
@@ -231,6 +230,9 @@ def _with_fixed(document: TomlDocument) -> TomlDocument:
             fixed[name] = {"low": values[name], "high": values[name]}
             if whole and values[name] & (values[name] - 1):
                 fixed[name] |= {"type": "int"}
+    weight = named_weight(document.data)
+    if weight in values and weight not in (*space, *BUILT_IN):
+        fixed[weight] = {"type": "float", "low": values[weight], "high": values[weight]}
     return replace(document, data=document.data | {"space": {**space, **fixed}})
 
 
@@ -257,12 +259,18 @@ def _of_class(reference: str) -> StudyFile:
 
 
 def _beside(path: Path, file: StudyFile) -> StudyFile:
-    """A network's `file.py:Class` is relative to the study
-    file that names it, wherever the command runs.
+    """A network's `file.py:Class`, and a term's, is relative to the study file that names it,
+    wherever the command runs.
     """
-    location, _, name = file.model.rpartition(":")
+    loss = file.training.loss
+    if loss is not None:
+        loss = loss.model_copy(update={"term": _placed(path, loss.term)})
+    training = file.training.model_copy(update={"loss": loss})
+    return file.model_copy(update={"model": _placed(path, file.model), "training": training})
+
+
+def _placed(path: Path, reference: str) -> str:
+    location, _, name = reference.rpartition(":")
     if not location.endswith(".py"):
-        return file
-    return file.model_copy(
-        update={"model": f"{(path.parent / Path(location).expanduser()).absolute()}:{name}"}
-    )
+        return reference
+    return f"{(path.parent / Path(location).expanduser()).absolute()}:{name}"

@@ -59,11 +59,19 @@ class Counts:
     """They have had the time on their devices that they may have: none begins any more."""
     little_left: LittleLeft | None = None
     """Why none begins any more where the search stopped by itself."""
+    unpaid: bool = False
+    """What is left of their device hours (`--max-gpu-hours`) pays for none any more."""
 
     @property
     def ended_early(self) -> bool:
         """None begins any more, whatever the budget."""
-        return self.time_is_up or self.little_left is not None
+        return self.time_is_up or self.unpaid or self.little_left is not None
+
+    @property
+    def lacks_hours(self) -> bool:
+        """More of them would begin with more device hours."""
+        over = self.time_is_up or self.little_left is not None
+        return self.unpaid and self.finished < self.budget and not over
 
     @property
     def left(self) -> int:

@@ -1,9 +1,13 @@
-"""The file with a study's own class, on hosts that may not have it: it travels through the database
-by its hash.
+"""The files with a study's own class and with its loss's term, on hosts that may not have them:
+they travel through the database by their hashes.
 
 A host runs what lies at the study's path, if its hash is the study's; else what this user has run
 here before, which is kept in a folder of the user's alone; else what the database holds, once
-somebody has said to trust that hash. One file is carried, not what it imports from beside it.
+somebody has said to trust that hash. One file of each is carried, not what it imports from beside
+it.
+
+Of a program nothing is carried. Its command line is the database's word, so it needs the same
+trust, unless this user launched it here.
 """
 
 from __future__ import annotations
@@ -11,36 +15,62 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Collection
-from pathlib import Path
 
+from tuner.display.text import command_line
 from tuner.errors import UsageError
-from tuner.spec.program import Program
 from tuner.storage.code_texts import source_of
+from tuner.study.kept_copies import is_whole
 from tuner.study.open import OpenStudy
-from tuner.study.own_file import OwnFile, is_whole, keep_copy, path_of_copy
+from tuner.study.own_file import OwnFile, keep_copy, path_of_copy
+from tuner.study.own_program import OwnProgram
 
 
 def with_code(
     opened: OpenStudy, *, trust: bool = False, trusted: Collection[str] = ()
 ) -> OpenStudy:
-    """The study, whose class can be loaded on this host: to be called before its network is built.
+    """The study, whose class and term can be loaded on this host: to be called before its network
+    is built.
 
     With `trust`, or where its hash is among the `trusted` ones, code runs here that only the
-    database has. It is kept for this user, and needs nobody's word next time.
+    database has, or a program whose command line only the database has. It is kept for this user,
+    and needs nobody's word next time.
 
     Raises:
         UsageError: the file here is another, nobody has it, or nobody said to trust it.
+        PrivateFolderError: others could have changed what this user trusts.
     """
-    if opened.definition.program is not None:
-        _refuse_other_program(opened, opened.definition.program)
+    if (program := OwnProgram.of(opened.definition)) is not None:
+        program.program.refuse_other_clock(opened.name)
+        _refuse_program_elsewhere(opened, program)
+        _refuse_untrusted_program(opened, program, trust=trust or program.sha256 in trusted)
+        _refuse_other_program(opened, program)
         return opened
-    own = OwnFile.of(opened.definition)
+    definition, loss = opened.definition, opened.definition.training.loss
+    model = _runnable(
+        opened, definition.architecture.model, definition.model_source, trust, trusted
+    )
+    architecture = dataclasses.replace(definition.architecture, model=model)
+    training = definition.training
+    if loss is not None:
+        term = _runnable(opened, loss.term, definition.loss_source, trust, trusted)
+        training = dataclasses.replace(training, loss=dataclasses.replace(loss, term=term))
+    definition = dataclasses.replace(definition, architecture=architecture, training=training)
+    if definition == opened.definition:
+        return opened
+    return dataclasses.replace(opened, definition=definition)
+
+
+def _runnable(
+    opened: OpenStudy, reference: str, sha256: str | None, trust: bool, trusted: Collection[str]
+) -> str:
+    """The import string, of the file that this host may run."""
+    own = OwnFile.named(reference, sha256)
     if own is None:
-        return opened
+        return reference
     content = own.here()
     if content is not None:
         _refuse_other(opened, own, hashlib.sha256(content).hexdigest())
-        return opened
+        return reference
     path = path_of_copy(own)
     if not is_whole(path, own.sha256):
         content = _of_database(opened, own)
@@ -51,27 +81,25 @@ def with_code(
                 f"{opened.name}', then say --trust-code {own.sha256} to 'tuner worker', or --trust"
             )
         path = keep_copy(own, content)
-    architecture = dataclasses.replace(
-        opened.definition.architecture, model=f"{path}:{own.name_of_class}"
-    )
-    return dataclasses.replace(
-        opened, definition=dataclasses.replace(opened.definition, architecture=architecture)
-    )
+    return f"{path}:{reference.rpartition(':')[2]}"
 
 
-def code_of(opened: OpenStudy) -> tuple[OwnFile, bytes]:
-    """The file that a study runs, as its database has it.
+def code_of(opened: OpenStudy) -> tuple[tuple[OwnFile | OwnProgram, bytes], ...]:
+    """The files that a study runs, as its database has them: its network's, then its term's; of a
+    program what is started, and where.
 
     Raises:
-        UsageError: it runs none, or the database does not have it.
+        UsageError: it runs none, or the database does not have one of them.
     """
-    own = OwnFile.of(opened.definition)
-    if own is None:
+    if (program := OwnProgram.of(opened.definition)) is not None:
+        return ((program, program.content),)
+    found = OwnFile.all_of(opened.definition)
+    if not found:
         raise UsageError(
             f"study {opened.name!r} runs no file of somebody's own: its network is "
             f"{opened.definition.architecture.model}"
         )
-    return own, _of_database(opened, own)
+    return tuple((own, _of_database(opened, own)) for own in found)
 
 
 def _refuse_other(opened: OpenStudy, own: OwnFile, here: str) -> None:
@@ -83,15 +111,30 @@ def _refuse_other(opened: OpenStudy, own: OwnFile, here: str) -> None:
         )
 
 
-def _refuse_other_program(opened: OpenStudy, program: Program) -> None:
-    if not Path(program.folder).is_dir():
+def _refuse_program_elsewhere(opened: OpenStudy, own: OwnProgram) -> None:
+    if not own.path.is_dir():
         raise UsageError(
-            f"study {opened.name!r} runs a program in {program.folder}, which is not on this host; "
+            f"study {opened.name!r} runs a program in {own.path}, which is not on this host; "
             "a program is not carried by the database: put its folder there"
         )
-    if program.digest() != opened.definition.model_source:
+
+
+def _refuse_untrusted_program(opened: OpenStudy, own: OwnProgram, *, trust: bool) -> None:
+    if trust:
+        own.keep()
+    elif not own.is_known():
+        read = command_line(["tuner", "study", "code", opened.name])
         raise UsageError(
-            f"the program in {program.folder} is not the one that study {opened.name!r} was made "
+            f"study {opened.name!r} runs a program by the database's word alone: "
+            f"{own.program.in_words()}; read it with '{read}', then say "
+            f"--trust-code {own.sha256} to 'tuner worker', or --trust"
+        )
+
+
+def _refuse_other_program(opened: OpenStudy, own: OwnProgram) -> None:
+    if own.program.digest() != own.files_sha256:
+        raise UsageError(
+            f"the program in {own.path} is not the one that study {opened.name!r} was made "
             "with; restore its files, or start another study with --study NAME"
         )
 

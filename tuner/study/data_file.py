@@ -24,8 +24,10 @@ _OWN_FILE: TypeAdapter[CsvSource | ParquetSource] = TypeAdapter(OwnFile)
 
 
 def keep_data_file(study: Study, task: Task) -> None:
-    """Note how the file of a task is called, and how it is written."""
-    if not isinstance(task.source, FileSource):
+    """Note how the file of a task is called, and how it is written; of many files nothing: a worker
+    elsewhere needs the task file.
+    """
+    if not isinstance(task.source, FileSource) or task.source.runs is not None:
         return
     written = task.source.noted()
     if study.user_attrs.get(_MARK) != written:

@@ -16,7 +16,8 @@ from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
 from tuner.files.plain import explained
 from tuner.search.history import configuration
 from tuner.search.suggest import suggest
-from tuner.spec.definition import StudyDefinition, class_file, differences, same_class
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.definition_differences import changed_files, differences
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
@@ -287,11 +288,11 @@ def _refuse_if_different(opened: OpenStudy, asked: StudyDefinition) -> None:
         return
     what = differences(opened.definition, asked)
     restore = "Ask for the old definition"
-    if opened.definition.model_source != asked.model_source and same_class(
-        opened.definition, asked
-    ):
-        restore = f"Restore {class_file(asked)} as it was"
-        if len(what) > 1:
+    if changed := changed_files(opened.definition, asked):
+        restore = (
+            f"Restore {' and '.join(changed)} as {'it was' if len(changed) == 1 else 'they were'}"
+        )
+        if len(what) > len(changed):
             restore += " and ask for the old definition"
     raise UsageError(
         f"study {opened.name!r} was made with another definition and its trials would not compare: "

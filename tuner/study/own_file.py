@@ -1,5 +1,5 @@
-"""A file with a class of the user's own: where it lay when its study was made, what this host has
-of it, and the private copy of what this user has run here.
+"""A file with a class, or a term of the loss, of the user's own: where it lay when its study was
+made, what this host has of it, and the private copy of what this user has run here.
 """
 
 from __future__ import annotations
@@ -12,32 +12,43 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tuner.data.cache import user_cache
 from tuner.errors import DataError, UsageError
-from tuner.files.durable import read_regular, write_durably
-from tuner.files.private_folder import PrivateFolderError, private_folder
+from tuner.files.private_folder import PrivateFolderError
 from tuner.spec.definition import StudyDefinition
-from tuner.storage.code_texts import MOST_BYTES, fits, put_source
+from tuner.storage.code_texts import fits, put_source
 from tuner.storage.database import Database
+from tuner.study.kept_copies import keep_at, path_of
+from tuner.study.own_program import OwnProgram
 
 _FILE_NAME = re.compile(r"[\w][\w .+-]{0,120}\.py")
 
 
 @dataclass(frozen=True, slots=True)
 class OwnFile:
-    """Where a study's class lay when the study was made, and what its file held then."""
+    """Where code of a study lay when the study was made, and what its file held then."""
 
     path: Path
-    name_of_class: str
     sha256: str
 
     @staticmethod
-    def of(definition: StudyDefinition) -> OwnFile | None:
-        """None where the network is built in, or of an installed module."""
-        location, _, name = definition.architecture.model.rpartition(":")
-        if not location.endswith(".py") or definition.model_source is None:
+    def all_of(definition: StudyDefinition) -> tuple[OwnFile, ...]:
+        """Those of the network and of the loss's term, each once; none where these are built in, or
+        of an installed module.
+        """
+        loss = definition.training.loss
+        named = [(definition.architecture.model, definition.model_source)]
+        if loss is not None:
+            named.append((loss.term, definition.loss_source))
+        found = [OwnFile.named(reference, sha256) for reference, sha256 in named]
+        return tuple(dict.fromkeys(each for each in found if each is not None))
+
+    @staticmethod
+    def named(reference: str, sha256: str | None) -> OwnFile | None:
+        """The file of an import string; None where it names none."""
+        location = reference.rpartition(":")[0]
+        if not location.endswith(".py") or sha256 is None:
             return None
-        return OwnFile(Path(location).expanduser(), name, definition.model_source)
+        return OwnFile(Path(location).expanduser(), sha256)
 
     def here(self) -> bytes | None:
         """What lies at its path on this host; None where there is no such file."""
@@ -47,13 +58,19 @@ class OwnFile:
             return None
 
 
-def keep_code(database: Database, definition: StudyDefinition) -> str | None:
-    """Store the file of a definition that was made on this host, for other hosts; and note that
-    this user runs it. Returns what to say of what is not carried.
+def keep_code(database: Database, definition: StudyDefinition) -> tuple[str, ...]:
+    """Store the files of a definition that was made on this host, for other hosts; and note that
+    this user runs them, or the program. Returns what to say of what is not carried.
     """
-    own = OwnFile.of(definition)
-    content = own.here() if own is not None else None
-    if own is None or content is None or hashlib.sha256(content).hexdigest() != own.sha256:
+    if (program := OwnProgram.of(definition)) is not None:
+        program.keep()
+    said = [_keep(database, own) for own in OwnFile.all_of(definition)]
+    return tuple(line for line in said if line is not None)
+
+
+def _keep(database: Database, own: OwnFile) -> str | None:
+    content = own.here()
+    if content is None or hashlib.sha256(content).hexdigest() != own.sha256:
         return None
     with contextlib.suppress(OSError, DataError, PrivateFolderError, UsageError):
         keep_copy(own, content)
@@ -86,17 +103,7 @@ def path_of_copy(own: OwnFile) -> Path:
             f"the file {own.path.name!r} has a name that is not carried to other hosts; copy it to "
             f"{own.path}"
         )
-    return user_cache() / "code" / own.sha256 / own.path.name
-
-
-def is_whole(path: Path, digest: str) -> bool:
-    """Whether this user's own copy is there, as it was."""
-    try:
-        private_folder(path.parent.parent)
-        content = read_regular(path, at_most=MOST_BYTES)
-    except (OSError, ValueError):
-        return False
-    return hashlib.sha256(content).hexdigest() == digest
+    return path_of(own.sha256, own.path.name)
 
 
 def keep_copy(own: OwnFile, content: bytes) -> Path:
@@ -106,14 +113,7 @@ def keep_copy(own: OwnFile, content: bytes) -> Path:
         PrivateFolderError: its folder is not this user's alone.
         UsageError: it cannot be written, or has a name that none should have.
     """
-    path = path_of_copy(own)
-    if not is_whole(path, own.sha256):
-        private_folder(private_folder(path.parent.parent) / own.sha256)
-        try:
-            write_durably(path, content)
-        except OSError as error:
-            raise UsageError(f"cannot write {path}: {error.strerror}") from None
-    return path
+    return keep_at(path_of_copy(own), own.sha256, content)
 
 
 def _imported(content: bytes) -> Iterator[str]:

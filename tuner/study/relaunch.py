@@ -98,13 +98,21 @@ def open_studies(
             plan.definition,
             trials=plan.trials,
             membership=plan.place,
-            policy=plan.like.policy() if plan.like is not None else None,
+            policy=_like(plan.like) if plan.like is not None else None,
         )
         for plan in plans
     ]
     return [
         _launched(plan, study, said, fronts) for plan, study in zip(plans, studies, strict=True)
     ]
+
+
+def _like(first: OpenStudy) -> SearchPolicy:
+    """What another search of its group begins with: its device hours are the same hours."""
+    policy = first.policy()
+    if policy.max_gpu_s is None:
+        return policy
+    return dataclasses.replace(policy, gpu_shared=policy.gpu_shared or (first.name,))
 
 
 def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]) -> Launched:
@@ -193,7 +201,8 @@ def resumed(
     """`asked`, but with those settings of a launch
     that nobody `said` as the `stored` definition has them.
     """
-    kept = {"backend", "max_epochs", "precision", *LATER_SETTINGS} - set(said)
+    own = {"loss"}  # no flag changes it: a file that says another asks for another study
+    kept = {"backend", "max_epochs", "precision", *LATER_SETTINGS} - own - set(said)
     clock = asked if "time_objective" in said else stored
     split = asked.mql_split if "mql_split" in said else stored.mql_split
     return dataclasses.replace(

@@ -72,9 +72,14 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
             write_all_attributes(connection, attributes)
             register(connection, study, archive.definition, trials=archive.budget)
             _write_ours(connection, study_id_of(study), name, ids, archive)
-        if archive.code is not None:
-            location = archive.definition.architecture.model.rpartition(":")[0]
-            put_source(database.engine, Path(location).name, archive.code.encode())
+        loss = archive.definition.training.loss
+        codes = {archive.definition.architecture.model: archive.code}
+        if loss is not None:
+            codes[loss.term] = archive.loss_code
+        for reference, code in codes.items():
+            if code is not None:
+                location = reference.rpartition(":")[0]
+                put_source(database.engine, Path(location).name, code.encode())
         study.set_user_attr(UNFINISHED, value=False)
     return open_study(database, name)
 
@@ -228,7 +233,8 @@ def _write_ours(
     """Policy, device, why it stopped, claims, curves and verification runs, as if the trials (`ids`
     by number) had been run here.
     """
-    told = {"policy": archive.policy.to_json(), "device_model": archive.device_model}
+    alone = dataclasses.replace(archive.policy, gpu_shared=())  # whoever shared it is elsewhere
+    told = {"policy": alone.to_json(), "device_model": archive.device_model}
     connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
     write_little_left(connection, study_id, archive.little_left)
     ended = [r for r in archive.records if r.state.is_finished() and not r.recorded.foreign]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from optuna.study import Study
 
 from tuner.errors import UsageError
-from tuner.models.names import names_own_code
 from tuner.spec.definition import StudyDefinition
 from tuner.study.open import OpenStudy
 
@@ -20,7 +19,7 @@ _MARK = "tuner_untrusted"
 
 def runs_own_code(definition: StudyDefinition) -> bool:
     """Whether to train this study runs code that is not tuner's."""
-    return definition.program is not None or names_own_code(definition.architecture.model)
+    return definition.program is not None or bool(definition.own_code)
 
 
 def mark_untrusted(study: Study, definition: StudyDefinition, origin: str) -> None:
@@ -48,8 +47,8 @@ def require_trust(opened: OpenStudy, *, trust: bool) -> str | None:
     if not runs_own_code(opened.definition):
         return None
     program = opened.definition.program
-    model = opened.definition.architecture.model
-    runs = f"the code of {model}" if program is None else program.in_words()
+    named = " and ".join(opened.definition.own_code)
+    runs = f"the code of {named}" if program is None else program.in_words()
     origin = untrusted_origin(opened)
     if origin and not trust:
         raise UsageError(

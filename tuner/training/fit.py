@@ -26,6 +26,7 @@ from tuner.training.engines.choose import resolve_backend
 from tuner.training.engines.interface import Engine, TrainedEpoch
 from tuner.training.engines.pool import EnginePool
 from tuner.training.model_state import Snapshot
+from tuner.training.own_term import losses_in_words
 from tuner.training.result import FitResult
 from tuner.training.run_state import RunState
 from tuner.training.shuffles import Shuffles
@@ -220,25 +221,25 @@ class _Training:
         checkpointer: Checkpointer | None,
     ) -> tuple[StopReason, str]:
         """Why they ended, and in words."""
-        state, settings = self.state, self.state.config.training
+        state, config = self.state, self.state.config
         stopping = Stopping(state, self.should_stop, checkpointer)
-        for epoch in range(state.resumed_from + 1, settings.max_epochs + 1):
+        for epoch in range(state.resumed_from + 1, config.training.max_epochs + 1):
             trained = engine.train_epoch(shuffles.next(), state.learning_rate, stopping.poll)
             state.n_windows += trained.n_windows
             if trained.stopped not in (None, StopReason.TIME_LIMIT):
                 return trained.stopped, f"stopped during epoch {epoch}"
-            ahead = shuffles.draw_ahead if epoch < settings.max_epochs else None
+            ahead = shuffles.draw_ahead if epoch < config.training.max_epochs else None
             train_loss, val_loss = self._losses(engine, trained, epoch, ahead)
             if not math.isfinite(train_loss) or not math.isfinite(val_loss or 0.0):
-                validated = "" if val_loss is None else f", validation loss {val_loss}"
-                return StopReason.DIVERGED, f"epoch {epoch}: training loss {train_loss}{validated}"
+                said = losses_in_words(config, train_loss, val_loss)
+                return StopReason.DIVERGED, f"epoch {epoch}: {said}"
             record = state.add_epoch(train_loss, val_loss)
             if state.best is record:
                 best.take(engine.model)
             if (ended := state.ended_by(record)) is not None:
                 self._between_epochs(record, None, None)  # it is told, but cannot change that
                 return ended
-            state.learning_rate *= settings.learning_rate_decay
+            state.learning_rate *= config.training.learning_rate_decay
             reason = self._between_epochs(record, stopping.waiting, checkpointer)
             if reason is not None:
                 return reason, f"stopped after epoch {epoch}"
@@ -267,7 +268,7 @@ class _Training:
         if ahead is not None:
             ahead()
         found = losses.tolist()  # the epoch's one wait for the device
-        if not due and self.state.out_of_time():
+        if not due and self.state.is_its_last():
             found += [float(engine.validation_loss())]
         return found[0], found[1] if len(found) > 1 else None
 

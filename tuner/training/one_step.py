@@ -24,6 +24,7 @@ from tuner.models.registry import build_model
 from tuner.training.inspection.enough_memory import needed_bytes, within
 from tuner.training.inspection.look import look
 from tuner.training.inspection.notices import Findings
+from tuner.training.inspection.term_look import TermSeen, look_at_term
 from tuner.training.step import Step
 
 MOST_WINDOWS = 32
@@ -46,6 +47,8 @@ class OneStep:
     """Of processor time, all threads together, for the training step."""
     findings: Findings
     """What may not be meant, though the network can be trained."""
+    term: TermSeen | None = None
+    """Of a training whose loss has one."""
 
 
 def train_one_step(
@@ -74,11 +77,13 @@ def train_one_step(
         architecture=architecture, hyperparameters=hyperparameters, training=training, seed=0
     )
     step = Step(config, data, model)
+    what = f"one forecast of {windows} windows"
+    term = _tried(name, what, lambda: look_at_term(config, step, data, windows))
 
     def first() -> tuple[float, float]:
         model.train()
         began = time.process_time()
-        loss = float(step.train(data.train.gather(torch.arange(windows))))
+        loss = float(step.train(step.gathered(data.train, torch.arange(windows))))
         seconds = time.process_time() - began
         model.eval()
         with torch.no_grad():
@@ -95,7 +100,12 @@ def train_one_step(
     if inspected:
         findings = _tried(name, "a look at some more steps", lambda: look(step, data, windows))
     return OneStep(
-        parameters=parameters, windows=windows, loss=loss, seconds=seconds, findings=findings
+        parameters=parameters,
+        windows=windows,
+        loss=loss,
+        seconds=seconds,
+        findings=findings,
+        term=term,
     )
 
 
@@ -124,6 +134,8 @@ def build_within_memory(
 def _tried(name: str, what: str, tried: Callable[[], _Seen]) -> _Seen:
     try:
         return tried()
+    except TunerError:  # of a term, which says all itself
+        raise
     except Exception as error:
         if out_of_memory(error) is not None:
             raise TunerError(

@@ -58,7 +58,7 @@ def pace_of(
     while len(took) < MOST_STEPS + WARM_UP and (
         len(took) < WARM_UP + LEAST_STEPS or time.perf_counter() - began < PATIENCE_S
     ):
-        took.append(_seconds(lambda: step.train(data.train.gather(batch)), device))
+        took.append(_seconds(lambda: step.train(step.gathered(data.train, batch)), device))
     model.eval()
     batch = _windows(data.val, hyperparameters.batch_size)
     with torch.no_grad():

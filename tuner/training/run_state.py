@@ -140,7 +140,7 @@ class RunState:
                 StopReason.TIME_LIMIT,
                 f"time limit of {settings.time_limit_s:g} s reached in epoch {record.epoch}",
             )
-        if self._ends_by_deadline():
+        if self.ends_by_deadline(self.latest_epoch_s()):
             return StopReason.TIME_LIMIT, f"its device hours are spent after epoch {record.epoch}"
         if record.epoch == settings.max_epochs:
             return StopReason.EPOCH_LIMIT, f"epoch limit of {settings.max_epochs} reached"
@@ -148,14 +148,23 @@ class RunState:
 
     def _since_validated(self) -> int:
         """Epochs from the validation before the latest one until now."""
-        before = [each.epoch for each in self.history[:-1] if each.val_loss is not None]
-        return len(self.history) - (before[-1] if before else 0)
+        for index in range(len(self.history) - 2, -1, -1):
+            if self.history[index].val_loss is not None:
+                return len(self.history) - self.history[index].epoch
+        return len(self.history)
 
-    def _ends_by_deadline(self) -> bool:
+    def ends_by_deadline(self, epoch_s: float) -> bool:
         """Whether another epoch, and as long again for what follows, would be over too late."""
+        return self.deadline is not None and time.perf_counter() + 2 * epoch_s >= self.deadline
+
+    def is_its_last(self) -> bool:
+        """Whether time ends the training with the epoch that is not yet recorded."""
+        if self.out_of_time():
+            return True
         if self.deadline is None:
             return False
-        return time.perf_counter() + 2 * self.latest_epoch_s() >= self.deadline
+        before = self.history[-1].elapsed_s if self.history else 0.0
+        return self.ends_by_deadline(self.clock.elapsed() - before)
 
     def latest_epoch_s(self) -> float:
         """What the latest epoch took, on the clock."""

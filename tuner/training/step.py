@@ -15,6 +15,7 @@ from tuner.training.activations import CheckpointedNetwork
 from tuner.training.batching import batches
 from tuner.training.loss_scale import LossScale
 from tuner.training.model_state import copy_all, model_state, same_kind
+from tuner.training.own_term import own_term
 from tuner.training.quantile_loss import quantile_loss
 from tuner.training.stage_marks import Mark, Stage, unmarked
 
@@ -130,12 +131,29 @@ class Step(TrainingState):
         self._forecast: Callable[..., Tensor] = model
         if config.training.checkpoint_activations:
             self._forecast = CheckpointedNetwork(model)
+        self.term = own_term(config, data, self._quantiles.dtype)
+
+    def gathered(self, split: DeviceSplit, index: Tensor) -> Batch:
+        """The windows with these numbers, (B,), with all that the training loss needs."""
+        return split.gather(index, with_series=self.term is not None)
+
+    def predicted(self, batch: Batch) -> Tensor:
+        """(B, T, C, Q), scaled, in the precision of the weights."""
+        with torch.autocast(self.device.type, dtype=self._half, enabled=self._autocast):
+            prediction = self._forecast(batch.past, batch.future, batch.static)
+        return prediction.to(self._quantiles.dtype)
 
     def loss(self, batch: Batch) -> Tensor:
         """The protocol's loss on one batch: a scalar, in the model's precision."""
-        with torch.autocast(self.device.type, dtype=self._half, enabled=self._autocast):
-            prediction = self._forecast(batch.past, batch.future, batch.static)
-        return quantile_loss(prediction.to(self._quantiles.dtype), batch.target, self._quantiles)
+        return quantile_loss(self.predicted(batch), batch.target, self._quantiles)
+
+    def training_loss(self, batch: Batch) -> Tensor:
+        """That loss and the user's weighted term, where there is one: what is trained on alone."""
+        if self.term is None:
+            return self.loss(batch)
+        prediction = self.predicted(batch)
+        loss = quantile_loss(prediction, batch.target, self._quantiles)
+        return loss + self.term(prediction, batch)
 
     def train(self, batch: Batch) -> Tensor:
         """One update of the weights; the loss before it, detached."""
@@ -151,13 +169,13 @@ class Step(TrainingState):
         `at_once` go through the network together; their mean loss before it, detached.
         """
         if len(index) <= at_once:
-            return self.train(split.gather(index))
+            return self.train(self.gathered(split, index))
         self._optimizer.zero_grad(set_to_none=True)
         self.mark(Stage.OPTIMISER)
         mean = torch.zeros((), dtype=self._quantiles.dtype, device=self.device)
         for part in batches(index, at_once):
             # A mean over the part: weighted by its size, a short last one counts for what it is.
-            batch = split.gather(part)
+            batch = self.gathered(split, part)
             self.mark(Stage.DATA)
             mean += self._backward(batch, share=len(part) / len(index))
         self._update()
@@ -165,7 +183,7 @@ class Step(TrainingState):
 
     def _backward(self, batch: Batch, share: float = 1.0) -> Tensor:
         """Adds the batch's share of the gradient; its share of the loss, detached."""
-        loss = self.loss(batch)
+        loss = self.training_loss(batch)
         if share != 1.0:
             loss = loss * share
         self.mark(Stage.FORWARD)

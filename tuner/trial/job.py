@@ -47,6 +47,9 @@ class TrialJob:
     on_phase: Callable[[str], None] = lambda _phase: None
     """Told what is begun beside training (set-up,
     evaluation, a checkpoint), and each second of a wait."""
+    on_wait: Callable[[bool], None] = lambda _waits: None
+    """Told True when it begins to wait for its device, and False when it has it, or waits no more:
+    what it waited is none of its time."""
     backend: BackendChoice | None = None
     """What `auto` came to for these sizes; None where nobody has measured it, or nobody has to."""
     on_backend: Callable[[BackendChoice], BackendChoice] = _as_measured
@@ -63,7 +66,8 @@ class TrialJob:
     checkpoints: Path | None = None
     """Where this study's checkpoints are; None for no checkpoints."""
     may_take_s: float | None = None
-    """Seconds that all of it may take; what trains then ends as at a time limit. None: no end."""
+    """Seconds that all of it may take, waits for its device aside; what trains then ends as at a
+    time limit. None: no end."""
     watched: Watched | None = None
     """Judges the epochs, to prune the trial; None where it is not to be pruned."""
 

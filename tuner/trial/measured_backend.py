@@ -10,9 +10,10 @@ from tuner.training.engines.measure import what_auto_means
 from tuner.trial.device_turn import alone_on
 from tuner.trial.job import TrialJob
 from tuner.trial.run import run_config
+from tuner.trial.time_left import TimeLeft
 
 
-def with_backend(job: TrialJob, data: DeviceData) -> TrialJob | None:
+def with_backend(job: TrialJob, data: DeviceData, left: TimeLeft) -> TrialJob | None:
     """The job with the backend that all runs of its sizes have in this study; None where it was to
     stop before that was measured.
 
@@ -25,7 +26,7 @@ def with_backend(job: TrialJob, data: DeviceData) -> TrialJob | None:
         return job
     config = run_config(job.definition, job.hyperparameters, 0)
     data = data.seeing(job.hyperparameters.input_size)
-    with alone_on(job.device, job.should_stop, job.on_phase) as held:
+    with alone_on(job.device, job.should_stop, job.on_phase, left) as held:
         if not held:
             return None
         job.on_phase("set-up")

@@ -19,6 +19,7 @@ from tuner.devices import Carried, CpuCores, Gpu, Observation, Watch
 from tuner.devices.backend_choice import BackendChoice
 from tuner.devices.busy import Busy, BusyMeter
 from tuner.models.own import methods_not_used
+from tuner.models.registry import cell_of
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.program import ClockLabel
@@ -33,6 +34,7 @@ from tuner.trial.device_turn import alone_on
 from tuner.trial.job import on_device
 from tuner.trial.provenance import git_revision, versions
 from tuner.trial.scores import with_baselines, with_scores
+from tuner.trial.time_left import TimeLeft
 from tuner.trial.valued import valued
 
 StopCheck = Callable[[], StopReason | None]
@@ -71,23 +73,22 @@ def run_trial(
     engines: EnginePool | None = None,
     windows: TestWindows = TestWindows.ALL,
     backend: BackendChoice | None = None,
-    may_take_s: float | None = None,
+    left: TimeLeft | None = None,
 ) -> TrialResult | None:
     """Train one configuration to convergence, alone on its device; None if it was interrupted.
 
     The values are those of the study's two objectives, by default the seconds until early stopping
     and the mean quantile loss on `windows` of the task's objective series, else of all.
-    `may_take_s` is for all of it, once it has the device: it then ends as at a time limit.
+    Where the time is over that is `left`, once it has the device, it ends as at a time limit.
     """
     whole, data = data, data.seeing(hyperparameters.input_size)
-    carried = Carried()
-    asked = time.perf_counter()
-    with alone_on(device, should_stop, on_phase) as held, BusyMeter(device) as meter:
+    carried, asked, left = Carried(), time.perf_counter(), left or TimeLeft()
+    with alone_on(device, should_stop, on_phase, left) as held, BusyMeter(device) as meter:
         if not held:
             return None
         wait_s = time.perf_counter() - asked
         on_phase("set-up")
-        watch = Watch(device)
+        watch, left_s = Watch(device), left.seconds
         if checkpoints is not None:
             checkpoints.notes = _notes_of(carried, watch, time.time(), on_phase)
         result = fit(
@@ -99,19 +100,21 @@ def run_trial(
             on_resume=_taking(carried, on_resume),
             engines=engines,
             on_clock=meter.clock_runs,
-            deadline=None if may_take_s is None else time.perf_counter() + may_take_s,
+            deadline=None if left_s is None else time.perf_counter() + left_s,
         )
         observation = carried.merged(watch.finish())
         if result.stopped_by is StopReason.INTERRUPTED:
             return None
         result, evaluation, evaluation_s = _evaluated(result, data, windows, on_phase, engines)
         recorded = _with_choice(_recorded(result, observation, device, seed), backend)
+        cell = cell_of(definition.architecture, hyperparameters)
         recorded = _with_pace(recorded, result, meter.seen(), windows=len(data.train))
         if evaluation is not None and hyperparameters == definition.defaults:
             recorded = with_baselines(recorded, whole, definition, windows)
         if isinstance(device, Gpu) and not result.context_lost:
             recorded = _with_memory_held(_with_engines_kept(recorded, engines))
-    recorded = dataclasses.replace(recorded, timed_earlier=carried.parts or None, wait_s=wait_s)
+    earlier = carried.parts or None
+    recorded = dataclasses.replace(recorded, timed_earlier=earlier, wait_s=wait_s, cell=cell)
     whole_trial = _with_totals(recorded, result, definition, evaluation_s)
     return _to_trial_result(result, evaluation, whole_trial, definition)
 

@@ -55,10 +55,10 @@ def run_job(
 
     `engines` are those of earlier jobs in this process, which this one may use; it leaves its own.
     """
-    own, left = None, TimeLeft(job.may_take_s)
+    own, left = None, TimeLeft(job.may_take_s, job.on_wait)
     if job.definition.program is None:
         own = data[job.definition.data_hash]
-        decided = with_backend(job, own)
+        decided = with_backend(job, own, left)
         if decided is None:
             return None
         job = decided
@@ -94,7 +94,7 @@ class _OfOneSeed:
     repeat: int
     seed: int
     engines: EnginePool | None = None
-    left: TimeLeft = field(default_factory=lambda: TimeLeft(None))
+    left: TimeLeft = field(default_factory=TimeLeft)
 
     def result(self) -> TrialResult | None:
         """The cleanest run's; None when it was interrupted. Runs that an earlier attempt finished
@@ -143,11 +143,12 @@ class _OfOneSeed:
             return run_program(
                 dataclasses.replace(self.job, should_stop=self._stop_of_program),
                 self.seed,
+                self.left,
                 kept=self._kept(attempt),
                 on_epoch=epoch_ended,
                 on_begun=went_on_from,
             )
-        result = run_trial(
+        return run_trial(
             self.job.definition,
             self.job.hyperparameters,
             self.seed,
@@ -161,11 +162,8 @@ class _OfOneSeed:
             engines=self.engines,
             windows=windows_of(self.job.definition, confirms=self.job.confirms),
             backend=self.job.backend,
-            may_take_s=self.left.seconds,
+            left=self.left,
         )
-        if result is not None:
-            self.left.waited_s += result.recorded.wait_s or 0.0
-        return result
 
     def _stop_of_program(self) -> StopReason | None:
         """A program cannot be made to say its values: at the end of its time it is handed back."""

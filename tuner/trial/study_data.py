@@ -55,7 +55,10 @@ def _task_of(opened: OpenStudy, data_dir: Path | None, task: str | None, *, reus
     if task is None:
         return task_of_study(opened, data_dir, reuse=reuse)
     told = load_task(task)
-    if data_dir is None or not isinstance(told.source, FileSource) or told.source.path.exists():
+    source = told.source
+    if data_dir is None or not isinstance(source, FileSource):
         return told
-    path = file_in(data_dir, told.source.path.name, reuse=reuse)
-    return told.model_copy(update={"source": told.source.model_copy(update={"path": path})})
+    if source.runs is not None or source.path.exists():  # of many files, preparing looks for them
+        return told
+    path = file_in(data_dir, source.path.name, reuse=reuse)
+    return told.model_copy(update={"source": source.model_copy(update={"path": path})})

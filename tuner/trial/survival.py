@@ -53,7 +53,8 @@ def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> TrialResult
 
 def lost_context(error: Exception) -> bool:
     """True when the failure leaves a CUDA context behind in which every later call fails too."""
-    if isinstance(error, TunerError):
-        return False
+    cause = error.__cause__
+    if isinstance(error, TunerError):  # what a line tells of may have been a lost context
+        return isinstance(cause, Exception) and lost_context(cause)
     named = any(cls.__name__ == "AcceleratorError" for cls in type(error).__mro__)
     return named or any(words in str(error) for words in LOST_CONTEXT_WORDS)

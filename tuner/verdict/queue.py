@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.queue.verifications import Verifications
@@ -13,13 +13,17 @@ def verifications_of(opened: Sequence[OpenStudy], *, lease_s: float | None = Non
     """The verification runs of these studies, which must be in one database."""
     engine, ids = opened[0].database.engine, [each.study_id for each in opened]
     names = [each.name for each in opened]
-    return Verifications(engine, ids, names=names, hours=hours_of(opened), lease_s=lease_s)
+    return Verifications(engine, ids, names=names, limits=limits_of(opened), lease_s=lease_s)
 
 
-def hours_of(opened: Sequence[OpenStudy]) -> GpuHours | None:
-    """The limit of device time that these studies share; None where none of them has one."""
+def limits_of(opened: Sequence[OpenStudy]) -> Mapping[int, GpuHours]:
+    """The limits of device time that they have, by the number of the study: one for all that share
+    it.
+    """
+    known: dict[tuple[tuple[str, ...], float], GpuHours] = {}
+    found = {}
     for each in opened:
-        found = GpuHours.of(each.database.engine, each.policy(), each.name)
-        if found is not None:
-            return found
-    return None
+        hours = GpuHours.of(each.database.engine, each.policy(), each.name)
+        if hours is not None:
+            found[each.study_id] = known.setdefault(hours.limit, hours)
+    return found

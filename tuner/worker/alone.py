@@ -15,6 +15,7 @@ from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
 from tuner.worker.device_lease import DeviceLease
 from tuner.worker.paths import forget_trials
+from tuner.worker.waited import Waited
 
 TIMED = (TrialState.COMPLETE, TrialState.PRUNED)
 """Results that depend on the clock."""
@@ -29,22 +30,25 @@ def trained_alone(lease: DeviceLease | None, job: TrialJob, train: Train) -> Tri
     does one whose timing was spoiled, as often as the study repeats such timings; the last one
     counts, and says what was wrong with it.
     """
+    waited = Waited(job.on_wait)
+    job = dataclasses.replace(job, on_wait=waited.told)
     if lease is None:
-        return train(job)
+        return _said(train(job), waited, "")
     runs: list[TrialResult] = []
     stop = job.should_stop
     for _ in range(1 + job.policy.reruns):
-        asked = time.perf_counter()
+        waited.told(True)
         with lease.taken(give_up=lambda: stop() is not None) as mine:
+            waited.told(False)
             if not mine:
                 break
-            waited_s = time.perf_counter() - asked
-            began = time.perf_counter()
+            began, before_s = time.perf_counter(), waited.seconds
             result = train(dataclasses.replace(job, should_stop=_until_lost(job, lease)))
-            job = _with_less(job, time.perf_counter() - began)
+            took_s = time.perf_counter() - began - (waited.seconds - before_s)
+            job = _with_less(job, took_s)
             why = lease.why_not_alone()
+        result = _said(result, waited, why)
         if result is not None:
-            result = _said(result, waited_s, why)
             runs.append(result)
         if not why or (result is not None and result.state not in TIMED):
             return None if result is None else _with_all(runs)
@@ -70,9 +74,13 @@ def _until_lost(job: TrialJob, lease: DeviceLease) -> Callable[[], StopReason | 
     return should_stop
 
 
-def _said(result: TrialResult, waited_s: float, why: str) -> TrialResult:
+def _said(result: TrialResult | None, waited: Waited, why: str) -> TrialResult | None:
+    """The result with all that was waited so far, and why its timing is not to be trusted."""
+    if result is None:
+        return None
     recorded = result.recorded
-    recorded = dataclasses.replace(recorded, wait_s=(recorded.wait_s or 0.0) + waited_s)
+    if waited.is_known:
+        recorded = dataclasses.replace(recorded, wait_s=waited.seconds)
     if why and result.state in TIMED:
         said = "; ".join(filter(None, (recorded.contamination, why)))
         recorded = dataclasses.replace(recorded, contaminated=True, contamination=said)

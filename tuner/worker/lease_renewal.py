@@ -25,7 +25,8 @@ class KeptLease:
     or a run's.
 
     `renew` says whether the lease still stands, `report` that the worker lives, and `reap` takes
-    back what others lost: no supervisor need be there, and a training may take hours.
+    back what others lost: no supervisor need be there, and a training may take hours. `beside` is
+    what else is to be kept up to date.
     """
 
     heartbeat_s: float
@@ -33,6 +34,7 @@ class KeptLease:
     report: Callable[[], None]
     reap: Callable[[], object]
     stop: StopFlag
+    beside: Callable[[], None] = lambda: None
     _lost: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
 
@@ -49,6 +51,7 @@ class KeptLease:
                     self._lost.set()
                     return
                 self.report()
+                self.beside()
                 self.reap()
             except DATABASE_FAILURES:
                 _log.warning("the database is away; the lease could not be renewed")
@@ -64,7 +67,13 @@ class KeptLease:
 
 
 def lease_on(
-    held: Held, queue: Queue[Held], roster: Roster, worker: str, stop: StopFlag
+    held: Held,
+    queue: Queue[Held],
+    roster: Roster,
+    worker: str,
+    stop: StopFlag,
+    *,
+    beside: Callable[[], None] = lambda: None,
 ) -> KeptLease:
     """The lease of `worker` on what it holds of `queue`, with its life reported to `roster`."""
     return KeptLease(
@@ -73,4 +82,5 @@ def lease_on(
         report=functools.partial(roster.report, worker),
         reap=queue.reap,
         stop=stop,
+        beside=beside,
     )

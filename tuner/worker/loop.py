@@ -169,7 +169,8 @@ class Worker:
 
     def _carry_through(self, queue: Queue[Held], held: Held, piece: Piece) -> None:
         self._heartbeat.new_trial()
-        with lease_on(held, queue, piece.opened.roster, self.name, self._stop) as lease:
+        kept = lease_on(held, queue, piece.opened.roster, self.name, self._stop, beside=piece.keep)
+        with kept as lease:
             # It is kept until the result is stored: an outage at the end must not cost the
             # training.
             try:

@@ -26,6 +26,7 @@ from tuner.worker.live_pruning import StudyPruning
 from tuner.worker.paths import forget_trials
 from tuner.worker.running import RunningTrial
 from tuner.worker.turnover import TrialTimes, Turnover
+from tuner.worker.waited import Waited
 from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
 
@@ -67,6 +68,11 @@ class TrialSource(Source):
 
     def idle(self) -> None:
         self._turnover.idle()
+        limits = [each.ledger.spent.last_hours for each in self._context.studies]
+        take_back = functools.partial(
+            self._grants.take_back, self._context.studies[0].database, limits
+        )
+        self._context.stored(take_back, "a look for lost work", until_stopped=True)
 
     def follow_policy(self, opened: OpenStudy, *, budget: int) -> SearchPolicy:
         """Use the sampler that the study was last told to use, for a budget of so many trials;
@@ -125,6 +131,7 @@ class _Trial(Piece):
         self._claim = claim
         self._took = took
         self._granted = granted
+        self._waited = Waited(granted.waits)
         self._follow_policy = follow_policy
         self._pruning = pruning
         self._times = TrialTimes(turnover)
@@ -175,6 +182,7 @@ class _Trial(Piece):
             on_epoch=self.running.on_epoch,
             on_curve=self.running.on_curve,
             on_phase=self._context.heartbeat.phase,
+            on_wait=self._waited.told,
             should_stop=should_stop,
             seed_root=self._seed_root,
             study_key=self._context.keys[self.opened.name],
@@ -205,8 +213,12 @@ class _Trial(Piece):
 
     def trained(self) -> None:
         self._times.returned()
-        self._took[self._claim.trial_number] = self._times.took_s
-        self._granted.took(self._times.took_s)
+        took_s = max(0.0, self._times.took_s - self._waited.seconds)
+        self._took[self._claim.trial_number] = took_s
+        self._granted.took(took_s)
+
+    def keep(self) -> None:
+        self._granted.keep()
 
     def recorded(self, result: TrialResult) -> TrialResult:
         # With what others could change of the trial while it ran.

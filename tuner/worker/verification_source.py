@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Sequence
 
@@ -19,11 +20,12 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.trial.job import TrialJob
 from tuner.verdict.allowance import in_time, skip_what_is_too_late
-from tuner.verdict.queue import verifications_of
+from tuner.verdict.queue import limits_of, verifications_of
 from tuner.verdict.verified import stop_if_clear
 from tuner.worker.backends import MeasuredBackend
 from tuner.worker.gpu_grants import GpuGrants, Granted
 from tuner.worker.running import RunningTrial
+from tuner.worker.waited import Waited
 from tuner.worker.work_source import Piece, Source, Turn, WorkerContext
 
 
@@ -48,6 +50,14 @@ class VerificationSource(Source):
         stored(lambda: skip_what_is_too_late(self._queue), late, until_stopped=True)
         left = stored(self._queue.counts, "what is left", until_stopped=True).left
         return (Turn(self._queue, self._take_up),) if left else ()
+
+    def idle(self) -> None:
+        stored, studies = self._context.stored, self._context.studies
+        look = functools.partial(limits_of, studies)
+        self._queue.limits = stored(look, "the device hours", until_stopped=True)
+        limits = self._queue.limits.values()
+        take_back = functools.partial(self._grants.take_back, studies[0].database, limits)
+        stored(take_back, "a look for lost work", until_stopped=True)
 
     def _take_up(self, run: VerificationRun) -> Piece:
         granted = self._grants.for_claim(run.ticket.token)
@@ -76,6 +86,7 @@ class _Run(Piece):
         self._queue = queue
         self._took = took
         self._granted = granted
+        self._waited = Waited(granted.waits)
         self._began = 0.0
         self.opened = next(each for each in context.studies if each.study_id == run.study_id)
         self.what = f"trial {run.trial_number} of {self.opened.name} on seed {run.seed}"
@@ -107,17 +118,20 @@ class _Run(Piece):
         with contextlib.suppress(*DATABASE_FAILURES):  # its claim is as good as it was
             if not in_time(self._queue, self._run, dict(self._took)):
                 return False
-        return self._granted.ask(self.opened, self._policy)
+        if self._granted.ask(self.opened, self._policy):
+            return True
+        with contextlib.suppress(*DATABASE_FAILURES):  # somebody may have lowered the limit
+            self._queue.limits = limits_of(self._context.studies)
+        return False
 
     def granted(self, job: TrialJob) -> TrialJob:
         """Handed back at its limit: a run that was cut short says nothing of its configuration."""
         left, own = self._granted.seconds, job.should_stop
         if left is None:
             return job
-        deadline = time.perf_counter() + left
 
         def should_stop() -> StopReason | None:
-            return StopReason.INTERRUPTED if time.perf_counter() >= deadline else own()
+            return StopReason.INTERRUPTED if self._took_s >= left else own()
 
         return dataclasses.replace(job, should_stop=should_stop)
 
@@ -125,8 +139,17 @@ class _Run(Piece):
         self._began = time.perf_counter()
 
     def trained(self) -> None:
-        self._took[self._run.run_id] = time.perf_counter() - self._began
-        self._granted.took(time.perf_counter() - self._began)
+        took_s = self._took_s
+        self._took[self._run.run_id] = took_s
+        self._granted.took(took_s)
+
+    @property
+    def _took_s(self) -> float:
+        """For so long it has had its device by now."""
+        return max(0.0, time.perf_counter() - self._began - self._waited.seconds)
+
+    def keep(self) -> None:
+        self._granted.keep()
 
     def job(self, should_stop: Callable[[], StopReason | None]) -> TrialJob:
         return TrialJob(
@@ -142,6 +165,7 @@ class _Run(Piece):
             on_epoch=self.running.on_epoch,
             on_curve=self.running.on_curve,
             on_phase=self._context.heartbeat.phase,
+            on_wait=self._waited.told,
             should_stop=should_stop,
             seed=self._run.seed,
             confirms=is_confirmation(self._run.plan),

@@ -88,6 +88,9 @@ class Piece(ABC):
     def trained(self) -> None:  # noqa: B027 - some have nothing to do here
         """The training has returned, with a result or without."""
 
+    def keep(self) -> None:  # noqa: B027 - some have nothing to do here
+        """Its lease has just been renewed, by another thread. Database failures may be raised."""
+
     def recorded(self, result: TrialResult) -> TrialResult:
         """The result with what is recorded beside it."""
         return result

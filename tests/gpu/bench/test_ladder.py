@@ -11,6 +11,7 @@ import torch
 from tests.support.present import present
 from tuner.bench.contender import Job
 from tuner.bench.ladder import Ladder, ladder_rows, make_ladder, train_rungs
+from tuner.bench.ladder.to_convergence import in_capture
 from tuner.bench.rounds import run_bench
 from tuner.config import Precision
 from tuner.data.prepare import prepare
@@ -18,6 +19,7 @@ from tuner.data.task import demo_task
 from tuner.data.windows import DeviceData, to_device
 from tuner.devices import list_gpus
 from tuner.spec.study_file import load_study_file
+from tuner.training import evaluate, fit
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +68,25 @@ def test_rungs_of_both_half_precisions_train(
     trained = train_rungs(ladder, data, seeds=2, budget_s=120, announce=print)
     assert (trained.failures, trained.missing) == ({}, "")
     assert {number: len(of) for number, of in trained.of.items()} == dict.fromkeys(range(4), 2)
+    assert [of[0].captured for of in trained.of.values()] == [True, True, True, False]
+    assert trained.of[2][0].epochs == trained.of[3][0].epochs  # one training for both
+    assert len(trained.made) == 2 * 3
+
+
+def test_a_captured_training_stands_for_an_eager_one_to_the_last_bit(
+    job: Job, data: DeviceData, tmp_path: Path
+) -> None:
+    study = tmp_path / "short.toml"
+    plain = Path(__file__).parents[3] / "studies" / "original.toml"
+    study.write_text(plain.read_text().replace("max_epochs = 200", "max_epochs = 4"))
+    ladder = make_ladder(job, data, load_study_file(str(study)), batch_size=64)
+    for contender in ladder.contenders[:2]:
+        captured = in_capture(contender)
+        assert captured != contender.config
+        plain_end, captured_end = fit(contender.config, data), fit(captured, data)
+        assert plain_end.model is not None
+        assert captured_end.model is not None
+        losses = [each.train_loss for each in plain_end.history]
+        assert losses == [each.train_loss for each in captured_end.history]
+        mql = evaluate(plain_end.model, data).test_mql_mean
+        assert mql == evaluate(captured_end.model, data).test_mql_mean

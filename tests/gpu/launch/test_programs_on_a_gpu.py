@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 from optuna.trial import TrialState
 
+from tests.support.cli_processes import Bench, kill, wait_for, workers_of
 from tests.support.programs import program_job, trained, write_program
 from tuner.api import load_study
 from tuner.config import StopReason
@@ -75,3 +76,43 @@ def test_a_launch_trains_a_program_on_a_gpu(tmp_path: Path) -> None:
     assert len(records) == 3
     assert {each.recorded.clock for each in records} == {"process"}
     assert not any(each.recorded.contaminated for each in records)
+
+
+GOES_ON = """
+import torch
+mine = os.path.join(told["checkpoint_folder"], "epoch")
+done = int(open(mine).read()) if os.path.exists(mine) else 0
+x = torch.randn(2048, 2048, device="cuda")
+open("starts", "a").write(f"{done}\\n")
+say(started=True)
+for number in range(done + 1, 6):
+    for _ in range(20):
+        y = x @ x
+    torch.cuda.synchronize()
+    time.sleep(0.05)
+    epoch(number, 1 / number)
+    open(mine + ".half", "w").write(str(number))
+    os.replace(mine + ".half", mine)
+    while done == 0 and number == 2: time.sleep(0.05)
+say(final={"test_mql": 0.5, "epochs": 5})
+"""
+
+
+def test_who_goes_on_after_kill_9_has_a_clean_clock(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
+    write_program(tmp_path / "program", GOES_ON)
+    words = "launch --variant program/study.toml --task demo --gpus 0 --trials 1 --sampler random"
+    process = bench.start_afresh(*words.split())
+    try:
+        wait_for(lambda: list((tmp_path / "storage").rglob("checkpoint/epoch")), "a checkpoint")
+        wait_for(lambda: list((tmp_path / "storage").rglob("notes.json")), "notes of the device")
+        (worker,) = workers_of(process.pid)
+        worker.kill()
+        assert process.wait(240) == 0
+    finally:
+        kill([*workers_of(process.pid), process])
+    (record,) = load_study("demo-program", storage=bench.url).complete
+    recorded = record.recorded
+    assert (recorded.epochs, recorded.resumed_from_epoch) == (5, 2)
+    assert not recorded.contaminated, recorded.contamination
+    assert (tmp_path / "program" / "starts").read_text().split() == ["0", "2"]  # and not again

@@ -12,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.estimate.sizes import compared, summary
+from tests.support.forked_cli import run
+from tests.support.programs import write_program
 from tests.support.small_study import STUDY_TOML, TASK_TOML
 from tuner.cli.app import app
 from tuner.data.prepare import prepare
@@ -143,6 +145,16 @@ def test_the_command_tells_a_study_and_a_retune(
         assert "--retune" in str(refused.exception)
     finally:
         os.sched_setaffinity(0, cores)
+
+
+def test_a_program_is_not_measured(tmp_path: Path) -> None:
+    write_program(tmp_path)
+    refused = run("estimate", "--variant", "study.toml", "--task", "demo", "--cpu", folder=tmp_path)
+    assert refused.code == 2
+    assert refused.error == (
+        "no program is measured in parts; tuner variants --check runs one shortly"
+    )
+    assert refused.err.count("\n") == 1
 
 
 def told(words: list[str]) -> dict:  # type: ignore[type-arg]

@@ -124,6 +124,19 @@ def test_settings_of_training_reach_darts_trainer_and_it_trains(
     assert given["callbacks"][0].patience == 3, "validations, where a study counts epochs"
 
 
+@pytest.mark.parametrize(("every", "limit", "asked"), [(5, 2, 2), (2, 5, 2), (3, 3, 3)])
+def test_darts_validates_at_least_once(
+    every: int, limit: int, asked: int, best: BestConfig, tmp_path: Path
+) -> None:
+    config = of_network(best, "original", {"n_blocks": 1})
+    training = TrainingSettings(max_epochs=limit, validate_every=every)
+    definition = dataclasses.replace(config.definition, training=training)
+    script = tmp_path / "best.py"
+    script.write_text(render(dataclasses.replace(config, definition=definition), "darts"))
+    given = runpy.run_path(str(script))["make"]().trainer_params
+    assert given["check_val_every_n_epoch"] == asked
+
+
 def test_the_script_without_darts_model_repeats_a_training_of_darts_own_class(
     best: BestConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.drawn_verifications import verify_all
 from tests.support.planned_confirmations import SEEDS, known, opened
 from tuner.errors import UsageError
-from tuner.launch import Outcome, retune
+from tuner.launch import DeviceChoice, Outcome, StopRequests, retune
 from tuner.launch.retune import RetuneRequest
 from tuner.launch.retune_agreement import Agreement, agreement
 from tuner.launch.retune_steps import search_request
@@ -126,6 +126,30 @@ def test_once_its_confirmation_has_begun_nothing_changes(
     assert asked(unverified, trials=24).to_search == ()
     with pytest.raises(UsageError, match="registered with --trials 24, and keeps that"):
         asked(unverified, trials=25)
+
+
+def test_more_device_hours_reach_the_studies_once_the_confirmation_has_begun(
+    studies: list[OpenStudy], unverified: Database
+) -> None:
+    register_retune(studies[2], Registered(against="original", searches=2, trials=24, together=2))
+    plan_confirmation(studies, seeds=SEEDS)
+    stop = StopRequests()
+    stop.ask(Outcome.INTERRUPTED)
+    try:
+        for hours in (3600.0, 7200.0, None):
+            request = dataclasses.replace(
+                ASKED,
+                storage=unverified.address.full(),
+                devices=DeviceChoice(cpu=True),
+                policy=PolicyChanges(max_gpu_s=hours),
+            )
+            outcome = retune.run(request, stop=stop)
+            assert outcome.ended is Outcome.INTERRUPTED
+            assert [each.policy().max_gpu_s for each in studies] == [hours] * 4
+            assert any("--max-gpu-hours" in line for line in outcome.notes)
+    finally:
+        for each in studies:
+            each.set_policy(dataclasses.replace(each.policy(), max_gpu_s=None, gpu_shared=()))
 
 
 def test_one_that_is_over_says_its_verdict_without_a_device(

@@ -218,6 +218,9 @@ def test_the_documented_program_works_as_shown(tmp_path: Path) -> None:
 def test_the_documented_task_files_are_valid(tmp_path: Path) -> None:
     tasks = [block for block in blocks("toml") if block.document == "docs/own-data.md"]
     assert len(tasks) >= 3
+    for block in blocks("csv"):
+        if block.text.startswith("series,x,y"):
+            (tmp_path / "positions.csv").write_text(block.text, encoding="utf-8")
     for number, block in enumerate(tasks):
         file = tmp_path / f"task{number}.toml"
         file.write_text(block.text, encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import pytest
 from sqlalchemy import update
 
 from tests.support.cli_processes import STUDY, Bench
+from tests.support.present import present
 from tests.support.small_study import STUDY_TOML, TASK
 from tuner.config import TrainingSettings
+from tuner.config.loss_term import LossTerm
 from tuner.errors import UsageError
 from tuner.files.private_folder import PrivateFolderError
 from tuner.files.toml_file import read_toml, validate
@@ -62,7 +65,7 @@ def study(database: Database, net: Path) -> OpenStudy:
     """Made here, where the file is."""
     definition = definition_of(net)
     opened = create_or_resume(database, "own", definition, trials=1)
-    assert keep_code(database, definition) is None
+    assert keep_code(database, definition) == ()
     return opened
 
 
@@ -142,14 +145,14 @@ def test_a_name_that_leads_elsewhere_is_refused(study: OpenStudy) -> None:
 def test_what_it_imports_from_beside_it_is_said_once(database: Database, net: Path) -> None:
     net.write_text("import helper\nfrom helper.x import y\nimport torch\nclass Net: ...\n")
     (net.parent / "helper.py").touch()
-    line = keep_code(database, definition_of(net))
+    (line,) = keep_code(database, definition_of(net))
     assert line is not None
     assert line.startswith("net.py imports helper beside it, which other hosts do not get")
 
 
 def test_a_file_of_something_else_than_text_is_not_carried(database: Database, net: Path) -> None:
     net.write_bytes("# -*- coding: latin-1 -*-\n# ü\nclass Net: ...".encode("latin-1"))
-    assert "other hosts need it at its path" in str(keep_code(database, definition_of(net)))
+    assert "other hosts need it at its path" in keep_code(database, definition_of(net))[0]
 
 
 def test_an_exported_study_takes_it_along(
@@ -161,7 +164,7 @@ def test_an_exported_study_takes_it_along(
         connection.execute(sources.delete())
     made = restore(study.database, read_archive(path), "again", origin=str(path))
     net.unlink()
-    assert code_of(made)[1] == CODE.encode()
+    assert code_of(made)[0][1] == CODE.encode()
     new_host(tmp_path, monkeypatch)
     with pytest.raises(UsageError, match="--trust-code"):
         with_code(made)
@@ -195,3 +198,42 @@ def test_a_worker_on_a_host_without_the_file_trains_once_it_was_told_the_hash(
     done = bench.run(*worker, "--trust-code", sha, cores=1, **elsewhere)
     assert done.code == 0, done.err
     assert [state for _, state in bench.trials()] == ["COMPLETE"] * 2
+
+
+def test_a_term_travels_as_a_class_does_and_by_its_own_hash(
+    database: Database, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    term = tmp_path / "physics.py"
+    term.write_text("def mass(*given): ...\n")
+    sha = hashlib.sha256(term.read_bytes()).hexdigest()
+    definition = definition_of(net)
+    loss = LossTerm(term=f"{term}:mass", weight=0.5)
+    definition = dataclasses.replace(
+        definition,
+        training=dataclasses.replace(definition.training, loss=loss),
+        loss_source=sha,
+    )
+    made = create_or_resume(database, "term", definition, trials=1)
+    assert keep_code(database, definition) == ()
+    assert [content for _, content in code_of(made)] == [CODE.encode(), term.read_bytes()]
+    archive = tmp_path / "study.json"
+    write_archive(archive_of(made), archive)
+    term.unlink()
+    new_host(tmp_path, monkeypatch)
+    with pytest.raises(UsageError, match=f"physics.py, sha256 {sha}"):
+        with_code(made, trusted=[SHA])
+    found = with_code(made, trusted=[SHA, sha])
+    assert found.definition.architecture == definition.architecture, "its file is still here"
+    kept = present(found.definition.training.loss).term
+    assert Path(kept.rpartition(":")[0]).read_text() == "def mass(*given): ...\n"
+    assert kept.endswith(":mass")
+    assert found.definition.identity() == definition.identity()
+    term.write_text("def mass(*given): return 0\n")
+    with pytest.raises(UsageError, match=r"physics\.py on this host is not the file"):
+        with_code(made, trust=True)
+    assert read_archive(archive).loss_code == "def mass(*given): ...\n"
+    damaged = json.loads(archive.read_text())
+    damaged["loss_code"] = "import os"
+    archive.write_text(json.dumps(damaged))
+    with pytest.raises(UsageError, match="not what its definition names by hash"):
+        read_archive(archive)

@@ -43,7 +43,12 @@ from tuner.verdict.compare.fairness import differences, refuse_different_data
 from tuner.verdict.verification_plan import refuse_apart
 from tuner.worker.loop import Worker
 
-QUICK = "say(started=True); epoch(1, .5); say(final={'test_mql': told['seed'] % 9 + 1})"
+QUICK = """
+say(started=True)
+time.sleep(0.01)
+epoch(1, 0.5)
+say(final={"test_mql": told["seed"] % 9 + 1})
+"""
 BOTH = r"clock tuner: .*clock process: .*run both by one clock"
 
 
@@ -165,8 +170,11 @@ def test_its_hyperparameters_are_exported_and_no_network(place: Place, tmp_path:
         read_recipe(file)
 
 
-def test_a_worker_refuses_another_program_than_the_studys(place: Place) -> None:
-    assert with_code(place.program) is place.program
+def test_a_worker_refuses_another_program_than_the_studys(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert with_code(place.program, trust=True) is place.program
     train = place.folder / "program" / "train.py"
     before = train.read_text()
     train.write_text("print('another')")
@@ -181,6 +189,19 @@ def test_a_worker_refuses_another_program_than_the_studys(place: Place) -> None:
             with_code(place.program)
     finally:
         away.rename(place.folder / "program")
+
+
+def test_a_worker_with_another_version_of_the_clock_is_refused(place: Place) -> None:
+    program = place.program.definition.program
+    assert program is not None
+    of_before = dataclasses.replace(
+        place.program.definition, program=program.model_copy(update={"clock_version": 7})
+    )
+    with pytest.raises(
+        UsageError,
+        match=r"by version 7 of the clock process, and this tuner has version 1; .*--study NAME",
+    ):
+        with_code(dataclasses.replace(place.program, definition=of_before), trust=True)
 
 
 @pytest.mark.parametrize(

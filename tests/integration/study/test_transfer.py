@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import optuna
@@ -106,13 +107,16 @@ def test_an_import_has_its_limits_and_its_device_as_soon_as_it_is_there(
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    change_policy(finished, {"max_mql": 0.9, "prune": False})
+    shared = ("elsewhere", finished.name)
+    said = {"max_mql": 0.9, "prune": False, "max_gpu_s": 1e9, "gpu_shared": shared}
+    change_policy(finished, said)
     with monkeypatch.context() as patch:
         patch.setattr("tuner.study.transfer.open_study", stop)
         with pytest.raises(KeyboardInterrupt):
             restore(finished.database, archive_of(finished), "whole")
     whole = open_study(finished.database, "whole")
-    assert whole.policy() == finished.policy()
+    assert whole.policy() == replace(finished.policy(), gpu_shared=())
+    change_policy(finished, {"max_gpu_s": None, "gpu_shared": ()})
     assert finished.device_model() is not None
     assert whole.device_model() == finished.device_model()
 

@@ -30,7 +30,8 @@ from tuner.launch.request import StudySettings
 from tuner.launch.retune_agreement import agreement
 from tuner.launch.retune_request import RetuneRequest
 from tuner.report.terminal.verification import print_verified
-from tuner.spec.definition import StudyDefinition, differences
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.definition_differences import differences
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import Database, open_database

@@ -10,18 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.device_hours import hours_of, plan_runs
 from tests.support.in_process_worker import DEVICE, result_of
 from tests.support.small_study import definition
 from tuner.config import StopReason
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
-from tuner.storage.queue.gpu_hours import GpuHours
-from tuner.storage.queue.runs import PlannedRun
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.trial.job import TrialJob
-from tuner.verdict.queue import hours_of, verifications_of
+from tuner.verdict.queue import verifications_of
 from tuner.worker.loop import Worker
 from tuner.worker.verification_source import VerificationSource
 
@@ -63,12 +62,6 @@ def with_seconds(job: TrialJob, seconds: float, why: StopReason) -> TrialResult:
     return dataclasses.replace(result, recorded=recorded)
 
 
-def limit_of(studies: list[OpenStudy]) -> GpuHours:
-    found = hours_of(studies)
-    assert found is not None
-    return found
-
-
 def work(studies: list[OpenStudy], names: tuple[str, ...], **more: object) -> None:
     workers = [
         Worker(studies, DEVICE, trained, name=name, **more)  # type: ignore[arg-type]
@@ -89,7 +82,7 @@ def test_two_workers_never_spend_more_than_the_limit_by_an_epoch(
     spent = sum(each.ledger.spent_s() for each in two)
     assert 1.0 < spent <= 2.4 + EPOCH_S
     counts = [each.ledger.counts() for each in two]
-    assert all(each.time_is_up and not each.left for each in counts)
+    assert all(each.unpaid and not each.left for each in counts)
     assert 0 < sum(each.finished for each in counts) < 10  # a trial takes half a second
     # Nothing more begins: not here, not with another worker, until more is allowed.
     work(two, ("cid",))
@@ -113,7 +106,7 @@ def test_a_trial_under_way_at_the_limit_keeps_its_result(two: list[OpenStudy]) -
 def test_what_a_dead_worker_may_have_had_counts(
     two: list[OpenStudy],
 ) -> None:
-    hours = limit_of(two)
+    hours = hours_of(two)
     claim = two[0].ledger.claim("ann")
     assert claim is not None
     granted = hours.ask(claim.token, "ann")
@@ -131,7 +124,7 @@ def test_what_a_dead_worker_may_have_had_counts(
 
 
 def test_what_was_handed_back_counts_with_what_it_took(two: list[OpenStudy]) -> None:
-    hours = limit_of(two)
+    hours = hours_of(two)
     claim = two[0].ledger.claim("ann")
     assert claim is not None
     assert hours.ask(claim.token, "ann") is not None
@@ -149,23 +142,10 @@ def test_a_verification_run_at_the_limit_is_handed_back_without_a_result(
     for each in two:
         each.set_policy(dataclasses.replace(each.policy(), max_gpu_s=0.75))
     queue = verifications_of(two)
-    runs = [
-        PlannedRun(
-            study_id=two[0].study_id,
-            trial_number=0,
-            block=seed,
-            session="s",
-            plan={"looks": []},
-            seed=seed,
-            place=seed,
-            params=two[0].definition.defaults.as_dict(),
-        )
-        for seed in range(4)
-    ]
-    queue.add(runs)
+    plan_runs(two[0], 4)
     work(two, ("ann",), sources=(VerificationSource,))
     assert [each.state for each in queue.runs()] == ["finished", "waiting", "waiting", "waiting"]
-    assert limit_of(two).spent_s() <= 0.75 + EPOCH_S
+    assert hours_of(two).spent_s() <= 0.75 + EPOCH_S
     assert queue.counts().left == 0
 
 
@@ -173,4 +153,4 @@ def test_what_somebody_else_wrote_in_place_of_the_grants_counts_as_nothing(
     two: list[OpenStudy],
 ) -> None:
     two[0].optuna.set_user_attr("tuner_gpu_hours", {"grants": [1], "spent": "much"})
-    assert limit_of(two).spent_s() == 0.0
+    assert hours_of(two).spent_s() == 0.0

@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.device_hours import hours_of
 from tests.support.in_process_worker import DEVICE, study_in
 from tests.support.paths import SCRIPTS
+from tuner.devices import exclusive
 from tuner.devices.backend_choice import BackendChoice
+from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
@@ -147,6 +150,28 @@ def test_a_trainer_that_measured_a_backend_is_told_which_one_counts(
         assert [each.state.name for each in opened.optuna.trials] == ["COMPLETE"] * 3
     assert [each.reason for each in first] == [f"measured by trial {n}" for n in range(3)]
     assert (folder / "backends").read_text().splitlines() == ["measured by trial 0"] * 3
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_what_it_waited_for_the_lock_of_its_device_costs_no_device_hours(
+    folder: Path, given_up: bool
+) -> None:
+    stop = StopFlag()
+    with study(folder, "waited", 1) as opened, trainer() as run:
+        opened.set_policy(SearchPolicy(sampler="random", max_gpu_s=100.0))
+        hours = hours_of([opened])
+        with exclusive(DEVICE.lock_names):
+            thread = threading.Thread(target=worker(opened, run, stop).run)
+            thread.start()
+            _wait(lambda: hours.spent_s() > 0)
+            time.sleep(1.0)
+            if given_up:
+                stop.set()
+                thread.join()
+        thread.join()
+        assert hours.spent_s() < 0.7
+        recorded = [Recorded.from_flat(each.user_attrs) for each in opened.optuna.trials]
+        assert [(each.wait_s or 0.0) > 0.9 for each in recorded] == [not given_up]
 
 
 def test_a_trainer_ends_with_its_worker(folder: Path) -> None:

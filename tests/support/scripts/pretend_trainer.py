@@ -18,13 +18,21 @@ from tuner.config import Backend, EpochRecord
 from tuner.devices.backend_choice import BackendChoice
 from tuner.record import Recorded
 from tuner.storage.records import TrialResult
+from tuner.trial.device_turn import alone_on
 from tuner.trial.job import TrialJob
+from tuner.trial.time_left import TimeLeft
 from tuner.worker.trainer.serve import main
 
 EPOCHS, EPOCH_S = 3, 0.05
 
 
 def train(job: TrialJob) -> TrialResult | None:
+    left = TimeLeft(job.may_take_s, job.on_wait)
+    with alone_on(job.device, job.should_stop, job.on_phase, left) as held:
+        return _trained(job) if held else None
+
+
+def _trained(job: TrialJob) -> TrialResult | None:
     began, killed = time.time(), Path(f"kill-{job.number}")
     if Path("measures").exists():
         mine = BackendChoice(backend=Backend.EAGER, reason=f"measured by trial {job.number}")

@@ -80,7 +80,24 @@ def test_it_ends_the_training_when_tuner_says_so(
     report.on_step_end(ARGS, state(0.5), control)
     assert (control.should_training_stop, report.stopped) == (True, True)
     report.on_evaluate(ARGS, state(0.5), control, metrics={"eval_loss": 0.25})
+    report.on_train_end(ARGS, state(0.5), control)
+    report.final(test_mql=0.3)
     assert told.epochs() == []
+    assert told.final() is None
+
+
+def test_of_several_processes_the_first_one_speaks(
+    library: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = tell(monkeypatch, tmp_path, clock="huggingface")
+    report = library.HuggingFaceReport()
+    other = types.SimpleNamespace(epoch=1.0, is_world_process_zero=False)
+    report.on_train_begin(ARGS, other, CONTROL)
+    report.on_epoch_begin(ARGS, other, CONTROL)
+    report.on_evaluate(ARGS, other, CONTROL, metrics={"eval_loss": 0.25})
+    report.on_train_end(ARGS, other, CONTROL)
+    report.final(test_mql=0.3)
+    assert told.said() == []
 
 
 def test_a_trainer_that_does_not_log_each_epoch_is_told_how(

@@ -7,6 +7,7 @@ import importlib
 import runpy
 import statistics
 import sys
+import types
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.support.documentation import blocks
 from tests.support.paths import REPOSITORY
 from tests.support.told_programs import Told, tell
 from tests.support.trial_jobs import job_of
+from tuner.callbacks import LightningReport
 from tuner.config import TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import demo_task
@@ -87,6 +89,36 @@ def test_the_documented_project_reports_stops_and_goes_on(
     runpy.run_path(str(program))
     assert stopped.epochs() == []
     assert stopped.final() is None
+
+
+def test_of_several_processes_the_first_one_speaks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = tell(monkeypatch, tmp_path, clock="lightning")
+    report = LightningReport()
+    module: Any = types.SimpleNamespace(device=torch.device("cpu"))
+    other: Any = types.SimpleNamespace(is_global_zero=False, current_epoch=1, callback_metrics={})
+    report.on_train_start(other, module)
+    report.on_train_epoch_start(other, module)
+    report.on_train_epoch_end(other, module)
+    report.on_fit_end(other, module)
+    report.final(test_mql=0.3)
+    assert told.said() == []
+
+
+def test_a_training_that_tuner_ended_has_no_final_values(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = documented(tmp_path)
+    program.write_text(
+        program.read_text()
+        .replace("if not report.stopped:", "if report.stopped:")
+        .replace('float(trainer.callback_metrics["val_loss"])', "0.5")
+    )
+    told = tell(monkeypatch, tmp_path / "stopped", clock="lightning")
+    told.stop()
+    runpy.run_path(str(program))
+    assert [type(each).__name__ for each in told.said()] == ["Started"]
 
 
 def by_a_program(name: str, folder: Path, patch: pytest.MonkeyPatch, seed: int) -> Told:

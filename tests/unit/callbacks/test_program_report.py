@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,44 @@ def test_what_a_report_tells_is_what_tuner_reads(
     assert not report.should_stop
     told.stop()
     assert report.should_stop
+
+
+def in_process(rank: int | None, patch: pytest.MonkeyPatch) -> None:
+    """This process as one of a distributed training by torch; None: it has ended, or none is."""
+    stub = types.SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: rank is not None, get_rank=lambda: rank
+    )
+    patch.setitem(sys.modules, "torch.distributed", stub)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_of_a_distributed_training_the_first_process_speaks(
+    rank: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = tell(monkeypatch, tmp_path)
+    report = Report()
+    in_process(rank, monkeypatch)
+    report.started()
+    report.epoch(1, train_loss=1.0, val_loss=1.0)
+    in_process(None, monkeypatch)  # destroy_process_group
+    report.final(test_mql=1.0)
+    assert len(told.said()) == (3 if rank == 0 else 0)
+
+
+def test_a_loop_that_tuner_ended_has_no_final_values(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = tell(monkeypatch, tmp_path)
+    report = Report()
+    report.started()
+    told.stop()
+    assert report.should_stop
+    report.final(test_mql=1.0)
+    assert told.final() is None
+    # One that had come to its end before it looked has them.
+    another = Report()
+    another.final(test_mql=1.0)
+    assert told.final() is not None
 
 
 def test_a_trial_that_cannot_be_read_is_said_in_one_line(

@@ -201,17 +201,24 @@ def documented_tasks() -> list[str]:
 
 
 def test_the_page_on_own_data_shows_task_files() -> None:
-    assert len(documented_tasks()) == 7
+    assert len(documented_tasks()) == 9
 
 
 @pytest.mark.parametrize("text", documented_tasks())
 def test_every_task_file_in_the_documentation_works(tmp_path: Path, text: str) -> None:
+    (positions,) = re.findall(r"```csv\n(series,x,y\n.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+    (tmp_path / "positions.csv").write_text(positions, encoding="utf-8")
     (tmp_path / "shown.toml").write_text(text, encoding="utf-8")
     task = load_task(str(tmp_path / "shown.toml"))
     source = task.source
     assert isinstance(source, FileSource)
     table = table_for(task, source, rows=4000)
-    if isinstance(source, CsvSource):
+    if source.runs is not None:
+        for number in range(5):
+            folder = Path(str(source.path).replace("*", str(number))).parent
+            folder.mkdir()
+            table.to_csv(folder / source.path.name, index=False)
+    elif isinstance(source, CsvSource):
         table.to_csv(
             source.path, sep=source.separator, decimal=source.decimal, header=source.header,
             index=False, encoding=source.encoding,

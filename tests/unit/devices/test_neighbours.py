@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.devices import lock, watch
-from tuner.devices.neighbours import foreign_processes, is_harmless, signed_in
+from tuner.devices import lock, neighbours, watch
+from tuner.devices.neighbours import cuda_users, foreign_processes, is_harmless, signed_in
 
 
 def test_this_process_is_no_neighbour() -> None:
@@ -26,6 +26,38 @@ def test_in_a_container_the_others_are_still_counted() -> None:
     assert foreign_processes([5001], [5002], own=7) == [5001, 5002]
     # A host's process that happens to have our number inside: one of the two is ours.
     assert len(foreign_processes([7, 5001], [7, 5001], own=7)) == 1
+
+
+def test_a_program_that_trains_for_us_is_no_neighbour() -> None:
+    assert foreign_processes([], [8, 9], own=7, on_gpu=False, program=[8, 9]) == []
+    assert foreign_processes([10], [8, 10, 11], own=7, on_gpu=False, program=[8]) == [10, 11]
+    assert foreign_processes([7], [7, 8], own=7, program=[8], program_on_gpu=1) == []
+    # Its number is known, so nobody else is taken for it.
+    assert foreign_processes([], [8, 9], own=7, on_gpu=False, program=[8], program_on_gpu=2) == [9]
+
+
+def test_in_a_container_as_many_are_a_programs_as_use_cuda() -> None:
+    def seen(on_gpu: int, *after: int) -> list[int]:
+        return foreign_processes(
+            [5001], after, own=7, on_gpu=False, program=[8, 9], program_on_gpu=on_gpu
+        )
+
+    assert seen(1, 5001, 6001) == [5001]  # who was there before is another
+    assert seen(2, 6001, 6002) == [5001]
+    assert len(seen(1, 6001, 6002)) == 2
+    assert seen(0, 6001) == [5001, 6001]
+
+
+def test_who_uses_cuda_is_seen_by_what_it_has_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = tmp_path / "cuda"
+    device.touch()
+    monkeypatch.setattr(neighbours, "CUDA_DEVICE", str(device))
+    here = [os.getpid(), 2**22 + 1]
+    assert cuda_users(here) == 0
+    with device.open():
+        assert cuda_users(here) == 1
 
 
 def test_a_worker_that_signed_in_is_harmless_as_long_as_it_lives(tmp_path: Path) -> None:
@@ -55,6 +87,8 @@ def test_nobody_is_harmless_where_the_folder_cannot_be_written(tmp_path: Path) -
 def look(*processes: int) -> dict[str, object]:
     return {
         "processes": list(processes),
+        "program": set(),
+        "program_on_gpu": 0,
         "throttle": 0,
         "sm_clock_mhz": 1,
         "memory_clock_mhz": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,15 @@ def test_what_is_kept_is_read_again_and_what_is_damaged_is_nothing() -> None:
     assert kept(key) == COSTS
     kept_at(key).write_text('{"sizes": 3}')
     assert kept(key) is None
+
+
+@pytest.mark.parametrize("batch_size", [0, -8, True, "64", None])
+def test_a_size_of_no_batch_is_damaged(batch_size: object) -> None:
+    """Steps are windows over it."""
+    plain = json.loads(COSTS.to_json())
+    plain["sizes"][0]["size"] = {"batch_size": batch_size}
+    with pytest.raises(ValueError, match=r"batch.size"):
+        SizeCosts.from_json(json.dumps(plain))
 
 
 def test_costs_are_of_one_network_data_device_and_torch() -> None:

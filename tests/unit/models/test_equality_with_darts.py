@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ class Case:
     hidden_size: int
 
 
-def _shapes(**changes: int) -> ModelShapes:
+def _shapes(**changes: Any) -> ModelShapes:
     sizes = {
         "input_size": 48,
         "horizon": 12,

@@ -13,7 +13,7 @@ from torch import nn
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError
-from tuner.models.names import builtin_names, library_class
+from tuner.models.names import library_class, network_names
 from tuner.models.of_neuralforecast.library_source import model_names
 from tuner.models.registry import build_model, check_name
 from tuner.spec.study_file import builtin_variants, load_study_file
@@ -248,6 +248,6 @@ def test_names_and_registry_import_no_torch() -> None:
 
 def test_every_built_in_network_has_a_study_file_and_other_studies_are_of_neuralforecast() -> None:
     models = {variant: load_study_file(variant).model for variant in builtin_variants()}
-    assert {name: name for name in builtin_names()}.items() <= models.items()
-    others = {models[variant] for variant in models.keys() - builtin_names()}
+    assert {name: name for name in network_names()}.items() <= models.items()
+    others = {models[variant] for variant in models.keys() - network_names()}
     assert {library_class(model) for model in others} <= set(model_names())

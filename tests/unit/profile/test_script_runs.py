@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from tuner.profile.profile_records import Advice
 from tuner.profile.script_advice import _faults, _of_loop
 from tuner.profile.script_changes import Changes, changed
+from tuner.profile.script_host import ScriptHost
 from tuner.profile.script_runs import Script, ScriptError, pace_of, run_script, stages_of
 from tuner.profile.what_if import values_remembered
 from tuner.training.stage_marks import Stage
@@ -66,7 +67,8 @@ def script(tmp_path_factory: pytest.TempPathFactory) -> Script:
 
 @pytest.fixture(scope="module")
 def found(script: Script) -> dict[str, Any]:
-    return run_script(script, look=True)
+    with ScriptHost() as host:
+        return run_script(script, host, look=True)
 
 
 def test_stages_of_a_stranger_s_loop_add_up_and_the_slow_one_is_seen(found: dict[str, Any]) -> None:
@@ -122,6 +124,6 @@ def test_a_line_that_reads_a_value_gets_what_it_got_first() -> None:
 def test_a_script_that_fails_ends_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "bad.py"
     path.write_text("import nothing_of_that_name")
-    with pytest.raises(ScriptError, match="nothing_of_that_name") as raised:
-        run_script(Script(path=path, arguments=(), steps=10))
+    with ScriptHost() as host, pytest.raises(ScriptError, match="nothing_of_that") as raised:
+        run_script(Script(path=path, arguments=(), steps=10), host)
     assert "\n" not in str(raised.value)

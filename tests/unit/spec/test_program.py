@@ -10,7 +10,8 @@ from tests.support.programs import STUDY, program_definition, write_program
 from tests.support.small_study import definition
 from tuner.config import Hyperparameters
 from tuner.errors import UsageError
-from tuner.spec.definition import StudyDefinition, differences
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.definition_differences import differences
 from tuner.spec.program import ClockLabel
 from tuner.spec.study_file import load_study_file
 
@@ -94,6 +95,8 @@ def test_its_files_identify_it_and_not_their_folder(tmp_path: Path) -> None:
         ('name = "program"', 'name = "program"\nmodel = "rmsnorm"', "model"),
         ("[training]", "[model_settings]\na = 1\n\n[training]", "model_settings"),
         ("[defaults]\nrate = 0.1", "[defaults]\nrate = 9.0", "rate"),
+        ('"train.py"]', f'"{"x" * 5000}"]', r"process\.command.*at most 4096"),
+        ("[training]", "[training]\naccumulate = 2", "is for networks that tuner trains"),
     ],
 )
 def test_a_file_that_says_something_else_is_refused(
@@ -107,6 +110,14 @@ def test_a_file_that_says_something_else_is_refused(
         load_study_file(str(study))
     assert "\n" not in str(refused.value)
     assert str(study) in str(refused.value)
+    assert len(str(refused.value)) < 1000
+
+
+def test_a_word_that_is_too_long_for_a_files_name_names_none(tmp_path: Path) -> None:
+    study = write_program(tmp_path)
+    study.write_text(study.read_text().replace('"train.py"]', f'"train.py", "{"x" * 4000}"]'))
+    made = program_definition(study)
+    assert made.model_source == program_definition(write_program(tmp_path)).model_source
 
 
 @pytest.mark.parametrize("pattern", ["../*.py", "/etc/*", "no-such-*.py"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tuner.config import Precision, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.training import FitResult, fit
 from tuner.training.clock import Clock
+from tuner.training.run_state import RunState
 
 Configure = Callable[..., RunConfig]
 
@@ -74,6 +76,43 @@ def test_an_epoch_after_which_the_time_is_over_is_validated(
     assert losses(result)[:-1] == [None] * (result.epochs - 1)
     assert result.best_val_loss == present(losses(result)[-1])
     assert result.best_epoch == result.epochs < 10
+
+
+@pytest.mark.parametrize("over_at", [1, 3])
+def test_an_epoch_after_which_a_deadline_leaves_no_time_is_validated(
+    data: DeviceData, run_config: Configure, monkeypatch: pytest.MonkeyPatch, over_at: int
+) -> None:
+    """Another epoch would end after it, as is seen once so many are over."""
+    looks = 0
+
+    def ends_by_deadline(self: RunState, epoch_s: float) -> bool:
+        nonlocal looks
+        looks += 1
+        assert self.deadline is not None
+        assert epoch_s > 0
+        return looks >= over_at
+
+    monkeypatch.setattr(RunState, "ends_by_deadline", ends_by_deadline)
+    config = run_config(validate_every=10, max_epochs=20, batch_size=512)
+    result = fit(config, data, deadline=time.perf_counter() + 1e6)
+    assert (result.stopped_by, result.epochs) == (StopReason.TIME_LIMIT, over_at)
+    assert result.message == f"its device hours are spent after epoch {over_at}"
+    assert losses(result)[:-1] == [None] * (over_at - 1)
+    assert result.best_val_loss == present(losses(result)[-1])
+    assert result.best_epoch == over_at
+
+
+@pytest.mark.parametrize("left_s", [0.0, 0.2])
+def test_a_training_with_a_deadline_ends_with_a_validated_epoch(
+    data: DeviceData, run_config: Configure, left_s: float
+) -> None:
+    """One that is cut short, and one of some epochs that are whole."""
+    config = run_config(validate_every=100_000, max_epochs=1_000_000, batch_size=512)
+    result = fit(config, data, deadline=time.perf_counter() + left_s)
+    assert result.stopped_by is StopReason.TIME_LIMIT
+    assert losses(result)[:-1] == [None] * (result.epochs - 1)
+    assert result.best_epoch == result.epochs
+    assert validation_loss(result, data) == pytest.approx(result.best_val_loss, rel=1e-5)
 
 
 @pytest.mark.parametrize("epoch", [2, 4])

@@ -16,6 +16,7 @@ from tuner.devices.backend_choice import BackendChoice
 from tuner.trial import measured_backend
 from tuner.trial.measured_backend import with_backend
 from tuner.trial.seeds_and_reruns import run_job
+from tuner.trial.time_left import TimeLeft
 
 GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA Example", number=0)
 MINE = BackendChoice(backend=Backend.GRAPH, epoch_s={"graph": 0.25, "eager": 1.0})
@@ -54,11 +55,11 @@ def test_what_was_measured_is_told_and_what_counts_is_kept_to(
         told.append(choice)
         return COUNTS
 
-    job = with_backend(job_of(device=GPU, on_backend=on_backend), data)
+    job = with_backend(job_of(device=GPU, on_backend=on_backend), data, TimeLeft())
     assert job is not None
     assert (job.backend, told) == (COUNTS, [MINE])
     assert [config.training.backend for config in asked] == [Backend.AUTO]
-    assert with_backend(job, data) is job
+    assert with_backend(job, data, TimeLeft()) is job
     assert len(asked) == 1
 
 
@@ -66,10 +67,10 @@ def test_nothing_is_measured_on_a_cpu_nor_for_who_is_to_stop(
     data: DeviceData, asked: list[RunConfig]
 ) -> None:
     job = job_of()
-    assert with_backend(job, data) is job
+    assert with_backend(job, data, TimeLeft()) is job
     with exclusive(GPU.lock_names):
         stopping = job_of(device=GPU, should_stop=lambda: StopReason.INTERRUPTED)
-        assert with_backend(stopping, data) is None
+        assert with_backend(stopping, data, TimeLeft()) is None
     assert asked == []
 
 

@@ -101,6 +101,11 @@ def _notes(rows: Sequence[LadderRow], circumstances: Circumstances) -> list[str]
             "Trained to convergence with the first rung's learning rate: means over seeds with "
             "95 % intervals; change: from the first rung, on the same seeds."
         )
+    if reckoned := [_who(row) for row in rows if row.reckoned_clock]:
+        notes.append(
+            "Trained in a captured step, which gives the same epochs and forecasts; the time to "
+            f"convergence is the epochs times the rung's own s/epoch: {', '.join(reckoned)}."
+        )
     notes += [f"{_who(row)}: {row.failure}." for row in rows if row.failure]
     by_reason: dict[str, list[str]] = {}
     for row in rows:

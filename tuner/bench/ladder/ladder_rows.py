@@ -59,6 +59,8 @@ class LadderRow:
     seeds: int = 0
     converged: int = 0
     """Of the trainings; the others a limit cut."""
+    reckoned_clock: bool = False
+    """Trained in a captured step: the time to convergence is epochs times its own `s_per_epoch`."""
     epochs: float | None = None
     wall_clock_s: float | None = None
     wall_clock_s_low: float | None = None
@@ -100,7 +102,7 @@ def ladder_rows(
             continue
         row = _timed(row, measurements[number], measurements[first])
         own = made.of.get(number, [])
-        row = replace(row, **_trained(own, made.of.get(first, [])))
+        row = replace(row, **_trained(own, made.of.get(first, []), row.s_per_epoch))
         missing = made.failures.get(number) or made.missing
         rows.append(row if len(own) >= seeds else replace(row, not_trained=missing))
     return rows
@@ -151,20 +153,28 @@ def _ratios(own: Measurement, first: Measurement, of: Callable[[Any], float]) ->
     ]
 
 
-def _trained(own: Sequence[Trained], first: Sequence[Trained]) -> Figures:
+def _trained(
+    own: Sequence[Trained], first: Sequence[Trained], s_per_epoch: float | None
+) -> Figures:
     if not own:
         return {}
+    is_first = own is first
     converged = sum(each.stopped_by == StopReason.CONVERGED for each in own)
     found: Figures = {
         "seeds": len(own),
         "converged": converged,
         "epochs": statistics.fmean(each.epochs for each in own),
     }
+    if own[0].captured:
+        found["reckoned_clock"] = s_per_epoch is not None
+        own = [replace(each, wall_clock_s=each.epochs * (s_per_epoch or 0.0)) for each in own]
     before = {each.seed: each for each in first}
     pairs = [(before[each.seed], each) for each in own if each.seed in before]
     for name in ("wall_clock_s", "val_loss", "test_mql"):
+        if name == "wall_clock_s" and own[0].captured and s_per_epoch is None:
+            continue
         found |= _mean(name, [getattr(each, name) for each in own])
-        if name != "wall_clock_s" and pairs and own is not first:
+        if name != "wall_clock_s" and pairs and not is_first:
             changes = [getattr(after, name) - getattr(was, name) for was, after in pairs]
             found |= _mean(f"{name}_change", changes)
     return found

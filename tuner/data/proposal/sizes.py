@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tuner.data.prepare import split_sizes
 from tuner.data.proposal.rhythm import DAY, SECOND
+from tuner.data.split_rows import split_sizes
 from tuner.errors import DataError
 
 SPLIT = (0.6, 0.2, 0.2)

@@ -114,16 +114,22 @@ class _Epoch:
     synchronize: Callable[[], None]
 
     def seconds(self) -> float:
-        """Of a whole epoch, validation included."""
-        batches = steps_of_epoch(len(self.order), self.config.hyperparameters.batch_size)
-        self.of_steps(min(2, batches))
+        """Of a whole epoch, with the part of a validation that falls to each. A step is an update
+        by all batches that it accumulates.
+        """
+        windows = self.config.hyperparameters.batch_size * self.config.accumulate
+        updates = steps_of_epoch(len(self.order), windows)
+        every = self.config.training.validate_every
+        self.of_steps(min(2, updates))
         validation_s = self._timed(self.engine.validation_loss)
-        few = min(STEPS, batches)
+        few = min(STEPS, updates)
         steps_s = self._timed(lambda: self._train(few))
-        if steps_s / few * batches + validation_s <= WHOLE_EPOCH_S or few == batches:
-            return self._rounds(lambda: self.of_steps(batches))
-        rest = batches / few
-        return self._rounds(lambda: self._timed(lambda: self._train(few)) * rest) + validation_s
+        whole = steps_s / few * updates + validation_s <= WHOLE_EPOCH_S or few == updates
+        if whole and every == 1:
+            return self._rounds(lambda: self.of_steps(updates))
+        few = updates if whole else few
+        trained_s = self._rounds(lambda: self._timed(lambda: self._train(few)))
+        return trained_s * updates / few + validation_s / every
 
     def of_steps(self, steps: int) -> float:
         """Seconds of so many steps and a validation, with the wait for both losses."""

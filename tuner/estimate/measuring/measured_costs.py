@@ -39,7 +39,10 @@ def measured_costs(
     definition = process.subject.definition
     process.start()
     since = time.monotonic()
-    process.fits(definition.defaults, within_s=least_for_one_s)  # what is built once, is by now
+    first = process.fit(definition.defaults, within_s=least_for_one_s)
+    if not first.fits:
+        raise TunerError(f"the default configuration cannot be measured: {first.failure}")
+    # What is built once, is by now.
     began = time.monotonic()
     first_s = began - since
     wanted = to_measure(definition.space, definition.defaults, most=most)

@@ -52,6 +52,7 @@ class Subject:
                 "data_dir": None if self.data_dir is None else str(self.data_dir),
                 "cores": list(self.device.cores) if isinstance(self.device, CpuCores) else [],
                 "most_bytes": self.most_bytes,
+                "parent": os.getpid(),
             }
         )
 
@@ -125,7 +126,11 @@ class MeasuringProcess:
 
     def fits(self, wanted: Hyperparameters, *, within_s: float) -> bool:
         """Whether one step of a configuration, and a validation, has room."""
-        return self._of(wanted, "fit", within_s).fits
+        return self.fit(wanted, within_s=within_s).fits
+
+    def fit(self, wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
+        """One step of a configuration, and a validation; why not, where that has no room."""
+        return self._of(wanted, "fit", within_s)
 
     def evaluation_s(self, wanted: Hyperparameters, *, within_s: float) -> float:
         """Seconds to forecast and score what follows a training; 0 where that does not fit."""

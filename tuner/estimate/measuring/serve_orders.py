@@ -12,6 +12,7 @@ import dataclasses
 import json
 import os
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from tuner.config import Hyperparameters
 from tuner.errors import TunerError, first_line
 from tuner.estimate.cost_sizes import size_of
 from tuner.estimate.size_costs import MeasuredSize
+from tuner.worker.process import end_with
 
 
 def main() -> None:
@@ -38,6 +40,7 @@ def main() -> None:
 
 def _serve(began: float, answers: IO[str]) -> None:
     first = json.loads(sys.stdin.readline())
+    end_with(first["parent"], signal.SIGKILL)  # who asks holds the device's lock, and that ends
 
     import torch
 
@@ -68,11 +71,13 @@ def _serve(began: float, answers: IO[str]) -> None:
     fresh = True
     for line in sys.stdin:
         order: dict[str, Any] = json.loads(line)
-        wanted = Hyperparameters.of(order["params"])
+        wanted = definition.hyperparameters(order["params"])
         config = run_config(definition, wanted, 0)
         seen = data.seeing(wanted.input_size)
         if order["what"] == "evaluation":
-            model = build_model(config.architecture, seen.shapes, wanted).to(data.minimum.device)
+            model = build_model(config.architecture, seen.shapes, config.hyperparameters).to(
+                data.minimum.device
+            )
             since = time.perf_counter()
             evaluate(model, seen)
             _tell(answers, {"evaluation_s": time.perf_counter() - since})

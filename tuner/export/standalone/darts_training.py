@@ -156,7 +156,8 @@ def _of_trainer(job: Job) -> dict[str, Any]:
     if job.accumulate > 1:
         found["accumulate_grad_batches"] = job.accumulate
     if job.validate_every > 1:
-        found["check_val_every_n_epoch"] = job.validate_every
+        # Lightning does not validate a last epoch that is none of these: at least there is one.
+        found["check_val_every_n_epoch"] = min(job.validate_every, job.max_epochs)
     if job.precision in ("bf16", "fp16"):
         found["precision"] = {"bf16": "bf16-mixed", "fp16": "16-mixed"}[job.precision]
     return found

@@ -51,7 +51,9 @@ class ScriptStep:
         model: nn.Module,
         scale_of: Callable[[torch.device], Any] | None,
         checkpointed: Callable[[nn.Module], Any] | None,
+        term: Callable[..., Tensor] | None = None,
     ) -> None:
+        self.term = term
         self.job, self.data, self.device = job, data, data.minimum.device
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
@@ -63,13 +65,17 @@ class ScriptStep:
         if checkpointed is not None:
             self.forecast = checkpointed(model)
 
-    def loss_of(self, split: Split, index: Tensor) -> Tensor:
-        """The loss of some windows: a mean."""
-        past, future, static, target = gather(self.data, split, index)
+    def loss_of(self, split: Split, index: Tensor, *, trains: bool = False) -> Tensor:
+        """The loss of some windows: a mean; where it `trains`, with the term."""
+        windows = gather(self.data, split, index)
+        past, future, static, target = windows
         half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.job.precision)
         with torch.autocast(self.device.type, dtype=half, enabled=half is not None):
             forecast = self.forecast(past, future, static)
-        return quantile_loss(forecast.float(), target, self.levels)
+        loss = quantile_loss(forecast.float(), target, self.levels)
+        if not trains or self.term is None:
+            return loss
+        return loss + self.term(forecast.float(), windows, split.series[index])
 
     def train_on(self, order: Tensor, rate: float) -> None:
         """An epoch over all training windows, in this order."""
@@ -78,7 +84,7 @@ class ScriptStep:
         for windows in batches(order, self.job.batch_size * self.job.accumulate):
             self.optimizer.zero_grad(set_to_none=True)
             for index in batches(windows, self.job.batch_size):
-                loss = self.loss_of(self.data.train, index)
+                loss = self.loss_of(self.data.train, index, trains=True)
                 if len(index) < len(windows):
                     loss = loss * (len(index) / len(windows))
                 (loss if self.scale is None else self.scale.scaled(loss)).backward()

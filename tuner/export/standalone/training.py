@@ -8,7 +8,7 @@ import argparse
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,10 +61,12 @@ def run(
     *,
     scale_of: Callable[[torch.device], Any] | None = None,
     checkpointed: Callable[[nn.Module], Any] | None = None,
+    term_of: Callable[[Mapping[str, Any], Data], Any] | None = None,
 ) -> None:
     """Train with every seed of the job and print how it went.
 
-    `scale_of` and `checkpointed` are what fp16 and activation checkpointing take.
+    `scale_of`, `checkpointed` and `term_of` are what fp16, activation checkpointing and a term of
+    the training loss take.
     """
     parser = argparse.ArgumentParser(description="Train one configuration and print its test MQL.")
     parser.add_argument(
@@ -84,8 +86,9 @@ def run(
     data = prepare(job.task, series, torch.device(arguments.device), job.input_size)
     found: list[Scores] = []
     forecasts: dict[int, Tensor] = {}
+    term = None if term_of is None else term_of(job.task, data)
     for seed in job.seeds:
-        trained = train(job, data, build, seed, scale_of, checkpointed)
+        trained = train(job, data, build, seed, scale_of, checkpointed, term)
         val, test = (score(job, data, split, trained.model) for split in (data.val, data.test))
         print(f"seed {seed}: {trained.stopped_by} after {trained.epochs} epochs", end=", ")  # noqa: T201
         print(f"{trained.wall_clock_s:.2f} s, validation loss {trained.val_loss:.6f}")  # noqa: T201
@@ -110,16 +113,17 @@ def train(
     seed: int,
     scale_of: Callable[[torch.device], Any] | None = None,
     checkpointed: Callable[[nn.Module], Any] | None = None,
+    term: Callable[..., Tensor] | None = None,
 ) -> Trained:
-    """AdamW on the quantile loss until the validation loss stops falling; the best epoch's weights
-    are kept.
+    """AdamW on the quantile loss, and the term where there is one, until the validation loss stops
+    falling; the best epoch's weights are kept.
     """
     device = data.minimum.device
     set_arithmetic("tf32" if job.precision == "tf32" else "ieee")
     torch.manual_seed(seed)
     shuffles = torch.Generator(device).manual_seed(int(torch.randint(2**62, (), dtype=torch.int64)))
     model = build(job, data.shapes).to(device)
-    step = ScriptStep(job, data, model, scale_of, checkpointed)
+    step = ScriptStep(job, data, model, scale_of, checkpointed, term)
     rate, lowest, best_epoch, best = job.learning_rate, math.inf, 0, copy_of(model)
     reference, waited, stopped_by = math.inf, 0, "epoch_limit"
     validated = 0

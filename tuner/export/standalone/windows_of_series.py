@@ -19,8 +19,10 @@ from torch import Tensor
 
 from tuner.config import ModelShapes
 from tuner.data.calendar_features import calendar_columns
-from tuner.data.prepare import mean_change, split_sizes, window_starts
+from tuner.data.many_files import in_order_of_splits
+from tuner.data.prepare import mean_change, window_starts
 from tuner.data.series import Series
+from tuner.data.split_rows import split_sizes
 
 
 class Split(NamedTuple):
@@ -44,6 +46,8 @@ class Data(NamedTuple):
     minimum: Tensor  # (series, C) float64
     scale: Tensor  # (series, C) float64
     change: Tensor  # (series, C) float64: mean absolute change from row to row
+    covariate_minimum: Tensor  # (series, P + F without the calendar's) float64
+    covariate_scale: Tensor  # the same
 
 
 class Windows(NamedTuple):
@@ -126,15 +130,49 @@ def read_or_leave(
         ValueError
     ) as error:  # of pandas, too: a file that is no table, or a cell that is no number
         sys.exit(f"{data or 'the data'}: {' '.join(str(error).split())}")
-    window = task["input_size"] + task["horizon"]
+    window, dealt = task["input_size"] + task["horizon"], _runs(task) == "by_file"
     for one in series:
-        if min(split_sizes(len(one.values), task["split"])) < window:
-            rows = len(one.values)
+        rows = len(one.values)
+        if (rows if dealt else min(split_sizes(rows, task["split"]))) < window:
             sys.exit(
                 f"{data or 'the data'}: series {one.name} has {rows} rows; each split needs "
                 f"{window} of them"
             )
     return series
+
+
+def read_runs(pattern: str, columns: Sequence[str], **dialect: Any) -> list[Series]:
+    """A series of each file that a pattern finds, called as the file from the first wildcard on."""
+    parts = Path(pattern).parts
+    first = next(n for n, part in enumerate(parts) if set("*?") & set(part))
+    root, wild = Path(*parts[:first]), "/".join(parts[first:]).replace("[", "[[]")
+    found = {path.relative_to(root).as_posix(): path for path in root.glob(wild)}
+    if not found:
+        raise ValueError(f"{pattern}: the pattern finds no file")
+    together: list[Series] = []
+    for name in sorted(found):
+        together += read_csv(found[name], columns, **(dialect | {"name": name}))
+    return together
+
+
+def _runs(task: Mapping[str, Any]) -> str | None:
+    found: str | None = task.get("source", {}).get("runs")
+    return found
+
+
+def rows_of_splits(
+    task: Mapping[str, Any], series: Sequence[Series]
+) -> list[tuple[Series, list[int]]]:
+    """What is cut into windows as one, and how many of its rows each split has."""
+    if _runs(task) != "by_file":
+        return [(one, list(split_sizes(len(one.values), task["split"]))) for one in series]
+    owners = [
+        n for n, size in enumerate(split_sizes(len(series), task["split"])) for _ in range(size)
+    ]
+    return [
+        (one, [len(one.values) if n == owner else 0 for n in range(3)])
+        for owner, one in zip(owners, in_order_of_splits(tuple(series)), strict=True)
+    ]
 
 
 def prepare(
@@ -143,8 +181,9 @@ def prepare(
     device: torch.device,
     input_size: int | None = None,
 ) -> Data:
-    """Split each series by time, scale it by the range of its training rows, cut windows that cross
-    no split. Of their past, the last `input_size` rows are seen; all where None.
+    """Split each series by time, or by its files, scale it by the range of its training rows, cut
+    windows that cross no split and no file. Of their past, the last `input_size` rows are seen; all
+    where None.
     """
     shapes = shapes_of(task, input_size)
     n_targets = shapes.n_targets
@@ -153,14 +192,13 @@ def prepare(
     starts: list[list[Any]] = [[], [], []]
     owners: list[list[Any]] = [[], [], []]
     times: list[list[Any]] = [[], [], []]
-    ranges = []
-    for number, one in enumerate(series):
-        sizes = split_sizes(len(one.values), task["split"])
-        train = one.values[: sizes[0]]
-        minimum = train.min(axis=0)
-        scale = train.max(axis=0) - minimum
-        scale = np.where(scale > 0, scale, 1.0)  # a constant column
-        ranges.append((minimum[:n_targets], scale[:n_targets], mean_change(train[:, :n_targets])))
+    pieces = rows_of_splits(task, series)
+    train = [one.values[: sizes[0]] for one, sizes in pieces]
+    groups = [train] if _runs(task) else [[part] for part in train]
+    ranges = [scaling_of(parts, n_targets) for parts in groups]
+    for place, (one, sizes) in enumerate(pieces):
+        number = 0 if _runs(task) else place
+        minimum, scale, _ = ranges[number]
         scaled = np.hstack(
             [(one.values - minimum) / scale, calendar_columns(one.timestamps, task["calendar"])]
         )
@@ -180,18 +218,31 @@ def prepare(
         Split(tensor(rows[i]), tensor(starts[i]), tensor(owners[i]), np.concatenate(times[i]))
         for i in range(3)
     ]
-    static = torch.arange(len(series), dtype=torch.float32, device=device).unsqueeze(1)
+    lowest, unit, change = (tensor([each]) for each in map(np.stack, zip(*ranges, strict=True)))
+    names = (task["name"],) if _runs(task) else tuple(one.name for one in series)
+    static = torch.arange(len(names), dtype=torch.float32, device=device).unsqueeze(1)
     return Data(
         shapes=shapes,
-        names=tuple(one.name for one in series),
+        names=names,
         train=splits[0],
         val=splits[1],
         test=splits[2],
         static=static if task["static_id"] else None,
-        minimum=torch.from_numpy(np.stack([minimum for minimum, _, _ in ranges])).to(device),
-        scale=torch.from_numpy(np.stack([scale for _, scale, _ in ranges])).to(device),
-        change=torch.from_numpy(np.stack([change for _, _, change in ranges])).to(device),
+        minimum=lowest[:, :n_targets],
+        scale=unit[:, :n_targets],
+        change=change,
+        covariate_minimum=lowest[:, n_targets:],
+        covariate_scale=unit[:, n_targets:],
     )
+
+
+def scaling_of(train: Sequence[Any], n_targets: int) -> tuple[Any, Any, Any]:
+    """Minimum, range and mean change of the columns of training rows, which may be in parts."""
+    together = np.concatenate(train)
+    minimum = together.min(axis=0)
+    scale = together.max(axis=0) - minimum
+    scale = np.where(scale > 0, scale, 1.0)  # a constant column
+    return minimum, scale, mean_change(*(part[:, :n_targets] for part in train))
 
 
 def shapes_of(task: Mapping[str, Any], input_size: int | None) -> ModelShapes:

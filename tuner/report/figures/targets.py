@@ -96,6 +96,8 @@ def _shade(figure: go.Figure, panel: Panel, row: int) -> None:
     """A ground for each split; the first panel names them."""
     first = 0
     for name, shade, end in zip(SPLIT_NAMES, _SHADES, panel.ends, strict=True):
+        if end == first:  # a file that is all in another split
+            continue
         figure.add_vrect(
             x0=panel.times[first],
             x1=panel.times[min(end, len(panel.times) - 1)],

@@ -161,8 +161,9 @@ def _row(record: TrialRecord, *, wide: bool) -> str:
     seconds, error = record.values
     words = f"{record.number:>6} {seconds:>9.3f} {error:>9.4f} {_epochs(record):>7}"
     if wide:
-        p = record.params
-        words += f" {p.get('hidden_size', '-'):>7} {p['batch_size']:>6} {p['learning_rate']:>9.2e}"
+        p, rate = record.params, record.params.get("learning_rate")
+        shown = "-" if rate is None else f"{rate:.2e}"
+        words += f" {p.get('hidden_size', '-'):>7} {p.get('batch_size', '-'):>6} {shown:>9}"
     marks = "default" if record.is_default else ""
     marks += " contaminated" if record.recorded.contaminated else ""
     marks += f" {record.runs_in_words}"

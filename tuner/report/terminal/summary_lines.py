@@ -17,6 +17,8 @@ def held_in_words(counts: Counts) -> str:
         held = f"{counts.finished} trials finished, {counts.budget} asked for"
     if counts.time_is_up:
         held += ", and they have had the search's time"
+    if counts.lacks_hours:
+        held += ", and the device hours are spent"
     if counts.little_left is not None:
         held += f"; stopped: {left_in_words(counts.little_left.at_most)}"
     return held

@@ -229,6 +229,8 @@ def _backend(recorded: Recorded) -> Rows:
         yield f"{not_that}, since", recorded.backend_fallback
     if recorded.backend_measured:
         yield "measured", recorded.backend_measured
+    if recorded.cell:
+        yield "xLSTM cell", recorded.cell
 
 
 def _number(value: Any) -> str:

@@ -17,14 +17,20 @@ def ids_of(connection: Connection, names: Sequence[str]) -> list[int]:
     return sorted(connection.execute(named).scalars())
 
 
-def read_note(connection: Connection, study_id: int | None, key: str) -> str | None:
-    """The JSON that is noted under `key`; None where nothing is."""
-    query = select(_attributes.c.value_json).where(_mine(study_id, key))
-    text: str | None = connection.execute(query.limit(1)).scalar_one_or_none()
-    return text
+def names_by_id(connection: Connection) -> dict[int, str]:
+    """The names of all studies by their numbers, other programs' too."""
+    query = select(_studies.c.study_id, _studies.c.study_name)
+    return {int(row[0]): str(row[1]) for row in connection.execute(query)}
 
 
-def write_note(connection: Connection, study_id: int | None, key: str, text: str) -> None:
+def read_notes(connection: Connection, ids: Sequence[int], key: str) -> dict[int, str]:
+    """The JSON that is noted under `key`, by study, where there is any."""
+    theirs = _attributes.c.study_id.in_(ids) & (_attributes.c.key == key)
+    query = select(_attributes.c.study_id, _attributes.c.value_json).where(theirs)
+    return {int(row[0]): str(row[1]) for row in connection.execute(query)}
+
+
+def write_note(connection: Connection, study_id: int, key: str, text: str) -> None:
     """Note it in the place of what was there; nothing where there is no such study."""
     there = select(func.count()).select_from(_studies).where(_studies.c.study_id == study_id)
     if not connection.execute(there).scalar_one():
@@ -34,5 +40,5 @@ def write_note(connection: Connection, study_id: int | None, key: str, text: str
     connection.execute(insert(_attributes).values(values))
 
 
-def _mine(study_id: int | None, key: str) -> ColumnElement[bool]:
+def _mine(study_id: int, key: str) -> ColumnElement[bool]:
     return (_attributes.c.study_id == study_id) & (_attributes.c.key == key)

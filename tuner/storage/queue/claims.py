@@ -56,14 +56,12 @@ class Ledger(LeasedQueue[Claim, Claim]):
         )
         self._name = name or f"number {study_id}"
         self._study_id = study_id
-        self._spent = SpentTime(self._mine, database.engine, self._name)
+        self.spent = SpentTime(self._mine, database.engine, self._name)
 
     # -- budget ------------------------------------------------------------------------------------
 
     def set_budget(self, trials: int) -> None:
-        """Let the study hold `trials` finished trials;
-        honoured by running workers at their next claim.
-        """
+        """Let it hold `trials` finished ones; running workers honour that at their next claim."""
         with self._engine.begin() as connection:
             connection.execute(
                 update(studies).where(studies.c.study_id == self._study_id).values(budget=trials)
@@ -88,8 +86,9 @@ class Ledger(LeasedQueue[Claim, Claim]):
             seen.budget,
             seen.running,
             seen.finished,
-            time_is_up=self._spent.is_up(connection, seen),
+            time_is_up=self.spent.is_up(connection, seen),
             little_left=little_left_of(connection, self._study_id) if asked else None,
+            unpaid=self.spent.is_unpaid(connection, seen),
         )
 
     def stop(self, found: LittleLeft) -> bool:
@@ -107,7 +106,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
     def spent_s(self, beside: Mapping[int, float] | None = None) -> float:
         """Seconds that the finished trials had their devices for (see `SpentTime`)."""
         with self._engine.connect() as connection:
-            return self._spent.seconds(connection, beside)
+            return self.spent.seconds(connection, beside)
 
     # -- a claim's row -----------------------------------------------------------------------------
 
@@ -138,7 +137,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
         """
         counts = self._counts(connection, seen)
         full = counts.running + counts.finished >= counts.budget
-        if counts.ended_early or full or not self._spent.pays(connection, seen, worker):
+        if counts.ended_early or full or not self.spent.pays(connection, seen, worker):
             return None
         taken = None
         if seen.waiting is not None:

@@ -20,9 +20,21 @@ def device_seconds(recorded: Recorded) -> float:
     the run itself. One that was resumed has its earlier part in `total_s` alone. Waiting for a
     device that somebody else had is not counted.
     """
-    had = recorded.cycle_s if recorded.cycle_s is not None else recorded.attempt_s
     alone = recorded.total_s if recorded.total_s is not None else recorded.wall_clock_s
-    return max(0.0, (had or 0.0) - (recorded.wait_s or 0.0), (alone or 0.0) + _repeated_s(recorded))
+    return max(0.0, _had_s(recorded) or 0.0, (alone or 0.0) + _repeated_s(recorded))
+
+
+def attempt_seconds(recorded: Recorded) -> float:
+    """The same of the attempt alone that came to this result: without what earlier ones took of a
+    trial that was resumed. All of it where nobody knows.
+    """
+    had = _had_s(recorded)
+    return device_seconds(recorded) if had is None else max(0.0, had)
+
+
+def _had_s(recorded: Recorded) -> float | None:
+    had = recorded.cycle_s if recorded.cycle_s is not None else recorded.attempt_s
+    return None if had is None else had - (recorded.wait_s or 0.0)
 
 
 def _repeated_s(recorded: Recorded) -> float:

@@ -4,75 +4,31 @@ much of it.
 Whoever is about to train asks for a grant, under a lock: what is left is shared by the workers that
 have none. So what has been spent and what is granted never come to more than the limit, whatever
 happens on how many machines. A grant ends with its training; what that took is counted, and the
-rest is free again. A worker that died had its device at most until its lease ran out, and never for
-longer than its grant: so much is counted.
+rest is free again. A worker that died had its device until it was last heard of, or until its next
+life sign was due at most, and never for longer than its grant: so much is counted.
 
-The grants are kept as an attribute that Optuna's tables have for its studies, of the first of these
-studies: no table of ours is needed for them.
+What each study was granted, and spent, is kept with it (`Account`). So nothing is forgotten where
+others come to share the limit, or one of them is deleted. Who changes any of it holds the rows of
+all of them: whoever shares one of these studies waits meanwhile, whichever others it knows of.
 """
 
 from __future__ import annotations
 
-import json
-import statistics
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Annotated
+from dataclasses import replace
 
-from pydantic import Field, TypeAdapter
 from sqlalchemy import Connection, Engine, select
 
-from tuner.files.plain import Strict
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database_clock import database_now
-from tuner.storage.optuna.study_notes import ids_of, read_note, write_note
-from tuner.storage.queue.device_time import device_seconds
+from tuner.storage.optuna.study_notes import ids_of
+from tuner.storage.queue.ended_time import EndedTime
+from tuner.storage.queue.gpu_account import Account, Grant
 from tuner.storage.queue.roster import SILENT_AFTER_S
-from tuner.storage.records import TrialResult
-from tuner.storage.schema import claims, studies, verifications, workers
+from tuner.storage.schema import studies, workers
 
-GRANTS = "tuner_gpu_hours"
 NOTHING_S = 1e-3
 """Less is nothing."""
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Grant:
-    """Seconds that one training may take, or, once it has `ended`, took."""
-
-    worker: str
-    at: float
-    seconds: float
-    ended: bool = False
-
-
-class _StoredGrant(Strict):
-    worker: str
-    at: float
-    seconds: Seconds
-    ended: bool = False
-
-
-@dataclass(slots=True)
-class _Account:
-    """All that is written: by token of a claim."""
-
-    grants: dict[str, Grant] = field(default_factory=dict)
-    spent: dict[str, float] = field(default_factory=dict)
-    """By what came to no result: it was handed back, or its worker lost."""
-
-    @property
-    def committed_s(self) -> float:
-        return sum(each.seconds for each in self.grants.values()) + sum(self.spent.values())
-
-    def open(self, *, but: str = "") -> bool:
-        """Whether somebody, `but` for one worker, may yet give some of a grant back."""
-        return any(not each.ended and each.worker != but for each in self.grants.values())
-
-
-_GRANTS = TypeAdapter(dict[str, _StoredGrant])
-_SPENT = TypeAdapter(dict[str, Seconds])
 
 
 class GpuHours:
@@ -82,19 +38,25 @@ class GpuHours:
         self.engine = engine
         self.names = tuple(names)
         self.seconds = seconds
-        self._took: dict[tuple[str, int], float] = {}
+        self._ended = EndedTime()
 
     @staticmethod
     def of(engine: Engine, policy: SearchPolicy, name: str) -> GpuHours | None:
         """That of the study of this name; None where it has no limit."""
         if policy.max_gpu_s is None:
             return None
-        return GpuHours(engine, policy.gpu_shared or (name,), policy.max_gpu_s)
+        names = policy.gpu_shared
+        return GpuHours(engine, names if name in names else (*names, name), policy.max_gpu_s)
 
     @property
     def limit(self) -> tuple[tuple[str, ...], float]:
         """What it limits, and to how much."""
         return self.names, self.seconds
+
+    def study_ids(self) -> tuple[int, ...]:
+        """The numbers of its studies that are there, the oldest first."""
+        with self.engine.connect() as connection:
+            return tuple(ids_of(connection, self.names))
 
     # -- for who trains ----------------------------------------------------------------------------
 
@@ -107,21 +69,37 @@ class GpuHours:
             DBAPIError: the database is away.
         """
         with self.engine.begin() as connection:
-            home = self._lock(connection)
-            account = self._account(connection, home)
-            account.grants.pop(token, None)
-            free = self.seconds - self._finished_s(connection) - account.committed_s
+            account = self._locked(connection)
+            account.take_back(token)
+            free = self.seconds - self._spent_s(connection, account)
             busy = {each.worker for each in account.grants.values() if not each.ended}
             share = free / max(1, len(self._at_work(connection) - busy - {worker}) + 1)
-            least = max(self._usual_s(), NOTHING_S) + beside_s
+            least = max(self._ended.usual_s, NOTHING_S) + beside_s
             if share <= least:
                 share = free  # for all it is too little: whoever comes first has it
             granted = share if share > least else None
             if granted is not None:
-                now = float(connection.execute(select(database_now())).scalar_one())
-                account.grants[token] = Grant(worker=worker, at=now, seconds=granted)
-            self._write(connection, home, account)
+                grant = Grant(worker=worker, at=_now(connection), seconds=granted)
+                account.grant(connection, token, grant)
+            account.write(connection)
         return granted
+
+    def waits(self, token: str, *, begins: bool) -> None:
+        """The training of this claim waits for its device, or does so no more: if its worker is
+        killed, what it waits does not count.
+
+        Raises:
+            DBAPIError: the database is away.
+        """
+        with self.engine.begin() as connection:
+            account = self._locked(connection)
+            grant = account.grants.get(token)
+            if grant is None or grant.ended or grant.waits == begins:
+                return
+            now = _now(connection)
+            changed = replace(grant, at=now, had_s=grant.held_s(now), waits=begins)
+            account.grant(connection, token, changed)
+            account.write(connection)
 
     def took(self, token: str, seconds: float) -> None:
         """The training of this claim has ended after so many seconds.
@@ -130,19 +108,20 @@ class GpuHours:
             DBAPIError: the database is away.
         """
         with self.engine.begin() as connection:
-            home = self._lock(connection)
-            account = self._account(connection, home)
+            account = self._locked(connection)
             if (grant := account.grants.get(token)) is not None:
                 ended = Grant(worker=grant.worker, at=grant.at, seconds=seconds, ended=True)
-                account.grants[token] = ended
-                self._write(connection, home, account)
+                account.grant(connection, token, ended)
+            else:  # it was taken for dead
+                account.correct(token, seconds)
+            account.write(connection)
 
     # -- for who asks what is left -----------------------------------------------------------------
 
     def spent_s(self) -> float:
         """Seconds that were spent, and those that trainings under way were granted."""
         with self.engine.connect() as connection:
-            return self._finished_s(connection) + self._account(connection).committed_s
+            return self._spent_s(connection, self._account(connection))
 
     def is_over(self, connection: Connection) -> bool:
         """Whether too little is left for one more training, and nobody will give any back."""
@@ -155,76 +134,29 @@ class GpuHours:
         itself under way; `but_open`: or with what anybody has.
         """
         account = self._account(connection)
-        if account.open() and but_open:
+        if account.is_open and but_open:
             return True
-        own = sum(e.seconds for e in account.grants.values() if e.worker == worker and not e.ended)
-        left = self.seconds - self._finished_s(connection) - account.committed_s + own
-        return left > max(self._usual_s(), NOTHING_S)
+        grants = account.grants.values()
+        own = sum(each.seconds for each in grants if each.worker == worker and not each.ended)
+        left = self.seconds - self._spent_s(connection, account) + own
+        return left > max(self._ended.usual_s, NOTHING_S)
 
     # -- what is written ---------------------------------------------------------------------------
 
-    def _home(self, connection: Connection) -> int | None:
-        return next(iter(ids_of(connection, self.names)), None)
+    def _account(self, connection: Connection) -> Account:
+        return Account.read(connection, ids_of(connection, self.names))
 
-    def _lock(self, connection: Connection) -> int | None:
-        home = self._home(connection)
-        mine = studies.c.study_id == home
-        connection.execute(select(studies.c.study_id).where(mine).with_for_update())
-        return home
-
-    def _account(self, connection: Connection, home: int | None = None) -> _Account:
-        """As it is written, with what has ended since taken from the grants."""
-        home = self._home(connection) if home is None else home
-        return self._settled(connection, _read(read_note(connection, home, GRANTS)))
-
-    def _write(self, connection: Connection, home: int | None, account: _Account) -> None:
-        plain = {"grants": {token: asdict(g) for token, g in account.grants.items()}}
-        text = json.dumps(plain | {"spent": account.spent})
-        write_note(connection, home, GRANTS, text)
-
-    def _settled(self, connection: Connection, account: _Account) -> _Account:
-        """With no grant of a claim that is over: a finished one's time is in its result."""
-        if not account.grants:
-            return account
-        tokens = list(account.grants)
-        now = float(connection.execute(select(database_now())).scalar_one())
-        states: dict[str, tuple[str, float]] = {}
-        for table in (claims, verifications):
-            query = select(table.c.token, table.c.state, table.c.leased_until)
-            for row in connection.execute(query.where(table.c.token.in_(tokens))):
-                states[row.token] = row.state, min(now, row.leased_until or now)
-        for token in tokens:
-            state, until = states.get(token, ("returned", now))
-            if state == "running":
-                continue
-            grant = account.grants.pop(token)
-            if state != "finished":
-                held = grant.seconds if grant.ended else max(0.0, until - grant.at)
-                account.spent[token] = min(grant.seconds, held)
-        return account
-
-    # -- what was spent ----------------------------------------------------------------------------
-
-    def _finished_s(self, connection: Connection) -> float:
-        """Of all trials and verification runs that have a result; each is read once."""
+    def _locked(self, connection: Connection) -> Account:
+        """That nobody else changes until the transaction is over."""
         ids = ids_of(connection, self.names)
-        total = 0.0
-        for kind, table, key in (
-            ("trial", claims, claims.c.claim_id),
-            ("run", verifications, verifications.c.run_id),
-        ):
-            mine = table.c.study_id.in_(ids) & (table.c.state == "finished")
-            there = set(connection.execute(select(key).where(mine)).scalars())
-            if new := sorted(each for each in there if (kind, each) not in self._took):
-                for row in connection.execute(select(key, table.c.result).where(key.in_(new))):
-                    recorded = TrialResult.from_json(row.result).recorded
-                    self._took[kind, row[0]] = device_seconds(recorded)
-            total += sum(self._took[kind, each] for each in there)
-        return total
+        query = select(studies.c.study_id).where(studies.c.study_id.in_(ids))
+        connection.execute(query.order_by(studies.c.study_id).with_for_update()).all()
+        return Account.read(connection, ids)
 
-    def _usual_s(self) -> float:
-        """What half of those that have ended took at most: less buys no training."""
-        return statistics.median(self._took.values()) if self._took else 0.0
+    def _spent_s(self, connection: Connection, account: Account) -> float:
+        """What has ended and what is granted."""
+        ids = list(account.notes)
+        return account.granted_s + self._ended.seconds(connection, ids, account.spent)
 
     def _at_work(self, connection: Connection) -> set[str]:
         """The workers of these studies."""
@@ -234,12 +166,5 @@ class GpuHours:
         return set(connection.execute(select(workers.c.worker).where(here)).scalars())
 
 
-def _read(text: str | None) -> _Account:
-    """What others may have written there counts as nothing."""
-    try:
-        stored = json.loads(text or "{}")
-        grants = _GRANTS.validate_python(stored.get("grants", {}), strict=True)
-        spent = _SPENT.validate_python(stored.get("spent", {}))
-    except (ValueError, AttributeError):
-        return _Account()
-    return _Account({token: Grant(**each.model_dump()) for token, each in grants.items()}, spent)
+def _now(connection: Connection) -> float:
+    return float(connection.execute(select(database_now())).scalar_one())

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, delete, insert, select, update
+from sqlalchemy import ColumnElement, Engine, delete, insert, select, update
 
 from tuner.storage.database_clock import database_now
 from tuner.storage.schema import workers
@@ -114,12 +114,19 @@ class Roster:
 
     def report(self, worker: str, **values: Any) -> None:
         """Note that `worker` lives, with `trial_number`, `epoch`, `val_loss` as given."""
-        mine = (workers.c.worker == worker) & (workers.c.study_id == self._study_id)
-        with self._engine.begin() as connection:
-            connection.execute(update(workers).where(mine).values(seen_at=database_now(), **values))
+        self._update(workers.c.worker == worker, **values)
 
     def leave(self, worker: str) -> None:
-        self.report(worker, stopped=True, trial_number=None, epoch=None, val_loss=None, note=None)
+        """Note that `worker` has ended. Whoever says so again, of one that is long dead, changes
+        nothing: when it was last heard of is when it ended.
+        """
+        here = (workers.c.worker == worker) & workers.c.stopped.is_(False)
+        self._update(here, stopped=True, trial_number=None, epoch=None, val_loss=None, note=None)
+
+    def _update(self, which: ColumnElement[bool], **values: Any) -> None:
+        mine = which & (workers.c.study_id == self._study_id)
+        with self._engine.begin() as connection:
+            connection.execute(update(workers).where(mine).values(seen_at=database_now(), **values))
 
     def hosts(self, *, but: str = "") -> tuple[tuple[str, HostFacts], ...]:
         """The hosts of all who have worked here, `but` for one of them, with what they found of

@@ -21,15 +21,18 @@ class SpentTime:
     def __init__(self, mine: ColumnElement[bool], engine: Engine, name: str) -> None:
         """`name` is the study's."""
         self._engine, self._name = engine, name
-        self._hours: GpuHours | None = None
+        self.last_hours: GpuHours | None = None
+        """The limit of device hours that was last asked for."""
         self._finished = mine & (claims.c.state == "finished")
         self._took: dict[int, tuple[int, float]] = {}
 
     def is_up(self, connection: Connection, seen: Row[Any]) -> bool:
-        """Whether the search has had its time, or its studies their device hours."""
+        """Whether the search has had its time."""
         may_take = search_s(seen)
-        if may_take is not None and self.seconds(connection) >= may_take:
-            return True
+        return may_take is not None and self.seconds(connection) >= may_take
+
+    def is_unpaid(self, connection: Connection, seen: Row[Any]) -> bool:
+        """Whether its studies have had their device hours."""
         hours = self.hours(seen.policy)
         return hours is not None and hours.is_over(connection)
 
@@ -41,12 +44,13 @@ class SpentTime:
     def hours(self, policy: str | None) -> GpuHours | None:
         """The limit that a stored policy names, with what is known of it; None where none does."""
         if not limits_gpu_hours(policy):
+            self.last_hours = None
             return None
         found = GpuHours.of(self._engine, SearchPolicy.from_json(policy), self._name)
-        known = self._hours
+        known = self.last_hours
         if found is None or known is None or found.limit != known.limit:
-            self._hours = found
-        return self._hours
+            self.last_hours = found
+        return self.last_hours
 
     def seconds(self, connection: Connection, beside: Mapping[int, float] | None = None) -> float:
         """Of all of them. `beside` are seconds, by trial number, of trials that may not be stored

@@ -10,7 +10,7 @@ writes after it lost its lease is kept beside the run. What all claims have in c
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from optuna.trial import TrialState
@@ -41,7 +41,7 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         study_ids: Sequence[int],
         *,
         names: Sequence[str] = (),
-        hours: GpuHours | None = None,
+        limits: Mapping[int, GpuHours] | None = None,
         lease_s: float | None = None,
         confirm_s: float | None = None,
         restart_grace_s: float | None = None,
@@ -56,8 +56,8 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         )
         self._names = dict(zip(study_ids, names, strict=False))
         self._took: dict[int, float] = {}
-        self.hours = hours
-        """The limit of device time that their studies share, if they have one."""
+        self.limits = limits or {}
+        """Of device time, by the number of the study; those that share one have the same."""
 
     # -- the plan ----------------------------------------------------------------------------------
 
@@ -154,10 +154,24 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         with self._engine.connect() as connection:
             self._require_studies(connection)
             by_state = self._by_state(connection)
-            over = self.hours is not None and self.hours.is_over(connection)
+            unpaid = self._unpaid(connection, by_state)
         planned = sum(count for state, count in by_state.items() if state != "skipped")
         running, finished = by_state.get("running", 0), by_state.get("finished", 0)
-        return Counts(planned, running, finished, time_is_up=over and planned > finished)
+        return Counts(planned, running, finished, unpaid=unpaid)
+
+    def _unpaid(self, connection: Connection, by_state: Mapping[str, int]) -> bool:
+        """Whether some runs wait, and device hours keep all of them from beginning."""
+        over = self._studies_of(lambda hours: hours.is_over(connection))
+        if not over or not by_state.get("waiting"):
+            return False
+        c = verifications.c
+        paid = self._mine & (c.state == "waiting") & c.study_id.not_in(over)
+        return connection.execute(select(c.run_id).where(paid).limit(1)).first() is None
+
+    def _studies_of(self, which: Callable[[GpuHours], bool]) -> list[int]:
+        """Those whose limit is one of these; each limit is asked once."""
+        found = {hours for hours in set(self.limits.values()) if which(hours)}
+        return [study_id for study_id, hours in self.limits.items() if hours in found]
 
     def _require_studies(self, connection: Connection) -> None:
         """Of the studies whose names are known here."""
@@ -179,12 +193,11 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         """The next run of the plan; None when none waits."""
         del seen
         self._require_studies(connection)
-        if self.hours is not None and not self.hours.may_claim(connection, worker):
-            return None
+        unpaid = self._studies_of(lambda hours: not hours.may_claim(connection, worker))
         c = verifications.c
         waiting = (
             select(c.run_id)
-            .where(self._mine & (c.state == "waiting"))
+            .where(self._mine & (c.state == "waiting") & c.study_id.not_in(unpaid))
             .order_by(c.place, c.run_id)
             .limit(1)
             .with_for_update(skip_locked=True)

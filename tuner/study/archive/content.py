@@ -50,6 +50,8 @@ class Archive:
     """Why its search stopped by itself; None where it did not."""
     code: str | None = None
     """The file with its own class, where its database has that."""
+    loss_code: str | None = None
+    """The file with the term of its loss, likewise."""
     exported_by: str = f"tuner {__version__}"
 
     @property
@@ -92,12 +94,12 @@ def archive_of(opened: OpenStudy) -> Archive:
         verifications=tuple(run for run in runs if run.state in _ENDED),
         notes=notes,
         little_left=counts.little_left,
-        code=_code(opened),
+        code=_code(opened, opened.definition.model_source),
+        loss_code=_code(opened, opened.definition.loss_source),
     )
 
 
-def _code(opened: OpenStudy) -> str | None:
-    digest = opened.definition.model_source
+def _code(opened: OpenStudy, digest: str | None) -> str | None:
     content = source_of(opened.database.engine, digest) if digest is not None else None
     return None if content is None else content.decode()
 

@@ -54,6 +54,7 @@ def as_dict(archive: Archive) -> dict[str, Any]:
         "definition": archive.definition.as_dict(),
         "definition_hash": archive.definition.identity(),
         **({"code": archive.code} if archive.code is not None else {}),
+        **({"loss_code": archive.loss_code} if archive.loss_code is not None else {}),
         **({} if by_itself else {"search": archive.membership.as_dict()}),
         "policy": json.loads(archive.policy.to_json()),
         "budget": archive.budget,
@@ -81,7 +82,8 @@ def from_dict(data: Mapping[str, Any]) -> Archive:
     for run in study.verifications:
         if lacks := _outside(definition.space, run.params, whole=True):
             raise ValueError(f"a verification run of trial {run.trial_number}: {lacks}")
-    if study.code is not None and _sha256(study.code) != definition.model_source:
+    codes = (study.code, definition.model_source), (study.loss_code, definition.loss_source)
+    if any(code is not None and _sha256(code) != digest for code, digest in codes):
         raise ValueError("the code in it is not what its definition names by hash")
     return Archive(
         name=study.name,
@@ -96,6 +98,7 @@ def from_dict(data: Mapping[str, Any]) -> Archive:
         notes={trial.number: trial.notes for trial in study.trials if trial.notes},
         little_left=study.little_left.as_record() if study.little_left is not None else None,
         code=study.code,
+        loss_code=study.loss_code,
         exported_by=study.exported_by,
     )
 

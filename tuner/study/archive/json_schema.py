@@ -159,6 +159,8 @@ class ArchivedStudy(Loose):
     definition: PlainTable
     code: Annotated[str, Field(max_length=MOST_BYTES, pattern=r"^[^\x00]*$")] | None = None
     """Absent where no class of somebody's own is in it."""
+    loss_code: Annotated[str, Field(max_length=MOST_BYTES, pattern=r"^[^\x00]*$")] | None = None
+    """Absent where its training loss has no term of somebody's own."""
     search: ArchivedMembership | None = None
     """Absent from files of before there were groups."""
     policy: PlainTable

@@ -37,6 +37,10 @@ hidden), `auto` has kernels built for a CPU. A smaller training is over in secon
 time is no longer that of its planes.
 """
 
+WHY_NO_FUSED_LOSS = (
+    "the kernels around the network hold the quantile loss alone, and [training.loss] adds a term"
+)
+
 MEASURED_ON = (9, 0)
 """Compute capability of the GPUs that this was measured on (Hopper); on others nobody knows."""
 
@@ -119,12 +123,16 @@ def why_not_fused(config: RunConfig, model: nn.Module, device: torch.device) -> 
             "the fused kernels update the weights after every batch, "
             f"accumulate is {config.accumulate}"
         )
+    if config.loss_weight != 0:
+        return WHY_NO_FUSED_LOSS
     return why_not(model, config.training.precision, device)
 
 
 def faster_fused(config: RunConfig, shapes: ModelShapes, capability: tuple[int, int]) -> bool:
     """Whether `auto` means the fused kernels on a GPU of this compute capability."""
     sizes = config.hyperparameters
+    if config.training.loss is not None:  # all weights of a study, 0 too, are timed alike
+        return False
     if config.training.precision.half or shapes.horizon > LONGEST_FUSED:
         return False
     if capability != MEASURED_ON:
@@ -181,13 +189,14 @@ def make_engine(config: RunConfig, data: DeviceData, model: nn.Module) -> Engine
     if backend is Backend.COMPILE:
         # Those kernels update after every batch, and scale no loss.
         plain = config.accumulate == 1 and config.training.precision is not Precision.FP16
-        if plain and step_kernels_serve(model):
+        fused_loss = config.loss_weight == 0
+        if plain and fused_loss and step_kernels_serve(model):
             from tuner.training.engines.fused.compiled_step import CompiledStepEngine
 
             return CompiledStepEngine(config, data, model)
         from tuner.training.engines.compiled import CompiledEngine
 
-        return CompiledEngine(config, data, model)
+        return CompiledEngine(config, data, model, "" if fused_loss else WHY_NO_FUSED_LOSS)
     if backend is Backend.TRITON:
         from tuner.training.engines.fused.fused_engine import TritonEngine
 

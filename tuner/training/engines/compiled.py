@@ -29,15 +29,23 @@ RECOMPILES = 4096
 
 
 class CompiledEngine(GraphEngine):
-    """Captures a step whose forward and loss are compiled, for exactly these shapes."""
+    """Captures a step whose forward and loss are compiled, for exactly these shapes; where a term
+    of the user's is added to the loss, the forward alone.
+    """
 
     backend = Backend.COMPILE
     uses_branches = False  # the compiler orders the work itself, on one stream
 
-    def __init__(self, config: RunConfig, data: DeviceData, model: nn.Module) -> None:
-        super().__init__(config, data, model)
+    def __init__(
+        self, config: RunConfig, data: DeviceData, model: nn.Module, fallback: str = ""
+    ) -> None:
+        super().__init__(config, data, model, fallback)
         mode = torch_mode(config.training.compile_mode)
-        self._step.loss = torch.compile(self._step.loss, dynamic=False, mode=mode)  # type: ignore[method-assign]
+        step = self._step
+        if step.term is not None:  # the user's code runs as it is written
+            step.predicted = torch.compile(step.predicted, dynamic=False, mode=mode)  # type: ignore[method-assign]
+        else:
+            step.loss = torch.compile(step.loss, dynamic=False, mode=mode)  # type: ignore[method-assign]
 
     def warm_up(self) -> None:
         with no_silent_fall_back():

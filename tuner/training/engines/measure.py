@@ -21,6 +21,7 @@ from torch import nn
 from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import Batch, DeviceData
 from tuner.devices.backend_choice import BackendChoice
+from tuner.errors import UsageError
 from tuner.models.fault import on_one_line
 from tuner.models.names import builtin_names
 from tuner.models.out_of_memory import out_of_memory
@@ -61,13 +62,14 @@ def what_auto_means(config: RunConfig, data: DeviceData) -> BackendChoice | None
         runs out even for plain operations, which the training then says.
 
     Raises:
-        UsageError: an architecture that cannot be built.
+        UsageError: an architecture, or a term of the loss, that cannot be used.
     """
     automatic = (
         config.training.backend is Backend.AUTO and not config.training.checkpoint_activations
     )
     on_gpu = data.minimum.device.type == "cuda"
-    if not (automatic and on_gpu) or config.architecture.model in builtin_names():
+    from_sizes = config.architecture.model in builtin_names() and config.training.loss is None
+    if not (automatic and on_gpu) or from_sizes:
         return None
     try:
         return _measured_in_peace(config, data)
@@ -119,15 +121,15 @@ class Candidates:
         step = Step(self.config, self.data, self.model, capturable=True)
         step.set_learning_rate(self.config.hyperparameters.learning_rate)
         windows = min(self.config.hyperparameters.batch_size, len(self.order))
-        batch = self.data.train.gather(self.order[:windows])
+        batch = step.gathered(self.data.train, self.order[:windows])
         try:
             _one_step(step, batch)  # libraries and workspaces come with the first one
             with _no_waiting():
                 _one_step(step, batch)
-        except RuntimeError as error:
+        except (RuntimeError, UsageError) as error:  # the latter of a term, which names its cause
             if out_of_memory(error) is not None:
                 raise
-            return on_one_line(error)
+            return str(error) if isinstance(error, UsageError) else on_one_line(error)
         finally:
             step.release()
         return ""

@@ -91,7 +91,7 @@ def host_waits(step: Step, batch: Batch) -> Waits:
     try:
         with _Calls(notes), _Kernels(notes):
             step.model.train()
-            step.loss(batch).backward()  # type: ignore[no-untyped-call]
+            step.training_loss(batch).backward()  # type: ignore[no-untyped-call]
             step.model.eval()
             with torch.no_grad():
                 step.loss(batch)

@@ -45,6 +45,7 @@ def random_batch(like: Batch) -> Batch:
         future=None if like.future is None else torch.rand_like(like.future),
         static=None if like.static is None else torch.rand_like(like.static),
         target=torch.rand_like(like.target),
+        series=like.series,
     )
 
 

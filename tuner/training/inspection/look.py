@@ -35,21 +35,21 @@ def look(step: Step, data: DeviceData, windows: int) -> Findings:
     windows = min(windows, MOST_WINDOWS)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        noise = random_batch(_batch(data, windows, 0))
+        noise = random_batch(_batch(step, data, windows, 0))
         gradients = Gradients(step.model)
         before = _forecasts(step, data, windows, noise)
         for number in range(STEPS):
             step.model.train()
-            loss = float(step.train(_batch(data, windows, number)))
+            loss = float(step.train(_batch(step, data, windows, number)))
             if not math.isfinite(loss):
                 return Findings(diverged=f"the loss is {loss} after {number + 1} steps")
             gradients.note()
         after = _forecasts(step, data, windows, noise)
-        batch = _batch(data, windows, 0)
+        batch = _batch(step, data, windows, 0)
         ignored = ignored_inputs(step.model, batch, data.shapes)
         step.model.zero_grad(set_to_none=True)
         step.model.train()
-        step.loss(noise).backward()  # type: ignore[no-untyped-call]
+        step.training_loss(noise).backward()  # type: ignore[no-untyped-call]
         gradients.note()
         waits = host_waits(step, batch)
     task = data.task
@@ -61,14 +61,14 @@ def look(step: Step, data: DeviceData, windows: int) -> Findings:
     )
 
 
-def _batch(data: DeviceData, windows: int, number: int) -> Batch:
+def _batch(step: Step, data: DeviceData, windows: int, number: int) -> Batch:
     """The same number of windows at even distances, others each time."""
     n = len(data.train)
     index = torch.arange(windows) * n // windows + number
-    return data.train.gather(index % n)
+    return step.gathered(data.train, index % n)
 
 
 def _forecasts(step: Step, data: DeviceData, windows: int, noise: Batch) -> Tensor:
     """(2 B, T, C, Q), of windows and of random numbers."""
-    both = [forecasts(step.model, each) for each in (_batch(data, windows, 0), noise)]
+    both = [forecasts(step.model, each) for each in (_batch(step, data, windows, 0), noise)]
     return torch.cat(both)

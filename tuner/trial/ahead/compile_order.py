@@ -10,6 +10,7 @@ from typing import Any
 
 from tuner.config import Backend, Hyperparameters
 from tuner.data.task import Task
+from tuner.models.names import builtin_names
 from tuner.spec.definition import StudyDefinition
 
 Capability = tuple[int, int]
@@ -98,7 +99,7 @@ def why_none(definition: StudyDefinition) -> str | None:
     backend = definition.training.backend
     if backend not in (Backend.AUTO, Backend.TRITON):
         return f"backend {backend.value} has no kernels of its own"
-    if ":" in definition.architecture.model:
+    if definition.architecture.model not in builtin_names():
         return "the fused kernels are written for the built-in networks"
     if definition.training.checkpoint_activations:
         return "checkpoint_activations has no kernels of its own"

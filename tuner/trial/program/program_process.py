@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import selectors
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -26,7 +24,8 @@ import psutil
 
 from tuner.display.text import shown
 from tuner.trial.program import program_guard
-from tuner.trial.program.program_lines import LINE_BYTES, ProgramError
+from tuner.trial.program.program_lines import ProgramError
+from tuner.trial.program.program_reader import ProgramReader
 
 TRIAL, REPORT, STOP = "TUNER_TRIAL", "TUNER_REPORT", "TUNER_STOP"
 """Names of what a program finds in its environment: the files with its trial, for its report, and
@@ -37,10 +36,10 @@ LOOK_S = 0.05
 ASKED_S = 1.0
 """For a program that was asked to stop to end by itself: then comes SIGTERM, and after as long
 SIGKILL. A worker that is told to stop has little more than three seconds."""
-REPORT_BYTES = 64 << 20
-PRINTED_BYTES = 256 << 20
-KEPT_BYTES = 4096
-KEPT_LINES = 10
+
+
+class NotStartedError(ProgramError):
+    """The machine has no room for it, or no process: no trial's fault, and each would fail."""
 
 
 class ProgramProcess:
@@ -62,10 +61,10 @@ class ProgramProcess:
     ) -> None:
         self._command, self._folder = command, folder
         self._trial, self._own_folder = trial, own_folder
-        self._rest = b""
-        self._reported = self._printed = 0
-        self._kept: deque[bytes] = deque()
-        self._kept_bytes = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: ProgramReader | None = None
+        self.began = 0.0
+        """When it was started (`time.perf_counter`)."""
         self._stop_asked: float | None = None
         self._signalled = False
 
@@ -77,47 +76,51 @@ class ProgramProcess:
                 f"its folder {shown(str(self._folder))} is not on this host; a program is not "
                 "carried to other hosts: put it there"
             )
-        self._between = Path(tempfile.mkdtemp(prefix="tuner-program-"))
-        try:
-            self._start()
-        except OSError as error:
-            raise ProgramError(f"it cannot be started: {error.strerror}") from None
+        with contextlib.ExitStack() as opened:
+            try:
+                self._start(opened)
+            except OSError as error:
+                raise NotStartedError(f"it cannot be started: {error.strerror}") from None
+            self._opened = opened.pop_all()
         return self
 
-    def _start(self) -> None:
-        trial, report = self._between / "trial.json", self._between / "report"
-        self._stop_file = self._between / "stop"
-        own = self._own_folder or self._between / "checkpoint"
+    def _start(self, opened: contextlib.ExitStack) -> None:
+        """`opened` gives back what was taken, in the order of its end, however far this came."""
+        between = Path(tempfile.mkdtemp(prefix="tuner-program-"))
+        opened.callback(shutil.rmtree, between, ignore_errors=True)
+        trial, report, self._stop_file = (
+            between / "trial.json",
+            between / "report",
+            between / "stop",
+        )
+        own = self._own_folder or between / "checkpoint"
         own.mkdir(parents=True, exist_ok=True)
         trial.write_text(json.dumps({**self._trial, "checkpoint_folder": str(own)}))
         os.mkfifo(report, 0o600)
         # Open at both ends: who opens it to write never waits, and its end is never read.
-        self._report = os.open(report, os.O_RDWR | os.O_NONBLOCK)
-        ours, theirs = os.pipe()
-        self._output = ours
-        os.set_blocking(ours, False)
-        lifeline, self._lifeline = os.pipe()
-        environment = {
-            name: text for name, text in os.environ.items() if name not in NOT_ITS_BUSINESS
-        } | {TRIAL: str(trial), REPORT: str(report), STOP: str(self._stop_file)}
-        guard = [sys.executable, "-I", "-S", str(Path(program_guard.__file__))]
-        try:
+        reported = os.open(report, os.O_RDWR | os.O_NONBLOCK)
+        opened.callback(os.close, reported)
+        with contextlib.ExitStack() as theirs:
+            output, printed = _pipe(opened, theirs)
+            os.set_blocking(output, False)
+            self._reader = opened.enter_context(ProgramReader(reported, output))
+            opened.callback(self._see_it_end)
+            lifeline, self._lifeline = _pipe(theirs, opened)
+            environment = {
+                name: text for name, text in os.environ.items() if name not in NOT_ITS_BUSINESS
+            } | {TRIAL: str(trial), REPORT: str(report), STOP: str(self._stop_file)}
+            guard = [sys.executable, "-I", "-S", str(Path(program_guard.__file__))]
+            self.began = time.perf_counter()
             self._process = subprocess.Popen(
-                [*guard, str(lifeline), str(self._between), *self._command],
+                [*guard, str(lifeline), str(between), *self._command],
                 cwd=self._folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=theirs,
-                stderr=theirs,
+                stdout=printed,
+                stderr=printed,
                 pass_fds=[lifeline],
                 start_new_session=True,
             )
-        finally:
-            os.close(theirs)
-            os.close(lifeline)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._report, selectors.EVENT_READ)
-        self._selector.register(self._output, selectors.EVENT_READ)
 
     def __exit__(
         self,
@@ -126,7 +129,12 @@ class ProgramProcess:
         trace: TracebackType | None,
     ) -> None:
         """End whatever is left of it."""
-        os.close(self._lifeline)
+        self._opened.close()
+
+    def _see_it_end(self) -> None:
+        """Once its lifeline was closed: its guard kills what it started, and ends."""
+        if self._process is None:
+            return
         try:
             self._process.wait(program_guard.END_S + 1.0)
         except subprocess.TimeoutExpired:
@@ -135,15 +143,16 @@ class ProgramProcess:
                 self._process.wait(1.0)
         if self._process.returncode != 0:
             _kill_session(self._process.pid)
-            shutil.rmtree(self._between, ignore_errors=True)
-        self._selector.close()
-        for descriptor in (self._report, self._output):
-            os.close(descriptor)
 
     @property
     def pid(self) -> int:
         """Of its guard."""
-        return self._process.pid
+        return self._started.pid
+
+    @property
+    def _started(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "nobody asks before it was started"
+        return self._process
 
     # -- what it says ------------------------------------------------------------------------------
 
@@ -154,52 +163,28 @@ class ProgramProcess:
         Raises:
             ProgramError: it says more than anybody reads.
         """
+        reader = self._reader
+        assert reader is not None, "nobody asks before it was started"
         while True:
-            ended = self._process.poll() is not None
-            events = self._selector.select(0 if ended else LOOK_S)
-            now = time.perf_counter()
-            ready = {key.fd for key, _ in events}
-            if self._output in ready:
-                self._take_printed()
-            if self._report in ready:
-                for line in self._take_reported():
-                    yield line, now
-            elif ended:
+            if self._started.poll() is not None:
+                reader.program_ended()
+            is_over = reader.is_over
+            came = reader.take(LOOK_S)
+            yield from came
+            if is_over and not came:
                 return
             yield None
             if self._pressed():
                 return
 
-    def _take_reported(self) -> list[bytes]:
-        came = os.read(self._report, LINE_BYTES)
-        self._reported += len(came)
-        *lines, self._rest = (self._rest + came).split(b"\n")
-        if max(map(len, [*lines, self._rest])) > LINE_BYTES:
-            raise ProgramError(f"its report has a line of more than {LINE_BYTES >> 10} KiB")
-        if self._reported > REPORT_BYTES:
-            raise ProgramError(f"its report is longer than {REPORT_BYTES >> 20} MiB")
-        return [line for line in lines if line.strip()]
-
-    def _take_printed(self) -> None:
-        came = os.read(self._output, 1 << 20)
-        if not came:  # all that could print have ended, or closed it
-            self._selector.unregister(self._output)
-            return
-        self._printed += len(came)
-        if self._printed > PRINTED_BYTES:
-            raise ProgramError(
-                f"it printed more than {PRINTED_BYTES >> 20} MiB; print less, or into a file"
-            )
-        self._kept.append(came[-KEPT_BYTES:])
-        self._kept_bytes += len(self._kept[-1])
-        while self._kept_bytes - len(self._kept[0]) >= KEPT_BYTES:
-            self._kept_bytes -= len(self._kept.popleft())
+    @property
+    def last_came(self) -> float:
+        """When its last line came, also one that nobody was given yet; 0 where none did."""
+        return 0.0 if self._reader is None else self._reader.last_came
 
     def last_printed(self) -> list[str]:
         """The last lines that it printed, harmless to show."""
-        text = b"".join(self._kept)[-KEPT_BYTES:].decode("utf-8", "replace")
-        lines = [shown(line.rpartition("\r")[2]).rstrip() for line in text.splitlines()]
-        return [line for line in lines if line][-KEPT_LINES:]
+        return [] if self._reader is None else self._reader.last_printed()
 
     # -- its end -----------------------------------------------------------------------------------
 
@@ -223,7 +208,7 @@ class ProgramProcess:
 
     def how_it_ended(self) -> str:
         """`exit code 3`, `SIGKILL`; to be asked once it has ended."""
-        code = self._process.returncode
+        code = self._started.returncode
         if code is None:
             return "no end"
         number = -code if code < 0 else code - 128
@@ -234,7 +219,15 @@ class ProgramProcess:
 
     @property
     def ended_well(self) -> bool:
-        return self._process.returncode == 0
+        return self._started.returncode == 0
+
+
+def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe whose two ends are closed with these."""
+    ends = os.pipe()
+    reads.callback(os.close, ends[0])
+    writes.callback(os.close, ends[1])
+    return ends
 
 
 def _kill_session(leader: int) -> None:

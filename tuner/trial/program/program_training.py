@@ -67,7 +67,6 @@ class ProgramTraining:
     timed_until: float | None = None
     _began: float = 0.0
     _started: float | None = None
-    _heard: float = 0.0
     _beat: float = 0.0
     _last_moment: float = 0.0
     """When the last epoch was told."""
@@ -81,14 +80,13 @@ class ProgramTraining:
             ProgramError: the program did not what it should.
             GapError: it is to be begun anew.
         """
-        self._began = self._heard = self._beat = time.perf_counter()
+        self._began, self._beat = running.began, time.perf_counter()
         for said in running.lines():
             if said is None:
                 if self._over(running):
                     break
                 continue
             line, moment = said
-            self._heard = moment
             if self.stopped_by in (None, StopReason.INTERRUPTED):
                 self._take(line, moment, running)
         self.total_s = time.perf_counter() - self._began
@@ -108,7 +106,7 @@ class ProgramTraining:
         if self.stopped_by is not None:
             running.ask_to_stop()
             return False
-        silent_s = now - self._heard
+        silent_s = now - max(self._began, running.last_came)
         if self.final is not None:
             return silent_s > LINGER_S
         if silent_s > self.program.silence_s:
@@ -183,7 +181,8 @@ class ProgramTraining:
             raise ProgramError(
                 f"its final values are of {figures.epochs} epochs, and it told {len(self.history)}"
             )
-        if self.stopped_by is StopReason.INTERRUPTED:
+        whole = figures.converged is True or len(self.history) == self.max_epochs
+        if self.stopped_by is StopReason.INTERRUPTED and whole:
             self.stopped_by = None  # all is told that is waited for
 
     def _resume(self, epoch: int) -> None:
@@ -242,7 +241,21 @@ class ProgramTraining:
             )
         if not running.ended_well and running.how_it_ended() != "no end":
             raise ProgramError(f"it told its final values, and ended with {how} all the same")
+        self._refuse_impossible(self.final)
         self.stopped_by = self._how_it_stopped(self.final)
+
+    def _refuse_impossible(self, final: Figures) -> None:
+        """Raises ProgramError for a time or an error with which nothing can be compared."""
+        if self.history[-1].elapsed_s <= 0:
+            raise ProgramError(
+                "its lines came all at once, so that its clock says 0 s: flush after each of them"
+            )
+        for name in ("test_mql", "val_mql"):
+            figure = getattr(final, name)
+            if figure is not None and is_figure(figure) and figure <= 0:
+                raise ProgramError(
+                    f"its final {name} is {figure:g}; expected an error, which is above 0"
+                )
 
     def _how_it_stopped(self, final: Figures) -> StopReason:
         figures = [each for each in (final.test_mql, final.val_mql) if each is not None]

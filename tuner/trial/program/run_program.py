@@ -18,6 +18,7 @@ import psutil
 
 from tuner.config import EpochRecord, Hyperparameters, StopReason
 from tuner.devices import Carried, CpuCores, Watch
+from tuner.errors import UsageError
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.program import Program
 from tuner.storage.records import TrialResult
@@ -25,10 +26,11 @@ from tuner.trial.device_turn import alone_on
 from tuner.trial.job import TrialJob
 from tuner.trial.program.kept_folder import Earlier, KeptFolder
 from tuner.trial.program.program_lines import ProgramError
-from tuner.trial.program.program_process import ProgramProcess
+from tuner.trial.program.program_process import NotStartedError, ProgramProcess
 from tuner.trial.program.program_result import failed_program, program_result
 from tuner.trial.program.program_training import GapError, KilledError, ProgramTraining
 from tuner.trial.survival import TrainerLostError
+from tuner.trial.time_left import TimeLeft
 
 PROTOCOL = 1
 """Of the document that a program gets, and of its lines."""
@@ -42,6 +44,7 @@ _log = logging.getLogger(__name__)
 def run_program(
     job: TrialJob,
     seed: int,
+    left: TimeLeft,
     *,
     kept: KeptFolder | None,
     on_epoch: Callable[[EpochRecord], StopReason | None],
@@ -50,13 +53,14 @@ def run_program(
     """Run the program of the job's study once, alone on its device; None if it was interrupted.
 
     Raises:
-        TrainerLostError: the program's files are not those that the study was made with.
+        TrainerLostError: the program's files or the clock are not those that the study was made
+            with, or the machine cannot start one.
     """
     program = job.definition.program
     assert program is not None, "this study has one"
-    refuse_other_files(job, program)
+    refuse_another(job, program)
     asked = time.perf_counter()
-    with alone_on(job.device, job.should_stop, job.on_phase) as held:
+    with alone_on(job.device, job.should_stop, job.on_phase, left) as held:
         if not held:
             return None
         run = _Run(job, program, seed, kept, on_epoch, on_begun)
@@ -67,12 +71,21 @@ def run_program(
     return dataclasses.replace(result, recorded=waited)
 
 
-def refuse_other_files(job: TrialJob, program: Program) -> None:
-    """Raises TrainerLostError where the program is another one by now: no trial would compare.
+def refuse_another(job: TrialJob, program: Program) -> None:
+    """Raises TrainerLostError where the program, or the clock, is another one by now: no trial
+    would compare.
 
     A folder that is not there is the program's own failure.
     """
-    if Path(program.folder).is_dir() and program.digest() != job.definition.model_source:
+    try:
+        program.refuse_other_clock(job.study)
+    except UsageError as error:
+        raise TrainerLostError(str(error)) from None
+    try:
+        as_it_was = program.digest() == job.definition.model_source
+    except UsageError as error:
+        raise TrainerLostError(f"the program of study {job.study!r}: {error}") from None
+    if Path(program.folder).is_dir() and not as_it_was:
         raise TrainerLostError(
             f"the program of study {job.study!r} in {program.folder} is not what it was when the "
             "study was made: restore its files, or start a new study with --study NAME"
@@ -126,13 +139,20 @@ class _Run:
 
     def result(self) -> TrialResult | None:
         self.job.on_phase(WORKING)
-        watch = Watch(self.job.device, own_cpu_s=self._own_cpu_s, on_gpu=self._is_on_gpu())
+        watch = Watch(
+            self.job.device,
+            own_cpu_s=self._own_cpu_s,
+            on_gpu=self._is_on_gpu(),
+            program=lambda: [each.pid for each in _living(self._guard)],
+        )
         try:
             try:
                 training = self._followed_to_its_end(watch)
             except KilledError as error:  # as a worker that was killed: another attempt goes on
                 _log.warning("trial %d is trained again: the program: %s", self.job.number, error)
                 training = self._followed_to_its_end(watch)
+        except NotStartedError as error:
+            raise TrainerLostError(f"the program of study {self.job.study!r}: {error}") from None
         except ProgramError as error:
             return failed_program(self.job, self.seed, str(error))
         if training.stopped_by is StopReason.INTERRUPTED:
@@ -195,12 +215,12 @@ class _Run:
             self.kept.went_on_from(earlier)
 
     def _epoch_ended(self, record: EpochRecord, watch: Watch) -> StopReason | None:
-        reason = self.on_epoch(record)
         if self.kept is not None:
-            self.kept.add(record)
-            if time.monotonic() > self._noted + NOTES_S:
-                self._noted = time.monotonic()
-                self._note(watch)
+            self.kept.add(record)  # first: a worker may be killed while its database is slow
+        reason = self.on_epoch(record)
+        if self.kept is not None and time.monotonic() > self._noted + NOTES_S:
+            self._noted = time.monotonic()
+            self._note(watch)
         return reason
 
     def _note(self, watch: Watch) -> None:
@@ -222,16 +242,20 @@ class _Run:
         return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
 
 
-def _living_cpu_s(guard: int | None) -> float:
+def _living(guard: int | None) -> list[psutil.Process]:
+    """A program's guard, and all that it started."""
     if guard is None:
-        return 0.0
+        return []
     try:
         first = psutil.Process(guard)
-        living = [first, *first.children(recursive=True)]
+        return [first, *first.children(recursive=True)]
     except psutil.Error:
-        return 0.0
+        return []
+
+
+def _living_cpu_s(guard: int | None) -> float:
     total = 0.0
-    for each in living:
+    for each in _living(guard):
         try:
             used = each.cpu_times()
         except psutil.Error:

@@ -4,12 +4,12 @@ it in a table.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tuner.config import LATER_SETTINGS
+from tuner.config.loss_term import LossTerm
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.study.results import clock_of
@@ -96,7 +96,10 @@ def _differ(
 
 
 def _setting(study: StudySnapshot, name: str) -> Any:
-    return dataclasses.asdict(study.definition.training)[name]
+    found = getattr(study.definition.training, name)
+    if name == "loss" and found is None:
+        return "the quantile loss alone"
+    return f"with {found.in_words()}" if isinstance(found, LossTerm) else found
 
 
 def _used(study: StudySnapshot, what: Callable[[Recorded], str | None]) -> str:

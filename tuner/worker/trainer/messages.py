@@ -52,8 +52,8 @@ class Order:
 
     @staticmethod
     def of(job: TrialJob) -> Order:
-        told = ("on_epoch", "on_curve", "on_begun", "on_phase", "on_backend", "should_stop")
-        nobody: dict[str, Any] = dict.fromkeys(told, _nobody)
+        told = ("on_epoch", "on_curve", "on_begun", "on_phase", "on_wait", "on_backend")
+        nobody: dict[str, Any] = dict.fromkeys((*told, "should_stop"), _nobody)
         return Order(dataclasses.replace(job, **nobody))
 
 
@@ -75,6 +75,13 @@ class Curve:
 
     records: Sequence[EpochRecord]
     repeat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """`TrialJob.on_wait`, told."""
+
+    begins: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from tuner.worker.trainer.messages import (
     Order,
     Ready,
     Refused,
+    Waits,
 )
 from tuner.worker.trainer.stop_byte import StopByte
 
@@ -121,6 +122,7 @@ def _train(
         on_epoch=on_epoch,
         on_curve=on_curve,
         on_phase=heartbeat.phase,
+        on_wait=lambda begins: line.send(Waits(begins)),
         on_backend=on_backend,
         should_stop=should_stop,
     )

@@ -31,6 +31,7 @@ from tuner.worker.trainer.messages import (
     Order,
     Ready,
     Refused,
+    Waits,
 )
 from tuner.worker.trainer.stop_byte import StopByte
 
@@ -137,6 +138,8 @@ class TrainerProcess:
                             job.on_epoch(record, repeat)
                         case Curve(records, repeat):
                             job.on_curve(records, repeat)
+                        case Waits(begins):
+                            job.on_wait(begins)
                         case BackendMeasured(choice):
                             self._line.send(job.on_backend(choice))
                         case Ended(result, verdicts):

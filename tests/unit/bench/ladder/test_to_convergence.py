@@ -50,6 +50,18 @@ def test_all_rungs_have_the_same_seeds_and_the_cumulated_ones_come_first(
     assert by_seed == sorted(by_seed)
 
 
+def test_rungs_that_train_the_same_are_trained_once(
+    ladder: Ladder, data: DeviceData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ladder.contenders[0].config
+    monkeypatch.setattr(to_convergence, "in_capture", lambda _contender: first)
+    found, _ = train(ladder, data)
+    assert len(found.made) == 2
+    plain, captured = found.of[0][0], found.of[1][0]
+    assert (plain.captured, captured.captured) == (False, True)
+    assert captured == dataclasses.replace(plain, captured=True)
+
+
 def test_a_budget_ends_the_trainings_with_a_reason(ladder: Ladder, data: DeviceData) -> None:
     found, told = train(ladder, data, budget_s=0.0)
     assert (found.of, told) == ({}, [])

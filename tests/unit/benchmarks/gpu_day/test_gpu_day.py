@@ -41,6 +41,8 @@ def test_a_command_of_the_documents_can_be_typed(words: tuple[str, ...]) -> None
     if arguments[:2] == ["-m", "pytest"]:
         assert (REPOSITORY / arguments[2]).exists()
         return
+    if arguments[0] == "-m":
+        arguments = [f"{arguments[1].replace('.', '/')}.py", *arguments[2:]]
     script = REPOSITORY / arguments[0]
     known = set(re.findall(r'"(--[a-z-]+)"', script.read_text(encoding="utf-8")))
     assert {word for word in arguments if word.startswith("--")} <= known

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 from typing import Any
 
@@ -102,6 +103,12 @@ def test_trainings_that_slow_down_have_a_line_each() -> None:
 def test_a_wide_terminal_shows_hyperparameters_too() -> None:
     assert "hidden  batch" in shown(FULL, width=100)
     assert "hidden  batch" not in shown(FULL, width=80)
+
+
+def test_a_programs_hyperparameters_need_not_be_those_that_a_row_names() -> None:
+    of_program = dataclasses.replace(record(0, (9.0, 1.0)), params={"rate": 0.1})
+    (row,) = (row for row in shown(look(of_program), width=100).splitlines() if "9.000" in row)
+    assert row.split()[-3:] == ["-", "-", "-"]
 
 
 def test_without_colours_nothing_is_said_in_colour_alone(monkeypatch: pytest.MonkeyPatch) -> None:

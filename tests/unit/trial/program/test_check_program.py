@@ -10,7 +10,7 @@ from tests.support.programs import HONEST, program_definition, write_program
 from tuner.trial.program.check_program import CheckedProgram, check_program
 from tuner.trial.program.program_lines import ProgramError
 
-QUICK = HONEST.replace("time.sleep(0.02)", "pass")
+QUICK = HONEST.replace("time.sleep(0.02)", "time.sleep(0.005)")
 
 
 def checked(folder: Path, text: str) -> CheckedProgram:

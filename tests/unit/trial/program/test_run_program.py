@@ -17,9 +17,12 @@ from optuna.trial import TrialState
 
 from tests.support.programs import failure_of, heard_by, program_job, trained, write_program
 from tuner.config import EpochRecord, StopReason
+from tuner.spec import program
+from tuner.spec.program import ClockLabel
 from tuner.spec.study_file import load_study_file
 from tuner.storage.records import TrialResult
-from tuner.trial.program import program_process
+from tuner.trial.job import TrialJob
+from tuner.trial.program import program_process, program_reader, program_result
 from tuner.trial.survival import TrainerLostError
 from tuner.worker.process import ORPHAN_GRACE_S
 
@@ -109,6 +112,21 @@ WRONG = {
         "say(epoch=1, train_loss=1, val_loss=1, elapsed_s=0.1)",
         'its study file says clock = "process"',
     ),
+    "no time": (
+        (
+            "lines = [{'started': True}, {'epoch': 1, 'train_loss': 1, 'val_loss': 1}]\n"
+            "lines.append({'final': {'test_mql': 1}})\n"
+            "write('\\n'.join(map(json.dumps, lines))); report.close(); raise SystemExit"
+        ),
+        "its clock says 0 s: flush after each of them",
+    ),
+    "an error below 0": (
+        (
+            "time.sleep(.1); epoch(1, .5); say(final={'test_mql': -1})\n"
+            "report.close(); raise SystemExit"
+        ),
+        "its final test_mql is -1; expected an error, which is above 0",
+    ),
     "silence": ("time.sleep(9)", "it hung: it told nothing for 0.4 s"),
     "a gigabyte": (
         "w = open(1, 'wb')\nwhile True: w.write(b'x' * (1 << 20))",
@@ -121,9 +139,10 @@ WRONG = {
 def test_what_a_program_does_wrong_is_its_trials_failure(
     what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program_process, "PRINTED_BYTES", 32 << 20)
+    monkeypatch.setattr(program_reader, "PRINTED_BYTES", 32 << 20)
     text, said = WRONG[what]
-    hangs = "" if "exit" in said or "lack" in said or "SIG" in said else "\ntime.sleep(9)"
+    ends = "raise SystemExit" in text
+    hangs = "" if ends or "exit" in said or "lack" in said or "SIG" in said else "\ntime.sleep(9)"
     text = f"def write(line): print(line, file=report, flush=True)\n{text}{hangs}"
     process = "silence_s = 0.4" if what == "silence" else ""
     began = time.monotonic()
@@ -203,6 +222,29 @@ def test_a_program_is_asked_then_told_then_made_to_stop(tmp_path: Path) -> None:
     assert trained(job) is None
     assert (tmp_path / "asked").exists()
     assert (tmp_path / "termed").exists()
+
+
+@pytest.mark.parametrize(("said", "ended"), [("", False), (", 'converged': True", True)])
+def test_an_interrupted_program_that_tells_its_values_has_not_ended_unless_it_converged(
+    said: str, ended: bool, tmp_path: Path
+) -> None:
+    """Before its last epoch: what it has by then are the values of half a training."""
+    text = f"""
+    epoch(1, .5)
+    while not os.path.exists(os.environ["TUNER_STOP"]): time.sleep(.01)
+    say(final={{'test_mql': .5{said}}})
+    """
+    epochs: list[EpochRecord] = []
+    result = trained(
+        program_job(
+            tmp_path,
+            text,
+            should_stop=lambda: StopReason.INTERRUPTED if epochs else None,
+            **heard_by(epochs),
+        )
+    )
+    assert (result is not None) == ended
+    assert result is None or result.recorded.converged
 
 
 def test_a_pruned_program_ends_with_the_epoch_that_said_so(tmp_path: Path) -> None:
@@ -339,6 +381,30 @@ def test_a_program_that_was_changed_trains_no_trial(tmp_path: Path) -> None:
         trained(job)
 
 
+def of_clock_version(job: TrialJob, version: int) -> TrialJob:
+    """The same, of a study that was made with another version of the clock."""
+    assert job.definition.program is not None
+    program = job.definition.program.model_copy(update={"clock_version": version})
+    return dataclasses.replace(job, definition=dataclasses.replace(job.definition, program=program))
+
+
+def test_a_study_by_another_version_of_the_clock_is_not_gone_on_with(tmp_path: Path) -> None:
+    with pytest.raises(
+        TrainerLostError, match="by version 7 of the clock process, and this tuner has version 1"
+    ):
+        trained(of_clock_version(program_job(tmp_path), 7))
+
+
+def test_the_version_of_the_clock_is_that_of_the_code_that_timed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "CLOCK_VERSIONS", {ClockLabel.PROCESS: 7})
+    monkeypatch.setattr(program_result, "CLOCK_VERSIONS", {ClockLabel.PROCESS: 7})
+    result = trained(of_clock_version(program_job(tmp_path), 7))
+    assert result is not None
+    assert result.recorded.clock_version == 7
+
+
 def test_a_callbacks_clock_counts_and_cannot_run_ahead(tmp_path: Path) -> None:
     text = """
     say(started=True)
@@ -430,7 +496,8 @@ def test_a_program_has_the_usual_signals_although_its_worker_ignores_them(tmp_pa
     ignored = int(open("/proc/self/status").read().partition("SigIgn:")[2].split()[0], 16)
     mine = (1, 2, 15)                    # Python itself ignores SIGPIPE
     epoch(1, .5)
-    say(final={"test_mql": sum(ignored >> (number - 1) & 1 for number in mine)})
+    is_ignored = [ignored >> (number - 1) & 1 for number in mine]
+    say(final={"test_mql": 1 + sum(is_ignored)})
     """
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as in a GPU's trainer
     try:
@@ -438,7 +505,7 @@ def test_a_program_has_the_usual_signals_although_its_worker_ignores_them(tmp_pa
     finally:
         signal.signal(signal.SIGTERM, before)
     assert result is not None
-    assert result.recorded.test_mql == 0
+    assert result.recorded.test_mql == 1
 
 
 def test_no_shell_reads_the_command(tmp_path: Path) -> None:

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
+from tuner.config.epoch_record import EpochRecord as EpochRecord
+from tuner.config.loss_term import LossTerm as LossTerm
+from tuner.config.model_shapes import ModelShapes as ModelShapes
+
 OBJECTIVES = ("wall_clock_s", "test_mql")
 """The two objectives of every study, both minimised, in this order."""
 
@@ -128,6 +132,11 @@ class Hyperparameters:
     """Those of the network's own, by their names."""
     of_program: bool = False
     """Whether they are a program's: then all of them are in `own`, and the fields hold nothing."""
+    loss_weight: str | None = field(default=None, compare=False)
+    """Which of `own` weighs the user's term in the training loss, and is no network's."""
+    of_training: tuple[str, ...] = OF_TRAINING
+    """Of its own, those that stand for a setting of training. In a study of before that setting
+    existed, one of its name is the network's."""
 
     def as_dict(self) -> dict[str, Value]:
         """All of them by name, the built-in ones first."""
@@ -143,7 +152,7 @@ class Hyperparameters:
     @property
     def of_network(self) -> dict[str, Value]:
         """Of its own hyperparameters, those that the network is built with."""
-        apart = (*OF_THE_TASK, *OF_TRAINING)
+        apart = (*OF_THE_TASK, *self.of_training, self.loss_weight)
         return {name: value for name, value in self.own.items() if name not in apart}
 
     @property
@@ -155,12 +164,18 @@ class Hyperparameters:
     @property
     def accumulate(self) -> int | None:
         """Batches that make up one update; None: as many as the settings of training say."""
-        found = self.own.get("accumulate")
+        mine = "accumulate" in self.of_training and not self.of_program
+        found = self.own.get("accumulate") if mine else None
         return None if found is None else int(found)
 
     @staticmethod
-    def of(params: Mapping[str, Value]) -> Hyperparameters:
-        """The typed record of a trial's true values.
+    def of(
+        params: Mapping[str, Value],
+        of_training: tuple[str, ...] = OF_TRAINING,
+        *,
+        loss: LossTerm | None = None,
+    ) -> Hyperparameters:
+        """The typed record of a trial's true values; `loss` is what its training adds to the loss.
 
         Raises:
             KeyError: no learning rate, weight decay or batch size is among them.
@@ -173,6 +188,8 @@ class Hyperparameters:
             dropout=None if dropout is None else float(dropout),
             hidden_size=None if hidden_size is None else int(hidden_size),
             own={name: value for name, value in params.items() if name not in BUILT_IN},
+            loss_weight=None if loss is None else loss.hyperparameter,
+            of_training=of_training,
         )
 
     @staticmethod
@@ -186,24 +203,6 @@ class Hyperparameters:
             own=built_in | dict(sorted(params.items())),
             of_program=True,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelShapes:
-    """Sizes a task asks of a model.
-
-    Legend used in every shape comment: B batch, L input_size, T horizon, C n_targets, P n_past
-    (covariates known only up to now), F n_future (covariates known over the horizon too), S
-    n_static, Q n_quantiles, H hidden size.
-    """
-
-    input_size: int
-    horizon: int
-    n_targets: int
-    n_past: int
-    n_future: int
-    n_static: int
-    n_quantiles: int
 
 
 def shapes_seen(shapes: ModelShapes, hyperparameters: Hyperparameters) -> ModelShapes:
@@ -241,6 +240,8 @@ class TrainingSettings:
     """With the backend `compile` on a GPU, and only there."""
     validate_every: int = 1
     """Epochs from one validation to the next; after the last one there always is one."""
+    loss: LossTerm | None = None
+    """What is added to the quantile loss that is trained on."""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, in the stored form: without `LATER_SETTINGS` that have their default, so that
@@ -254,7 +255,7 @@ class TrainingSettings:
         return plain
 
 
-LATER_SETTINGS = ("accumulate", "checkpoint_activations", "compile_mode", "validate_every")
+LATER_SETTINGS = ("accumulate", "checkpoint_activations", "compile_mode", "validate_every", "loss")
 """Settings of training that are stored only where they are not the default."""
 
 
@@ -267,25 +268,20 @@ class RunConfig:
     training: TrainingSettings = field(default_factory=TrainingSettings)
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        loss, given = self.training.loss, self.hyperparameters
+        if loss is not None and given.loss_weight is None:  # a network is built with the others
+            told = dataclasses.replace(given, loss_weight=loss.hyperparameter)
+            object.__setattr__(self, "hyperparameters", told)
+
+    @property
+    def loss_weight(self) -> float:
+        """Of the user's term in the training loss; 0 where there is none."""
+        loss = self.training.loss
+        return 0.0 if loss is None else loss.weight_in(self.hyperparameters.own)
+
     @property
     def accumulate(self) -> int:
         """Batches that make up one update: the searched number, else the fixed one."""
         searched = self.hyperparameters.accumulate
         return self.training.accumulate if searched is None else searched
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochRecord:
-    """One finished epoch: losses per window on scaled values, and the clock after validation."""
-
-    epoch: int
-    """Counted from 1."""
-    train_loss: float
-    """Mean over the windows trained on, each under the weights and the dropout it met."""
-    val_loss: float | None
-    """Exact mean over all validation windows, under the weights at the end of the epoch; None where
-    the epoch was not validated."""
-    learning_rate: float
-    """What this epoch was trained with."""
-    elapsed_s: float
-    """`wall_clock_s` so far."""

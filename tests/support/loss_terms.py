@@ -1,0 +1,117 @@
+"""Terms of a training loss, as users write them in a file of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from tuner.config import RunConfig
+from tuner.config.loss_term import LossTerm
+
+TERMS = '''
+import torch
+from torch import nn
+
+SEEN = []
+
+
+def smooth(forecast, past, future, target):
+    """Quadratic: forecasts that change little from step to step."""
+    median = forecast[..., forecast.shape[-1] // 2]
+    return (median[:, 1:] - median[:, :-1]).square().mean()
+
+
+def noted(forecast, past, future, target):
+    SEEN.append((forecast, past, future, target))
+    return forecast.mean()
+
+
+def random(forecast, past, future, target):
+    return (forecast * torch.rand_like(forecast)).mean()
+
+
+class Facts:
+    def __init__(self, facts):
+        SEEN.append(facts)
+        self.middle = facts.quantiles.index(0.5)
+
+    def __call__(self, forecast, past, future, target):
+        return (forecast[..., self.middle] - target).abs().mean()
+
+
+class Buffered(nn.Module):
+    def __init__(self, facts):
+        super().__init__()
+        self.register_buffer("goal", torch.zeros(()))
+
+    def forward(self, forecast, past, future, target):
+        return (forecast - self.goal).square().mean()
+
+
+class Learned(nn.Module):
+    def __init__(self, facts):
+        super().__init__()
+        self.strength = nn.Parameter(torch.ones(()))
+
+    def forward(self, forecast, past, future, target):
+        return self.strength * forecast.mean()
+
+
+def many(forecast, past, future, target):
+    return forecast.mean(dim=0)
+
+
+def plain(forecast, past, future, target):
+    return 3.0
+
+
+def whole(forecast, past, future, target):
+    return (forecast > 0).sum()
+
+
+def detached(forecast, past, future, target):
+    return forecast.detach().mean()
+
+
+def not_a_number(forecast, past, future, target):
+    return (forecast.mean() * float("nan"))
+
+
+def no_slope(forecast, past, future, target):
+    return (forecast - forecast).square().sum().sqrt()
+
+
+def raises(forecast, past, future, target):
+    raise KeyError("density")
+
+
+def later(forecast, past, future, target):
+    """Fails on the forecasts of a network alone: these are not around the target."""
+    if len(target) > 2:
+        raise KeyError("viscosity")
+    return forecast.mean()
+
+
+def later_not_a_number(forecast, past, future, target):
+    return forecast.mean() * (float("nan") if len(target) > 2 else 1.0)
+
+
+def few(forecast):
+    return forecast.mean()
+
+
+MASS = 3.0
+'''
+
+
+def terms_file(folder: Path) -> Path:
+    """`physics.py` with all of them."""
+    path = folder / "physics.py"
+    path.write_text(TERMS, encoding="utf-8")
+    return path
+
+
+def with_term(config: RunConfig, path: Path, name: str, weight: float = 0.5) -> RunConfig:
+    """The same training with this term of the file."""
+    loss = LossTerm(term=f"{path}:{name}", weight=weight)
+    return dataclasses.replace(config, training=dataclasses.replace(config.training, loss=loss))

@@ -1,0 +1,91 @@
+"""A process that forks for each run of a script: what ends with it, and what a run cannot do."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tuner.errors import TunerError
+from tuner.profile.script_changes import Changes
+from tuner.profile.script_host import ScriptHost
+
+
+def order(folder: Path, text: str) -> Path:
+    """One for a script of this text, whose answer goes beside it."""
+    script, path = folder / "script.py", folder / "order.json"
+    script.write_text(textwrap.dedent(text), encoding="utf-8")
+    plain = {
+        "script": str(script),
+        "arguments": [],
+        "steps": 9,
+        "changes": asdict(Changes()),
+        "answer": str(folder / "answer.json"),
+    }
+    path.write_text(json.dumps(plain), encoding="utf-8")
+    return path
+
+
+def test_what_ends_badly_ends_alone_and_what_lasts_too_long_is_ended(tmp_path: Path) -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with ScriptHost() as host:
+        assert host.run(order(tmp_path, "import os; os.kill(os.getpid(), 11)")) == -11
+        assert host.run(order(tmp_path, "import os; os._exit(7)")) == 7
+        slow = """
+        import pathlib, subprocess, time
+        child = subprocess.Popen(["sleep", "60"])
+        pathlib.Path(__file__).with_name("child").write_text(str(child.pid))
+        time.sleep(60)
+        """
+        began = time.monotonic()
+        assert host.run(order(tmp_path, slow), within_s=3.0) is None
+        assert time.monotonic() - began < 30
+        child = int((tmp_path / "child").read_text())
+        assert not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie"
+        assert not (tmp_path / "answer.json").exists()
+        # Nothing of what came before is left in a later run's process.
+        alone = "import sys; assert 'child' not in globals(); raise SystemExit(sys.stdin.read())"
+        assert host.run(order(tmp_path, alone)) == 0
+        answer = json.loads((tmp_path / "answer.json").read_text())
+        assert answer["failure"] == "it ended with code "  # an empty text: nothing was to be read
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_host_that_was_killed_is_one_line() -> None:
+    with ScriptHost() as host:
+        assert host._process is not None
+        host._process.kill()
+        host._process.wait()
+        with pytest.raises(TunerError, match="the process that runs scripts ended with code -9"):
+            host.run(Path("order.json"))
+
+
+def test_runs_end_with_whoever_asked_for_them(tmp_path: Path) -> None:
+    path = order(
+        tmp_path,
+        "import os, pathlib, time\n"
+        "pathlib.Path(__file__).with_name('pid').write_text(str(os.getpid()))\ntime.sleep(60)",
+    )
+    program = (
+        "import sys, pathlib; from tuner.profile.script_host import ScriptHost\n"
+        "with ScriptHost() as host: host.run(pathlib.Path(sys.argv[1]))"
+    )
+    asking = subprocess.Popen([sys.executable, "-c", program, str(path)])
+    try:
+        pid = tmp_path / "pid"
+        deadline = time.monotonic() + 60
+        while not (pid.exists() and pid.read_text()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        running = psutil.Process(int(pid.read_text()))
+    finally:
+        asking.send_signal(signal.SIGKILL)
+        asking.wait()
+    assert running.wait(timeout=10) is None

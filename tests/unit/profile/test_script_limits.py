@@ -1,0 +1,83 @@
+"""A run of a stranger's script with something changed may hang, or take for ever: it is ended."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tuner.devices import CpuCores
+from tuner.profile import script_profile
+from tuner.profile.profile_records import Profile
+from tuner.profile.script_changes import Changes
+from tuner.profile.script_host import ScriptHost
+from tuner.profile.script_profile import profile_script
+from tuner.profile.script_runs import Script, TooLongError, run_script
+
+TRAINS = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+net = nn.Linear(8, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-6)
+for epoch in range(100):
+    for (x,) in DataLoader(TensorDataset(torch.ones(160, 8)), batch_size=4):
+        optimizer.zero_grad()
+        net(x).mean().backward()
+        optimizer.step()
+"""
+
+HANGS = """
+import subprocess, sys, time
+child = subprocess.Popen(["sleep", "1000"])
+open(sys.argv[1], "w").write(str(child.pid))
+time.sleep(1000)
+"""
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_run_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    path, started = tmp_path / "hangs.py", tmp_path / "pid"
+    path.write_text(HANGS)
+    script = Script(path=path, arguments=(str(started),), steps=10, within_s=3.0)
+    began = time.monotonic()
+    late = "took longer than 3 s, and was ended"
+    with ScriptHost() as host, pytest.raises(TooLongError, match=late) as raised:
+        run_script(script, host, Changes(batch=4))
+    assert 3.0 <= time.monotonic() - began < 30.0
+    assert "\n" not in str(raised.value)
+    assert not lives(int(started.read_text()))
+
+
+def test_the_profile_goes_on_and_says_what_took_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script_profile, "LEAST_S", 0.2)
+    monkeypatch.setattr(script_profile, "TIMES", 0.0)
+    path = tmp_path / "train.py"
+    path.write_text(TRAINS)
+    lines: list[str] = []
+    device = CpuCores((min(os.sched_getaffinity(0)),))
+    script = Script(path=path, arguments=(), steps=30)
+    found = profile_script(script, device, advice=True, announce=lines.append)
+    assert isinstance(found, Profile)
+    assert found.pace.step_s > 0, "the present run has no limit"
+    outcomes = {each.change: each.outcome for each in found.advice}
+    late = "took longer than 0.2 s, and was ended"
+    for change in ("torch.autocast with bfloat16", "the optimiser with fused=True"):
+        assert late in outcomes[change]
+    assert late in outcomes["a larger batch"]
+    assert [late in each.failure for each in found.memory] == [True, False, True]
+    told = [line for line in lines if late in line]
+    assert len(told) >= 5
+    assert all("\n" not in line for line in told)

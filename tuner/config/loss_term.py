@@ -1,0 +1,33 @@
+"""What a user adds to the training loss, as a record. Nothing here is imported or called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossTerm:
+    """training loss = quantile loss + `weight` x `term`; whatever is judged is the former alone."""
+
+    term: str
+    """`FILE.py:name` or `package.module:name`, of a function or a class."""
+    weight: float | str
+    """0 or more, or the name of the hyperparameter that it is."""
+
+    @property
+    def hyperparameter(self) -> str | None:
+        """The one that the weight is; None where it is a number."""
+        return self.weight if isinstance(self.weight, str) else None
+
+    def weight_in(self, own: Mapping[str, float | int | str | bool]) -> float:
+        """The weight in a configuration with these hyperparameters of its own.
+
+        Raises:
+            KeyError: the weight is none of them.
+        """
+        return float(own[self.weight] if isinstance(self.weight, str) else self.weight)
+
+    def in_words(self) -> str:
+        """Without the folder, e.g. `lambda_physics x physics.py:continuity`."""
+        return f"{self.weight} x {self.term.rpartition('/')[2]}"

@@ -1,0 +1,160 @@
+"""The term that a study adds to its training loss: found, made, and tried before it is used.
+
+Whatever is wrong with it is one line that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tuner.config import RunConfig
+from tuner.data.windows import Batch, DeviceData
+from tuner.errors import UsageError
+from tuner.models.fault import on_one_line
+from tuner.models.out_of_memory import out_of_memory
+from tuner.models.own import load_named
+from tuner.training.added_term import (
+    AddedTerm,
+    TermError,
+    TermFacts,
+    callable_term,
+    with_calendar,
+)
+from tuner.training.determinism import unchanged_randomness
+
+TRIED_WINDOWS = 2
+NOISE = 0.1
+"""Of the forecast that a term is tried on, around what came, in units of the training rows' range:
+no residual is exactly 0 there, where a root has no gradient."""
+
+
+class OwnTerm:
+    """An `AddedTerm` whose faults name it.
+
+    Raises:
+        UsageError: whatever the term raises, or a value that is no scalar.
+    """
+
+    def __init__(self, name: str, added: AddedTerm) -> None:
+        self.name, self.added = name, added
+
+    def __call__(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """Weighted: a scalar, in the precision of the prediction."""
+        return self.added.weight * self.value(prediction, batch)
+
+    def value(self, prediction: Tensor, batch: Batch) -> Tensor:
+        """The same before it is weighted."""
+        assert batch.series is not None, "gathered for a term"
+        with named_faults(self.name):
+            return self.added.value(prediction, batch, batch.series)
+
+
+def own_term(config: RunConfig, data: DeviceData, dtype: torch.dtype) -> OwnTerm | None:
+    """The term of a training, tried once; None where it has none, or one of weight 0, whose code is
+    not run.
+
+    Args:
+        config: of the training.
+        data: on its device.
+        dtype: of the weights of the network.
+
+    Raises:
+        UsageError: the term cannot be found or made, raises, or returns no finite scalar with a
+            gradient; a weight below 0.
+    """
+    weight, loss = config.loss_weight, config.training.loss
+    if loss is None or weight == 0:
+        return None
+    if not weight > 0:
+        raise UsageError(f"the weight of {loss.term} must be 0 or more, not {weight}")
+    return tried_term(loss.term, weight, data, dtype)
+
+
+def tried_term(name: str, weight: float, data: DeviceData, dtype: torch.dtype) -> OwnTerm:
+    """The term of this name, tried on two training windows: as `own_term`.
+
+    Random numbers that it draws change nothing.
+    """
+    with unchanged_randomness(data.minimum.device):
+        term = _made(name, weight, data, dtype)
+        _try(term, data)
+    return term
+
+
+def losses_in_words(config: RunConfig, train_loss: float, val_loss: float | None) -> str:
+    """The losses of an epoch, with what the first of them holds beside the quantile loss."""
+    loss, term = config.training.loss, ""
+    if loss is not None and config.loss_weight != 0:
+        term = f" (with {config.loss_weight:g} x {loss.term.rpartition('/')[2]})"
+    validated = "" if val_loss is None else f", validation loss {val_loss}"
+    return f"training loss {train_loss}{term}{validated}"
+
+
+@contextmanager
+def named_faults(name: str) -> Iterator[None]:
+    """What is raised in here is the term's fault, unless memory ran out."""
+    try:
+        yield
+    except TermError as error:
+        raise UsageError(f"the term {name}: {error}") from error
+    except Exception as error:
+        if out_of_memory(error) is not None:
+            raise
+        raise UsageError(f"the term {name} failed: {on_one_line(error)}") from error
+
+
+def facts_of(data: DeviceData) -> TermFacts:
+    """What a class is told."""
+    task = data.task
+    return TermFacts(
+        quantiles=task.quantiles,
+        target_columns=task.target_columns,
+        past_covariates=task.past_covariates,
+        future_covariates=task.future_covariates,
+        input_size=data.shapes.input_size,
+        horizon=task.horizon,
+        frequency=task.frequency,
+    )
+
+
+def _made(name: str, weight: float, data: DeviceData, dtype: torch.dtype) -> OwnTerm:
+    found: Any = load_named(name)
+    shapes = data.shapes
+    with named_faults(name):
+        call = callable_term(found, facts_of(data), data.minimum.device)
+    width = shapes.n_targets + shapes.n_past + shapes.n_future
+    minimum = torch.cat([data.minimum, data.covariate_minimum], dim=1)
+    scale = torch.cat([data.scale, data.covariate_scale], dim=1)
+    sizes = (shapes.n_targets, shapes.n_future)
+    units = with_calendar(minimum, 0.0, width), with_calendar(scale, 1.0, width)
+    return OwnTerm(name, AddedTerm(call, weight, *units, sizes, dtype))
+
+
+def _try(term: OwnTerm, data: DeviceData) -> None:
+    windows = min(TRIED_WINDOWS, len(data.train))
+    index = torch.arange(windows, device=data.minimum.device)
+    batch = data.train.gather(index, with_series=True)
+    target = batch.target.to(term.added.minimum.dtype)
+    levels = len(data.task.quantiles)
+    forecast = target.unsqueeze(-1).expand(*target.shape, levels)
+    forecast = (forecast + NOISE * torch.randn_like(forecast)).requires_grad_()
+    value = term.value(forecast, batch)
+    if not value.requires_grad:
+        raise UsageError(
+            f"the term {term.name}: its value has no gradient, so it trains nothing; compute it "
+            "from the forecast, with operations of torch"
+        )
+    with named_faults(term.name):
+        (gradient,) = torch.autograd.grad(value, forecast, allow_unused=True)
+    for what, seen in (("value", value.detach()), ("gradient", gradient)):
+        if seen is not None and not bool(torch.isfinite(seen).all()):
+            raise UsageError(
+                f"the term {term.name}: its {what} is no finite number on the first training "
+                "windows with a noisy forecast of what came; check its arithmetic, such as "
+                "divisions and roots of 0"
+            )
