@@ -114,9 +114,11 @@ def entry_text(module: str, table: str, key: str) -> str:
     raise KeyError(key)
 
 
-def _follow(name: Name, found: _Found) -> None:
+def _follow(name: Name, found: _Found) -> Name:
+    """Adds a definition and all that it refers to; the name again, where it is defined."""
+    name = _defined(name)
     if name in found.wanted:
-        return
+        return name
     module = _read(name[0])
     node = module.definitions[name[1]]
     found.wanted[name] = node
@@ -131,9 +133,17 @@ def _follow(name: Name, found: _Found) -> None:
             if other not in used:
                 found.annotated.add(other)
                 continue
-            origin = module.ours.get(other, (name[0], other))
+            origin = _follow(module.ours.get(other, (name[0], other)), found)
             providers.setdefault(origin[0])
-            _follow(origin, found)
+    return name
+
+
+def _defined(name: Name) -> Name:
+    """Where a name is defined: a package's front may only hand it on."""
+    module = _read(name[0])
+    if name[1] not in module.definitions and name[1] in module.ours:
+        return _defined(module.ours[name[1]])
+    return name
 
 
 def _providers_first(takes_from: Mapping[str, Iterable[str]]) -> list[str]:

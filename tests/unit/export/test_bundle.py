@@ -72,6 +72,12 @@ def test_protocols_that_only_annotations_name_become_any() -> None:
     assert "Any" in made.imports
 
 
+def test_what_a_package_hands_on_is_taken_from_where_it_is_defined() -> None:
+    handed_on = bundle([("tuner.config", "ModelShapes")])
+    assert handed_on == bundle([("tuner.config.model_shapes", "ModelShapes")])
+    assert "class ModelShapes" in handed_on.definitions
+
+
 def test_two_definitions_of_one_name_are_refused() -> None:
     with pytest.raises(
         ValueError, match="another definition of the name 'SCRIPT'; rename one of the two"
