@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,13 +81,15 @@ class LightningReport(_Callback):  # type: ignore[misc]
 
     @property
     def last_checkpoint(self) -> Path | None:
-        """For `fit(ckpt_path=...)`: the newest checkpoint in the trial's own folder; None where an
-        earlier attempt left none.
+        """For `fit(ckpt_path=...)`: the newest checkpoint in the trial's own folder that is whole;
+        None where an earlier attempt left none.
         """
         if self.trial is None:
             return None
-        found = self.trial.checkpoint_folder.glob("*.ckpt")
-        return max(found, key=lambda path: path.stat().st_mtime, default=None)
+        found = list(self.trial.checkpoint_folder.glob("*.ckpt"))
+        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        # One whose writing a kill cut short lacks its end, where an archive says what is in it.
+        return next((path for path in found if zipfile.is_zipfile(path)), None)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._clock = PausedClock(synchronizer(pl_module.device))

@@ -117,7 +117,13 @@ def proposed(
 
 def _sheet(file: Path, told: Told) -> Sheet:
     from tuner.data.proposal.sheet import read_sheet
+    from tuner.data.wildcards import is_wild
 
+    if is_wild(str(file)) and not file.expanduser().exists():
+        raise UsageError(
+            f"{file} names many files, and a task is proposed for one; name one of them, then put "
+            f"path = '{file}' under [source] into what is written"
+        )
     header = None if told.header is None else told.header == "yes"
     return read_sheet(file.expanduser(), header=header)
 

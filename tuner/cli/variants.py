@@ -87,6 +87,7 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
     with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
         with nothing_collected():
             from tuner.models.own import methods_not_used
+            from tuner.models.registry import pooling_of
             from tuner.models.unused_parts import unused_parts
             from tuner.training.one_step import train_one_step
 
@@ -100,6 +101,8 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
             findings = replace(findings, dead_parameters=(), ignored_inputs=())
         said = [*unused_parts(architecture, prepared.shapes), *findings.notices(file.model)]
         said += seen.term.notices() if seen.term else ()
+        if pooled := pooling_of(architecture, prepared.shapes, file.default_hyperparameters()):
+            said.append(pooled)
     if json:
         print_json(
             _document(file, prepared, seen) | {"unused_methods": list(unused), "notices": said}

@@ -7,15 +7,16 @@ one file, and all files have one scale.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from tuner.data.series import Series
-from tuner.data.source_kinds import WILDCARDS, FileSource
+from tuner.data.source_kinds import FileSource
+from tuner.data.wildcards import files_found
 from tuner.errors import DataError
 
 MOST_FILES = 100_000
-_WILD = frozenset(WILDCARDS)
 
 
 def files_of(source: FileSource, folder: Path | None) -> dict[str, Path]:
@@ -27,12 +28,12 @@ def files_of(source: FileSource, folder: Path | None) -> dict[str, Path]:
         folder: where they are looked for if the pattern finds none at its own place.
 
     Raises:
-        DataError: it finds nothing, or too many, or a folder that cannot be read.
+        DataError: it finds nothing, or too many, a folder that cannot be read, or no file.
     """
-    root, pattern = _parts(source.path)
-    found = dict(_found(root, pattern))
+    root, parts = source.pattern()
+    found = _named(source, root, parts)
     if not found and folder is not None:
-        found = dict(_found(folder, pattern))
+        found = _named(source, folder, parts)
     if not found:
         beside = f", nor in {folder}" if folder is not None else ""
         raise DataError(
@@ -41,8 +42,7 @@ def files_of(source: FileSource, folder: Path | None) -> dict[str, Path]:
         )
     if len(found) > MOST_FILES:
         raise DataError(
-            f"{source.path}: the pattern finds {len(found):,} files, at most {MOST_FILES:,} are "
-            "read; make it narrower"
+            f"{source.path}: the pattern finds more than {MOST_FILES:,} files; make it narrower"
         )
     return dict(sorted(found.items()))
 
@@ -54,16 +54,27 @@ def in_order_of_splits(runs: tuple[Series, ...]) -> tuple[Series, ...]:
     return tuple(sorted(runs, key=lambda run: hashlib.sha256(run.name.encode()).digest()))
 
 
-def _parts(path: Path) -> tuple[Path, str]:
-    """The folder before the first wildcard, and the pattern from there."""
-    first = next(n for n, part in enumerate(path.parts) if _WILD & set(part))
-    return Path(*path.parts[:first]), "/".join(path.parts[first:]).replace("[", "[[]")
+def twins(runs: Sequence[Series]) -> tuple[str, str] | None:
+    """The names of two that hold the same values, such as a copy and what it is of: dealt to two
+    splits, one would be trained on and the other forecast. None where all differ.
+    """
+    seen: dict[bytes, str] = {}
+    for run in runs:
+        key = hashlib.sha256(run.values.tobytes()).digest()
+        if key in seen:
+            return seen[key], run.name
+        seen[key] = run.name
+    return None
 
 
-def _found(root: Path, pattern: str) -> Iterator[tuple[str, Path]]:
+def _named(source: FileSource, root: Path, parts: Sequence[str]) -> dict[str, Path]:
     try:
-        for path in root.glob(pattern):
-            if path.is_file():
-                yield path.relative_to(root).as_posix(), path
+        found = islice(files_found(root, parts), MOST_FILES + 1)
+        return {path.relative_to(root).as_posix(): path for path in found}
     except OSError as error:
-        raise DataError(f"{root}: cannot be read ({error.strerror})") from None
+        raise DataError(
+            f"{error.filename}: cannot be read ({error.strerror}), and the pattern {source.path} "
+            "looks there; let it be read, or make the pattern narrower"
+        ) from None
+    except ValueError as error:
+        raise DataError(f"{source.path}: {error}") from None

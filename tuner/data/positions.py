@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from pydantic import Field
 
 from tuner.data.source_kinds import Frozen, Name
 from tuner.errors import DataError, UsageError, guess
+from tuner.files.durable import read_regular
 from tuner.files.plain import excerpt
 from tuner.files.toml_file import TomlDocument
 
@@ -32,6 +34,8 @@ DIGITS = 6
 NAME, PLANE, GLOBE = "series", ("x", "y"), ("lat", "lon")
 HEADER = "a header with the columns series,x,y or series,lat,lon is expected"
 _BOUNDS = {"lat": 90.0, "lon": 180.0}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+"""Python's own float takes more: 1_000, and the digits of other scripts."""
 
 Coordinate = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 
@@ -118,8 +122,7 @@ def read_positions(path: Path, targets: Sequence[str]) -> tuple[Position, ...]:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        content = read_regular(path.resolve(), at_most=MOST_BYTES)
     except FileNotFoundError:
         raise DataError(
             f"{path}: no such file; correct 'positions' in the task file, which is relative to it"
@@ -127,11 +130,6 @@ def _text(path: Path) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"{path}: cannot be read ({reason}); name a CSV of positions") from None
-    if len(content) > MOST_BYTES:
-        raise DataError(
-            f"{path}: holds more than {MOST_BYTES >> 20} MiB, so it is no file of positions; name "
-            "another"
-        )
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -167,10 +165,7 @@ def _axes(header: Sequence[str], path: Path) -> tuple[str, str]:
 
 def _number(cell: str, axis: str, where: str) -> float:
     bound = _BOUNDS.get(axis, LARGEST)
-    try:
-        number = float(cell)
-    except ValueError:
-        number = math.nan
+    number = float(cell) if _NUMBER.fullmatch(cell.strip()) else math.nan
     if not abs(number) <= bound:
         raise DataError(
             f"{where}, column {axis!r}: a number from {-bound:g} to {bound:g} is expected, got "

@@ -5,10 +5,18 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+)
 
+from tuner.data.wildcards import at_first_wildcard, is_wild, problem_of
 from tuner.files.plain import Label
 
 Name = Label
@@ -25,8 +33,6 @@ task is, so that studies of before keep their identity.
 """
 
 DEFAULT_TIME_COLUMN = "ds"
-WILDCARDS = "*?"
-"""In a path: it names many files."""
 
 
 class Frozen(BaseModel):
@@ -68,7 +74,8 @@ class FileSource(Frozen):
     A `path` with a wildcard names many files, each a run of time by itself, all of one series named
     like the task: no window crosses files, and all are scaled by the range of all training rows.
     `runs` says how they are split: "by_file" deals whole files to training, validation and test, by
-    a hash of their names; "by_time" cuts each file.
+    a hash of their names; "by_time" cuts each file. The wildcards are `*`, `?` and `**/`, as in
+    `tuner.data.wildcards`.
     """
 
     path: Path
@@ -81,13 +88,22 @@ class FileSource(Frozen):
     timezone: Name | None = None
     gaps: Literal["refuse", "fill", "skip"] = "refuse"
     fill: Literal["forward", "interpolate"] = "forward"
+    _folder: Path = PrivateAttr(default=Path())
+    """Of the task file: a wildcard in its name is none."""
+
+    @field_validator("path")
+    @classmethod
+    def _wildcards_can_be_read(cls, value: Path) -> Path:
+        if problem := problem_of(value):
+            raise ValueError(problem)
+        return value
 
     @field_validator("runs")
     @classmethod
     def _runs_are_the_files_of_a_pattern(
         cls, value: str | None, info: ValidationInfo
     ) -> str | None:
-        several = "path" in info.data and bool(set(WILDCARDS) & set(str(info.data["path"])))
+        several = "path" in info.data and is_wild(str(info.data["path"]))
         if several and value is None:
             return "by_file"
         if value is not None and not several:
@@ -159,6 +175,18 @@ class FileSource(Frozen):
         if value != "forward" and info.data.get("gaps", "fill") != "fill":
             raise ValueError(f"{value!r} says how gaps are filled; set gaps = 'fill' as well")
         return value
+
+    def placed_in(self, folder: Path) -> Self:
+        """As a task file in this folder names it: with an absolute path."""
+        path = (folder / self.path.expanduser()).absolute()
+        placed = self.model_copy(update={"path": path})
+        placed._folder = folder.absolute()  # noqa: SLF001 - of this very class
+        return placed
+
+    def pattern(self) -> tuple[Path, tuple[str, ...]]:
+        """The folder before the path's first wildcard, and the parts from there."""
+        inside = self.path.is_relative_to(self._folder)
+        return at_first_wildcard(self.path, len(self._folder.parts) if inside else 0)
 
     def what_it_holds(self) -> dict[str, Any]:
         """The keys that are part of what a task is, as plain data."""

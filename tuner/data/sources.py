@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tuner.data.demo import demo_series
 from tuner.data.etth import read_etth
-from tuner.data.many_files import files_of
+from tuner.data.many_files import files_of, twins
 from tuner.data.remote import file_in, url_of
 from tuner.data.series import Series
 from tuner.data.source_kinds import CsvSource, DemoSource, FileSource
@@ -96,6 +96,11 @@ def _parse_runs(
         with _one_of(files, source):
             (one,) = _parse_file(content, alone, task)
         found.append(replace(one, name=name))
+    if source.runs == "by_file" and (same := twins(found)) is not None:
+        raise DataError(
+            f"{source.path}: {same[0]} and {same[1]} hold the same values, and one may be trained "
+            "on while the other is forecast; leave one of them out, or make the pattern narrower"
+        )
     return tuple(found)
 
 
@@ -106,8 +111,8 @@ def _one_of(files: Mapping[str, Path], source: FileSource) -> Iterator[None]:
         yield
     except DataError as error:
         raise DataError(
-            f"{error} (one of the {len(files)} files of {source.path.name}: correct it, leave it "
-            "out, or make the pattern narrower)"
+            f"{error} (one of the {len(files)} files of {'/'.join(source.pattern()[1])}: correct "
+            "it, leave it out, or make the pattern narrower)"
         ) from None
 
 

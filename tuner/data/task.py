@@ -289,8 +289,5 @@ def _load_file(path: Path) -> Task:
     places = positions_of(document, task.target_columns, long=long)
     task = task.model_copy(update={"positions": places})
     if isinstance(task.source, FileSource):
-        data_file = (path.parent / task.source.path.expanduser()).absolute()
-        task = task.model_copy(
-            update={"source": task.source.model_copy(update={"path": data_file})}
-        )
+        task = task.model_copy(update={"source": task.source.placed_in(path.parent)})
     return task

@@ -44,6 +44,11 @@ def network(job: Job, shapes: ModelShapes) -> nn.Module:
     """The network of the variant."""
 '''
 
+NO_FILES = """\
+    if data is None:
+        raise ValueError("name its files by a pattern in quotes, such as 'runs/*/series.csv'")
+"""
+
 SCRIPT = """\
 {headline}
 #
@@ -93,10 +98,7 @@ def render(config: BestConfig) -> str:
     return SCRIPT.format(
         headline=comment(config),
         repeats=repeats(config),
-        arguments={"demo": "", "etth": "[FOLDER of ETTh1.csv and ETTh2.csv] "}.get(
-            kind_of(config), "[CSV] "
-        )
-        + "[--device cuda] [--forecasts FILE.csv]",
+        arguments=f"{data_argument(config)}[--device cuda] [--forecasts FILE.csv]",
         imports="\n".join([*needs, made.imports]),
         aliases=made.aliases,
         settings=settings_lines(config),
@@ -105,6 +107,14 @@ def render(config: BestConfig) -> str:
         definitions=made.definitions,
         more="".join(f", {name}={PASSED.get(name, root[1])}" for name, root in parts.items()),
     )
+
+
+def data_argument(config: BestConfig) -> str:
+    """What the script is told of its data, as its usage says it."""
+    if config.definition.task["source"].get("runs"):
+        return "['PATTERN of all files, in quotes'] "
+    named = {"demo": "", "etth": "[FOLDER of ETTh1.csv and ETTh2.csv] "}
+    return named.get(kind_of(config), "[CSV] ")
 
 
 PASSED = {"term_of": "added_term"}
@@ -218,11 +228,12 @@ def read_function(config: BestConfig) -> tuple[str, list[Name]]:
         if dialect.get("encoding", "").lower().replace("_", "-") in ("utf-8", "utf8"):
             del dialect["encoding"]  # the reader's own, which also takes a byte order mark
         arguments = "".join(f"        {key}={literal(value)},\n" for key, value in dialect.items())
-        path = config.source.get("path", f"{task['name']}.csv")
-        read = "read_runs" if source.get("runs") else "read_csv"
+        many = bool(source.get("runs"))
+        path = config.source.get("path", "" if many else f"{task['name']}.csv")
+        given = f"data or {literal(path)}" if path else "data"
         body = (
-            f"    return {read}(\n        data or {literal(path)},\n"
-            f"        {literal(columns)},\n{arguments}    )"
+            f"{'' if path else NO_FILES}    return {'read_runs' if many else 'read_csv'}(\n"
+            f"        {given},\n        {literal(columns)},\n{arguments}    )"
         )
     head = 'def read_series(data: str | None) -> list[Series]:\n    """The series of the task."""\n'
     runs = [(DATA, "read_runs")] if source.get("runs") else []

@@ -73,8 +73,8 @@ class BestConfig:
     baselines: dict[str, float] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
     untrusted: str = ""
-    """The file of an exported study that names a network of its own, whose code must not run
-    unasked; else empty."""
+    """The exported study that names code of its own, which must not run unasked: its file, or the
+    study that was imported from it; else empty."""
     no_code: str = ""
     """Why the study's class cannot run on this host; else empty."""
 
@@ -83,8 +83,6 @@ class BestConfig:
         named, or other code than the study's.
         """
         refuse_program(self.definition, self.study, "a network")
-        if self.no_code:
-            raise UsageError(self.no_code)
         if self.untrusted:
             kinds = {self.architecture.model: "the network"}
             each_one = [f"{kinds.get(it, 'the term')} {it}" for it in self.definition.own_code]
@@ -93,6 +91,8 @@ class BestConfig:
                 f"{self.untrusted} names {named}, whose code would run here; read it, "
                 "then say --trust, or load_best(..., trust=True)"
             )
+        if self.no_code:
+            raise UsageError(self.no_code)
 
     @property
     def architecture(self) -> Architecture:

@@ -23,8 +23,8 @@ from tuner.study.baselines import baselines_of
 from tuner.study.code import with_code
 from tuner.study.group import Group, grouped, searches_of, studies_meant
 from tuner.study.open import open_study
-from tuner.study.own_file import OwnFile
 from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.study.trust import untrusted_origin
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmed_words import confirmed_sentence
@@ -70,8 +70,8 @@ def load_best(
         max_mql: at most this MQL, likewise.
         trial: this complete trial, on the front or not, whatever else is said; of one of several
             searches where `study` names it.
-        trust: let the code of a class that an exported study names run, where the configuration is
-            built or trained. To read, print or write it runs nothing.
+        trust: let the code that an exported study names run, also of one that was imported, where
+            the configuration is built or trained. To read, print or write it runs nothing.
 
     Raises:
         UsageError: an unknown name, or words that exclude each other.
@@ -85,27 +85,28 @@ def load_best(
     described = load_task(task)
     found = _found(variant, study, storage, described.name, named=task != DEFAULT_TASK)
     config = _config(found, pick_of_group(found, wanted, lambda n: _reference(n, task, storage)))
-    config = dataclasses.replace(
-        config,
-        source=_source(described, found.definition),
-        untrusted=_untrusted(storage, found.definition) if not trust else "",
-    )
-    in_file = storage is not None and is_archive(storage)
-    return config if in_file else _with_code(config, storage or DEFAULT_URL, trust=trust)
+    config = dataclasses.replace(config, source=_source(described, found.definition))
+    if not config.definition.own_code:
+        return config
+    if storage is not None and is_archive(storage):
+        return config if trust else dataclasses.replace(config, untrusted=storage)
+    return _with_code(config, storage or DEFAULT_URL, trust=trust)
 
 
 def _with_code(config: BestConfig, storage: str, *, trust: bool) -> BestConfig:
-    """With a class of somebody's own as this host has it, or may have it from the database; else
-    with why it cannot run here, which only matters to who builds or trains it.
+    """With code of somebody's own as this host has it, or may have it from the database; else with
+    why it may not or cannot run here, which only matters to who builds or trains it.
     """
-    if not OwnFile.all_of(config.definition):
-        return config
     with closing(open_database(absolute(parse_url(storage)), create=False)) as database:
+        opened = open_study(database, config.study)
+        if (origin := untrusted_origin(opened)) and not trust:
+            stranger = f"study {opened.name!r}, which came from {origin},"
+            config = dataclasses.replace(config, untrusted=stranger)
         try:
-            opened = with_code(open_study(database, config.study), trust=trust)
+            definition = with_code(opened, trust=trust).definition
         except UsageError as error:
             return dataclasses.replace(config, no_code=str(error))
-    return dataclasses.replace(config, definition=opened.definition)
+    return dataclasses.replace(config, definition=definition)
 
 
 def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> BestConfig:
@@ -153,12 +154,6 @@ def _found(
         )
     group = f"{task}-{_variant_name(variant or '')}" if study is None else ""
     return _in_database(study, group, storage or DEFAULT_URL)
-
-
-def _untrusted(storage: str | None, definition: StudyDefinition) -> str:
-    """The exported study whose word alone names code to run; empty where there is none."""
-    archive = storage is not None and is_archive(storage)
-    return storage or "" if archive and definition.own_code else ""
 
 
 def is_archive(storage: str) -> bool:

@@ -50,6 +50,11 @@ def names_own_code(model: str) -> bool:
     return ":" in model and library_class(model) is None
 
 
+def names_file(reference: str) -> bool:
+    """Whether an import string names a file, `path/to/file.py:name`."""
+    return reference.rpartition(":")[0].endswith(".py")
+
+
 _MODULE = re.compile(r"[\w.]+|.+\.py")
 
 

@@ -118,7 +118,7 @@ def _module_by_name(name: str) -> ModuleType:
 def _module_from_file(location: str) -> ModuleType:
     path = Path(location).expanduser().resolve()
     if not path.is_file():
-        raise UsageError(f"{location}: no such file; a class is named as path/to/file.py:Class")
+        raise UsageError(f"{location}: no such file; expected path/to/file.py:NAME")
     # The same file is the same module: classes keep their identity between a process's trainings.
     digest = hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:16]
     name = f"_tuner_own_{path.stem}_{digest}"

@@ -92,6 +92,23 @@ def cell_of(architecture: Architecture, hyperparameters: Hyperparameters) -> str
     return social_cell(architecture.model, arguments)
 
 
+def pooling_of(
+    architecture: Architecture, shapes: ModelShapes, hyperparameters: Hyperparameters
+) -> str:
+    """Over how many detectors a Social-xLSTM of this configuration pools, in words; empty for other
+    networks, and where nothing is pooled.
+
+    Raises:
+        UsageError: as `build_model`.
+    """
+    if architecture.model not in social_names():
+        return ""
+    from tuner.models.social_xlstm.build_social import social_pooling
+
+    arguments = {**architecture.settings, **network_arguments(hyperparameters)}
+    return social_pooling(architecture.model, shapes, arguments)
+
+
 def network_arguments(hyperparameters: Hyperparameters) -> dict[str, Any]:
     """What of a configuration a network is built with: its own hyperparameters, and those of
     `hidden_size` and `dropout` that it has.

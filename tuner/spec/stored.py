@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from tuner.data.task import task_of
 from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless_data
-from tuner.models.names import NetworkName, NetworkSettings
+from tuner.models.names import NetworkName, NetworkSettings, names_file
 from tuner.spec.configuration import Configuration, ProgramConfiguration
 from tuner.spec.loss_table import weight_problem
 from tuner.spec.objectives import objective_names
@@ -72,8 +72,15 @@ class StoredDefinition(Strict):
         outside = self.space.contains(self.defaults.values())
         if outside:
             raise ValueError(f"defaults: {outside[0]}")
-        if problem := weight_problem(self.training.loss, self.space):
+        loss = self.training.loss
+        if problem := weight_problem(loss, self.space):
             raise ValueError(problem)
+        of_file = loss is not None and names_file(loss.term)
+        if of_file != (self.loss_source is not None):
+            raise ValueError(
+                "loss_source belongs to a term of a file, and says what that file held: expected "
+                "its SHA-256 with FILE.py:name, and only there"
+            )
         return self
 
     @model_validator(mode="after")

@@ -18,6 +18,7 @@ from collections.abc import Collection
 
 from tuner.display.text import command_line
 from tuner.errors import UsageError
+from tuner.models.names import names_file
 from tuner.storage.code_texts import source_of
 from tuner.study.kept_copies import is_whole
 from tuner.study.open import OpenStudy
@@ -66,6 +67,11 @@ def _runnable(
     """The import string, of the file that this host may run."""
     own = OwnFile.named(reference, sha256)
     if own is None:
+        if names_file(reference) and not trust:
+            raise UsageError(
+                f"study {opened.name!r} runs {reference}, and does not say what that file held "
+                "when it was made; read it, then say --trust"
+            )
         return reference
     content = own.here()
     if content is not None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tuner.errors import DataError, UsageError
 from tuner.files.private_folder import PrivateFolderError
+from tuner.models.names import names_file
 from tuner.spec.definition import StudyDefinition
 from tuner.storage.code_texts import fits, put_source
 from tuner.storage.database import Database
@@ -45,10 +46,9 @@ class OwnFile:
     @staticmethod
     def named(reference: str, sha256: str | None) -> OwnFile | None:
         """The file of an import string; None where it names none."""
-        location = reference.rpartition(":")[0]
-        if not location.endswith(".py") or sha256 is None:
+        if not names_file(reference) or sha256 is None:
             return None
-        return OwnFile(Path(location).expanduser(), sha256)
+        return OwnFile(Path(reference.rpartition(":")[0]).expanduser(), sha256)
 
     def here(self) -> bytes | None:
         """What lies at its path on this host; None where there is no such file."""

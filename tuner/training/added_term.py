@@ -29,6 +29,11 @@ class TermFacts:
     """From one row to the next, as the task names it."""
 
 
+OWN_WEIGHTS = (
+    "it has parameters of its own, which nothing trains; make them buffers, or part of the network"
+)
+
+
 class TermError(ValueError):
     """What is wrong with a term or with its value, in one line."""
 
@@ -109,14 +114,30 @@ def callable_term(found: Any, facts: TermFacts, device: torch.device) -> Callabl
     if isinstance(made, nn.Module):
         made = made.to(device)
         if any(parameter.requires_grad for parameter in made.parameters()):
-            raise TermError(
-                "it has parameters of its own, which nothing trains; make them buffers, or part of "
-                "the network"
-            )
+            raise TermError(OWN_WEIGHTS)
     if not callable(made):
         raise TermError(f"it is no function and no class: {type(made).__name__}")
     call: Callable[..., Any] = made
     return call
+
+
+def refuse_weights(value: Tensor, forecast: Tensor) -> None:
+    """Of a value that was computed of a `forecast`: nothing else may want a gradient, wherever the
+    term keeps it.
+
+    Raises:
+        TermError: something does.
+    """
+    to_do, seen = [value.grad_fn], set()
+    while to_do:
+        node = to_do.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        wanted = getattr(node, "variable", None)  # of a node that adds up a leaf's gradient
+        if wanted is not None and wanted is not forecast:
+            raise TermError(OWN_WEIGHTS)
+        to_do += [before for before, _ in node.next_functions]
 
 
 def with_calendar(columns: Tensor, usual: float, width: int) -> Tensor:

@@ -25,8 +25,9 @@ from tuner.training.engine_in_use import ready_engine
 from tuner.training.engines.choose import resolve_backend
 from tuner.training.engines.interface import Engine, TrainedEpoch
 from tuner.training.engines.pool import EnginePool
+from tuner.training.loss_scale import skipped_all
 from tuner.training.model_state import Snapshot
-from tuner.training.own_term import losses_in_words
+from tuner.training.own_term import losses_in_words, skipped_in_words
 from tuner.training.result import FitResult
 from tuner.training.run_state import RunState
 from tuner.training.shuffles import Shuffles
@@ -121,10 +122,7 @@ def _result(training: _Training, model: nn.Module | None) -> FitResult:
 
 
 def _begin(
-    config: RunConfig,
-    data: DeviceData,
-    on_clock: Callable[[bool], None],
-    deadline: float | None,
+    config: RunConfig, data: DeviceData, on_clock: Callable[[bool], None], deadline: float | None
 ) -> RunState:
     began, device = time.perf_counter(), data.minimum.device
     if device.type == "cuda":
@@ -198,6 +196,8 @@ class _Training:
             state.timed_from, state.timed_until = timed_from, time.time()
             if checkpointer is not None and reason is StopReason.INTERRUPTED:
                 checkpointer.write()
+            if reason.completed and skipped_all(engine.state()):
+                reason, message = StopReason.DIVERGED, skipped_in_words(config)
             model = used.finish(best, state, reason)
         return state.result(reason, message, model)
 

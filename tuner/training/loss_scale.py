@@ -25,6 +25,20 @@ GROWTH_INTERVAL = 2000
 
 SCALE = "loss_scale/scale"
 GROWN = "loss_scale/since_growth"
+OF_UPDATES = "/step"
+"""How names end under which an optimiser's state counts the updates that were not skipped."""
+
+
+def skipped_all(state: Mapping[str, Tensor]) -> bool:
+    """Whether a training in fp16 that is over trained nothing: each of its updates was skipped.
+
+    Args:
+        state: of the engine that trained.
+    """
+    scale = state.get(SCALE)
+    if scale is None or float(scale) >= INITIAL:
+        return False
+    return not any(name.endswith(OF_UPDATES) and float(each) for name, each in state.items())
 
 
 class LossScale:

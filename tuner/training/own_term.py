@@ -23,6 +23,7 @@ from tuner.training.added_term import (
     TermError,
     TermFacts,
     callable_term,
+    refuse_weights,
     with_calendar,
 )
 from tuner.training.determinism import unchanged_randomness
@@ -72,7 +73,12 @@ def own_term(config: RunConfig, data: DeviceData, dtype: torch.dtype) -> OwnTerm
         return None
     if not weight > 0:
         raise UsageError(f"the weight of {loss.term} must be 0 or more, not {weight}")
-    return tried_term(loss.term, weight, data, dtype)
+    term = tried_term(loss.term, weight, data, dtype)
+    batch_size = config.hyperparameters.batch_size
+    if batch_size == 1 or len(data.train) % batch_size == 1:
+        with unchanged_randomness(data.minimum.device):
+            _try_on(1, term, data)
+    return term
 
 
 def tried_term(name: str, weight: float, data: DeviceData, dtype: torch.dtype) -> OwnTerm:
@@ -82,7 +88,7 @@ def tried_term(name: str, weight: float, data: DeviceData, dtype: torch.dtype) -
     """
     with unchanged_randomness(data.minimum.device):
         term = _made(name, weight, data, dtype)
-        _try(term, data)
+        _try_on(min(TRIED_WINDOWS, len(data.train)), term, data)
     return term
 
 
@@ -95,6 +101,18 @@ def losses_in_words(config: RunConfig, train_loss: float, val_loss: float | None
     return f"training loss {train_loss}{term}{validated}"
 
 
+def skipped_in_words(config: RunConfig) -> str:
+    """Of a training in fp16 whose every update was skipped."""
+    loss, term = config.training.loss, ""
+    if loss is not None and config.loss_weight:
+        named = f"{config.loss_weight:g} x {loss.term.rpartition('/')[2]}"
+        term = f"; the term {named} may be too large"
+    return (
+        "fp16 skipped every update, as gradients were no finite numbers in 16 bits: nothing was "
+        f"trained{term}; use precision bf16 or fp32"
+    )
+
+
 @contextmanager
 def named_faults(name: str) -> Iterator[None]:
     """What is raised in here is the term's fault, unless memory ran out."""
@@ -102,7 +120,7 @@ def named_faults(name: str) -> Iterator[None]:
         yield
     except TermError as error:
         raise UsageError(f"the term {name}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if out_of_memory(error) is not None:
             raise
         raise UsageError(f"the term {name} failed: {on_one_line(error)}") from error
@@ -135,8 +153,7 @@ def _made(name: str, weight: float, data: DeviceData, dtype: torch.dtype) -> Own
     return OwnTerm(name, AddedTerm(call, weight, *units, sizes, dtype))
 
 
-def _try(term: OwnTerm, data: DeviceData) -> None:
-    windows = min(TRIED_WINDOWS, len(data.train))
+def _try_on(windows: int, term: OwnTerm, data: DeviceData) -> None:
     index = torch.arange(windows, device=data.minimum.device)
     batch = data.train.gather(index, with_series=True)
     target = batch.target.to(term.added.minimum.dtype)
@@ -144,17 +161,21 @@ def _try(term: OwnTerm, data: DeviceData) -> None:
     forecast = target.unsqueeze(-1).expand(*target.shape, levels)
     forecast = (forecast + NOISE * torch.randn_like(forecast)).requires_grad_()
     value = term.value(forecast, batch)
-    if not value.requires_grad:
-        raise UsageError(
-            f"the term {term.name}: its value has no gradient, so it trains nothing; compute it "
-            "from the forecast, with operations of torch"
-        )
     with named_faults(term.name):
-        (gradient,) = torch.autograd.grad(value, forecast, allow_unused=True)
+        refuse_weights(value, forecast)
+        gradient = None
+        if value.requires_grad:
+            (gradient,) = torch.autograd.grad(value, forecast, allow_unused=True)
+    if gradient is None:
+        raise UsageError(
+            f"the term {term.name}: its value has no gradient by the forecast, so it trains "
+            "nothing; compute it from the forecast, with operations of torch"
+        )
+    where = "the first training windows" if windows > 1 else "a batch of one window, which comes"
     for what, seen in (("value", value.detach()), ("gradient", gradient)):
-        if seen is not None and not bool(torch.isfinite(seen).all()):
+        if not bool(torch.isfinite(seen).all()):
             raise UsageError(
-                f"the term {term.name}: its {what} is no finite number on the first training "
-                "windows with a noisy forecast of what came; check its arithmetic, such as "
-                "divisions and roots of 0"
+                f"the term {term.name}: its {what} is no finite number on {where} with a noisy "
+                "forecast of what came; check its arithmetic, such as divisions and roots of 0, "
+                "or a deviation of one value"
             )

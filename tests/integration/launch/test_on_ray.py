@@ -82,7 +82,9 @@ def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
     verified = bench.run("verify", *SMALL, *one)
     assert verified.code == 0, verified.err
     (study,) = verified.json()["studies"]
-    assert study["runs"] == {"waiting": 0, "running": 0, "finished": 4, "skipped": 0}
+    asked = 2 * len(study["configurations"])  # the default is one of them, maybe the front's best
+    assert study["runs"] == {"waiting": 0, "running": 0, "finished": asked, "skipped": 0}
+    assert asked in (2, 4)
     again = bench.run(*launch(bench, TRIALS))
     assert "nothing to do" in again.err
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,25 @@ def test_train_says_which_code_runs_and_asks_for_trust(folder: Path) -> None:
     assert (refused.code, (folder / "ran").exists()) == (2, False)
     assert "net.py:Net" in refused.error
     assert "--trust" in refused.error
+
+
+def test_what_was_imported_is_built_only_where_somebody_trusts_it(folder: Path) -> None:
+    url = f"sqlite:///{folder}/t.db"
+    with closing(open_database(parse_url(url))) as database:
+        restore(database, read_archive(folder / "x.json"), "s", origin="x.json")
+    best = load_best(study="s", pick="knee", storage=url)
+    for build in (best.build_model, best.to_neuralforecast):
+        with pytest.raises(
+            UsageError, match=r"study 's', which came from x\.json, names the network net\.py:Net"
+        ):
+            build()
+    asked = f"train --study s --pick knee --storage {url} --cpu --output m.safetensors"
+    refused = run(*asked.split(), folder=folder)
+    assert (refused.code, (folder / "ran").exists()) == (2, False)
+    assert "say --trust" in refused.error
+    with pytest.raises(UsageError, match="is not a subclass"):
+        load_best(study="s", pick="knee", storage=url, trust=True).build_model()
+    assert (folder / "ran").exists()
 
 
 def test_an_imported_study_is_trusted_once_by_whoever_trains_it_first(folder: Path) -> None:

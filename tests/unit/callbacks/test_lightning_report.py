@@ -4,6 +4,7 @@ it reports what tuner reads, stops, goes on, and the network is as good as in tu
 from __future__ import annotations
 
 import importlib
+import os
 import runpy
 import statistics
 import sys
@@ -89,6 +90,24 @@ def test_the_documented_project_reports_stops_and_goes_on(
     runpy.run_path(str(program))
     assert stopped.epochs() == []
     assert stopped.final() is None
+
+
+def test_a_checkpoint_that_a_kill_cut_short_is_not_gone_on_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    folder = tell(monkeypatch, tmp_path / "told", clock="lightning").folder / "checkpoint"
+    assert LightningReport().last_checkpoint is None
+    for number, name in enumerate(("first", "second", "third")):
+        torch.save({"epoch": number, "weights": torch.ones(1000)}, folder / f"{name}.ckpt")
+        os.utime(folder / f"{name}.ckpt", (number, number))
+    assert LightningReport().last_checkpoint == folder / "third.ckpt"
+    whole = (folder / "third.ckpt").read_bytes()
+    for kept in (0, 1, len(whole) // 2, len(whole) - 1):
+        (folder / "third.ckpt").write_bytes(whole[:kept])
+        assert LightningReport().last_checkpoint == folder / "second.ckpt"
+    (folder / "second.ckpt").write_bytes(b"")
+    (folder / "first.ckpt").unlink()
+    assert LightningReport().last_checkpoint is None
 
 
 def test_of_several_processes_the_first_one_speaks(

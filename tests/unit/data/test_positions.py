@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,8 @@ WRONG = {
         "series,x,y\na,0,0\nb,here,1\n",
         "line 3, column 'x': a number from -1e.09 to 1e.09 is expected, got 'here'",
     ),
+    "Python's number": ("series,x,y\na,0,0\nb,1_000,1\n", "line 3, column 'x': .* got '1_000'"),
+    "other digits": ("series,x,y\na,0,0\nb,\u0661,1\n", "line 3, column 'x': .* got"),
     "not finite": ("series,x,y\na,0,0\nb,1,nan\n", "line 3, column 'y': .* got 'nan'"),
     "infinite": ("series,x,y\na,0,0\nb,1,-inf\n", "line 3, column 'y': .* got '-inf'"),
     "empty cell": ("series,x,y\na,0,\nb,1,0\n", "line 2, column 'y': .* got ''"),
@@ -95,7 +98,10 @@ WRONG = {
     ),
     "an open quote": ('series,x,y\na,0,0\n"b,1,1\n', "line 3: cannot be read as CSV"),
     "other bytes": (b"series,x,y\na,0,0\n\xff,1,1\n", "line 3: is not UTF-8 text"),
-    "too large": (b"#" * (5 << 20), "holds more than 4 MiB, so it is no file of positions"),
+    "too large": (
+        b"#" * (5 << 20),
+        "it holds 5242880 bytes, more than the 4194304 expected at most",
+    ),
     "escapes": ("series,x,y\na,0,0\nb,\x1b[31m,1\n", r"line 3, column 'x': .* got '\\+u001b\[31m'"),
 }
 
@@ -144,3 +150,16 @@ def test_a_misspelt_key_is_still_told_first(tmp_path: Path) -> None:
     path = _task(tmp_path, ROAD)
     path.write_text(path.read_text().replace("positions =", "position ="))
     assert "unknown key 'position' (did you mean 'positions'" in _refused(path, UsageError)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    path = _task(tmp_path, None)
+    os.mkfifo(tmp_path / "places.csv")
+    assert "places.csv: cannot be read (it is no plain file)" in _refused(path, DataError)
+
+
+def test_a_link_to_a_file_is_a_file(tmp_path: Path) -> None:
+    path = _task(tmp_path, None)
+    (tmp_path / "road.csv").write_text(ROAD)
+    (tmp_path / "places.csv").symlink_to("road.csv")
+    assert len(load_task(str(path)).positions) == 2

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from tuner.config import ModelShapes
 from tuner.data.calendar_features import calendar_columns
-from tuner.data.many_files import in_order_of_splits
+from tuner.data.many_files import in_order_of_splits, twins
 from tuner.data.prepare import mean_change, window_starts
 from tuner.data.series import Series
 from tuner.data.split_rows import split_sizes
+from tuner.data.wildcards import at_first_wildcard, files_found
 
 
 class Split(NamedTuple):
@@ -131,6 +132,11 @@ def read_or_leave(
     ) as error:  # of pandas, too: a file that is no table, or a cell that is no number
         sys.exit(f"{data or 'the data'}: {' '.join(str(error).split())}")
     window, dealt = task["input_size"] + task["horizon"], _runs(task) == "by_file"
+    if dealt and (same := twins(series)) is not None:
+        sys.exit(
+            f"{data or 'the data'}: {same[0]} and {same[1]} hold the same values, and one may be "
+            "trained on while the other is forecast; leave one of them out"
+        )
     for one in series:
         rows = len(one.values)
         if (rows if dealt else min(split_sizes(rows, task["split"]))) < window:
@@ -143,16 +149,16 @@ def read_or_leave(
 
 def read_runs(pattern: str, columns: Sequence[str], **dialect: Any) -> list[Series]:
     """A series of each file that a pattern finds, called as the file from the first wildcard on."""
-    parts = Path(pattern).parts
-    first = next(n for n, part in enumerate(parts) if set("*?") & set(part))
-    root, wild = Path(*parts[:first]), "/".join(parts[first:]).replace("[", "[[]")
-    found = {path.relative_to(root).as_posix(): path for path in root.glob(wild)}
-    if not found:
-        raise ValueError(f"{pattern}: the pattern finds no file")
+    root, parts = at_first_wildcard(Path(pattern))
+    if not parts:
+        raise ValueError("has no wildcard; name all files at once, the pattern in quotes")
     together: list[Series] = []
-    for name in sorted(found):
-        together += read_csv(found[name], columns, **(dialect | {"name": name}))
-    return together
+    for path in files_found(root, parts):
+        name = path.relative_to(root).as_posix()
+        together += read_csv(path, columns, **(dialect | {"name": name}))
+    if not together:
+        raise ValueError("the pattern finds no file")
+    return sorted(together, key=lambda one: one.name)
 
 
 def _runs(task: Mapping[str, Any]) -> str | None:

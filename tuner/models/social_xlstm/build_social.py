@@ -14,7 +14,8 @@ from tuner.models.social_xlstm.detector_networks import (
     SharedNetwork,
 )
 from tuner.models.social_xlstm.matrix_cell import cell_in_use
-from tuner.models.social_xlstm.variant_settings import VariantSettings
+from tuner.models.social_xlstm.neighbour_grid import pooling_in_words
+from tuner.models.social_xlstm.variant_settings import Pooling, VariantSettings
 
 
 def build_social(
@@ -48,3 +49,15 @@ def social_cell(variant: str, arguments: Mapping[str, Any]) -> str:
     """
     settings = VariantSettings.of(variant, arguments)
     return cell_in_use(settings.cell, settings.kind)
+
+
+def social_pooling(variant: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> str:
+    """Over how many others a detector of the task pools, in words; empty where nothing is pooled.
+
+    Raises:
+        UsageError: as `build_social`.
+    """
+    settings = VariantSettings.of(variant, arguments)
+    if settings.pooling is Pooling.NONE or not shapes.positions:
+        return ""
+    return pooling_in_words(shapes.positions, settings.pool_radius)

@@ -21,6 +21,8 @@ Floats = npt.NDArray[np.float64]
 
 MOST_DETECTORS = 4096
 """Of which a table of all pairs is made: gigabytes from here on."""
+FEW_NEIGHBOURS = 2
+"""Fewer are less than one to each side of a road."""
 SLACK = 1e-9
 """Of a cell's width: what lies on an edge but for rounding lies inside."""
 
@@ -64,6 +66,32 @@ def neighbour_cells(
     table = np.zeros((len(places), len(used), len(places)), dtype=np.float32)
     table[of, column, other] = 1.0
     return table
+
+
+def pooling_in_words(positions: Sequence[tuple[float, float]], radius: float) -> str:
+    """Over how many others each detector pools, for the person who chose the radius.
+
+    Args:
+        positions: (N, 2), in any one unit of length.
+        radius: half the side of the square, in `usual_distance`s.
+
+    Raises:
+        UsageError: as `neighbour_cells`.
+    """
+    table = neighbour_cells(positions, radius=radius, grid=2)
+    others = table.sum(axis=(1, 2))
+    usual = usual_distance(np.asarray(positions, dtype=np.float64))
+    least, middle, most = int(others.min()), float(np.median(others)), int(others.max())
+    pairs = ""
+    if middle < FEW_NEIGHBOURS:
+        pairs = (
+            "; where detectors stand in pairs, such as of two carriageways, that distance is one "
+            "within a pair, and pool_radius has to be larger"
+        )
+    return (
+        f"a detector pools over {least} to {most} others, {middle:g} in the median: those within "
+        f"{radius:g} times {usual:.4g}, the usual distance to the next one{pairs}"
+    )
 
 
 def usual_distance(places: Floats) -> float:

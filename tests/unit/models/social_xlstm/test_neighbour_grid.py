@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from tuner.errors import UsageError
-from tuner.models.social_xlstm.neighbour_grid import neighbour_cells, usual_distance
+from tuner.models.social_xlstm.neighbour_grid import (
+    neighbour_cells,
+    pooling_in_words,
+    usual_distance,
+)
 
 ROAD = [(0.0, 0.0), (100.0, 0.0), (200.0, 0.0), (300.0, 0.0), (400.0, 0.0)]
 
@@ -60,3 +64,16 @@ def test_all_at_one_place_is_refused_in_one_line() -> None:
 def test_more_detectors_than_a_table_of_pairs_can_have_are_refused_in_one_line() -> None:
     with pytest.raises(UsageError, match=r"at most 4,096 detectors, and the task has 5,000; split"):
         neighbour_cells([(float(n), 0.0) for n in range(5000)], radius=2, grid=2)
+
+
+def test_over_how_many_others_a_detector_pools_is_said() -> None:
+    road = [(float(n), 0.0) for n in range(9)]
+    assert pooling_in_words(road, 2.0) == (
+        "a detector pools over 2 to 4 others, 4 in the median: those within 2 times 1, the usual "
+        "distance to the next one"
+    )
+    carriageways = [(x, y) for x, _ in road for y in (0.0, 0.02)]
+    said = pooling_in_words(carriageways, 2.0)
+    assert said.startswith("a detector pools over 1 to 1 others, 1 in the median: those within 2 ")
+    assert "two carriageways, that distance is one within a pair, and pool_radius has to be" in said
+    assert "carriageways" not in pooling_in_words(carriageways, 60.0)
