@@ -39,6 +39,11 @@ def test_it_writes_a_task_and_ends_with_the_next_commands(tmp_path: Path) -> Non
     assert sorted(contents(tmp_path)) == ["rates.csv", "rates.toml"]
 
 
+def test_a_task_is_proposed_for_one_file_of_many(tmp_path: Path) -> None:
+    says = "runs/*/series.csv names many files, and a task is proposed for one; name one of them"
+    refused("init", "data", "runs/*/series.csv", folder=tmp_path, code=2, says=(says,))
+
+
 def test_without_a_terminal_it_asks_nothing(tmp_path: Path) -> None:
     strangers.with_holidays_left_out(tmp_path)
     done = run("init", "data", "shares.csv", folder=tmp_path)

@@ -172,6 +172,24 @@ def test_the_script_trains_the_same_bits_on_the_same_files(
     assert ("term_of=added_term)" in render(config, "python")) == bool(weight)
 
 
+def test_a_script_of_unknown_files_asks_for_their_pattern(
+    best: BestConfig, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = dataclasses.replace(best, source={})
+    assert "Run:  python THIS_FILE ['PATTERN of all files, in quotes'] [--dev" in render(
+        config, "python"
+    )
+    script = loaded(config, monkeypatch)
+    task = config.definition.task
+    with pytest.raises(SystemExit, match="the data: name its files by a pattern in quotes, such"):
+        script.read_or_leave(task, script.read_series, None)
+    one = str(folder / "data" / "data_simulation_000" / "series.csv")
+    with pytest.raises(SystemExit, match="has no wildcard; name all files at once"):
+        script.read_or_leave(task, script.read_series, one)
+    pattern = str(folder / "data" / "data_simulation_*" / "series.csv")
+    assert len(script.read_or_leave(task, script.read_series, pattern)) > 5
+
+
 @pytest.mark.parametrize("form", ["darts", "neuralforecast"])
 def test_libraries_cannot_train_with_it_and_one_line_says_so(best: BestConfig, form: str) -> None:
     with pytest.raises(UsageError, match=f"{form} does not train with; use --format python"):

@@ -193,6 +193,19 @@ def test_what_others_stored_is_as_strict_as_a_file(tmp_path: Path, change: dict[
         StudyDefinition.from_json(json.dumps(plain))
 
 
+@pytest.mark.parametrize("change", ["without", "of a module"])
+def test_what_a_file_held_is_said_of_a_file_and_of_nothing_else(
+    tmp_path: Path, change: str
+) -> None:
+    plain = define(searched(tmp_path)).as_dict()
+    if change == "without":
+        del plain["loss_source"]
+    else:
+        plain["training"]["loss"]["term"] = "physics:mass"
+    with pytest.raises(ValueError, match="loss_source belongs to a term of a file"):
+        StudyDefinition.from_json(json.dumps(plain))
+
+
 def test_a_later_launch_does_not_keep_a_term_that_its_file_changed(tmp_path: Path) -> None:
     stored = define(searched(tmp_path / "a"))
     asked = define(study(tmp_path / "b", text_with(NUMBER)))
