@@ -1,9 +1,11 @@
-"""Workers and programs killed (SIGKILL) at random moments while a launch trains a study of a program:
-is every trial there once, with every epoch once, and is no process left?
+"""Processes killed (SIGKILL) at random moments while a launch trains a study: is every trial there
+once, with every epoch once, and is no process left?
 
-    python benchmarks/own_loops/kills.py [--kills 20] [--seed 0]
+    python benchmarks/own_loops/kills.py [--kind process] [--kills 20] [--seed 0]
 
-Half of the victims are workers, half are programs or their guards. It takes some three minutes.
+`--kind network` is a network in tuner's own loop: any process below the launch is killed. Of a
+`process` and of `lightning`, a program with a Lightning trainer, half of the victims are workers,
+half are programs or their guards. Each takes some three to six minutes.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -26,6 +29,11 @@ from tuner.storage import schema
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import open_study
+
+HERE = Path(__file__).resolve().parent
+STUDIES = {"network": "own-small", "process": "killed", "lightning": "lightning-small"}
+TRIALS = 10
+"""Asked for at first, and again until there were kills enough."""
 
 PROGRAM = """
 import json, os, time
@@ -46,7 +54,7 @@ STUDY = """
 name = "killed"
 core_change = "a program that is killed"
 [process]
-command = ["{python}", "train.py"]
+command = ["python", "train.py"]
 [defaults]
 rate = 0.1
 [space.rate]
@@ -60,72 +68,109 @@ max_epochs = 20
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--kind", choices=STUDIES, default="process")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     chance = random.Random(asked.seed)
     with tempfile.TemporaryDirectory(prefix="kills-") as name:
         folder = Path(name)
-        (folder / "train.py").write_text(PROGRAM)
-        (folder / "study.toml").write_text(STUDY.format(python=sys.executable))
-        (folder / "tmp").mkdir()
+        write_files(folder)
         url = f"sqlite:///{folder}/storage/tuner.db"
-        launch = start(folder, url, trials=asked.kills)
         killed: Counter[str] = Counter()
-        while sum(killed.values()) < asked.kills and launch.poll() is None:
-            time.sleep(chance.uniform(1.0, 5.0))
-            if (victim := pick(launch.pid, chance)) is not None:
-                kind, process = victim
-                process.kill()
-                killed[kind] += 1
-                print(f"kill -9 of a {kind}", flush=True)
-        launch.wait()
-        while launch.returncode != 0:  # a device that failed five times is left alone
-            print(f"launched again after exit code {launch.returncode}", flush=True)
-            launch = start(folder, url, trials=asked.kills)
-            launch.wait()
+        trials = 0
+        while killed.total() < asked.kills:
+            trials += TRIALS
+            train(asked.kind, folder, url, trials, killed, asked.kills, chance)
         time.sleep(1.0)
-        report(folder, url, killed, asked.kills)
+        report(folder, url, STUDIES[asked.kind], killed, trials)
 
 
-def start(folder: Path, url: str, *, trials: int) -> subprocess.Popen[bytes]:
+def write_files(folder: Path) -> None:
+    """All that a study of each kind needs."""
+    for pattern in ("*.py", "*.toml"):
+        for path in HERE.glob(pattern):
+            shutil.copy(path, folder)
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "killed.toml").write_text(STUDY)
+    (folder / "tmp").mkdir()
+
+
+def train(
+    kind: str,
+    folder: Path,
+    url: str,
+    trials: int,
+    killed: Counter[str],
+    kills: int,
+    chance: random.Random,
+) -> None:
+    """Launch until the study has so many trials, and kill meanwhile."""
+    while True:
+        launch = start(folder, url, STUDIES[kind], trials=trials)
+        while launch.poll() is None:
+            time.sleep(chance.uniform(1.0, 5.0))
+            if killed.total() >= kills or launch.poll() is not None:
+                continue
+            if (victim := pick(kind, launch.pid, chance)) is not None:
+                what, process = victim
+                process.kill()
+                killed[what] += 1
+                print(f"kill -9 of a {what}", flush=True)
+        if launch.returncode == 0:
+            return  # else a device failed five times, and is left alone
+        print(f"launched again after exit code {launch.returncode}", flush=True)
+
+
+def start(folder: Path, url: str, study: str, *, trials: int) -> subprocess.Popen[bytes]:
     words = (
-        f"launch --variant study.toml --task demo --cpu --workers 2 --trials {trials} "
+        f"launch --variant {study}.toml --task demo --cpu --workers 2 --trials {trials} "
         "--sampler random --reruns 0 --no-prune"
     )
     return subprocess.Popen(
         [sys.executable, "-m", "tuner", *words.split()],
         cwd=folder,
-        env=os.environ | {"TUNER_STORAGE": url, "TMPDIR": str(folder / "tmp")},
+        env=os.environ
+        | {
+            "TUNER_STORAGE": url,
+            "TMPDIR": str(folder / "tmp"),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # of `python`
+        },
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
 
-def pick(launch: int, chance: random.Random) -> tuple[str, psutil.Process] | None:
-    """A worker, a guard or a program, where one is at work."""
+def pick(kind: str, launch: int, chance: random.Random) -> tuple[str, psutil.Process] | None:
+    """A worker, a guard or a program, where one is at work; of a network any process that is."""
+    try:
+        processes = psutil.Process(launch).children(recursive=True)
+    except psutil.Error:
+        return None
+    if kind == "network":
+        return ("process", chance.choice(processes)) if processes else None
     found: dict[str, list[psutil.Process]] = {"worker": [], "guard": [], "program": []}
-    for process in psutil.Process(launch).children(recursive=True):
+    for process in processes:
         try:
             line = " ".join(process.cmdline())
         except psutil.Error:
             continue
         if "program_guard.py" in line:
             found["guard"].append(process)
-        elif line.endswith("train.py"):
+        elif line.endswith(("train.py", "lightning_loop.py")):
             found["program"].append(process)
     if not found["program"]:
         return None
     for guard in found["guard"]:
         if (parent := guard.parent()) is not None:
             found["worker"].append(parent)
-    kind = chance.choice(["worker", "worker", "program", "guard"])
-    return (kind, chance.choice(found[kind])) if found[kind] else None
+    what = chance.choice(["worker", "worker", "program", "guard"])
+    return (what, chance.choice(found[what])) if found[what] else None
 
 
-def report(folder: Path, url: str, killed: Counter[str], trials: int) -> None:
+def report(folder: Path, url: str, name: str, killed: Counter[str], trials: int) -> None:
     database = open_database(parse_url(url), create=False)
-    study = open_study(database, "demo-killed")
+    study = open_study(database, f"demo-{name}")
     with database.engine.connect() as connection:
         claims = Counter(connection.scalars(select(schema.claims.c.state)))
     found = study.optuna.get_trials(deepcopy=False)
@@ -142,7 +187,10 @@ def report(folder: Path, url: str, killed: Counter[str], trials: int) -> None:
     database.close()
     print(f"killed: {dict(killed)}; claims: {dict(claims)}; trials: {dict(states)}")
     print(f"{resumed} trials went on from a checkpoint; failures: {failures}")
-    whole = all(each == list(range(1, 11)) for each in epochs)
+    whole = all(
+        each == list(range(1, trial.user_attrs["epochs"] + 1))
+        for each, trial in zip(epochs, complete, strict=True)
+    )
     finished = claims["finished"] == len(found) == trials
     print(f"each trial finished once: {finished}; each epoch once: {whole}; left: {left}")
     if not (finished and whole and not left):

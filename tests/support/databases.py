@@ -41,7 +41,16 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str
     if request.param == "mariadb":
         yield from _mariadb(MARIADB or "")
         return
-    cluster: Cluster = request.getfixturevalue("postgres")
+    yield from _postgresql(request.getfixturevalue("postgres"))
+
+
+@pytest.fixture
+def postgresql_alone(postgres: Cluster) -> Iterator[str]:
+    """The same on PostgreSQL alone, for tests that ask nothing of storage itself."""
+    yield from _postgresql(postgres)
+
+
+def _postgresql(cluster: Cluster) -> Iterator[str]:
     name = cluster.create_database()
     yield cluster.url(name)
     cluster.empty_database(name)

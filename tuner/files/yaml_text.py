@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 Data = Mapping[str, "Data"] | Sequence["Data"] | str | int | bool
 
 _KEY = re.compile(r"^[A-Za-z][A-Za-z0-9._/-]*$")
+_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
+"""Keys that some version of YAML reads as something else than a text."""
 _ESCAPED = {'"': '\\"', "\\": "\\\\"}
 
 
@@ -30,14 +32,18 @@ def _lines(data: Data) -> Iterator[str]:
         yield _scalar(data)
     elif isinstance(data, Mapping):
         for key, value in data.items():
-            if not _KEY.match(key):
-                raise ValueError(f"{key!r} is no key of a manifest")
-            yield from _entry(f"{key}:", value, indent="  ")
+            yield from _entry(f"{_key(key)}:", value, indent="  ")
     elif isinstance(data, Sequence) and not isinstance(data, str):
         for value in data:
             lines = list(_lines(value)) if _nested(value) else [_scalar(value)]
             yield f"- {lines[0]}"
             yield from (f"  {line}" for line in lines[1:])
+
+
+def _key(key: str) -> str:
+    if not _KEY.match(key):
+        raise ValueError(f"{key!r} is no key of a manifest")
+    return f'"{key}"' if key.lower() in _WORDS else key
 
 
 def _entry(head: str, value: Data, *, indent: str) -> Iterator[str]:

@@ -82,6 +82,15 @@ def test_another_file_at_its_path_is_refused_with_both_hashes(study: OpenStudy, 
     assert f"sha256 {here[:12]} here, {SHA[:12]} there" in str(met.value)
 
 
+def test_a_file_of_which_nothing_is_said_is_not_run_unasked(study: OpenStudy) -> None:
+    """As somebody may store it who wants another file of this host to run."""
+    blind = dataclasses.replace(study.definition, model_source=None)
+    strange = dataclasses.replace(study, definition=blind)
+    with pytest.raises(UsageError, match="does not say what that file held when it was made; read"):
+        with_code(strange)
+    assert with_code(strange, trust=True) is strange
+
+
 def test_code_that_only_the_database_has_runs_by_its_hash_alone(
     study: OpenStudy, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

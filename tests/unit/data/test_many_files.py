@@ -196,7 +196,8 @@ def test_a_file_that_does_not_fit_is_named_with_a_remedy(
         prepared_of(task_file, tmp_path)
     line = str(caught.value)
     assert "data_simulation_004/series.csv" in line
-    assert "(one of the 10 files of data_simulation_*/series.csv: " in line
+    among = "(one of the 10 files of data_simulation_*/series.csv: " in line
+    assert among == (spoil is not spoiled_short)  # which says so of all that are as short
     assert said in line
     assert "leave" in line
     assert "\n" not in line

@@ -34,6 +34,11 @@ def test_each_text_stays_one_in_quotes(text: str) -> None:
     assert len(written.splitlines()) == 1
 
 
+@pytest.mark.parametrize("key", ["NO", "yes", "On", "off", "true", "Null", "y", "N", "none"])
+def test_a_key_that_is_a_word_of_yaml_stays_a_text(key: str) -> None:
+    assert yaml.safe_load(yaml_text({key: 1})) == {key: 1}
+
+
 def test_a_key_that_would_need_quotes_is_refused() -> None:
     with pytest.raises(ValueError, match="is no key"):
         yaml_text({"a: b": 1})

@@ -125,17 +125,14 @@ def assert_follows(name: str, ptx: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "hidden", "horizon"), [("layernorm", 80, 48), ("original", 64, 64)]
-)
 def test_planes_of_64_hours_are_where_the_kernels_look_for_them(
-    compiled: dict[str, Any], tmp_path: Path, name: str, hidden: int, horizon: int
+    compiled: dict[str, Any], tmp_path: Path
 ) -> None:
     """With wgmma ptxas 12.8 took the stack's pointer for an operand: an illegal memory access."""
-    shapes = replace(SHAPES, horizon=horizon)
-    model = TSMixer(shapes, DESIGNS[name], hidden_size=hidden, dropout=0.1, n_blocks=1)
+    shapes = replace(SHAPES, horizon=64)
+    model = TSMixer(shapes, DESIGNS["original"], hidden_size=64, dropout=0.1, n_blocks=1)
     with torch.no_grad():
-        FusedTSMixer(model)(torch.zeros(2, 168, 13), torch.zeros(2, horizon, 6), torch.zeros(2, 1))
+        FusedTSMixer(model)(torch.zeros(2, 168, 13), torch.zeros(2, 64, 6), torch.zeros(2, 1))
     assert "enter_forward" in compiled
     for kernel_name, kernel in compiled.items():
         assert "wgmma" not in kernel.asm["ptx"], kernel_name
