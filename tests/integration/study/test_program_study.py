@@ -14,6 +14,7 @@ from optuna.trial import TrialState
 
 from tests.support.in_process_worker import DEVICE
 from tests.support.programs import program_definition, write_program
+from tests.support.refusals import refused
 from tests.support.small_study import definition
 from tuner.config import Backend, MqlSplit
 from tuner.errors import UsageError
@@ -101,6 +102,18 @@ def test_no_verdict_and_no_figure_mixes_two_clocks(place: Place) -> None:
     )
     with pytest.raises(UsageError, match=BOTH):
         agreement(request, place.database.address)
+
+
+def test_compare_refuses_two_clocks_in_one_line_that_says_how_to_go_on(place: Place) -> None:
+    program = str(place.folder / "program" / "study.toml")
+    says = ("clock tuner: ", "clock process: ", "run both by one clock")
+    for names in (("rmsnorm", program), ("study:demo-rmsnorm", "study:demo-program")):
+        refused(
+            *("compare", *names, "--task", "demo", "--storage", place.url),
+            folder=place.folder,
+            code=2,
+            says=says,
+        )
 
 
 def test_a_program_that_ignores_its_seed_is_found_by_its_fresh_seeds(place: Place) -> None:
