@@ -22,8 +22,10 @@ from tests.support.forks import OwnNursery
 
 PATIENCE_S = 240.0
 IMPORTED = (
+    "moocore",
     "optuna.storages",
     "pandas",
+    "platformdirs.unix",
     "plotly.graph_objects",
     "psycopg",
     "rich.live",
@@ -32,15 +34,32 @@ IMPORTED = (
     "torch",
     "torch._dynamo",  # which the first optimiser asks for
     "tuner.cli.app",
+    "tuner.cli.foreground",
+    "tuner.cli.run",
+    "tuner.data.proposal.proposed_task",
+    "tuner.data.recent_rows",
     "tuner.export",
+    "tuner.export.saved_model",
     "tuner.launch",
     "tuner.trial.run",
+    "tuner.training.one_step",
     "tuner.report.terminal",
+    "tuner.report.terminal.live",
+    "tuner.report.terminal.summary_lines",
     "tuner.worker",
+    "tuner.worker.process",
+    "typer._adapters",
 )
 SUPERVISED = "--supervised-by"
 _PR_SET_NAME = 15
 _PREPARED = "FORK_SERVER_OF_THE_TESTS"
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """And have Optuna's tables looked through, which else each fork would do for itself."""
+    for module in modules:
+        importlib.import_module(module)
+    importlib.import_module("sqlalchemy.orm").configure_mappers()
 
 
 def prepare() -> None:
@@ -74,8 +93,7 @@ def prepared() -> tuple[int, int, int, int] | None:
 def _serve(requests: socket.socket) -> None:
     """Fork for each line on standard input, answering with the exit code, and for each request of a
     child."""
-    for module in IMPORTED:
-        importlib.import_module(module)
+    import_all(IMPORTED)
     # A fork's garbage collector would look through all of it, and copy each page that it looks at.
     gc.collect()
     gc.freeze()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import os
 import socket
 import subprocess
@@ -57,8 +56,7 @@ def _serve(requests: socket.socket) -> None:
     """Fork for each request, until there will be none."""
     # What is imported stays: a garbage collector would look through it again and again.
     gc.disable()
-    for module in _IMPORTED:
-        importlib.import_module(module)
+    fork_server.import_all(_IMPORTED)
     gc.collect()
     gc.freeze()
     gc.enable()
