@@ -176,9 +176,9 @@ def test_its_hyperparameters_are_exported_and_no_network(place: Place, tmp_path:
     for form in ("python", "neuralforecast", "darts"):
         with pytest.raises(UsageError, match="trains a program of yours"):
             render(best, form)
-    for refused in (best.build_model, best.to_neuralforecast, lambda: Recipe.of(best)):
+    for build in (best.build_model, best.to_neuralforecast, lambda: Recipe.of(best)):
         with pytest.raises(UsageError, match="trains a program of yours"):
-            refused()
+            build()
     with pytest.raises(UsageError, match="give the \\[params\\] to that program"):
         read_recipe(file)
 
