@@ -25,10 +25,17 @@ def circumstances(device: str) -> dict[str, Any]:
         "device": device,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "took_s": time.time() - psutil.Process().create_time(),
-        "command": shlex.join(["python", *sys.argv]),
+        "command": shlex.join(["python", *command_line()]),
         "versions": versions(),
         "git_revision": git_revision(),
     }
+
+
+def command_line() -> list[str]:
+    """The script as one names it from where it runs, and its arguments."""
+    script = Path(sys.argv[0]).absolute()
+    named = script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script
+    return [str(named), *sys.argv[1:]]
 
 
 def heading(found: dict[str, Any]) -> list[str]:

@@ -4,11 +4,11 @@
 
 64 generated detectors (generate.py), one GPU, some seven minutes. For each variant, at its defaults: milliseconds a training step,
 captured and eager; then one trial of each, as `tuner launch` runs it, but for as many seconds as there are: its `gpu_busy`, memory,
-and the MQL of its best epoch. Last, a small retune of the shared network against the loop on a fourth of the days, with copies of both
+and the MQL of its best epoch. Last, a small retune of the shared network against the loop on three of the days, with copies of both
 study files that stop after four epochs without gain; its report is OUTPUT.html.
 
 Writes OUTPUT.md and OUTPUT.json as soon as the trials are done, and again after the retune. `--quick`: a dry run on the CPU, where
-nothing is captured; `--no-retune`: without the last part.
+nothing is captured; `--no-retune`: without the last part; `--only-retune`: that part alone, beside the figures of OUTPUT.json.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from tuner.trial.time_left import TimeLeft
 STEPS, LEAST, MOST_S = 100, 3, 2.0
 """Timed of each; fewer where they take longer than that together."""
 ENDLESS = 1_000_000
-RETUNED_PATIENCE = 4
+RETUNED_PATIENCE, RETUNED_DAYS = 4, 3
 
 
 def step_ms(variant: str, backend: Backend, data: DeviceData) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def retune(output: Path, task: Path, *, quick: bool, seconds: float) -> str:
     if quick:
         size += ["--cpu", "--workers=1", "--trials=1", "--max-epochs=1", "--confirm-seeds=1"]
     else:
-        size += ["--gpus=0", "--trials=13", "--confirm-seeds=2", "--backend=graph"]
+        size += ["--gpus=0", "--trials=13", "--confirm-seeds=3", "--backend=graph", "--no-prune"]
         size += [f"--timeout={seconds:.0f}s"]
     try:
         return tuner(
@@ -221,10 +221,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--days", type=int, default=28)
     parser.add_argument("--retune-seconds", type=float, default=300.0)
     parser.add_argument("--no-retune", action="store_true", help="only what comes before it")
+    parser.add_argument("--only-retune", action="store_true", help="what comes before it is done")
     parser.add_argument("--quick", action="store_true", help="a dry run on the CPU")
     options = parser.parse_args(arguments)
     if options.no_retune:
         measure(options)
+    elif options.only_retune:
+        add_retune(options)
     else:
         # In a process of its own: one that still held the GPU would disturb the retune's clock.
         given = list(sys.argv[1:] if arguments is None else arguments)
@@ -252,11 +255,12 @@ def add_retune(options: argparse.Namespace) -> None:
     """The retune's verdict, below what was measured."""
     document = json.loads(Path(f"{options.output}.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
-        task = road(options, Path(folder), max(options.days // 4, 1))
+        task = road(options, Path(folder), RETUNED_DAYS)
         verdict = retune(options.output, task, quick=options.quick, seconds=options.retune_seconds)
     where = circumstances(document["device"])
-    lines = [*heading(where), *table(document["variants"]), "", "```", verdict.rstrip(), "```"]
-    write(options.output, document | where | {"verdict": verdict}, lines)
+    lines = [*heading(document), *table(document["variants"]), "", "The retune:", ""]
+    lines += [*heading(where), "```", verdict.rstrip(), "```"]
+    write(options.output, document | {"verdict": verdict, "retune": where}, lines)
 
 
 def road(options: argparse.Namespace, folder: Path, days: int) -> Path:

@@ -2,9 +2,9 @@
 
     python -m benchmarks.tcn_physics.run OUTPUT_FOLDER [--trials 24] [--runs 24] [--rows 400] [--max-epochs 100] [--work FOLDER] [--backend graph] [--cpu]
 
-Simulates the data, searches studies/physics/tcn-physics.toml, and writes eight files: the study (study.json.gz), four figures (.html), the
-configuration of lowest MQL (best.toml) and its script (best.py), and result.json: every trial, and what the best configuration comes to with weights from 0
-to 5: test MQL, and the residual of the physics in its forecasts of test files. On one H200 it takes some four minutes.
+Simulates the data, searches studies/physics/tcn-physics.toml, and writes nine files: the study (study.json.gz), four figures (.html), the
+configuration of lowest MQL (best.toml) and its script (best.py), and result.json with result.md: every trial, and what the best configuration comes to with
+weights from 0 to 5: test MQL, and the residual of the physics in its forecasts of test files. On one H200 it takes some four minutes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.shared.circumstances import circumstances, heading
 from benchmarks.tcn_physics.simulate import simulate
 from tuner import RunConfig, evaluate, fit, load_best, load_data, load_study
 from tuner.config import TrainingSettings
@@ -81,20 +82,40 @@ def main() -> None:
         )
     data = load_data(str(task), device="cpu" if given.cpu else "cuda")
     swept = [_trained(best, data, weight, given.max_epochs) for weight in WEIGHTS]
-    found = {
-        "device": "cpu" if given.cpu else torch.cuda.get_device_name(),
-        "torch": torch.__version__,
+    found = circumstances("CPU" if given.cpu else torch.cuda.get_device_name()) | {
         "seconds": {"search": round(searched_s, 1), "all": round(time.perf_counter() - began, 1)},
         "best": {"params": best.params, "values": best.values},
         "weights": swept,
         "trials": [_row(record) for record in load_study(NAME, storage=storage).records],
     }
     (folder / "result.json").write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(
-        json.dumps(
-            {key: found[key] for key in ("device", "torch", "seconds", "best", "weights")}, indent=2
+    lines = [*heading(found), *table(found)]
+    (folder / "result.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+def table(found: dict[str, Any]) -> list[str]:
+    """The weights, then the trials by MQL, in Markdown."""
+    lines = ["The best configuration, trained again with other weights, one seed each:", ""]
+    lines += ["| weight | residual | test MQL | epochs | seconds |", "|---|---|---|---|---|"]
+    for row in found["weights"]:
+        lines.append(
+            f"| {row['weight']:g} | {row['residual']:.5f} | {row['test_mql']:.4f} | "
+            f"{row['epochs']} | {row['wall_clock_s']:.1f} |"
         )
-    )
+    lines += ["", f"The {len(found['trials'])} trials, the search took "]
+    lines[-1] += f"{found['seconds']['search']:.0f} s:"
+    lines += ["", "| trial | weight | rate | dropout | hidden | batch | validation MQL | seconds |"]
+    lines.append("|---" * 8 + "|")
+    ended = (row for row in found["trials"] if row["values"])
+    for row in sorted(ended, key=lambda row: float(row["values"]["val_mql"])):
+        params, values = row["params"], row["values"]
+        lines.append(
+            f"| {row['number']} | {params['lambda_physics']:.4g} | {params['learning_rate']:.2g} | "
+            f"{params['dropout']:.2f} | {params['hidden_size']} | {params['batch_size']} | "
+            f"{values['val_mql']:.4f} | {values['wall_clock_s']:.1f} |"
+        )
+    return lines
 
 
 def _arguments() -> argparse.Namespace:

@@ -47,13 +47,21 @@ def tcn(backend: Backend, weight: float, **more: Any) -> RunConfig:
     return dataclasses.replace(plain, architecture=architecture)
 
 
-@pytest.mark.parametrize("name", ["smooth", "Facts", "Buffered"])
-def test_a_captured_term_is_the_plain_one(cuda_data: DeviceData, terms: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "early", "late"),
+    # A kink like that of an absolute error makes rounding grow: on a CPU, a sum in another order
+    # alone comes to 5e-3 after six epochs with `Facts`, to 7e-4 without it, to 8e-5 with `smooth`.
+    [("smooth", 1e-3, 1e-2), ("Facts", 1e-2, 3e-2), ("Buffered", 1e-3, 1e-2)],
+)
+def test_a_captured_term_is_the_plain_one(
+    cuda_data: DeviceData, terms: Path, name: str, early: float, late: float
+) -> None:
     plain = losses(with_term(config(EAGER), terms, name), cuda_data)
     captured = losses(with_term(config(GRAPH), terms, name), cuda_data)
-    assert captured[:6] == pytest.approx(plain[:6], 1e-3)  # later, rounding has grown
-    assert captured == pytest.approx(plain, 1e-2)
-    assert captured[:6] != pytest.approx(losses(config(GRAPH), cuda_data)[:6], 1e-3)
+    assert captured[:2] == pytest.approx(plain[:2], 1e-3)
+    assert captured[:6] == pytest.approx(plain[:6], early)
+    assert captured == pytest.approx(plain, late)
+    assert captured[:6] != pytest.approx(losses(config(GRAPH), cuda_data)[:6], late)
 
 
 def test_a_captured_term_is_the_same_bit_for_bit_every_time(runs: DeviceData) -> None:
