@@ -10,6 +10,11 @@ import traceback
 from pathlib import Path
 from types import CodeType, FrameType
 
+FAULTS = (Exception, SystemExit)
+"""What code of the user's may raise: its `sys.exit()` is a fault of its own, and ends no process
+of ours.
+"""
+
 MOST_CHARACTERS = 300
 _OURS = Path(__file__).resolve().parent.parent
 

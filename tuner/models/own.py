@@ -19,7 +19,7 @@ from torch import nn
 from tuner.config import Architecture, ModelShapes
 from tuner.errors import UsageError, unknown_name
 from tuner.models.darts_interface import DartsNetwork, darts_arguments, has_darts_interface
-from tuner.models.fault import on_one_line
+from tuner.models.fault import FAULTS, on_one_line
 from tuner.models.foreign import advice, unused_methods
 from tuner.models.names import names_own_code
 from tuner.models.out_of_memory import out_of_memory
@@ -48,7 +48,7 @@ def build_own(reference: str, shapes: ModelShapes, arguments: Mapping[str, Any])
         model = model_class(*positional, **arguments)
         if darts:
             model = DartsNetwork(model, shapes)
-    except Exception as error:
+    except FAULTS as error:
         if out_of_memory(error) is not None:
             raise
         why = on_one_line(error) + advice(model_class)
@@ -111,7 +111,7 @@ def _module_by_name(name: str) -> ModuleType:
                 "it is looked for in the installed packages and in the current folder"
             ) from error
         raise UsageError(f"importing {name} failed: {on_one_line(error)}") from error
-    except Exception as error:
+    except FAULTS as error:
         raise UsageError(f"importing {name} failed: {on_one_line(error)}") from error
 
 
@@ -131,7 +131,7 @@ def _module_from_file(location: str) -> ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except FAULTS as error:
         del sys.modules[name]
         raise UsageError(f"importing {location} failed: {on_one_line(error)}") from error
     return module
@@ -213,7 +213,7 @@ def check_output(reference: str, model: nn.Module, shapes: ModelShapes) -> None:
             )
             static = torch.zeros(TRIAL_BATCH, shapes.n_static) if shapes.n_static else None
             output = model.eval()(past, future, static)
-    except Exception as error:
+    except FAULTS as error:
         if out_of_memory(error) is not None:
             raise
         raise UsageError(

@@ -24,7 +24,7 @@ FACTORS = (4, 16)
 FEW = 30
 """Steps of each batch size."""
 
-MOST_S = 20.0
+MOST_S = 8.0
 """For the steps of one run, as the present pace has it."""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from tuner.config import Backend, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
-from tuner.models.fault import on_one_line
+from tuner.models.fault import FAULTS, on_one_line
 from tuner.profile.profile_records import Advice, Pace
 from tuner.profile.repeated_calls import Loop, batched_gain, saved_share
 from tuner.profile.settings_to_try import Candidate
@@ -122,7 +122,7 @@ class Trials:
             return replace(begun, outcome=f"out of memory: {error}")
         except UsageError as error:
             return replace(begun, outcome=f"not possible here: {error}")
-        except Exception as error:
+        except FAULTS as error:
             failed = replace(begun, outcome=f"failed: {on_one_line(error)}")
             if lost_context(error):
                 raise DeviceLostError(failed) from error

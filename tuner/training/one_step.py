@@ -18,7 +18,7 @@ from tuner.data.prepare import PreparedData
 from tuner.data.windows import to_device
 from tuner.devices.free_memory import free_memory_bytes
 from tuner.errors import TunerError, UsageError
-from tuner.models.fault import on_one_line
+from tuner.models.fault import FAULTS, on_one_line
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.registry import build_model
 from tuner.training.inspection.enough_memory import needed_bytes, within
@@ -136,7 +136,7 @@ def _tried(name: str, what: str, tried: Callable[[], _Seen]) -> _Seen:
         return tried()
     except TunerError:  # of a term, which says all itself
         raise
-    except Exception as error:
+    except FAULTS as error:
         if out_of_memory(error) is not None:
             raise TunerError(
                 f"{name}: {what} needs more memory than there is ({_gigabytes(free_memory_bytes())}"

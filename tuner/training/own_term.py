@@ -15,7 +15,7 @@ from torch import Tensor
 from tuner.config import RunConfig
 from tuner.data.windows import Batch, DeviceData
 from tuner.errors import UsageError
-from tuner.models.fault import on_one_line
+from tuner.models.fault import FAULTS, on_one_line
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.own import load_named
 from tuner.training.added_term import (
@@ -120,7 +120,7 @@ def named_faults(name: str) -> Iterator[None]:
         yield
     except TermError as error:
         raise UsageError(f"the term {name}: {error}") from error
-    except (Exception, SystemExit) as error:
+    except FAULTS as error:
         if out_of_memory(error) is not None:
             raise
         raise UsageError(f"the term {name} failed: {on_one_line(error)}") from error

@@ -9,7 +9,7 @@ import traceback
 from tuner.config import StopReason
 from tuner.devices.lock import DeviceLockError
 from tuner.errors import TunerError
-from tuner.models.fault import on_one_line
+from tuner.models.fault import FAULTS, on_one_line
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob, TrialRunner, failed
 
@@ -41,7 +41,7 @@ def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> TrialResult
         return run_trial(job)
     except (DeviceLockError, TrainerLostError):
         raise
-    except Exception as error:  # noqa: BLE001 - whatever a model raises is that trial's result, not the worker's end
+    except FAULTS as error:  # whatever a model raises is that trial's result, not the worker's end
         _log.error("trial %d failed:\n%s", job.number, traceback.format_exc())
         result = failed(StopReason.ERROR, on_one_line(error), job.device, seed)
         if not lost_context(error):
@@ -51,10 +51,10 @@ def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> TrialResult
         )
 
 
-def lost_context(error: Exception) -> bool:
+def lost_context(error: BaseException) -> bool:
     """True when the failure leaves a CUDA context behind in which every later call fails too."""
     cause = error.__cause__
     if isinstance(error, TunerError):  # what a line tells of may have been a lost context
-        return isinstance(cause, Exception) and lost_context(cause)
+        return cause is not None and lost_context(cause)
     named = any(cls.__name__ == "AcceleratorError" for cls in type(error).__mro__)
     return named or any(words in str(error) for words in LOST_CONTEXT_WORDS)

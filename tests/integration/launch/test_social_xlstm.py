@@ -97,6 +97,20 @@ def test_without_pooling_a_study_needs_no_positions(road: Path) -> None:
     assert "works" in _tuner(road, "variants", "--check=alone.toml", "--task=demo")
 
 
+def test_check_says_over_how_many_others_a_detector_pools(road: Path) -> None:
+    done = run("variants", f"--check={SHARED}", "--task=traffic.toml", folder=road)
+    assert (done.code, "works" in done.out) == (0, True), done.err
+    assert "a detector pools over 1 to " in done.err
+    refused(
+        "variants",
+        f"--check={SHARED}",
+        "--task=demo",
+        folder=road,
+        code=2,
+        says=('add positions = "positions.csv" to the task file',),
+    )
+
+
 @pytest.mark.parametrize("form", ["python", "darts", "neuralforecast"])
 def test_forms_that_it_does_not_have_are_refused_in_a_line(road: Path, form: str) -> None:
     refused(

@@ -175,10 +175,11 @@ def test_checkpoints_go_when_their_trial_is_finished(opened: OpenStudy, tmp_path
         (RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED when calling cublasSgemm"), True),
         (type("AcceleratorError", (RuntimeError,), {})("device-side failure"), True),
         (ValueError("a CUDA tensor of the wrong shape"), False),
+        (SystemExit("enough of it"), False),
     ],
 )
 def test_a_failure_is_the_trials_result_and_a_lost_context_ends_the_process(
-    opened: OpenStudy, error: Exception, lost: bool
+    opened: OpenStudy, error: BaseException, lost: bool
 ) -> None:
     def fail(job: TrialJob) -> TrialResult:
         raise error

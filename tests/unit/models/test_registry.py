@@ -59,6 +59,14 @@ class FailsInInit(Flat):
     def __init__(self, shapes, *, hidden_size, dropout):
         raise ValueError("only odd horizons")
 
+class LeavesInInit(Flat):
+    def __init__(self, shapes, *, hidden_size, dropout):
+        raise SystemExit
+
+class LeavesInForward(Flat):
+    def forward(self, past, future, static):
+        raise SystemExit(0)
+
 class NoHiddenSize(nn.Module):
     def __init__(self, shapes, *, dropout):
         super().__init__()
@@ -72,9 +80,10 @@ class NoModule:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "own_models.py").write_text(OWN)
     (tmp_path / "broken_models.py").write_text("import a_module_that_is_not_there\n")
+    (tmp_path / "leaving_models.py").write_text("import sys\nsys.exit()\n")
     (tmp_path / "unreadable_models.py").write_text("class Flat(:\n")
     monkeypatch.chdir(tmp_path)
-    for name in ("own_models", "broken_models", "unreadable_models"):
+    for name in ("own_models", "broken_models", "leaving_models", "unreadable_models"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
@@ -188,6 +197,26 @@ FAILURES = {
         "own_models:FailsInForward",
         {},
         ("failed: own_models.py, line ..: RuntimeError: sizes"),
+    ),
+    "constructor leaves": (
+        "own_models:LeavesInInit",
+        {},
+        ("building it failed: own_models.py, line ..: SystemExit"),
+    ),
+    "forward leaves": (
+        "own_models:LeavesInForward",
+        {},
+        ("failed: own_models.py, line ..: SystemExit: 0"),
+    ),
+    "module leaves": (
+        "leaving_models:Flat",
+        {},
+        ("importing leaving_models failed: leaving_models.py, line 2: SystemExit"),
+    ),
+    "file leaves": (
+        "leaving_models.py:Flat",
+        {},
+        ("importing leaving_models.py failed: leaving_models.py, line 2: SystemExit"),
     ),
     "wrong shape": (
         "own_models:WrongShape",

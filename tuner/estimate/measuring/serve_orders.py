@@ -23,6 +23,7 @@ from tuner.config import Hyperparameters
 from tuner.errors import TunerError, first_line
 from tuner.estimate.cost_sizes import size_of
 from tuner.estimate.size_costs import MeasuredSize
+from tuner.models.fault import FAULTS
 from tuner.worker.process import end_with
 
 
@@ -34,7 +35,7 @@ def main() -> None:
         _serve(began, answers)
     except TunerError as error:
         _tell(answers, {"error": str(error)})
-    except Exception as error:  # noqa: BLE001 - whatever a network raises: it is told in one line
+    except FAULTS as error:  # whatever a network raises: it is told in one line
         _tell(answers, {"error": f"{type(error).__name__}: {first_line(error)}"})
 
 
