@@ -32,6 +32,9 @@ from tuner.study.open import open_study
 
 HERE = Path(__file__).resolve().parent
 STUDIES = {"network": "own-small", "process": "killed", "lightning": "lightning-small"}
+BETWEEN_S = {"network": (1.0, 5.0), "process": (1.0, 5.0), "lightning": (6.0, 18.0)}
+"""Two kills lie so far apart: a trial that loses three workers, or its program twice, is set aside,
+and Lightning takes seconds to begin."""
 TRIALS = 10
 """Asked for at first, and again until there were kills enough."""
 
@@ -109,7 +112,7 @@ def train(
     while True:
         launch = start(folder, url, STUDIES[kind], trials=trials)
         while launch.poll() is None:
-            time.sleep(chance.uniform(1.0, 5.0))
+            time.sleep(chance.uniform(*BETWEEN_S[kind]))
             if killed.total() >= kills or launch.poll() is not None:
                 continue
             if (victim := pick(kind, launch.pid, chance)) is not None:

@@ -239,7 +239,8 @@ class ProgramTraining:
                 "in the file that TUNER_REPORT names, at last "
                 '{"final": {"test_mql": ...}}'
             )
-        if not running.ended_well and running.how_it_ended() != "no end":
+        # Who was killed after all was told, by us or by somebody else, has told it.
+        if not running.ended_well and how not in ("no end", "SIGKILL"):
             raise ProgramError(f"it told its final values, and ended with {how} all the same")
         self._refuse_impossible(self.final)
         self.stopped_by = self._how_it_stopped(self.final)

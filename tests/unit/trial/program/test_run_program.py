@@ -466,6 +466,15 @@ def test_a_program_that_was_killed_goes_on_once(tmp_path: Path) -> None:
     )
 
 
+def test_the_values_of_a_program_that_was_killed_after_them_count(tmp_path: Path) -> None:
+    for whom in ("os.getpid()", "os.getppid()"):
+        text = f"{RESUMABLE}\nreport.close(); os.kill({whom}, 9); time.sleep(60)\n"
+        result = trained(program_job(tmp_path / f"of {whom}", text, folder=tmp_path / whom))
+        assert result is not None
+        assert (result.state, result.recorded.epochs) == (TrialState.COMPLETE, 5)
+        assert len((tmp_path / f"of {whom}" / "starts").read_text().split("\n")) == 2, "one attempt"
+
+
 def test_its_guard_takes_everything_along(tmp_path: Path) -> None:
     """kill -9 of the process between: the program ends with it, and the trial fails in a line."""
     text = """
