@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from tuner.cli import init_data
 from tuner.cli.init_place import check_place, written
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json, say
+from tuner.cli.own_output import printed_to_stderr
 from tuner.config import shapes_seen
 from tuner.models.names import library_class
 
@@ -57,7 +56,7 @@ def variant(
 
     The network is built at the proposed defaults, in --task's shapes, before the file is written.
     """
-    with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
+    with printed_to_stderr(wanted=json):
         from tuner.spec.study_text import next_commands
 
         proposed = _proposed(model, output, force=force)

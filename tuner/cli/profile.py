@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +12,7 @@ from tuner.cli.command import takes
 from tuner.cli.device import chosen_device, waiting_for
 from tuner.cli.options import Cpu, DataDir, Json, OneGpu, TaskName, data_folder, note
 from tuner.cli.output import print_json
+from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
 from tuner.config import Backend, Precision, RunConfig
 from tuner.errors import TunerError, UsageError
@@ -83,7 +82,7 @@ def profile(options: ProfileOptions) -> int:
     """
     _check(options)
     # What somebody else's code prints is not part of the document.
-    with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
+    with printed_to_stderr(wanted=options.json):
         found = _of_script(options) if options.python is not None else _of_variant(options)
     _report(options, found)
     return 0

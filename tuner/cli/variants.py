@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,7 @@ import typer
 
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json, say
+from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.whole_library import check_library
 from tuner.models.names import LIBRARY, library_class
 from tuner.trial.uncollected import nothing_collected
@@ -36,10 +36,15 @@ def variants(
     task: TaskName = "demo",
     data_dir: DataDir = None,
     json: Json = False,
+    supervised_by: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> int:
     """List the variants that come with tuner."""
     from tuner.spec.study_file import builtin_variants, load_study_file
 
+    if supervised_by is not None:
+        from tuner.worker.process import end_with
+
+        end_with(supervised_by, signal.SIGKILL)
     if check == LIBRARY:
         return check_library(task, data_folder(data_dir), json=json)
     if check is not None:
@@ -84,7 +89,7 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
         return _check_program(file, task, json=json)
     prepared = prepare(load_task(task), data_dir=data_folder(data_dir))
     # What a class of the user's own prints is not part of the document.
-    with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
+    with printed_to_stderr(wanted=json):
         with nothing_collected():
             from tuner.models.own import methods_not_used
             from tuner.models.registry import pooling_of

@@ -61,7 +61,7 @@ def files_found(root: Path, parts: Sequence[str]) -> Iterator[Path]:
                 yield from files_found(each, parts)
         return
     for each in _found(root, part):
-        if each.is_dir():
+        if each.is_dir() and (rest or is_wild(part)):
             if rest:
                 yield from files_found(each, rest)
         elif not rest:

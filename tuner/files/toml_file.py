@@ -27,6 +27,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 NO_SUCH_TYPE = "no_such_type"
+BOUNDS = ("less_than", "less_than_equal", "greater_than", "greater_than_equal", "finite_number")
 """The kind of a model's error about a table that does not say which of several it is."""
 
 AT_MOST_BYTES = 1 << 20
@@ -132,6 +133,11 @@ def validate(document: TomlDocument, model_class: type[Model]) -> Model:
         key=lambda i: (details[i]["type"] != "extra_forbidden", document.line(places[i]) or 0),
     )
     chosen = unknown_first[0]
+    # Of something that may be of several kinds, a bound of its own kind says more than the others.
+    for i in unknown_first:
+        if places[i] == places[chosen] and details[i]["type"] in BOUNDS:
+            chosen = i
+            break
     raise UsageError(_explain(document, model_class, details[chosen], places[chosen]))
 
 

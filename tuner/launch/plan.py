@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from tuner.config import OBJECTIVES, OF_TRAINING, Backend, MqlSplit, Precision, TrainingSettings
 from tuner.data.origins import check_blocks
 from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
 from tuner.devices.served_settings import why_not_on, why_not_together
-from tuner.errors import TunerError, UsageError
+from tuner.errors import UsageError
+from tuner.launch.network_check import check_network
 from tuner.launch.request import LaunchRequest, StudySettings, names_of
 from tuner.launch.where import Where, choose_where
 from tuner.models.names import builtin_names
@@ -91,7 +88,7 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
             refuse_unlike_program(file.program, request.settings)
             of_networks.append(f"{file.name} runs {file.program.in_words()}")
         elif variant not in builtin_variants() or file.model not in builtin_names():
-            of_networks += _check_network(variant, request.task, request.data_dir)
+            of_networks += check_network(variant, request.task, request.data_dir)
         name = request.study or f"{task.name}-{file.name}"
         if request.settings.mql_split is MqlSplit.ORIGINS:
             check_blocks(prepared)
@@ -220,37 +217,3 @@ def check_study_name(name: str, *, flag: str = "--study") -> None:
             "no blanks around them"
             + ("" if flag == "--study" else "; name it yourself: --study NAME")
         )
-
-
-def _check_network(variant: str, task: str, data_dir: Path | None) -> list[str]:
-    """Train the network of the user's own study file for a step,
-    in a child: the supervisor never imports torch.
-
-    Without this, a class that cannot work or a setting that nobody takes would fail every trial of
-    the study. Returns what is to be said of a class that works.
-    """
-    folder = ["--data-dir", str(data_dir)] if data_dir is not None else []
-    checked = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "tuner",
-            "variants",
-            "--check",
-            variant,
-            "--task",
-            task,
-            *folder,
-            "--json",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if checked.returncode:
-        lines = checked.stderr.strip().splitlines() or ["the check of its network failed"]
-        message = lines[-1].removeprefix("tuner: error: ")
-        raise (UsageError if checked.returncode == UsageError.exit_code else TunerError)(
-            f"{variant}: {message}"
-        )
-    return [str(notice) for notice in json.loads(checked.stdout)["notices"]]

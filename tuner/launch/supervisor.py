@@ -131,8 +131,9 @@ class Supervisor:
         if child.watched is not None:
             self._dog.forget(child.watched)
             child.watched = None
-        self._persist(lambda: self._take_back(child), "a dead worker's trial")
-        if code == 0 or self._left() == 0:
+        held = self._persist(lambda: self._take_back(child), "a dead worker's trial")
+        ended_well = code == 0 and not held  # the user's code may end a process with any code
+        if ended_well or self._left() == 0:
             child.done = True
             return
         afresh = (
@@ -140,9 +141,10 @@ class Supervisor:
         )  # the trial that lost it its device's context is recorded, with the reason
         if not afresh:
             _log.warning(
-                "the worker on %s ended with exit code %d; its log: %s",
+                "the worker on %s ended with exit code %d%s; its log: %s",
                 child.device.label,
                 code,
+                " in the middle of a trial" if code == 0 else "",
                 child.log_path,
             )
         if self._results(child) > afresh:
@@ -223,14 +225,16 @@ class Supervisor:
                     with contextlib.suppress(*DATABASE_FAILURES):  # then its lease runs out
                         self._take_back(child, state="returned" if child in running else "lost")
 
-    def _take_back(self, child: Child, *, state: str = "lost") -> None:
+    def _take_back(self, child: Child, *, state: str = "lost") -> int:
         """A process that has ended holds nothing any more:
-        hand back at once instead of waiting for its lease.
+        hand back at once instead of waiting for its lease. Returns how many pieces of work it held.
         """
         self.deliver()
+        held = 0
         for opened in self.studies:
-            opened.ledger.reap(worker=child.name, state=state)
+            held += opened.ledger.reap(worker=child.name, state=state)
             opened.roster.leave(child.name)
+        return held
 
     def _persist(self, action: Callable[[], T], what: str) -> T:
         return persistently(action, what, give_up=lambda: self.stop.first is not None)

@@ -23,12 +23,17 @@ def on_one_line(error: BaseException) -> str:
     """`file.py, line 7: NameError: name 'x' is not defined`; without a place where none of the
     user's code was met.
     """
-    said = " ".join((error.msg if isinstance(error, SyntaxError) else str(error)).split())[
-        :MOST_CHARACTERS
-    ]
+    said = " ".join(_words_of(error).split())[:MOST_CHARACTERS]
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     place = _place(error)
     return f"{place}: {what}" if place else what
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return error.msg if isinstance(error, SyntaxError) else str(error)
+    except Exception as failure:  # noqa: BLE001 - its words are somebody else's code, too
+        return f"its words cannot be had: {type(failure).__name__}"
 
 
 def _place(error: BaseException) -> str:

@@ -101,8 +101,11 @@ def _run_script(order: Order) -> str:
     except EnoughError:
         return ""
     except SystemExit as end:
-        return "" if end.code in (None, 0) else f"it ended with code {end.code}"
-    except Exception as error:  # noqa: BLE001 - it is somebody else's
+        if end.code in (None, 0):
+            return ""
+        code = isinstance(end.code, int)
+        return f"it ended with code {end.code}" if code else f"it ended: {first_line(end)}"
+    except BaseException as error:  # noqa: BLE001 - it is somebody else's
         if (reason := out_of_memory(error)) is not None:
             return f"out of memory: {first_line(reason)}"
         traceback.print_exc()

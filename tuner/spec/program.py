@@ -120,7 +120,8 @@ class Program(ProgramTable):
         """
         first = self.command[0]
         found = Path(self.folder) / first if "/" in first else shutil.which(first)
-        if found is None or not os.access(found, os.X_OK):
+        # Not Path.is_file, as below.
+        if found is None or not (os.path.isfile(found) and os.access(found, os.X_OK)):  # noqa: PTH113
             raise UsageError(
                 f"[process] command: {shown(first)} is no program here; expected one on PATH, or a "
                 "path from the folder of the study file to a file that may be executed"
@@ -175,8 +176,13 @@ def _matching(folder: Path, pattern: str) -> Iterator[Path]:
         found = [path for path in folder.glob(pattern) if path.is_file()]
     except OSError as error:
         raise UsageError(f"[process] files: {pattern!r} in {folder}: {error.strerror}") from None
+    except (ValueError, IndexError, NotImplementedError):  # Python's own refusals of a pattern
+        raise UsageError(
+            f"[process] files: {pattern!r} is no pattern; expected one such as 'src/**/*.py'"
+        ) from None
     if not found:
-        raise UsageError(f"[process] files: {pattern!r} finds no file in {folder}")
+        more = "; '**/*' finds all in its folders" if pattern.endswith("**") else ""
+        raise UsageError(f"[process] files: {pattern!r} finds no file in {folder}{more}")
     yield from found
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from tuner.data.windows import DeviceData, DeviceSplit
+from tuner.training.forecast_shape import refuse_other_shape
 
 
 class Forecasts(NamedTuple):
@@ -31,7 +32,9 @@ def forecasts_of(
         places: (Q,), which of the trained levels are wanted.
     """
     batch = split.gather(index)
-    forecast = model(batch.past, batch.future, batch.static)[..., places]
+    returned = model(batch.past, batch.future, batch.static)
+    refuse_other_shape(returned, batch.target, len(data.task.quantiles))
+    forecast = returned[..., places]
     series = split.series_index[index]
     minimum = data.minimum[series].double().unsqueeze(1)  # (B, 1, C)
     scale = data.scale[series].double().unsqueeze(1)

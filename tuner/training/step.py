@@ -13,6 +13,7 @@ from tuner.config import Precision, RunConfig
 from tuner.data.windows import Batch, DeviceData, DeviceSplit
 from tuner.training.activations import CheckpointedNetwork
 from tuner.training.batching import batches
+from tuner.training.forecast_shape import refuse_other_shape
 from tuner.training.loss_scale import LossScale
 from tuner.training.model_state import copy_all, model_state, same_kind
 from tuner.training.own_term import own_term
@@ -141,6 +142,7 @@ class Step(TrainingState):
         """(B, T, C, Q), scaled, in the precision of the weights."""
         with torch.autocast(self.device.type, dtype=self._half, enabled=self._autocast):
             prediction = self._forecast(batch.past, batch.future, batch.static)
+        refuse_other_shape(prediction, batch.target, len(self._quantiles))
         return prediction.to(self._quantiles.dtype)
 
     def loss(self, batch: Batch) -> Tensor:

@@ -313,6 +313,12 @@ def test_a_name_that_cannot_be_shown_is_refused(task_file: Path, name: bytes, sa
         open_source(load_task(str(task_file)), None)
 
 
+def test_a_folder_where_a_file_is_expected_is_refused(task_file: Path) -> None:
+    (task_file.parent / "data_simulation_999" / "series.csv").mkdir(parents=True)
+    with pytest.raises(DataError, match=r"series\.csv is no regular file; leave it out"):
+        open_source(load_task(str(task_file)), None)
+
+
 def test_what_is_no_file_is_refused_and_not_waited_for(task_file: Path) -> None:
     os.mkfifo(task_file.parent / "data_simulation_000" / "other.csv")
     changed(task_file, ("series.csv", "*.csv"))

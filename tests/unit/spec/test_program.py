@@ -96,6 +96,11 @@ def test_its_files_identify_it_and_not_their_folder(tmp_path: Path) -> None:
         ("[training]", "[model_settings]\na = 1\n\n[training]", "model_settings"),
         ("[defaults]\nrate = 0.1", "[defaults]\nrate = 9.0", "rate"),
         ('"train.py"]', f'"{"x" * 5000}"]', r"process\.command.*at most 4096"),
+        (
+            "[defaults]\nrate = 0.1",
+            "[defaults]\nrate = 1e300",
+            "rate' should be less than or equal",
+        ),
         ("[training]", "[training]\naccumulate = 2", "is for networks that tuner trains"),
     ],
 )
@@ -125,6 +130,26 @@ def test_files_are_beneath_the_study_file(pattern: str, tmp_path: Path) -> None:
     study = write_program(tmp_path, process=f'files = ["{pattern}"]')
     with pytest.raises(UsageError, match="files"):
         program_definition(study)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [("a**b", "is no pattern"), (".", "is no pattern"), ("**", "finds all in its folders")],
+)
+def test_what_is_no_pattern_is_one_line(pattern: str, said: str, tmp_path: Path) -> None:
+    study = write_program(tmp_path, process=f'files = ["{pattern}"]')
+    with pytest.raises(UsageError, match=said) as refused:
+        program_definition(study)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_is_no_program(tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.format(python="/tmp", process=""))
+    program = load_study_file(str(study)).program
+    assert program is not None
+    with pytest.raises(UsageError, match="is no program here"):
+        program.check()
 
 
 def test_a_program_that_is_not_there_is_found_before_anything_starts(tmp_path: Path) -> None:

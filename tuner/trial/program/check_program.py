@@ -110,7 +110,7 @@ def _run(
         ) from None
     error_name = definition.objectives[1]
     if training.stopped_by is StopReason.DIVERGED or training.final is None:
-        raise ProgramError("the program failed: it told a loss that is none")
+        raise ProgramError(f"the program failed: {training.diverged_in_words()}")
     if getattr(training.final, error_name) is None:
         raise ProgramError(
             f"the program failed: its final values lack {error_name}, which its study minimises"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -82,6 +82,27 @@ Said = Started | EpochSaid | Final
 _KINDS: dict[str, type[Said]] = {"started": Started, "epoch": EpochSaid, "final": Final}
 
 
+class _TwiceError(Exception):
+    """A key of a table, which has two values."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise _TwiceError(excerpt(next(key for key in keys if keys.count(key) > 1), at_most=40))
+    return table
+
+
+def is_whole(line: bytes) -> bool:
+    """Whether it is a line that was written to its end: some JSON."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def is_figure(value: float | None) -> bool:
     """Whether it is a number that can be kept."""
     return value is not None and math.isfinite(value) and abs(value) <= LARGEST_FIGURE
@@ -95,7 +116,9 @@ def read_line(line: bytes) -> Said:
     """
     shown = excerpt(line.decode("utf-8", "replace").strip(), at_most=80)
     try:
-        data = json.loads(line)
+        data = json.loads(line, object_pairs_hook=_once)
+    except _TwiceError as error:
+        raise ProgramError(f"its report holds {shown!r}, which says {error} twice") from None
     except (ValueError, RecursionError):
         raise ProgramError(f"its report holds {shown!r}, which is no line of JSON") from None
     named = data if isinstance(data, dict) else {}
@@ -107,7 +130,15 @@ def read_line(line: bytes) -> Said:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the table"
-        what = excerpt(f"{where}: {first['msg']}", at_most=160)
-        raise ProgramError(f"its report holds {shown!r}: {what}") from None
+        raise ProgramError(f"its report holds {shown!r}: {_what_is_wrong(kind, error)}") from None
+
+
+def _what_is_wrong(kind: type[Said], error: ValidationError) -> str:
+    details = error.errors(include_url=False)
+    # An unknown key first: a misspelt one is also why another is missing.
+    first = next((each for each in details if each["type"] == "extra_forbidden"), details[0])
+    where = excerpt(".".join(str(part) for part in first["loc"]) or "the table", at_most=80)
+    if first["type"] == "extra_forbidden":
+        within = Figures if len(first["loc"]) > 1 else kind
+        return f"{where} is unknown; expected some of {', '.join(within.model_fields)}"
+    return excerpt(f"{where}: {first['msg']}", at_most=160)

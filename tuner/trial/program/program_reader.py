@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from tuner.display.text import shown
-from tuner.trial.program.program_lines import LINE_BYTES, ProgramError
+from tuner.trial.program.program_lines import LINE_BYTES, ProgramError, is_whole
 
 REPORT_BYTES = 64 << 20
 PRINTED_BYTES = 256 << 20
@@ -47,6 +47,7 @@ class ProgramReader:
         self._over = self._ending = self._closing = False
         self._last_came = 0.0
         self._rest = b""
+        self._rest_came = 0.0
         self._reported = self._printed = 0
         self._kept: deque[bytes] = deque()
         self._kept_bytes = 0
@@ -144,6 +145,7 @@ class ProgramReader:
                     with self._lock:
                         self._lock.notify_all()  # its end is near
                 if ending and not ready - {self._woken}:
+                    self._take_rest()
                     return
 
     def _take_reported(self) -> None:
@@ -155,9 +157,18 @@ class ProgramReader:
             raise ProgramError(f"its report has a line of more than {LINE_BYTES >> 10} KiB")
         if self._reported > REPORT_BYTES:
             raise ProgramError(f"its report is longer than {REPORT_BYTES >> 20} MiB")
-        found = [(line, now) for line in lines if line.strip()]
+        self._rest_came = now
+        self._tell([(line, now) for line in lines if line.strip()])
+
+    def _take_rest(self) -> None:
+        """The last line of a program that has ended, where only its end of line is missing."""
+        if is_whole(self._rest):
+            self._tell([(self._rest, self._rest_came)])
+
+    def _tell(self, found: list[tuple[bytes, float]]) -> None:
         if not found:
             return
+        now = found[-1][1]
         with self._lock:
             self._last_came = now
             self._pending += found

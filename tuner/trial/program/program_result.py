@@ -65,7 +65,9 @@ def program_result(
     if not stopped_by.completed:
         state = TrialState.PRUNED if stopped_by is StopReason.PRUNED else TrialState.FAIL
         if stopped_by is StopReason.DIVERGED:
-            recorded = dataclasses.replace(recorded, failure="the program told a loss that is none")
+            recorded = dataclasses.replace(
+                recorded, failure=f"the program failed: {training.diverged_in_words()}"
+            )
         return TrialResult(state, None, recorded.storable())
     error = job.definition.objectives[1]
     if recorded.named(error) is None:

@@ -70,6 +70,7 @@ class ProgramTraining:
     _beat: float = 0.0
     _last_moment: float = 0.0
     """When the last epoch was told."""
+    _diverged: EpochSaid | None = None
     _lasted_s: float = 0.0
     """The clock of the last epoch, as a callback had it."""
 
@@ -155,6 +156,7 @@ class ProgramTraining:
                 f"it went on after epoch {self.max_epochs}, the last that max_epochs allows"
             )
         if said.diverged:
+            self._diverged = said
             return StopReason.DIVERGED
         record = EpochRecord(
             epoch=said.epoch,
@@ -234,9 +236,11 @@ class ProgramTraining:
                     "that where the machine's memory is full"
                 )
             what = "without an epoch" if not self.history else "without final values"
+            said = f"it ended {what} ({how}, {len(self.history)} epochs told)"
+            if not running.ended_well:
+                raise ProgramError(said)
             raise ProgramError(
-                f"it ended {what} ({how}, {len(self.history)} epochs told); expected lines of JSON "
-                "in the file that TUNER_REPORT names, at last "
+                f"{said}; expected lines of JSON in the file that TUNER_REPORT names, at last "
                 '{"final": {"test_mql": ...}}'
             )
         # Who was killed after all was told, by us or by somebody else, has told it.
@@ -245,11 +249,22 @@ class ProgramTraining:
         self._refuse_impossible(self.final)
         self.stopped_by = self._how_it_stopped(self.final)
 
+    def diverged_in_words(self) -> str:
+        """Of a training whose last loss, or final value, is no number that can be kept."""
+        said = self._diverged
+        if said is None:
+            return "it diverged: its final values are no numbers"
+        return (
+            f"it diverged: in epoch {said.epoch} it told train_loss {said.train_loss:g} and "
+            f"val_loss {said.val_loss:g}"
+        )
+
     def _refuse_impossible(self, final: Figures) -> None:
         """Raises ProgramError for a time or an error with which nothing can be compared."""
         if self.history[-1].elapsed_s <= 0:
             raise ProgramError(
-                "its lines came all at once, so that its clock says 0 s: flush after each of them"
+                "its lines came all at once, so that its clock says 0 s: say started before the "
+                "first epoch, and flush after each line"
             )
         for name in ("test_mql", "val_mql"):
             figure = getattr(final, name)

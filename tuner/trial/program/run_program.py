@@ -19,6 +19,7 @@ import psutil
 from tuner.config import EpochRecord, Hyperparameters, StopReason
 from tuner.devices import Carried, CpuCores, Watch
 from tuner.errors import UsageError
+from tuner.files.plain import excerpt
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.program import Program
 from tuner.storage.records import TrialResult
@@ -197,10 +198,15 @@ class _Run:
             with running:
                 self._guard = running.pid
                 training.follow(running)
-        except ProgramError:
-            for line in running.last_printed():
+        except ProgramError as error:
+            printed = running.last_printed()
+            for line in printed:
                 _log.error("trial %d printed: %s", self.job.number, line)
-            raise
+            if not printed:
+                raise
+            raise type(error)(
+                f"{error}; it printed last: {excerpt(printed[-1], at_most=200)}"
+            ) from None
         finally:
             self._guard = None
         if training.stopped_by is StopReason.INTERRUPTED:

@@ -93,6 +93,10 @@ WRONG = {
     "nothing": ("", "it ended without an epoch (exit code 0, 0 epochs told)"),
     "no values": ("epoch(1, .5)", "without final values (exit code 0, 1 epochs told)"),
     "a crash": ("epoch(1, .5); raise SystemExit(3)", "without final values (exit code 3"),
+    "an exception": (
+        "epoch(1, .5); raise ValueError('too cold')  # raise SystemExit",
+        "without final values (exit code 1, 1 epochs told); it printed last: ValueError: too cold",
+    ),
     "a signal": ("os.kill(os.getpid(), 11)", "without an epoch (SIGSEGV"),
     "a crash after its values": (
         "epoch(1, .5); say(final={'test_mql': 1}); report.close(); raise SystemExit(4)",
@@ -103,7 +107,22 @@ WRONG = {
     "a deep nest": ("write('[' * 60000)", "no line of JSON"),
     "a long line": ("write('x' * 70000)", "a line of more than 64 KiB"),
     "a text for a loss": ("say(epoch=1, train_loss='low', val_loss=1)", "train_loss"),
-    "a key too many": ("say(epoch=1, train_loss=1, val_loss=1, mae=2)", "mae"),
+    "a key too many": (
+        "say(epoch=1, train_loss=1, val_loss=1, mae=2)",
+        "mae is unknown; expected some of epoch, train_loss, val_loss, learning_rate",
+    ),
+    "a misspelt value": (
+        "say(final={'test_loss': 1})",
+        "final.test_loss is unknown; expected some of test_mql, val_mql, converged, epochs",
+    ),
+    "a key twice": (
+        """write('{"epoch": 1, "train_loss": 1, "val_loss": 1, "val_loss": 2}')""",
+        "which says val_loss twice",
+    ),
+    "half a line": (
+        """epoch(1, .5); report.write('{"final": {"test_m'); report.close(); raise SystemExit""",
+        "without final values (exit code 0, 1 epochs told)",
+    ),
     "an epoch twice": ("epoch(1, .5); epoch(1, .5)", "told epoch 1 after epoch 1"),
     "an epoch too many": ("[epoch(n, .5) for n in range(1, 9)]", "went on after epoch 5"),
     "an epoch of nowhere": ("epoch(3, .5)", "its first epoch is 3"),
@@ -118,7 +137,7 @@ WRONG = {
             "lines.append({'final': {'test_mql': 1}})\n"
             "write('\\n'.join(map(json.dumps, lines))); report.close(); raise SystemExit"
         ),
-        "its clock says 0 s: flush after each of them",
+        "its clock says 0 s: say started before the first epoch, and flush after each line",
     ),
     "an error below 0": (
         (
@@ -450,6 +469,30 @@ def test_a_busy_program_is_not_taken_for_a_stranger(tmp_path: Path) -> None:
         patch.setattr(_Run, "_own_cpu_s", noted)
         assert trained(job) is not None
     assert seen[-1] - seen[0] > 0.95
+
+
+def test_a_last_line_may_lack_its_end(tmp_path: Path) -> None:
+    text = """
+    epoch(1, .5)
+    report.write('{"final": {"test_mql": 0.25}}')
+    """
+    result = trained(program_job(tmp_path, text))
+    assert result is not None
+    assert (result.state, result.recorded.test_mql) == (TrialState.COMPLETE, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("epoch(1, .5); epoch(2, math.nan)", "in epoch 2 it told train_loss nan and val_loss nan"),
+        ("epoch(1, .5); say(final={'test_mql': math.inf})", "its final values are no numbers"),
+    ],
+)
+def test_what_has_diverged_is_said(told: str, said: str, tmp_path: Path) -> None:
+    result = trained(program_job(tmp_path, f"import math\n{told}"))
+    assert result is not None
+    assert (result.state, result.recorded.stopped_by) == (TrialState.FAIL, "diverged")
+    assert said in (result.recorded.failure or "")
 
 
 def test_a_program_that_was_killed_goes_on_once(tmp_path: Path) -> None:
