@@ -56,10 +56,12 @@ _PREPARED = "FORK_SERVER_OF_THE_TESTS"
 
 
 def import_all(modules: Sequence[str]) -> None:
-    """And have Optuna's tables looked through, which else each fork would do for itself."""
+    """And have Optuna's tables looked through, and our commands put together, which else each fork
+    would do for itself."""
     for module in modules:
         importlib.import_module(module)
     importlib.import_module("sqlalchemy.orm").configure_mappers()
+    importlib.import_module("tuner.cli.app").whole()
 
 
 def prepare() -> None:

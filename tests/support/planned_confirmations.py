@@ -3,10 +3,8 @@ figures are known."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from sqlalchemy import delete
@@ -29,22 +27,17 @@ NAMES = ("demo-original", "demo-original-2", "demo-rmsnorm", "demo-rmsnorm-2")
 
 
 class Recorded:
-    """What was recorded once on each kind of database, and is copied for each file of tests."""
+    """What was recorded once, and is copied for each file of tests: on PostgreSQL, as what a
+    verdict reads is the same on each kind of database.
+    """
 
-    def __init__(self, folder: Path, request: pytest.FixtureRequest) -> None:
-        self._file = folder / "tuner.db"
+    def __init__(self, request: pytest.FixtureRequest) -> None:
         self._request = request
         self._template = ""
 
     @contextmanager
-    def copied(self, kind: str, folder: Path) -> Iterator[str]:
+    def copied(self) -> Iterator[str]:
         """The URL of a copy that nobody else has."""
-        if kind == "sqlite":
-            if not self._file.exists():
-                _record(f"sqlite:///{self._file}")
-            copy = shutil.copy(self._file, folder / "tuner.db")
-            yield f"sqlite:///{copy}"
-            return
         cluster: Cluster = self._request.getfixturevalue("postgres")
         if not self._template:
             name = cluster.create_database()
@@ -65,20 +58,14 @@ def _record(url: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def recorded_once(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Recorded:
-    return Recorded(tmp_path_factory.mktemp("recorded-once"), request)
+def recorded_once(request: pytest.FixtureRequest) -> Recorded:
+    return Recorded(request)
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def searched(
-    request: pytest.FixtureRequest,
-    recorded_once: Recorded,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Database]:
+@pytest.fixture(scope="module")
+def searched(recorded_once: Recorded) -> Iterator[Database]:
     """Two searches of each of two variants, and a study too small to recommend anything."""
-    with recorded_once.copied(request.param, tmp_path_factory.mktemp("confirmation")) as url:
+    with recorded_once.copied() as url:
         database = open_database(parse_url(url), create=False)
         yield database
         database.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
@@ -121,3 +122,9 @@ app.add_typer(init.app, name="init")
 app.add_typer(data.app, name="data")
 app.add_typer(db.app, name="db")
 app.add_typer(study.app, name="study")
+
+
+@functools.cache
+def whole() -> Any:
+    """All commands as the parser has them: made once in a process, which takes a while."""
+    return typer.main.get_command(app)

@@ -10,15 +10,12 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tuner.cli.output import print_json
 from tuner.display.log import OneLine
 from tuner.display.text import shown
 from tuner.errors import INTERRUPTED, TunerError, UsageError
-
-if TYPE_CHECKING:
-    from typer import Typer
 
 SIZES = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
 """What says how large a terminal is, for rich and typer."""
@@ -96,7 +93,7 @@ def _call(arguments: list[str]) -> int:
     return 0
 
 
-def _app(arguments: list[str]) -> Typer:
+def _app(arguments: list[str]) -> Any:
     """All commands, in surroundings that their imports can rely on."""
     with _interrupted_at_once(arguments):
         _forget_odd_sizes()
@@ -104,8 +101,9 @@ def _app(arguments: list[str]) -> Typer:
 
         if (line := provide_home(os.environ)) and sys.stderr is not None:
             print(f"tuner: {line}", file=sys.stderr)  # noqa: T201 - this is the command line
-        from tuner.cli.app import app
-    return app
+        from tuner.cli.app import whole
+
+        return whole()
 
 
 def _forget_odd_sizes() -> None:

@@ -10,7 +10,7 @@ import traceback
 from pathlib import Path
 from types import CodeType, FrameType
 
-FAULTS = (Exception, SystemExit)
+FAULTS = (Exception, SystemExit, GeneratorExit)
 """What code of the user's may raise: its `sys.exit()` is a fault of its own, and ends no process
 of ours.
 """

@@ -9,7 +9,7 @@ import traceback
 from tuner.config import StopReason
 from tuner.devices.lock import DeviceLockError
 from tuner.errors import TunerError
-from tuner.models.fault import on_one_line
+from tuner.models.fault import FAULTS, on_one_line
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob, TrialRunner, failed
 
@@ -41,7 +41,7 @@ def survived(run_trial: TrialRunner, job: TrialJob, *, seed: int) -> TrialResult
         return run_trial(job)
     except (DeviceLockError, TrainerLostError):
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever a model raises is that trial's result, not the worker's end: no signal raises here
+    except (*FAULTS, KeyboardInterrupt) as error:  # a model's: no signal raises in a worker
         _log.error("trial %d failed:\n%s", job.number, traceback.format_exc())
         result = failed(StopReason.ERROR, on_one_line(error), job.device, seed)
         if not lost_context(error):

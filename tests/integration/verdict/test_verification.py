@@ -14,6 +14,7 @@ from optuna.trial import TrialState
 from sqlalchemy import delete
 
 from tests.support.drawn_verifications import DEVICE, drawn_result, missed, verify_all
+from tests.support.postgres_cluster import Cluster
 from tests.support.recorded_studies import record_study
 from tuner.devices import CpuCores
 from tuner.errors import UsageError
@@ -49,17 +50,11 @@ from tuner.worker.verification_source import VerificationSource
 TOP = 3
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def recorded(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Database]:
+@pytest.fixture(scope="module")
+def recorded(postgres: Cluster) -> Iterator[Database]:
     """Studies of two variants, of 0 to 2 trials, and of another device, recorded once: only their
     runs change."""
-    if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path_factory.mktemp('verification')}/tuner.db"
-    else:
-        cluster = request.getfixturevalue("postgres")
-        url = cluster.url(cluster.create_database())
+    url = postgres.url(postgres.create_database())
     for variant in ("original", "rmsnorm"):
         record_study(url, variant=variant, trials=8)
     for trials in range(3):

@@ -176,6 +176,7 @@ def test_checkpoints_go_when_their_trial_is_finished(opened: OpenStudy, tmp_path
         (type("AcceleratorError", (RuntimeError,), {})("device-side failure"), True),
         (ValueError("a CUDA tensor of the wrong shape"), False),
         (SystemExit("enough of it"), False),
+        (KeyboardInterrupt("no signal"), False),
     ],
 )
 def test_a_failure_is_the_trials_result_and_a_lost_context_ends_the_process(
