@@ -185,8 +185,9 @@ def _of_shares(facts: DataFacts) -> list[str]:
         lines.append(f"  {rest:6.1%}  {len(ordered) - MOST_SHARES} more")
     tiny = sum(1 for _, share in ordered if 0 < share < TINY)
     if tiny and facts.prepared.task.objective is Objective.MQL:
+        verb = "counts" if tiny == 1 else "count"
         lines.append(
-            f"  {tiny} of them hardly count: MQL is in the columns' own units; where they matter, "
+            f"  {tiny} of them hardly {verb}: MQL is in the columns' own units; where they matter, "
             'set objective = "scaled" in the task file'
         )
     return lines

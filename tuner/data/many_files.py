@@ -7,6 +7,7 @@ one file, and all files have one scale.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -17,6 +18,8 @@ from tuner.data.wildcards import files_found
 from tuner.errors import DataError
 
 MOST_FILES = 100_000
+
+_log = logging.getLogger(__name__)
 
 
 def files_of(source: FileSource, folder: Path | None) -> dict[str, Path]:
@@ -34,6 +37,8 @@ def files_of(source: FileSource, folder: Path | None) -> dict[str, Path]:
     found = _named(source, root, parts)
     if not found and folder is not None:
         found = _named(source, folder, parts)
+        if found:
+            _log.warning("%s finds nothing in its place; taken from %s", source.path, folder)
     if not found:
         beside = f", nor in {folder}" if folder is not None else ""
         raise DataError(

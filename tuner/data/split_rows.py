@@ -95,8 +95,9 @@ def _dealt(task: Task, runs: Sequence[Series], label: str) -> Iterator[Piece]:
     """Whole files, to training first."""
     sizes = split_sizes(len(runs), task.split)
     if min(sizes) < 1:
+        found = "1 file" if len(runs) == 1 else f"{len(runs)} files"
         raise DataError(
-            f"{label}: the pattern finds {len(runs)} files, and the {SPLITS[sizes.index(0)]} split "
+            f"{label}: the pattern finds {found}, and the {SPLITS[sizes.index(0)]} split "
             f"of {list(task.split)} gets none of them; give more files, or cut each by time with "
             'runs = "by_time" under [source]'
         )

@@ -34,7 +34,7 @@ def prepare_sqlite_file(path: Path, *, create: bool) -> None:
     if not create:
         raise StorageError(
             f"there is no database {path} yet{_near(path)}; 'tuner launch' creates it, or name "
-            "another by --storage"
+            "another by --storage (in Python: storage=)"
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -104,6 +104,8 @@ def test_sound_data_is_prepared_and_trained_on_for_a_step(tmp_path: Path) -> Non
 
 
 OWN = """
+import os
+
 import torch
 from torch import nn
 from pytorch_lightning import LightningModule
@@ -172,6 +174,35 @@ class Hungry(Own):
         return super().forward(past, future, static)
 
 
+class OneForAll(Own):
+    def forward(self, past, future, static):
+        out = super().forward(past, future, static)
+        return out if len(past) == 2 else out[:1]
+
+
+class OneHour(Own):
+    def forward(self, past, future, static):
+        out = super().forward(past, future, static)
+        return out[:, :1] if self.training else out
+
+
+class Prints(Own):
+    def __init__(self, shapes, **sizes):
+        super().__init__(shapes, **sizes)
+        os.system("echo by a program")
+        os.write(1, b"by itself")
+
+
+class Ends(Own):
+    def forward(self, past, future, static):
+        os._exit(0)
+
+
+class Dies(Own):
+    def forward(self, past, future, static):
+        os.kill(os.getpid(), 9)
+
+
 class NotANumber(Own):
     def forward(self, past, future, static):
         return super().forward(past, future, static) * float("nan")
@@ -193,6 +224,43 @@ def test_a_class_that_cannot_be_trained_does_not_work(own: Path) -> None:
     assert (
         "one training step on 32 windows failed: RuntimeError: element 0 of tensors does not "
         "require grad" in said
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("OneForAll", "(1, 6, 3, 17)"), ("OneHour", "(32, 1, 3, 17)")]
+)
+def test_a_forecast_that_would_be_stretched_does_not_work(own: Path, name: str, shape: str) -> None:
+    said = refused_line(own, name, 2)
+    assert f"the network returned {shape} for a batch of 32; expected" in said
+    assert "(32, 6, 3, 17)" in said
+
+
+def test_what_is_printed_in_any_way_is_not_in_the_document(own: Path) -> None:
+    done = run(*check(own, "Prints", "--json"), folder=own)
+    assert json.loads(done.out)["model"].endswith("own.py:Prints")
+    assert "by a program" in done.err
+    assert "by itself" in done.err
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Ends", "the check of its network ended without an answer"),
+        ("Dies", "the check of its network was ended by SIGKILL"),
+    ],
+)
+def test_a_class_that_ends_its_process_is_refused_by_a_launch(
+    own: Path, name: str, said: str
+) -> None:
+    refused(
+        "launch",
+        f"--variant=own.py:{name}",
+        "--task=demo",
+        "--cpu",
+        folder=own,
+        code=1,
+        says=(said,),
     )
 
 

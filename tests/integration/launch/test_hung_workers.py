@@ -132,6 +132,18 @@ def test_what_a_worker_had_computed_when_it_was_killed_counts(
     assert bench.trials() == [(0, "COMPLETE"), (1, "COMPLETE")]
 
 
+def test_a_worker_that_a_trial_ends_with_code_0_is_not_done(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(bench.folder)
+    for name in ("leaves", "attempt-0", "attempt-1"):  # with these, no trial hangs
+        (bench.folder / name).touch()
+    assert supervised(bench, trials=2) is Outcome.FILLED
+    assert "ended with exit code 0 in the middle of a trial" in caplog.text
+    assert bench.claims() == [("lost", 0), ("finished", 0), ("finished", 1)]
+    assert bench.trials() == [(0, "COMPLETE"), (1, "COMPLETE")]
+
+
 def test_a_worker_in_the_middle_of_something_long_ends_with_its_supervisor_all_the_same(
     bench: Bench,
 ) -> None:

@@ -1,7 +1,8 @@
 """A worker as `tuner worker` is one, whose trials do what their number says instead of training.
 Without torch.
 
-Where there is a file `dies`, it is killed when it has its first result and is about to store it.
+Where there is a file `dies`, it is killed when it has its first result and is about to store it;
+where there is one `leaves`, its first trial ends the process as if all were done.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ from tuner.worker.session import WorkOrder, work
 
 def trial(job: TrialJob) -> TrialResult:
     """The first attempt at trial 0 hangs, at trial 1 loses its CUDA context; all else is well."""
+    if Path("leaves").exists():
+        Path("leaves").unlink()
+        os._exit(0)
     first = Path(f"attempt-{job.number}")
     if job.number <= 1 and not first.exists():
         first.touch()

@@ -136,14 +136,18 @@ def test_names_and_contents_of_all_files_are_what_the_data_is(
     assert prepared_of(task_file, tmp_path).data_hash != before
 
 
-def test_it_is_looked_for_in_another_folder_too(task_file: Path, tmp_path: Path) -> None:
+def test_it_is_looked_for_in_another_folder_too(
+    task_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     here = prepared_of(task_file, tmp_path).data_hash
     alone = tmp_path / "alone" / "oscillator.toml"
     alone.parent.mkdir()
     shutil.copy(task_file, alone)
     with pytest.raises(DataError, match=r"the pattern finds no file in .*alone"):
         prepared_of(alone, tmp_path)
+    assert not caplog.text
     assert prepared_of(alone, tmp_path, data_dir=task_file.parent).data_hash == here
+    assert f"finds nothing in its place; taken from {task_file.parent}" in caplog.text
 
 
 def spoiled_columns(folder: Path) -> None:
@@ -213,7 +217,7 @@ def test_too_few_files_for_the_splits(task_file: Path, tmp_path: Path) -> None:
     changed(task_file, ("data_simulation_*", "data_simulation_00?"))
     for number in range(1, 10):
         shutil.rmtree(task_file.parent / f"data_simulation_{number:03}")
-    with pytest.raises(DataError, match=r'finds 1 files, and the train split .* runs = "by_time"'):
+    with pytest.raises(DataError, match=r'finds 1 file, and the train split .* runs = "by_time"'):
         prepared_of(task_file, tmp_path)
 
 

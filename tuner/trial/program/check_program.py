@@ -16,6 +16,7 @@ from typing import Any
 from tuner.config import Hyperparameters, StopReason
 from tuner.spec.definition import StudyDefinition
 from tuner.trial.program.kept_folder import Earlier
+from tuner.trial.program.missing_extra import missing_extra
 from tuner.trial.program.program_lines import ProgramError
 from tuner.trial.program.program_process import ProgramProcess
 from tuner.trial.program.program_training import ProgramTraining
@@ -104,10 +105,9 @@ def _run(
         with running:
             training.follow(running)
     except ProgramError as error:
-        printed = " | ".join(running.last_printed())
-        raise ProgramError(
-            f"the program failed: {error}" + (f"; it printed: {printed}" if printed else "")
-        ) from None
+        lines = running.last_printed()
+        printed = f"; it printed: {' | '.join(lines)}" if lines else ""
+        raise ProgramError(f"the program failed: {error}{printed}{missing_extra(lines)}") from None
     error_name = definition.objectives[1]
     if training.stopped_by is StopReason.DIVERGED or training.final is None:
         raise ProgramError(f"the program failed: {training.diverged_in_words()}")

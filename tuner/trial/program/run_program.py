@@ -26,6 +26,7 @@ from tuner.storage.records import TrialResult
 from tuner.trial.device_turn import alone_on
 from tuner.trial.job import TrialJob
 from tuner.trial.program.kept_folder import Earlier, KeptFolder
+from tuner.trial.program.missing_extra import missing_extra
 from tuner.trial.program.program_lines import ProgramError
 from tuner.trial.program.program_process import NotStartedError, ProgramProcess
 from tuner.trial.program.program_result import failed_program, program_result
@@ -204,9 +205,9 @@ class _Run:
                 _log.error("trial %d printed: %s", self.job.number, line)
             if not printed:
                 raise
-            raise type(error)(
-                f"{error}; it printed last: {excerpt(printed[-1], at_most=200)}"
-            ) from None
+            last = excerpt(printed[-1], at_most=200)
+            said = f"{error}; it printed last: {last}{missing_extra(printed)}"
+            raise type(error)(said) from None
         finally:
             self._guard = None
         if training.stopped_by is StopReason.INTERRUPTED:

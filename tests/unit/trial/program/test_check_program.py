@@ -34,6 +34,14 @@ def test_a_program_that_ignores_its_hyperparameters_is_found(tmp_path: Path) -> 
     assert (found.ignores_seed, found.ignores_hyperparameters) == (False, True)
 
 
+def test_a_package_that_is_not_there_is_named_with_its_extra(tmp_path: Path) -> None:
+    text = "sys.modules['pytorch_lightning'] = None; import pytorch_lightning.loggers"
+    with pytest.raises(ProgramError) as refused:
+        checked(tmp_path, text)
+    assert str(refused.value).endswith("; pip install 'tuner[lightning]'")
+    assert "\n" not in str(refused.value)
+
+
 def test_what_is_wrong_with_it_is_said_in_one_line_with_what_it_printed(tmp_path: Path) -> None:
     with pytest.raises(ProgramError) as refused:
         checked(tmp_path, "print('cannot find my data'); raise SystemExit(1)")
