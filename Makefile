@@ -34,10 +34,10 @@ notebooks: $(VENV)/.installed-test
 docs: $(VENV)/.installed
 	$(BIN)/python docs/reference.py
 
-# Three processes on two cores: many tests wait for engines, servers and workers of their own. What is
+# Four processes on two cores: many tests wait for engines, servers and workers of their own. What is
 # compiled is kept: hundreds of files, for each process that the tests start.
 test: $(VENV)/.installed-test check
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder -q
 
 chaos: $(VENV)/.installed-test
 	PYTHONPATH=. $(BIN)/python benchmarks/chaos/run.py

@@ -60,7 +60,8 @@ def test_a_program_is_told_its_trial_and_its_values_are_recorded(tmp_path: Path)
     assert (recorded.val_loss, recorded.test_mql, recorded.val_mql) == (0.3, 0.25, 0.35)
     assert (recorded.n_parameters, recorded.peak_memory_bytes) == (7, 9)
     assert recorded.wall_clock_s is not None
-    assert 0.15 < recorded.wall_clock_s < 0.35  # neither the set-up nor the evaluation
+    # Neither the set-up nor the evaluation; the moment of the first line may be 25 ms late.
+    assert 0.125 < recorded.wall_clock_s < 0.35
     assert result.values == (recorded.wall_clock_s, 0.25)
     assert recorded.setup_s is not None
     assert recorded.setup_s > 0.2
