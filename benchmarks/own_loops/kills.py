@@ -4,8 +4,8 @@ once, with every epoch once, and is no process left?
     python benchmarks/own_loops/kills.py [--kind process] [--kills 20] [--seed 0]
 
 `--kind network` is a network in tuner's own loop: any process below the launch is killed. Of a
-`process` and of `lightning`, a program with a Lightning trainer, half of the victims are workers,
-half are programs or their guards. Each takes some three to six minutes.
+`process`, and of `lightning` and `huggingface`, programs with a trainer of theirs, half of the
+victims are workers, half are programs or their guards. Each takes some three to six minutes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,15 @@ from tuner.storage.url import parse_url
 from tuner.study.open import open_study
 
 HERE = Path(__file__).resolve().parent
-STUDIES = {"network": "own-small", "process": "killed", "lightning": "lightning-small"}
-BETWEEN_S = {"network": (1.0, 5.0), "process": (1.0, 5.0), "lightning": (6.0, 18.0)}
-"""Two kills lie so far apart: a trial that loses three workers, or its program twice, is set aside,
-and Lightning takes seconds to begin."""
+STUDIES = {
+    "network": "own-small",
+    "process": "killed",
+    "lightning": "lightning-small",
+    "huggingface": "huggingface-small",
+}
+SLOW = ("lightning", "huggingface")
+"""They take seconds to begin: with a kill every few, each trial would lose three workers, or its
+program twice, and be set aside."""
 TRIALS = 10
 """Asked for at first, and again until there were kills enough."""
 
@@ -112,7 +117,7 @@ def train(
     while True:
         launch = start(folder, url, STUDIES[kind], trials=trials)
         while launch.poll() is None:
-            time.sleep(chance.uniform(*BETWEEN_S[kind]))
+            time.sleep(chance.uniform(*((6.0, 18.0) if kind in SLOW else (1.0, 5.0))))
             if killed.total() >= kills or launch.poll() is not None:
                 continue
             if (victim := pick(kind, launch.pid, chance)) is not None:
@@ -160,7 +165,7 @@ def pick(kind: str, launch: int, chance: random.Random) -> tuple[str, psutil.Pro
             continue
         if "program_guard.py" in line:
             found["guard"].append(process)
-        elif line.endswith(("train.py", "lightning_loop.py")):
+        elif line.endswith(("train.py", "_loop.py")):
             found["program"].append(process)
     if not found["program"]:
         return None

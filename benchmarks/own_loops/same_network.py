@@ -1,6 +1,6 @@
-"""The small network in tuner's loop, in a plain loop and in Lightning, on the same seeds and the same
-hyperparameters: is its MQL the same, up to the luck of a seed? Times are not held against each other:
-they are by three clocks.
+"""The small network in tuner's loop, in a plain loop, in Lightning and, where it is installed, under
+Hugging Face's Trainer, on the same seeds and the same hyperparameters: is its MQL the same, up to the luck of a seed? Times are not held against each other:
+they are by clocks of their own.
 
     python benchmarks/own_loops/same_network.py [--seeds 8] [--max-epochs 40]
 """
@@ -8,6 +8,7 @@ they are by three clocks.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import statistics
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from tuner.trial.seeds_and_reruns import run_job
 
 HERE = Path(__file__).resolve().parent
 LOOPS = {"own-small": "tuner's loop", "plain-small": "a plain loop", "lightning-small": "Lightning"}
+if importlib.util.find_spec("transformers") is not None:
+    LOOPS["huggingface-small"] = "Hugging Face"
 
 
 def main() -> None:

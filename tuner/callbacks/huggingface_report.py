@@ -8,6 +8,8 @@ ends.
 from __future__ import annotations
 
 import importlib
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tuner.callbacks.program_report import (
@@ -39,6 +41,15 @@ else:
     _Callback = _library().TrainerCallback
 
 
+def _is_whole(checkpoint: Path) -> bool:
+    """Its state is what the Trainer writes last: a kill may have come before, or in its middle."""
+    try:
+        json.loads((checkpoint / "trainer_state.json").read_bytes())
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 class HuggingFaceReport(_Callback):  # type: ignore[misc]
     """Reports each epoch, ends the training when tuner says so, and does nothing without tuner.
 
@@ -68,6 +79,17 @@ class HuggingFaceReport(_Callback):  # type: ignore[misc]
         training, or another process speaks for it.
         """
         self._report.final(**{"epochs": self._epochs} | figures)
+
+    @property
+    def last_checkpoint(self) -> str | None:
+        """For `train(resume_from_checkpoint=...)`: the newest checkpoint in the trial's own folder
+        that is whole; None where an earlier attempt left none. `output_dir` has to be that folder.
+        """
+        if self.trial is None:
+            return None
+        found = list(self.trial.checkpoint_folder.glob("checkpoint-*"))
+        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+        return next((str(path) for path in found if _is_whole(path)), None)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del control

@@ -4,6 +4,7 @@ that library, so its one class is stood in for."""
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import types
 from collections.abc import Iterator
@@ -115,3 +116,19 @@ def test_without_the_library_one_line_names_the_extra(monkeypatch: pytest.Monkey
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
     with pytest.raises(TunerError, match=r"pip install 'tuner\[huggingface\]'"):
         importlib.import_module("tuner.callbacks").HuggingFaceReport  # noqa: B018
+
+
+def test_the_newest_whole_checkpoint_is_taken_up(
+    library: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tell(monkeypatch, tmp_path, clock="huggingface")
+    report = library.HuggingFaceReport()
+    assert report.last_checkpoint is None
+    folder = report.trial.checkpoint_folder
+    for number, state_of_it in enumerate(('{"epoch": 1}', '{"epoch": 2}', '{"epo', None), 1):
+        made = folder / f"checkpoint-{number}"
+        made.mkdir(parents=True)
+        if state_of_it is not None:
+            (made / "trainer_state.json").write_text(state_of_it)
+        os.utime(made, (number, number))
+    assert report.last_checkpoint == str(folder / "checkpoint-2")
