@@ -44,9 +44,7 @@ def main() -> None:
     module = Forecaster(data, chosen)
     folder = tempfile.mkdtemp() if trial is None else str(trial.checkpoint_folder)
     max_epochs = 3 if trial is None else trial.max_epochs
-    optimizer = torch.optim.AdamW(
-        module.parameters(), lr=chosen["learning_rate"], weight_decay=0.0
-    )
+    optimizer = torch.optim.AdamW(module.parameters(), lr=chosen["learning_rate"], weight_decay=0.0)
     steps = -(-len(data.train) // chosen["batch_size"])
     decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.999 ** (step // steps))
     stopping = EarlyStoppingCallback(
