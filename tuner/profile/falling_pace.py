@@ -48,6 +48,10 @@ def trend_of(ticks: Sequence[float], steps: int) -> Trend:
 
 def without_the_fall(trend: Trend, steps: int) -> tuple[float, float]:
     """Seconds that so many steps take from the start as they are, and at the first step's pace."""
-    middle = statistics.median(trend.seconds)
-    first = max(middle - trend.growth_s * (trend.steps / 2 + SETTLE), middle * 0.01)
+    ticks = trend.seconds
+    part = max(2, len(ticks) // 5)
+    begin = statistics.median(ticks[:part])
+    # From the beginning, not from the middle: what the slope is off counts for fewer steps.
+    before = trend.steps * part / len(ticks) / 2 + SETTLE
+    first = max(begin - trend.growth_s * before, begin * 0.01)
     return steps * first + trend.growth_s * steps**2 / 2, steps * first
