@@ -16,6 +16,7 @@ from tuner.callbacks.program_report import (
     PausedClock,
     Report,
     TrialToRun,
+    newest_whole,
     refuse_other_clock,
     synchronizer,
     trial_to_run,
@@ -87,9 +88,8 @@ class HuggingFaceReport(_Callback):  # type: ignore[misc]
         """
         if self.trial is None:
             return None
-        found = list(self.trial.checkpoint_folder.glob("checkpoint-*"))
-        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
-        return next((str(path) for path in found if _is_whole(path)), None)
+        found = newest_whole(self.trial.checkpoint_folder, "checkpoint-*", _is_whole)
+        return None if found is None else str(found)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del control

@@ -18,6 +18,7 @@ from tuner.callbacks.program_report import (
     PausedClock,
     Report,
     TrialToRun,
+    newest_whole,
     refuse_other_clock,
     synchronizer,
     trial_to_run,
@@ -86,10 +87,8 @@ class LightningReport(_Callback):  # type: ignore[misc]
         """
         if self.trial is None:
             return None
-        found = list(self.trial.checkpoint_folder.glob("*.ckpt"))
-        found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         # One whose writing a kill cut short lacks its end, where an archive says what is in it.
-        return next((path for path in found if zipfile.is_zipfile(path)), None)
+        return newest_whole(self.trial.checkpoint_folder, "*.ckpt", zipfile.is_zipfile)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._clock = PausedClock(synchronizer(pl_module.device))

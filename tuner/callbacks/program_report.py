@@ -40,6 +40,13 @@ class TrialToRun:
     """The study's task, as a task file has it."""
 
 
+def newest_whole(folder: Path, pattern: str, is_whole: Callable[[Path], bool]) -> Path | None:
+    """The newest of these checkpoints that a kill did not cut short; None where there is none."""
+    found = list(folder.glob(pattern))
+    found.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    return next((path for path in found if is_whole(path)), None)
+
+
 def trial_to_run() -> TrialToRun | None:
     """The trial of this process; None where the program runs by itself, without tuner.
 

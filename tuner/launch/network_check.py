@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from tuner.display.signals import signal_name
 from tuner.errors import TunerError, UsageError
 
 SAID_AFTER_S = 60.0
@@ -34,7 +34,7 @@ def check_network(variant: str, task: str, data_dir: Path | None) -> list[str]:
         words += ["--data-dir", str(data_dir)]
     code, printed, said = _ran(variant, [sys.executable, "-m", "tuner", *words])
     if code < 0:
-        raise TunerError(f"{variant}: the check of its network {_ended_by(-code)}")
+        raise TunerError(f"{variant}: the check of its network was ended by {signal_name(-code)}")
     if code:
         lines = said.strip().splitlines() or [f"the check of its network ended with code {code}"]
         message = lines[-1].removeprefix("tuner: error: ")
@@ -70,10 +70,3 @@ def _answered(variant: str, child: subprocess.Popen[str]) -> tuple[str, str]:
             SAID_AFTER_S,
         )
         return child.communicate()
-
-
-def _ended_by(number: int) -> str:
-    try:
-        return f"was ended by {signal.Signals(number).name}"
-    except ValueError:
-        return f"was ended by signal {number}"

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tuner.display.signals import signal_name
 from tuner.errors import TunerError
 from tuner.profile.profile_records import (
     Pace,
@@ -89,7 +90,7 @@ def _died(code: int) -> str:
     if code == -signal.SIGKILL:
         return "was ended from outside: most likely the host's memory ran out"
     if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
+        return f"was ended by {signal_name(-code)}"
     return f"ended with code {code} and no answer"
 
 

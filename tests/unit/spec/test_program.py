@@ -143,18 +143,12 @@ def test_what_is_no_pattern_is_one_line(pattern: str, said: str, tmp_path: Path)
     assert "\n" not in str(refused.value)
 
 
-def test_a_folder_is_no_program(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["no-such-program-here", "/tmp"])
+def test_a_program_that_is_not_there_is_found_before_anything_starts(
+    command: str, tmp_path: Path
+) -> None:
     study = tmp_path / "study.toml"
-    study.write_text(STUDY.format(python="/tmp", process=""))
-    program = load_study_file(str(study)).program
-    assert program is not None
-    with pytest.raises(UsageError, match="is no program here"):
-        program.check()
-
-
-def test_a_program_that_is_not_there_is_found_before_anything_starts(tmp_path: Path) -> None:
-    study = tmp_path / "study.toml"
-    study.write_text(STUDY.format(python="no-such-program-here", process=""))
+    study.write_text(STUDY.format(python=command, process=""))
     program = load_study_file(str(study)).program
     assert program is not None
     with pytest.raises(UsageError, match="is no program here"):

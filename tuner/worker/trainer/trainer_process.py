@@ -17,6 +17,7 @@ from typing import Any
 from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu
 from tuner.devices.lock import DeviceLockError
+from tuner.display.signals import signal_name
 from tuner.errors import TunerError
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
@@ -184,4 +185,4 @@ class TrainerProcess:
             return f"{what} ended with exit code {code}; what it said last stands above"
         killed = code == -signal.SIGKILL
         why = "; the kernel does that where the machine's memory is full" if killed else ""
-        return f"{what} was ended by {signal.Signals(-code).name}{why}"
+        return f"{what} was ended by {signal_name(-code)}{why}"
