@@ -41,6 +41,7 @@ from state import (
 )
 
 from benchmarks.shared.circumstances import circumstances, heading, tuner, write
+from benchmarks.shared.data_folder import add_data_dir
 from tuner.launch import DeviceChoice, choose_devices
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
@@ -132,7 +133,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--gpus", default="all")
     place.add_argument("--cpu", action="store_true")
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument("--plan", choices=PLANS, default="campaign", help="see plan.py")
     parser.add_argument("--quick", action="store_true", help="a dry run: a tiny study on one core")
     options = parser.parse_args(arguments)

@@ -31,6 +31,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.cpu.contenders import CONTENDERS
+from benchmarks.shared.data_folder import add_data_dir
 from tuner.config import RunConfig, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -173,7 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument("--variant", default="original")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--steps", type=int, default=20)

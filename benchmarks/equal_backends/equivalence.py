@@ -30,6 +30,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.equal_backends.differences import Run, compare, table
 from benchmarks.shared.circumstances import QUICK, circumstances, heading, write
+from benchmarks.shared.data_folder import add_data_dir
 from tuner.trial.provenance import versions
 
 USUAL_S = 60.0
@@ -186,7 +187,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument(
         "--backends",
         default="eager,graph,compile",

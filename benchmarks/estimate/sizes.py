@@ -1,10 +1,13 @@
 """Are seconds an epoch and peak memory foretold right, for every size of a space?
 
     python -m benchmarks.estimate.sizes --json benchmarks/estimate/h200-sizes.json
+    python -m benchmarks.estimate.sizes --told-from benchmarks/estimate/h200-sizes.json
 
 `tuner estimate` measures what it measures (some batches of every size, or of some sizes of a large space). Then
 every size is trained for some epochs by `fit`, as a trial trains it, and both are compared. Of spaces with more
-sizes than `--most`, so many are trained that lie spread over them, none of them on purpose one that was measured.
+sizes than `--most`, so many are drawn at random, so that the share of those that are within bounds is one of the
+whole space. `--minutes` ends the trainings of a variant. What was measured is in the JSON file: with `--told-from`
+the same sizes are foretold from it anew, by the model as it is now, which needs no device.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import dataclasses
 import datetime
 import itertools
 import json
+import random
+import re
 import statistics
 import sys
 import time
@@ -21,6 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.shared.data_folder import add_data_dir
 
 VARIANTS = ("original", "nf-tcn", "nf-patchtst")
 EPOCHS, MOST, MEASURE_S = 4, 200, 240.0
@@ -71,14 +78,18 @@ def compared(
     data_dir: Path | None,
     most: int,
     epochs: int,
+    seconds: float = float("inf"),
 ) -> list[Compared]:
     """Every size, or `most` of them, as `costs` foretell it and as it trains."""
     from tuner.estimate.cost_sizes import key_of, sizes_of
 
-    sizes = spread(sizes_of(definition.space), most)
+    sizes = drawn(sizes_of(definition.space), most)
     times, memory = costs.epoch_seconds(sizes), costs.peak_bytes(sizes)
-    found = []
+    found: list[Compared] = []
+    began = time.monotonic()
     for size in sizes:
+        if time.monotonic() - began > seconds:
+            break
         epoch_s, peak = trained(definition, task, device, size, data_dir=data_dir, epochs=epochs)
         key = key_of(size)
         found.append(
@@ -99,11 +110,11 @@ def compared(
     return found
 
 
-def spread(sizes: Sequence[Any], most: int) -> list[Any]:
+def drawn(sizes: Sequence[Any], most: int) -> list[Any]:
+    """All of them, or so many at random: always the same."""
     if len(sizes) <= most:
         return list(sizes)
-    last = len(sizes) - 1
-    return [sizes[round(n * last / (most - 1))] for n in range(most)]
+    return random.Random(0).sample(list(sizes), most)
 
 
 _DATA: dict[str, Any] = {}
@@ -140,7 +151,8 @@ def trained(
     return statistics.median(took), peak
 
 
-def summary(variant: str, rows: Sequence[Compared]) -> dict[str, Any]:
+def summary(variant: str, rows: Sequence[Compared], costs: Any = None) -> dict[str, Any]:
+    """Of one variant, with what was measured."""
     times = [abs(each.time_off) for each in rows if each.time_off is not None]
     memory = [abs(each.memory_off) for each in rows if each.memory_off is not None]
     return {
@@ -155,6 +167,7 @@ def summary(variant: str, rows: Sequence[Compared]) -> dict[str, Any]:
         if memory
         else None,
         "rows": [dataclasses.asdict(each) for each in rows],
+        "costs": None if costs is None else json.loads(costs.to_json()),
     }
 
 
@@ -176,18 +189,50 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
+def told_again(path: Path) -> list[dict[str, Any]]:
+    """Of each variant of a JSON file: foretold from what was measured then, beside what it then took."""
+    from tuner.estimate.cost_sizes import key_of
+    from tuner.estimate.size_costs import SizeCosts
+
+    found = []
+    for variant in json.loads(path.read_text())["variants"]:
+        costs = SizeCosts.from_json(json.dumps(variant["costs"]))
+        rows = [Compared(**row) for row in variant["rows"]]
+        sizes = [row.size for row in rows]
+        times, memory = costs.epoch_seconds(sizes), costs.peak_bytes(sizes)
+        again = [
+            dataclasses.replace(
+                row,
+                foretold_s=times[key_of(row.size)].middle,
+                foretold_bytes=memory[key_of(row.size)].middle,
+            )
+            for row in rows
+        ]
+        found.append(summary(variant["variant"], again, costs))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--variants", default=",".join(VARIANTS))
     parser.add_argument("--task", default="etth")
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument("--most", type=int, default=MOST)
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--measure-s", type=float, default=MEASURE_S)
+    parser.add_argument("--minutes", type=float, default=60.0, help="of trainings, for a variant")
+    parser.add_argument("--backend", default="auto", help="the policy of the searches")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--told-from", type=Path, metavar="JSON", help="measure nothing")
     options = parser.parse_args()
+    if options.told_from:
+        print(table(again := told_again(options.told_from)))
+        if options.json:
+            write(options.json, json.loads(options.told_from.read_text()) | {"variants": again})
+        return
     from tuner.cli.device import chosen_device
+    from tuner.config import Backend
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.devices import exclusive
@@ -201,7 +246,8 @@ def main() -> None:
     found, began = [], time.monotonic()
     with exclusive(device.lock_names):
         for variant in options.variants.split(","):
-            definition = definition_of(load_study_file(variant), task, digest, StudySettings())
+            settings = StudySettings(backend=Backend(options.backend))
+            definition = definition_of(load_study_file(variant), task, digest, settings)
             costs = foretold(
                 definition, task, device, data_dir=options.data_dir, seconds=options.measure_s
             )
@@ -213,15 +259,35 @@ def main() -> None:
                 data_dir=options.data_dir,
                 most=options.most,
                 epochs=options.epochs,
+                seconds=60 * options.minutes,
             )
-            found.append(summary(variant, rows))
+            found.append(summary(variant, rows, costs))
+            if options.json:
+                keep(options.json, device.model, found)
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     print(f"{device.model}, {date}, after {time.monotonic() - began:.0f} s.\n")
     print(table(found))
-    if options.json:
-        options.json.write_text(
-            json.dumps({"device": device.model, "date": date, "variants": found}, indent=1) + "\n"
-        )
+
+
+def keep(path: Path, device: str, found: Sequence[dict[str, Any]]) -> None:
+    """After each variant: what has ended is not lost with what comes."""
+    date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    document = {"device": device, "date": date, "torch": _torch_version(), "variants": found}
+    write(path, document)
+
+
+def write(path: Path, document: dict[str, Any]) -> None:
+    """One size a line."""
+    text = json.dumps(document, indent=1)
+    for inner in (r"\{[^{}]*\}", r"\{(?:[^{}]|\{[^{}\n]*\}){0,600}\}"):
+        text = re.sub(inner, lambda found: re.sub(r"\s*\n\s*", " ", found[0]), text)
+    path.write_text(text + "\n")
+
+
+def _torch_version() -> str:
+    import torch
+
+    return torch.__version__
 
 
 if __name__ == "__main__":

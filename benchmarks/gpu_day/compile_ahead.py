@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import QUICK
+from benchmarks.shared.data_folder import add_data_dir
 from tuner.config import Backend, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -98,7 +99,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument("--variants", default="all")
     parser.add_argument("--backend", type=Backend, default=Backend.TRITON)
     parser.add_argument("--hidden", type=numbers, default=HIDDEN)

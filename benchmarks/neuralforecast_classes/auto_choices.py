@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from benchmarks.shared.circumstances import circumstances, heading, write
+from benchmarks.shared.data_folder import add_data_dir
 from tuner.config import RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -31,7 +32,7 @@ def main() -> None:
     parser.add_argument("--variants", default=VARIANTS)
     parser.add_argument("--batch", default="256", help="batch sizes beside a variant's own")
     parser.add_argument("--task", default="etth")
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument("--output", type=Path, required=True)
     given = parser.parse_args()
     data = to_device(prepare(load_task(given.task), data_dir=given.data_dir), "cuda:0")

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from tuner.devices import CpuCores, list_gpus
 from tuner.devices.cpu import available_cores
+from tuner.profile.profile_document import as_document
 from tuner.profile.profile_records import Profile
 from tuner.profile.script_profile import profile_script
 from tuner.profile.script_runs import Script
@@ -87,8 +88,8 @@ class Training:
         self.process.communicate()
 
 
-def row(fault: str, *, steps: int, full: bool) -> Row:
-    found = profiled(fault, steps=steps, full=full)
+def row(fault: str, found: Profile, *, full: bool) -> Row:
+    """What was foretold, beside what an epoch has."""
     advice = found.advice[0]
     repaired = ["--repaired"]
     if fault == "tiny_batch" and (size := re.search(r"batch_size (\d+)", advice.change)):
@@ -142,16 +143,21 @@ def main() -> None:
         if fault in NOT_ON_A_CPU and not on_gpu:
             continue
         said(fault)
-        rows.append(
-            row(fault, steps=options.steps or (200 if options.full else 60), full=options.full)
-        )
-        said(f"{rows[-1].bottleneck}")
-        if options.output is not None:
-            options.output.mkdir(parents=True, exist_ok=True)
-            plain = json.dumps([asdict(each) for each in rows], indent=2)
-            (options.output / "faults.json").write_text(plain + "\n", encoding="utf-8")
-            (options.output / "faults.md").write_text(table(rows) + "\n", encoding="utf-8")
+        steps = options.steps or (200 if options.full else 60)
+        found = profiled(fault, steps=steps, full=options.full)
+        keep(options.output, f"{fault}.json", as_document(found))
+        said(found.bottleneck)
+        rows.append(row(fault, found, full=options.full))
+        keep(options.output, "faults.json", [asdict(each) for each in rows])
+        print(table(rows[-1:]), flush=True)
     print(table(rows))
+
+
+def keep(folder: Path | None, name: str, document: object) -> None:
+    """As soon as it is there: the rest may be cut off."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

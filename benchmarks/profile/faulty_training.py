@@ -117,7 +117,7 @@ def _mlp(hidden: int, deep: int = 0) -> nn.Module:
 def _network(fault: str, *, repaired: bool, full: bool) -> nn.Module:
     if fault == "loop_per_series":
         return ForEachSeries(64 if full else 16, at_once=repaired)
-    wide = {"full_precision": 4096, "sync_each_step": 4096, "tiny_batch": 256}
+    wide = {"full_precision": 2048, "sync_each_step": 4096, "tiny_batch": 256}
     hidden = wide.get(fault, 512) if full else 64
     dead = fault == "dead_branch" and not repaired
     deep = 2 if full and fault == "full_precision" else 0

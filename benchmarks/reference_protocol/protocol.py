@@ -19,6 +19,8 @@ from typing import Any
 
 import torch
 
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.shared.data_folder import add_data_dir
 from tuner.config import Backend, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -90,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument(
         "--variants",

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import statistics
 import sys
 import tempfile
@@ -36,6 +35,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import QUICK, circumstances, heading, tuner, write
+from benchmarks.shared.data_folder import add_data_dir
 from benchmarks.study_overhead.analysis import TARGET_S, analyse
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
@@ -167,7 +167,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--gpu", type=int, default=0)
     place.add_argument("--cpu", action="store_true", help="one worker")
@@ -221,12 +221,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 gpu=options.gpu, cpu=False, cores=None
             )  # from here on it is GPU 0, for the launch and for us
         archive = search(options)
-        given = options.data_dir or (
-            Path(os.environ["TUNER_DATA_DIR"]) if "TUNER_DATA_DIR" in os.environ else None
-        )
-        share = validation_share(
-            options.variant, options.task, given, "cpu" if options.cpu else "cuda:0"
-        )
+        device = "cpu" if options.cpu else "cuda:0"
+        share = validation_share(options.variant, options.task, options.data_dir, device)
     write_archive(dataclasses.replace(archive, curves={}), Path(f"{options.output}.study.json.gz"))
     found = analyse(archive.records) | {
         "max_epochs": archive.definition.training.max_epochs,

@@ -34,6 +34,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))
 from benchmarks.shared.circumstances import QUICK, circumstances, heading, write
+from benchmarks.shared.data_folder import add_data_dir
 from benchmarks.study_overhead.analysis import PARTS, analyse
 from tuner.study.archive import Archive, read_archive, write_archive
 
@@ -199,7 +200,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument("--runs", default="sqlite")
     parser.add_argument("--earlier", type=Path, help="a checkout of an earlier revision")
     parser.add_argument("--variant", default="original")

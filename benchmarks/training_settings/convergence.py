@@ -26,6 +26,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.equal_backends.differences import Run, compare, table
 from benchmarks.equal_backends.equivalence import device_model, earlier_runs
 from benchmarks.shared.circumstances import circumstances, heading, write
+from benchmarks.shared.data_folder import add_data_dir
 from tuner.config import Backend, Precision, RunConfig
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -101,7 +102,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Ten seeds of each setting of training, to convergence."
     )
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument("--settings", default=",".join(SETTINGS), help="names, with commas")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--minutes", type=float, default=9.0)

@@ -25,6 +25,7 @@ from torch import nn
 
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import QUICK, circumstances, heading, write
+from benchmarks.shared.data_folder import add_data_dir
 from tuner.config import Architecture, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -183,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=20, help="of the longer training, beside two")
     parser.add_argument("--output", type=Path, required=True)

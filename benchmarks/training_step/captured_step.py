@@ -26,6 +26,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import QUICK, circumstances, heading, write
+from benchmarks.shared.data_folder import add_data_dir
 from tuner.config import Backend, Precision, RunConfig, TrainingSettings
 from tuner.data.prepare import prepare
 from tuner.data.task import load_task
@@ -145,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data-dir", type=Path)
+    add_data_dir(parser)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=5, help="timed ones, in a turn")
     parser.add_argument(

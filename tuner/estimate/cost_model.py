@@ -1,17 +1,18 @@
 """What was measured of some sizes, and what follows for those between.
 
-The logarithm of a step's time is taken as linear in the logarithms of the sizes, and a Gaussian
-process goes through what is left; the same for memory. Where every number of one size is at least
-that of another, and all else is the same, it costs no less: so each size that was measured bounds
-others.
+A Gaussian process goes through the logarithms of what was measured, of the time of a step or of
+memory, over the logarithms of the sizes. It learns which of them do not matter: often the most
+memory is a validation's, whatever the batch. Which numbers cost more as they grow, and which less,
+is seen between sizes that differ in one alone: so each size that was measured bounds others.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,11 @@ Z80 = 1.2816
 LEAST_SPREAD = 0.03
 """Of the logarithm, of what was measured itself: two timings of one thing differ by that."""
 FEW = 4
-"""Fewer measured sizes show no slope: then the root of each number stands for it."""
+"""Fewer measured sizes show nothing: then the root of each number stands for it."""
 ROOT_SPREAD = 0.5
+LENGTHS = (0.2, 1000.0)
+"""Of the process, in standard deviations of what was measured; the longest: it does not matter."""
+RESTARTS = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,8 @@ class CostModel:
     sizes: tuple[Size, ...]
     logs: Array
     names: tuple[str, ...]
+    directions: Mapping[str, int] = field(default_factory=dict)
+    """Of each number: 1 where more of it costs no less, -1 where it costs no more."""
 
     @staticmethod
     def of(measured: Sequence[tuple[Size, float]]) -> CostModel:
@@ -79,7 +85,8 @@ class CostModel:
                 sizes[key_of(size)] = size
         names = tuple(sorted({name for size in sizes.values() for name in size}))
         logs = np.array([float(np.median(by_key[key])) for key in sizes])
-        return CostModel(tuple(sizes.values()), logs, names)
+        known = tuple(sizes.values())
+        return CostModel(known, logs, names, _directions(known, logs))
 
     @property
     def known(self) -> frozenset[str]:
@@ -123,12 +130,12 @@ class CostModel:
         return Foretold.around(float(self.logs[nearest]) + away[nearest], ROOT_SPREAD)
 
     def _bounds(self, size: Size) -> tuple[float, float]:
-        """What the logarithm of a size lies between, by those no larger and no smaller."""
+        """What the logarithm of a size lies between, by those that cost no more and no less."""
         low, high = -math.inf, math.inf
         for other, log in zip(self.sizes, self.logs, strict=True):
-            if _no_larger(other, size):
+            if _no_dearer(other, size, self.directions):
                 low = max(low, float(log))
-            if _no_larger(size, other):
+            if _no_dearer(size, other, self.directions):
                 high = min(high, float(log))
         return (low, high) if low <= high else (-math.inf, math.inf)
 
@@ -138,13 +145,46 @@ def steps_of_epoch(windows: int, batch_size: int) -> int:
     return max(1, math.ceil(windows / batch_size))
 
 
-def _no_larger(one: Size, other: Size) -> bool:
+def _directions(sizes: Sequence[Size], logs: Array) -> dict[str, int]:
+    """Which way each number drives the cost, by the pairs of sizes that differ in it alone.
+
+    A number of which no such pair tells costs more as it grows; one that goes either way has no
+    direction, and is left out.
+    """
+    found = {}
+    for name in sorted({name for size in sizes for name in size}):
+        changes = _changes_with(name, sizes, logs)
+        if all(change > -LEAST_SPREAD for change in changes):
+            found[name] = 1
+        elif all(change < LEAST_SPREAD for change in changes):
+            found[name] = -1
+    return found
+
+
+def _changes_with(name: str, sizes: Sequence[Size], logs: Array) -> list[float]:
+    """Of the logarithm, from the smaller to the larger, wherever nothing else differs."""
+    alike: dict[str, list[tuple[float, float]]] = {}
+    for size, log in zip(sizes, logs, strict=True):
+        value = size.get(name)
+        if _is_number(value):
+            rest = key_of({other: size[other] for other in size if other != name})
+            alike.setdefault(rest, []).append((float(value), float(log)))  # type: ignore[arg-type]
+    changes = []
+    for values in alike.values():
+        ordered = sorted(values)
+        changes += [after - before for (_, before), (_, after) in itertools.pairwise(ordered)]
+    return changes
+
+
+def _no_dearer(one: Size, other: Size, directions: Mapping[str, int]) -> bool:
+    """Whether every number of the one is on the cheaper side, and all else is the same."""
     if one.keys() != other.keys():
         return False
     for name, value in one.items():
         held = other[name]
-        if _is_number(value) and _is_number(held):
-            if float(value) > float(held):
+        numbers = _is_number(value) and _is_number(held)
+        if numbers and name in directions:
+            if directions[name] * (float(value) - float(held)) > 0:
                 return False
         elif value != held:
             return False
@@ -186,31 +226,16 @@ def _fitted(known: Array, logs: Array, asked: Array) -> tuple[Array, Array]:
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-    plane = _linear(known, logs)
-    rest = logs - _with_one(known) @ plane
-    scale = max(float(rest.std()), 1e-3)
+    middle, scale = float(logs.mean()), max(float(logs.std()), 1e-3)
     lengths = np.full(known.shape[1], 2.0)
-    kernel = ConstantKernel(1.0, (0.05, 20.0)) * RBF(lengths, (0.3, 30.0)) + WhiteKernel(
-        0.01, (1e-5, 0.3)
+    kernel = ConstantKernel(1.0, (1e-2, 1e4)) * RBF(lengths, LENGTHS) + WhiteKernel(
+        1e-4, (1e-7, 0.1)
     )
-    model = GaussianProcessRegressor(kernel, normalize_y=False, random_state=0)
+    model = GaussianProcessRegressor(kernel, n_restarts_optimizer=RESTARTS, random_state=0)
     with warnings.catch_warnings(action="ignore"):  # a length at its bound is as good as any
-        model.fit(known, rest / scale)
-        more, spread = model.predict(asked, return_std=True)
-    return _with_one(asked) @ plane + scale * more, scale * spread
-
-
-def _linear(known: Array, logs: Array) -> Array:
-    """Least squares, held back a little: there may be more coordinates than sizes."""
-    x = _with_one(known)
-    keep = 1e-2 * np.eye(x.shape[1])
-    keep[-1, -1] = 0.0
-    found: Array = np.linalg.solve(x.T @ x + keep, x.T @ logs)
-    return found
-
-
-def _with_one(places: Array) -> Array:
-    return np.concatenate([places, np.ones((len(places), 1))], axis=1)
+        model.fit(known, (logs - middle) / scale)
+        found, spread = model.predict(asked, return_std=True)
+    return middle + scale * found, scale * spread
 
 
 def quantile_of(figures: Mapping[str, float], key: str) -> float:

@@ -74,3 +74,31 @@ def test_a_short_last_batch_is_a_batch() -> None:
     assert steps_of_epoch(100, 64) == 2
     assert steps_of_epoch(128, 64) == 2
     assert steps_of_epoch(10, 64) == 1
+
+
+def test_what_costs_less_as_it_grows_is_no_bound_from_below() -> None:
+    """Patches that are twice as long are half as many: their attention takes a quarter."""
+
+    def memory(size: Size) -> float:
+        tokens = 168 / int(size["patch_len"])
+        return int(size["heads"]) * tokens**2 + 4.0 * tokens
+
+    sizes: list[Size] = [
+        {"heads": heads, "patch_len": patch_len, "batch_size": batch}
+        for heads in (4, 8, 16)
+        for patch_len in (8, 16, 24)
+        for batch in (32, 64)  # a validation has the most memory, whatever the batch
+    ]
+    known, asked = sizes[::2] + sizes[1:8:2], sizes[9::2]
+    model = CostModel.of([(size, memory(size)) for size in known])
+    assert model.directions == {"heads": 1, "patch_len": -1, "batch_size": 1}
+    for size, found in zip(asked, model.at(asked), strict=True):
+        assert found is not None
+        assert found.middle == pytest.approx(memory(size), rel=0.05)
+
+
+def test_a_number_that_goes_either_way_bounds_nothing() -> None:
+    costs = {8: 3.0, 16: 1.0, 32: 2.0, 64: 4.0}
+    model = CostModel.of([({"kernel": kernel}, cost) for kernel, cost in costs.items()])
+    assert model.directions == {}
+    assert "kernel" not in model.directions
