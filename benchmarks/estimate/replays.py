@@ -30,6 +30,7 @@ from benchmarks.estimate.recorded import (
 from tuner.estimate.recorded_work import SPREAD_ALL_OVER, recorded_searches
 from tuner.estimate.search_hours import Ended, search_seconds, usual_beside_s
 from tuner.estimate.work_ahead import Kind, work_ahead
+from tuner.search.methods import method_of
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive
 
@@ -64,6 +65,7 @@ def kind_of(archive: Archive) -> Kind:
     return Kind(
         variant=definition.variant,
         all_over=policy.sampler in SPREAD_ALL_OVER,
+        repeats=method_of(policy.sampler).repeats,
         prune=policy.prune,
         training=definition.training,
         learning_rates=(low, high),
@@ -158,6 +160,9 @@ def main() -> None:
     groups = {
         "all": lambda _name: True,
         "chosen by what ran before": lambda name: not kind_of(replayer.archives[name]).all_over,
+        "of these by a sampler that repeats, as `auto` does": (
+            lambda name: kind_of(replayer.archives[name]).repeats
+        ),
         "spread all over the space": lambda name: kind_of(replayer.archives[name]).all_over,
     }
     rows = []

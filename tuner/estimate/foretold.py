@@ -72,6 +72,7 @@ def kind_of(definition: StudyDefinition, *, sampler: str, prune: bool) -> Kind:
     return Kind(
         variant=definition.variant,
         all_over=sampler in ALL_OVER,
+        repeats=method_of(sampler).repeats,
         prune=prune,
         training=definition.training,
         learning_rates=(low, high),

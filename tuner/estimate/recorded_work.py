@@ -33,6 +33,8 @@ class RecordedSearch:
     variant: str
     all_over: bool
     """Its sampler chose from the whole space to the end."""
+    repeats: bool
+    """It ran configurations again, on other seeds."""
     prune: bool
     max_epochs: int
     patience: int
@@ -80,6 +82,7 @@ def recorded_searches() -> tuple[RecordedSearch, ...]:
                 name=row["name"],
                 variant=row["variant"],
                 all_over=row["sampler"] in SPREAD_ALL_OVER,
+                repeats=row["repeats"],
                 prune=row["prune"],
                 max_epochs=row["max_epochs"],
                 patience=row["patience"],

@@ -22,7 +22,7 @@ LEAST_ALIKE = 3
 OWN_VARIANT = 6
 """So many of the same variant, and others are not asked."""
 LEAST_LENGTH = 30
-USUAL_SPREAD, SPREAD_SEEN, USUAL_DEGREES = 0.2, 0.3, 8
+USUAL_SPREAD, SPREAD_SEEN, USUAL_DEGREES = 0.2, 0.35, 8
 """Of the logarithm, between recorded searches of one kind: a spread that few of them show is taken
 part of the way to it. What is left of one that has begun varies more than the whole."""
 UNLIKE_SPREAD = 0.45
@@ -41,6 +41,8 @@ class Kind:
 
     variant: str
     all_over: bool
+    repeats: bool
+    """Its sampler runs configurations again: many of its trials are of what is fast."""
     prune: bool
     training: TrainingSettings
     learning_rates: tuple[float, float]
@@ -154,6 +156,9 @@ def _alike(
         and each.max_epochs >= 0.5 * kind.training.max_epochs
     ]
     same = [each for each in long if each.all_over == kind.all_over and each.prune == kind.prune]
+    same_sampler = [each for each in same if each.repeats == kind.repeats]
+    if len(same_sampler) >= LEAST_ALIKE:
+        same = same_sampler
     own = [each for each in same if each.variant == kind.variant]
     if len(own) >= OWN_VARIANT:
         return own, True

@@ -14,6 +14,7 @@ from tuner.estimate.work_ahead import Kind, work_ahead
 KIND = Kind(
     variant="mine",
     all_over=False,
+    repeats=False,
     prune=True,
     training=TrainingSettings(max_epochs=200, patience=10),
     learning_rates=(1e-5, 1e-2),
@@ -33,6 +34,7 @@ def search(
         name=f"{variant}-{seed}",
         variant=variant,
         all_over=False,
+        repeats=False,
         prune=True,
         max_epochs=200,
         patience=10,
@@ -98,3 +100,19 @@ def test_the_table_of_recorded_searches_is_whole() -> None:
     for each in found:
         assert np.isfinite(each.epochs).all()
         assert ((each.cost_share >= 0) & (each.cost_share <= 1)).all()
+
+
+def test_searches_that_repeat_configurations_are_foretold_from_their_like() -> None:
+    """They run what is fast again and again, so their later trials are shorter."""
+    once = [search(n) for n in range(6)]
+    repeating = [
+        dataclasses.replace(each, name=f"again-{n}", repeats=True, epochs=0.5 * each.epochs)
+        for n, each in enumerate(once)
+    ]
+    repeats = dataclasses.replace(KIND, repeats=True)
+    plain = work_ahead(KIND, SIZES, once + repeating, trials=80)
+    again = work_ahead(repeats, SIZES, once + repeating, trials=80)
+    assert plain is not None
+    assert again is not None
+    assert plain.searches == again.searches == 6
+    assert again.middle == pytest.approx(0.5 * plain.middle)
