@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import time
 
@@ -32,20 +33,33 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 class Windows(Dataset):
-    """On the device, and gathered a batch at a time."""
+    """On the device, and gathered a batch at a time; with `jitter` each window is scaled by a little,
+    drawn on the host.
+    """
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, jitter: bool = False) -> None:
         self.past = torch.randn(count, SERIES, PAST, device=DEVICE)
         self.target = self.past.mean(2)
+        self.jitter = jitter
 
     def __len__(self) -> int:
         return len(self.past)
 
     def __getitems__(self, index: list[int]) -> tuple[Tensor, Tensor]:
-        at = torch.tensor(index)
-        if DEVICE.type == "cuda":  # or the host would wait for the GPU here, in every training
-            at = at.pin_memory().to(DEVICE, non_blocking=True)
-        return self.past[at], self.target[at]
+        at = _on_device(torch.tensor(index))
+        past, target = self.past[at], self.target[at]
+        if self.jitter:
+            draw = random.Random(index[0])
+            scale = torch.tensor([draw.gauss(1.0, 0.01) for _ in index])
+            past = past * _on_device(scale)[:, None, None]
+        return past, target
+
+
+def _on_device(host: Tensor) -> Tensor:
+    """Without a wait: else the host would wait for the GPU here, in every training."""
+    if DEVICE.type == "cuda":
+        return host.pin_memory().to(DEVICE, non_blocking=True)
+    return host
 
 
 class SlowWindows(Dataset):
@@ -117,7 +131,9 @@ def _mlp(hidden: int, deep: int = 0) -> nn.Module:
 def _network(fault: str, *, repaired: bool, full: bool) -> nn.Module:
     if fault == "loop_per_series":
         return ForEachSeries(64 if full else 16, at_once=repaired)
-    wide = {"full_precision": 2048, "sync_each_step": 4096, "tiny_batch": 256}
+    # Of a training that waits in each step the GPU has so much to do that the host, with its
+    # jitter, could be ready for the next step before the GPU has done this one.
+    wide = {"full_precision": 2048, "sync_each_step": 20480, "tiny_batch": 256}
     hidden = wide.get(fault, 512) if full else 64
     dead = fault == "dead_branch" and not repaired
     deep = 2 if full and fault == "full_precision" else 0
@@ -126,14 +142,14 @@ def _network(fault: str, *, repaired: bool, full: bool) -> nn.Module:
 
 def _loader(options: argparse.Namespace) -> DataLoader:
     few = 8192 if options.fault == "falling_throughput" else 1024
-    count = options.windows or (32768 if options.full else few)
+    many = 16384 if options.fault in ("sync_each_step", "full_precision") else 32768
+    count = options.windows or (many if options.full else few)
     if options.fault == "slow_transform":
         work = 4 if options.full else 2
         data = SlowWindows(min(count, 8192), work, ready=options.repaired)
         return DataLoader(data, batch_size=options.batch, shuffle=True)
-    return DataLoader(
-        Windows(count), batch_size=options.batch, shuffle=True, collate_fn=lambda batch: batch
-    )
+    data = Windows(count, jitter=options.fault == "sync_each_step")
+    return DataLoader(data, batch_size=options.batch, shuffle=True, collate_fn=lambda batch: batch)
 
 
 def _first_contact(network: nn.Module, loader: DataLoader) -> None:
