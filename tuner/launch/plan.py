@@ -15,7 +15,9 @@ from tuner.errors import UsageError
 from tuner.launch.network_check import check_network
 from tuner.launch.request import LaunchRequest, StudySettings, names_of
 from tuner.launch.where import Where, choose_where
+from tuner.models.mixer_arguments import check_mixer_arguments, of_usual_size
 from tuner.models.names import builtin_names
+from tuner.models.registry import network_arguments
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import name_of_search
 from tuner.spec.program import Program
@@ -88,7 +90,7 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
             refuse_unlike_program(file.program, request.settings)
             of_networks.append(f"{file.name} runs {file.program.in_words()}")
         elif variant not in builtin_variants() or file.model not in builtin_names():
-            of_networks += check_network(variant, request.task, request.data_dir)
+            of_networks += _of_network(variant, file, request)
         name = request.study or f"{task.name}-{file.name}"
         if request.settings.mql_split is MqlSplit.ORIGINS:
             check_blocks(prepared)
@@ -99,6 +101,25 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
     return LaunchPlan(
         definitions=definitions, of_networks=of_networks, of_data=[filled] if filled else []
     )
+
+
+def _of_network(variant: str, file: StudyFile, request: LaunchRequest) -> list[str]:
+    """What is to be said of a network that works. A mixer of a usual size, which only the settings
+    of the user's file can make fail, is not tried: that takes a process with torch, some seconds.
+
+    Raises:
+        UsageError, TunerError: it cannot be trained.
+    """
+    if file.model in builtin_names() and file.training.loss is None:
+        settings = file.model_settings
+        arguments = {**settings, **network_arguments(file.default_hyperparameters())}
+        try:
+            check_mixer_arguments(file.model, settings, arguments)
+        except UsageError as error:
+            raise UsageError(f"{variant}: {error}") from None
+        if of_usual_size(arguments):
+            return []
+    return check_network(variant, request.task, request.data_dir)
 
 
 def definition_of(

@@ -6,11 +6,11 @@ torch is imported only when a network is built, so that names and errors cost no
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError, unknown_name
+from tuner.models.mixer_arguments import check_mixer_arguments
 from tuner.models.names import library_class, network_names, social_names
 
 if TYPE_CHECKING:
@@ -126,24 +126,7 @@ def _build_builtin(
 ) -> nn.Module:
     from tuner.models.tsmixer import DESIGNS, TSMixer
 
-    accepted = [
-        name
-        for name, p in inspect.signature(TSMixer).parameters.items()
-        if p.kind is p.KEYWORD_ONLY
-    ]
-    sizes = ("hidden_size", "dropout")
-    for name, value in arguments.items():
-        if name in sizes and name not in architecture.settings:
-            continue
-        where = f"variant {architecture.model!r}, settings"
-        if name in sizes:
-            raise UsageError(
-                f"{where}: {name!r} is a hyperparameter; give it in the study's space or defaults"
-            )
-        if name not in accepted:
-            raise unknown_name(f"setting of variant {architecture.model!r}", name, accepted[2:])
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UsageError(f"{where}: {name} must be a whole number of at least 1, not {value!r}")
+    check_mixer_arguments(architecture.model, architecture.settings, arguments)
     return TSMixer(shapes, DESIGNS[architecture.model], **arguments)
 
 
