@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -145,8 +145,8 @@ _SHARED = ("against", "searches")
 """What a budget was shared by."""
 
 
-class _Stored(Strict):
-    """A retune as others stored it."""
+class StoredRetune(Strict):
+    """A retune as others stored it, in a database or in an exported study."""
 
     against: Annotated[str, Field(min_length=1, max_length=512)] | None = None
     searches: Annotated[int, Field(ge=1, le=MOST_SEARCHES)]
@@ -156,6 +156,17 @@ class _Stored(Strict):
     until: Annotated[float, Field(gt=0, lt=1)] | None = None
     together: Annotated[int, Field(ge=1, le=2)] = 1
     finished: bool = False
+
+    def as_record(self) -> Registered:
+        return Registered(**self.model_dump())
+
+
+def plain_retune(retune: Registered) -> dict[str, Any]:
+    """As it is stored. What came later than others, and nobody has said, is left out."""
+    plain = dataclasses.asdict(retune)
+    if retune.until is None:
+        del plain["until"]
+    return plain
 
 
 def registered_in(database: Database, study: str) -> Registered | None:
@@ -168,7 +179,7 @@ def registered_in(database: Database, study: str) -> Registered | None:
     if stored is None:
         return None
     try:
-        return Registered(**_Stored.model_validate(stored, strict=True).model_dump())
+        return StoredRetune.model_validate(stored, strict=True).as_record()
     except ValueError as error:
         raise StorageError(
             f"the retune that is registered with study {study!r} cannot be read "
@@ -177,8 +188,5 @@ def registered_in(database: Database, study: str) -> Registered | None:
 
 
 def register_retune(study: OpenStudy, retune: Registered) -> None:
-    """Register it with a study. What came later than others, and nobody has said, is left out."""
-    plain = dataclasses.asdict(retune)
-    if retune.until is None:
-        del plain["until"]
-    study.database.optuna.set_study_user_attr(study.study_id, RETUNE, plain)
+    """Register it with a study."""
+    study.database.optuna.set_study_user_attr(study.study_id, RETUNE, plain_retune(retune))

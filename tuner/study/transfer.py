@@ -34,6 +34,7 @@ from tuner.study.archive import Archive, archive_of
 from tuner.study.create import UNFINISHED, create_bare, register
 from tuner.study.group import members_of, memberships
 from tuner.study.open import OpenStudy, list_studies, open_study
+from tuner.study.registered_retune import RETUNE, plain_retune
 from tuner.study.results import TrialRecord
 from tuner.study.trust import mark_untrusted, untrusted_origin
 
@@ -45,8 +46,8 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
     again next time. `origin` is the file that it came from, where a class that it names is not to
     be trusted yet.
 
-    Under its own name it stays the search of its group that it was; under another one it is by
-    itself. Its seeds go on either way.
+    Under its own name it stays the search of its group that it was, and of its retune, which goes
+    on here; under another one it is by itself. Its seeds go on either way.
 
     Raises:
         UsageError: there is a study of that name, or that search of its group, or the group is of
@@ -80,6 +81,10 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
             if code is not None:
                 location = reference.rpartition(":")[0]
                 put_source(database.engine, Path(location).name, code.encode())
+        if archive.retune is not None and name == archive.name:
+            # Whether all of it is here, the retune finds out.
+            retune = dataclasses.replace(archive.retune, finished=False)
+            study.set_user_attr(RETUNE, plain_retune(retune))
         study.set_user_attr(UNFINISHED, value=False)
     return open_study(database, name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +18,14 @@ from tuner.launch.retune_agreement import Agreement, agreement
 from tuner.launch.retune_steps import search_request
 from tuner.launch.stages import Stage, of_runs, of_search
 from tuner.spec.policy import PolicyChanges
-from tuner.storage.database import Database
+from tuner.storage.database import Database, open_database
 from tuner.storage.records import LittleLeft
+from tuner.storage.url import parse_url
+from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.archive.json_form import as_dict, from_dict
 from tuner.study.open import OpenStudy
 from tuner.study.registered_retune import Registered, register_retune, registered_in
+from tuner.study.transfer import restore
 from tuner.verdict.confirmation_plan import plan_confirmation
 
 ASKED = RetuneRequest(variant="rmsnorm", against="original", task="demo")
@@ -200,3 +205,31 @@ def test_a_stage_says_how_long_the_rest_takes(studies: list[OpenStudy]) -> None:
     done = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None)
     assert done.done == done.planned == len(runs)
     assert done.left_s == 0
+
+
+def test_exported_it_goes_on_in_another_database_as_it_was_registered(
+    studies: list[OpenStudy], unverified: Database, tmp_path: Path
+) -> None:
+    there = Registered(against="original", searches=2, trials=None, budget_s=840.0, together=2)
+    register_retune(studies[2], dataclasses.replace(there, finished=True))
+    elsewhere = open_database(parse_url(f"sqlite:///{tmp_path}/elsewhere.db"))
+    for each in studies:
+        write_archive(archive_of(each), tmp_path / "study.json.gz")
+        restore(elsewhere, read_archive(tmp_path / "study.json.gz"), each.name)
+    found = agreement(RetuneRequest(variant="rmsnorm", task="demo"), elsewhere.address)
+    assert found.registered == there, "whether anything is left, it finds out"
+    assert found.own_groups == ("demo-original", "demo-rmsnorm")
+    assert "keeps --against original --searches 2 --budget 840s" in found.notes[0]
+    renamed = restore(elsewhere, archive_of(studies[2]), "by-itself")
+    assert registered_in(elsewhere, renamed.name) is None, "no search of the retune any more"
+    elsewhere.close()
+
+
+def test_a_retune_in_a_file_is_read_with_care(studies: list[OpenStudy]) -> None:
+    register_retune(studies[2], Registered(searches=2))
+    document = as_dict(archive_of(studies[2]))
+    assert from_dict(document).retune == Registered(searches=2)
+    assert "retune" not in as_dict(archive_of(studies[0]))
+    document["retune"]["searches"] = "many"
+    with pytest.raises(ValueError, match=r"retune\.searches"):
+        from_dict(document)

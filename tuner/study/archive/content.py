@@ -20,6 +20,7 @@ from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import LittleLeft
 from tuner.study.open import OpenStudy
+from tuner.study.registered_retune import Registered, registered_in
 from tuner.study.results import StudyResults, TrialRecord, judged, read_results
 from tuner.version import __version__
 
@@ -48,6 +49,8 @@ class Archive:
     """What a genetic sampler noted on its trials, by trial number."""
     little_left: LittleLeft | None = None
     """Why its search stopped by itself; None where it did not."""
+    retune: Registered | None = None
+    """What a retune was asked for that is registered with it; None where none is."""
     code: str | None = None
     """The file with its own class, where its database has that."""
     loss_code: str | None = None
@@ -94,6 +97,7 @@ def archive_of(opened: OpenStudy) -> Archive:
         verifications=tuple(run for run in runs if run.state in _ENDED),
         notes=notes,
         little_left=counts.little_left,
+        retune=registered_in(opened.database, opened.name),
         code=_code(opened, opened.definition.model_source),
         loss_code=_code(opened, opened.definition.loss_source),
     )

@@ -21,6 +21,7 @@ from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.archive.content import Archive
 from tuner.study.archive.json_schema import ArchivedStudy, Curve, Run, Trial
+from tuner.study.registered_retune import plain_retune
 from tuner.study.results import TrialRecord
 
 FORMAT = "tuner study"
@@ -45,6 +46,7 @@ ROUNDING = 1e-9
 def as_dict(archive: Archive) -> dict[str, Any]:
     """The whole document. A study from before there were groups is written as it was then."""
     stopped = archive.little_left
+    retune = archive.retune
     by_itself = archive.membership == Membership(group=archive.name)
     return {
         "format": FORMAT,
@@ -59,6 +61,7 @@ def as_dict(archive: Archive) -> dict[str, Any]:
         "policy": json.loads(archive.policy.to_json()),
         "budget": archive.budget,
         **({"little_left": dataclasses.asdict(stopped)} if stopped is not None else {}),
+        **({"retune": plain_retune(retune)} if retune is not None else {}),
         "device_model": archive.device_model,
         "trials": [_trial(record, archive.notes.get(record.number)) for record in archive.records],
         "curves": {str(number): _columns(rows) for number, rows in sorted(archive.curves.items())},
@@ -97,6 +100,7 @@ def from_dict(data: Mapping[str, Any]) -> Archive:
         verifications=tuple(_run(run) for run in study.verifications),
         notes={trial.number: trial.notes for trial in study.trials if trial.notes},
         little_left=study.little_left.as_record() if study.little_left is not None else None,
+        retune=study.retune.as_record() if study.retune is not None else None,
         code=study.code,
         loss_code=study.loss_code,
         exported_by=study.exported_by,

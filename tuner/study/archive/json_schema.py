@@ -23,6 +23,7 @@ from tuner.storage.code_texts import MOST_BYTES
 from tuner.storage.optuna.little_left import StoredLittleLeft
 from tuner.storage.queue.plans import StoredPlan
 from tuner.storage.records import TrialResult
+from tuner.study.registered_retune import StoredRetune
 
 MOST_TRIALS = 1_000_000
 MOST_REPEATS = 1_000_000
@@ -167,6 +168,8 @@ class ArchivedStudy(Loose):
     budget: Annotated[int, Field(ge=1, le=MOST_TRIALS)]
     little_left: StoredLittleLeft | None = None
     """Absent where the search did not stop by itself."""
+    retune: StoredRetune | None = None
+    """Absent where no retune is registered with it."""
     device_model: Annotated[Label, Field(max_length=200)] | None
     trials: tuple[Trial, ...] = Field(max_length=MOST_TRIALS)
     curves: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Curve]
