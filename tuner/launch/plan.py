@@ -12,6 +12,7 @@ from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
 from tuner.devices.served_settings import why_not_on, why_not_together
 from tuner.errors import UsageError
+from tuner.launch import passed_checks
 from tuner.launch.network_check import check_network
 from tuner.launch.request import LaunchRequest, StudySettings, names_of
 from tuner.launch.where import Where, choose_where
@@ -90,7 +91,7 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
             refuse_unlike_program(file.program, request.settings)
             of_networks.append(f"{file.name} runs {file.program.in_words()}")
         elif variant not in builtin_variants() or file.model not in builtin_names():
-            of_networks += _of_network(variant, file, request)
+            of_networks += _of_network(variant, file, request, task, prepared.data_hash)
         name = request.study or f"{task.name}-{file.name}"
         if request.settings.mql_split is MqlSplit.ORIGINS:
             check_blocks(prepared)
@@ -103,9 +104,12 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
     )
 
 
-def _of_network(variant: str, file: StudyFile, request: LaunchRequest) -> list[str]:
+def _of_network(
+    variant: str, file: StudyFile, request: LaunchRequest, task: Task, data_hash: str
+) -> Sequence[str]:
     """What is to be said of a network that works. A mixer of a usual size, which only the settings
-    of the user's file can make fail, is not tried: that takes a process with torch, some seconds.
+    of the user's file can make fail, is not tried, and nothing that has passed: that takes a
+    process with torch, some seconds.
 
     Raises:
         UsageError, TunerError: it cannot be trained.
@@ -119,7 +123,13 @@ def _of_network(variant: str, file: StudyFile, request: LaunchRequest) -> list[s
             raise UsageError(f"{variant}: {error}") from None
         if of_usual_size(arguments):
             return []
-    return check_network(variant, request.task, request.data_dir)
+    key = passed_checks.key_of(file, task, data_hash)
+    if key is not None and (said := passed_checks.kept(key, file)) is not None:
+        return said
+    found = check_network(variant, request.task, request.data_dir)
+    if key is not None:
+        passed_checks.keep(key, file, found.notices, found.sources)
+    return found.notices
 
 
 def definition_of(

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -68,6 +69,25 @@ def load_class(reference: str) -> type[nn.Module]:
     name = reference.rpartition(":")[2]
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise UsageError(f"{reference}: {name} is not a subclass of torch.nn.Module{advice(found)}")
+    return found
+
+
+def own_sources() -> dict[str, str]:
+    """The SHA-256 of every Python file that this process imported and that belongs neither to
+    Python, nor to an installed package, nor to tuner, by its path.
+    """
+    installed = [Path(path).resolve() for path in sysconfig.get_paths().values()]
+    installed.append(Path(__file__).resolve().parents[1])
+    found = {}
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not file.endswith(".py"):
+            continue
+        path = Path(file).absolute()
+        if any(path.resolve().is_relative_to(each) for each in installed):
+            continue
+        with contextlib.suppress(OSError):
+            found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 
 
