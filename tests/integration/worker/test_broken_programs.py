@@ -42,6 +42,8 @@ if fault == "forks":
         os.setsid()
         open("forked", "a").write(f"{{os.getpid()}}\\n")
         time.sleep(60)
+    while not os.path.exists("forked"):  # else what forked may be ended before it has said so
+        time.sleep(0.01)
     raise SystemExit
 while fault == "a gigabyte":
     sys.stdout.write("x" * (1 << 20))
