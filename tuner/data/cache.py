@@ -5,6 +5,7 @@ A cache may be missing, damaged or unwritable: it never fails a run.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import logging
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import DataError
+from tuner.files.durable import read_regular, replacing
 
 _LOG = logging.getLogger(__name__)
 _DIGEST_SIZE = 32
@@ -38,6 +40,32 @@ def user_cache() -> Path:
         raise DataError(
             "there is no home folder for a cache; name a folder for it: XDG_CACHE_HOME=DIR"
         ) from None
+
+
+def text_path(kind: str, key: str) -> Path:
+    """Where a small text of a kind is kept for this user.
+
+    Raises:
+        DataError: there is no place for caches.
+    """
+    return user_cache() / kind / f"{key[:32]}.json"
+
+
+def keep_text(kind: str, key: str, text: str) -> None:
+    """For the next time; a cache that cannot be written is none."""
+    with contextlib.suppress(OSError, DataError):
+        path = text_path(kind, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write(text.encode())
+
+
+def kept_text(kind: str, key: str, *, at_most: int) -> str | None:
+    """What was kept; None where there is nothing that can be read."""
+    try:
+        return read_regular(text_path(kind, key), at_most=at_most).decode()
+    except (OSError, ValueError, DataError):
+        return None
 
 
 def load(folder: Path, key: str) -> dict[str, Any] | None:

@@ -6,28 +6,25 @@ serves as well, and needs no measuring.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from tuner.data.cache import user_cache
-from tuner.errors import DataError
+from tuner.data.cache import keep_text, kept_text
 from tuner.estimate.cost_model import CostModel, Foretold, steps_of_epoch
 from tuner.estimate.cost_sizes import Size, key_of, size_of
-from tuner.files.durable import read_regular, replacing
 from tuner.files.plain import Strict
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
 
-KEPT_BYTES = 4 << 20
+KIND, KEPT_BYTES = "costs", 4 << 20
+"""Of what is kept in the cache."""
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -186,23 +183,17 @@ def key_of_search(definition: StudyDefinition, device_model: str, torch_version:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def kept_at(key: str) -> Path:
-    """Raises DataError where the user has no place for caches."""
-    return user_cache() / "costs" / f"{key[:32]}.json"
-
-
 def keep(key: str, costs: SizeCosts) -> None:
     """For the next time; a cache that cannot be written is none."""
-    with contextlib.suppress(OSError, DataError):
-        path = kept_at(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(costs.to_json().encode())
+    keep_text(KIND, key, costs.to_json())
 
 
 def kept(key: str) -> SizeCosts | None:
     """What was kept; None where there is nothing that can be read."""
+    text = kept_text(KIND, key, at_most=KEPT_BYTES)
+    if text is None:
+        return None
     try:
-        return SizeCosts.from_json(read_regular(kept_at(key), at_most=KEPT_BYTES).decode())
-    except (OSError, ValueError, DataError):
+        return SizeCosts.from_json(text)
+    except ValueError:
         return None

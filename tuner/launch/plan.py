@@ -124,11 +124,11 @@ def _of_network(
         if of_usual_size(arguments):
             return []
     key = passed_checks.key_of(file, task, data_hash)
-    if key is not None and (said := passed_checks.kept(key, file)) is not None:
+    if key is not None and (said := passed_checks.kept(key)) is not None:
         return said
     found = check_network(variant, request.task, request.data_dir)
     if key is not None:
-        passed_checks.keep(key, file, found.notices, found.sources)
+        passed_checks.keep(key, found.notices, found.sources)
     return found.notices
 
 
