@@ -128,6 +128,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--searches", type=int, default=3, help="of each truth")
     parser.add_argument("--contenders", help=f"some of {','.join(KEYS)}; all where left out")
     parser.add_argument("--report", action="store_true", help="on the truths for reporting")
+    parser.add_argument("--both", action="store_true", help="on all truths, of either kind")
     parser.add_argument("--truths", type=int, help="the first so many of them alone")
     parser.add_argument("--budget", type=float, default=BUDGET_S, help="GPU seconds of each")
     parser.add_argument("--cached", action="store_true", help="search nothing more")
@@ -135,7 +136,8 @@ def main(arguments: Iterable[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args(None if arguments is None else list(arguments))
     run = chosen(options.contenders)
-    names = [made.name for made in TRUTHS if made.report == options.report][: options.truths]
+    wanted = [made.name for made in TRUTHS if options.both or made.report == options.report]
+    names = wanted[: options.truths]
     todo = [
         (each.key, name, seed, options.budget)
         for seed in range(options.searches)
