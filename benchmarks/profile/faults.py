@@ -145,19 +145,20 @@ def main() -> None:
         said(fault)
         steps = options.steps or (200 if options.full else 60)
         found = profiled(fault, steps=steps, full=options.full)
-        keep(options.output, f"{fault}.json", as_document(found))
+        keep(options.output, f"{fault}.json", json.dumps(as_document(found), indent=1))
         said(found.bottleneck)
         rows.append(row(fault, found, full=options.full))
-        keep(options.output, "faults.json", [asdict(each) for each in rows])
+        keep(options.output, "faults.json", json.dumps([asdict(each) for each in rows], indent=2))
+        keep(options.output, "faults.md", table(rows))
         print(table(rows[-1:]), flush=True)
     print(table(rows))
 
 
-def keep(folder: Path | None, name: str, document: object) -> None:
+def keep(folder: Path | None, name: str, text: str) -> None:
     """As soon as it is there: the rest may be cut off."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        (folder / name).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

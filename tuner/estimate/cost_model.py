@@ -12,7 +12,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ class CostModel:
     sizes: tuple[Size, ...]
     logs: Array
     names: tuple[str, ...]
-    directions: Mapping[str, int] = field(default_factory=dict)
+    directions: Mapping[str, int]
     """Of each number: 1 where more of it costs no less, -1 where it costs no more."""
 
     @staticmethod

@@ -16,7 +16,6 @@ from typing import Annotated
 from pydantic import Field
 
 from tuner.data.cache import keep_text, kept_text
-from tuner.data.task import Task
 from tuner.files.durable import read_regular
 from tuner.files.plain import Strict
 from tuner.models.names import names_file
@@ -38,9 +37,9 @@ class _Stored(Strict):
     """The hash of each file of the user's that it imported, by the file's path."""
 
 
-def key_of(file: StudyFile, task: Task, data_hash: str) -> str | None:
-    """The same for the same code, settings, defaults, data and packages; None where the code cannot
-    be read.
+def key_of(file: StudyFile, data_hash: str) -> str | None:
+    """The same for the same code, settings, defaults, data with their task, and packages; None
+    where the code cannot be read.
     """
     loss = file.training.loss
     codes = [file.model, *([loss.term] if loss is not None else [])]
@@ -53,7 +52,6 @@ def key_of(file: StudyFile, task: Task, data_hash: str) -> str | None:
         dict(file.model_settings),
         file.defaults.values(),
         file.training.model_dump(mode="json", exclude={"loss": {"term"}}),
-        task.model_dump(mode="json", exclude={"source"}),
         data_hash,
         [_version(each) for each in PACKAGES],
     ]

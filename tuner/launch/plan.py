@@ -91,7 +91,7 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
             refuse_unlike_program(file.program, request.settings)
             of_networks.append(f"{file.name} runs {file.program.in_words()}")
         elif variant not in builtin_variants() or file.model not in builtin_names():
-            of_networks += _of_network(variant, file, request, task, prepared.data_hash)
+            of_networks += _of_network(variant, file, request, prepared.data_hash)
         name = request.study or f"{task.name}-{file.name}"
         if request.settings.mql_split is MqlSplit.ORIGINS:
             check_blocks(prepared)
@@ -105,7 +105,7 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
 
 
 def _of_network(
-    variant: str, file: StudyFile, request: LaunchRequest, task: Task, data_hash: str
+    variant: str, file: StudyFile, request: LaunchRequest, data_hash: str
 ) -> Sequence[str]:
     """What is to be said of a network that works. A mixer of a usual size, which only the settings
     of the user's file can make fail, is not tried, and nothing that has passed: that takes a
@@ -123,7 +123,7 @@ def _of_network(
             raise UsageError(f"{variant}: {error}") from None
         if of_usual_size(arguments):
             return []
-    key = passed_checks.key_of(file, task, data_hash)
+    key = passed_checks.key_of(file, data_hash)
     if key is not None and (said := passed_checks.kept(key)) is not None:
         return said
     found = check_network(variant, request.task, request.data_dir)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.small_study import STUDY_TOML
-from tuner.data.task import Task, demo_task
 from tuner.launch.passed_checks import keep, kept, key_of
 from tuner.spec.study_file import StudyFile, load_study_file
 
@@ -34,8 +33,8 @@ def study(folder: Path) -> StudyFile:
     return load_study_file(str(folder / "study.toml"))
 
 
-def key(folder: Path, task: Task | None = None, data_hash: str = "abc") -> str:
-    found = key_of(study(folder), task or demo_task(), data_hash)
+def key(folder: Path, data_hash: str = "abc") -> str:
+    found = key_of(study(folder), data_hash)
     assert found is not None
     return found
 
@@ -68,7 +67,7 @@ def test_other_code_settings_or_data_are_another_network(folder: Path) -> None:
     (folder / "mine.py").write_text(CODE + "# changed\n")
     assert key(folder) not in (before, settings)
     (folder / "mine.py").unlink()
-    assert key_of(study(folder), demo_task(), "abc") is None
+    assert key_of(study(folder), "abc") is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"notices": "all", "sources": {}}', "\0" * 99])
