@@ -76,14 +76,13 @@ def compared(
     costs: Any,
     *,
     data_dir: Path | None,
-    most: int,
+    sizes: Sequence[Any],
     epochs: int,
     seconds: float = float("inf"),
 ) -> list[Compared]:
-    """Every size, or `most` of them, as `costs` foretell it and as it trains."""
-    from tuner.estimate.cost_sizes import key_of, sizes_of
+    """Each of these sizes, as `costs` foretell it and as it trains."""
+    from tuner.estimate.cost_sizes import key_of
 
-    sizes = drawn(sizes_of(definition.space), most)
     times, memory = costs.epoch_seconds(sizes), costs.peak_bytes(sizes)
     found: list[Compared] = []
     began = time.monotonic()
@@ -110,11 +109,11 @@ def compared(
     return found
 
 
-def drawn(sizes: Sequence[Any], most: int) -> list[Any]:
-    """All of them, or so many at random: always the same."""
+def drawn(sizes: Sequence[Any], most: int, seed: int) -> list[Any]:
+    """All of them, or so many at random: the same ones for the same seed."""
     if len(sizes) <= most:
         return list(sizes)
-    return random.Random(0).sample(list(sizes), most)
+    return random.Random(seed).sample(list(sizes), most)
 
 
 _DATA: dict[str, Any] = {}
@@ -218,6 +217,7 @@ def main() -> None:
     parser.add_argument("--task", default="etth")
     add_data_dir(parser)
     parser.add_argument("--most", type=int, default=MOST)
+    parser.add_argument("--seed", type=int, default=0, help="of the sizes that are drawn")
     parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--measure-s", type=float, default=MEASURE_S)
     parser.add_argument("--minutes", type=float, default=60.0, help="of trainings, for a variant")
@@ -236,6 +236,7 @@ def main() -> None:
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.devices import exclusive
+    from tuner.estimate.cost_sizes import sizes_of
     from tuner.launch.plan import definition_of
     from tuner.launch.request import StudySettings
     from tuner.spec.study_file import load_study_file
@@ -257,7 +258,7 @@ def main() -> None:
                 device,
                 costs,
                 data_dir=options.data_dir,
-                most=options.most,
+                sizes=drawn(sizes_of(definition.space), options.most, options.seed),
                 epochs=options.epochs,
                 seconds=60 * options.minutes,
             )
