@@ -207,8 +207,9 @@ def _report(
         if said := loses_to(kept, baselines):
             say(f"{said}.")
         _print(trained, kept)
-        scores = [f"{in_words(e.name)} {e.evaluation.test_mql_mean:.4f}" for e in baselines]
-        say(f"without a network, test MQL: {', '.join(scores)}")
+        for series in kept.scores.test_mql:
+            mql = [f"{in_words(e.name)} {e.evaluation.test_mql[series]:.4f}" for e in baselines]
+            say(f"without a network, {series}: test MQL of {', of '.join(mql)}")
     note(f"wrote {' and '.join(files)}")
 
 

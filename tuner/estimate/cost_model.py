@@ -25,9 +25,13 @@ Z80 = 1.2816
 """Standard deviations to each side of four fifths of a normal distribution."""
 LEAST_SPREAD = 0.03
 """Of the logarithm, of what was measured itself: two timings of one thing differ by that."""
-FEW = 4
-"""Fewer measured sizes show nothing: then the root of each number stands for it."""
-ROOT_SPREAD = 0.5
+FEW = 2
+"""Measured sizes for each coordinate; fewer show nothing: then the root of each number stands."""
+MANY = 6
+"""Measured sizes for each coordinate, from which on the process's own spreads are right."""
+FOLDS = 5
+OTHER_SPREAD = 0.5
+"""Of the logarithm, where a value that is no number differs from what was measured."""
 LENGTHS = (0.2, 1000.0)
 """Of the process, in standard deviations of what was measured; the longest: it does not matter."""
 RESTARTS = 1
@@ -111,23 +115,34 @@ class CostModel:
             return []
         if not self.sizes:
             return [None for _ in wanted]
-        if len(self.sizes) < FEW:
-            return [self._by_root(size) for size in wanted]
         places = _places([*self.sizes, *wanted], self.names)
         known, asked = places[: len(self.sizes)], places[len(self.sizes) :]
+        if len(known) < FEW * max(known.shape[1], 2):
+            return [self._by_root(size) for size in wanted]
         logs, spreads = _fitted(known, self.logs, asked)
+        spreads = np.maximum(spreads, LEAST_SPREAD) * _too_sure(known, self.logs)
         found: list[Foretold | None] = []
         for size, log, spread in zip(wanted, logs, spreads, strict=True):
             low, high = self._bounds(size)
             held = min(max(float(log), low), high)
-            found.append(Foretold.around(held, max(float(spread), LEAST_SPREAD)))
+            widest = self._nearest(size)[1]
+            found.append(Foretold.around(held, min(float(spread), widest)))
         return found
 
     def _by_root(self, size: Size) -> Foretold:
         """Of one that little is known for: with the root of each number, by the nearest known."""
-        away = [_root_of_ratio(size, known) for known in self.sizes]
-        nearest = min(range(len(away)), key=lambda each: abs(away[each]))
-        return Foretold.around(float(self.logs[nearest]) + away[nearest], ROOT_SPREAD)
+        nearest, spread = self._nearest(size)
+        away = sum(_roots(size, self.sizes[nearest]))
+        return Foretold.around(float(self.logs[nearest]) + away, spread)
+
+    def _nearest(self, size: Size) -> tuple[int, float]:
+        """Which that was measured, and how far off the root of each number may be from there.
+
+        The power may be anything from 0 (it does not matter) to 1: the farther, the wider.
+        """
+        spreads = [_spread_of_root(size, known) for known in self.sizes]
+        nearest = min(range(len(spreads)), key=lambda each: spreads[each])
+        return nearest, spreads[nearest]
 
     def _bounds(self, size: Size) -> tuple[float, float]:
         """What the logarithm of a size lies between, by those that cost no more and no less."""
@@ -191,13 +206,23 @@ def _no_dearer(one: Size, other: Size, directions: Mapping[str, int]) -> bool:
     return True
 
 
-def _root_of_ratio(size: Size, other: Size) -> float:
-    """Half the logarithm of how many times the one is the other, over all their numbers."""
-    return 0.5 * sum(
-        math.log(max(float(value), 0.5) / max(float(other[name]), 0.5))
+def _roots(size: Size, other: Size) -> list[float]:
+    """Of each number, half the logarithm of how many times the one is the other."""
+    return [
+        0.5 * math.log(max(float(value), 0.5) / max(float(other[name]), 0.5))
         for name, value in size.items()
         if _is_number(value) and _is_number(other.get(name))
+    ]
+
+
+def _spread_of_root(size: Size, other: Size) -> float:
+    """How far off the logarithm may be, if all that is known of the one is what the other took."""
+    differ = sum(
+        value != other.get(name)
+        for name, value in size.items()
+        if not (_is_number(value) and _is_number(other.get(name)))
     )
+    return max(math.hypot(*_roots(size, other), differ**0.5 * OTHER_SPREAD), LEAST_SPREAD)
 
 
 def _is_number(value: object) -> bool:
@@ -236,6 +261,21 @@ def _fitted(known: Array, logs: Array, asked: Array) -> tuple[Array, Array]:
         model.fit(known, (logs - middle) / scale)
         found, spread = model.predict(asked, return_std=True)
     return middle + scale * found, scale * spread
+
+
+def _too_sure(known: Array, logs: Array) -> float:
+    """How many times too narrow the process's spreads are, by what it says of sizes left out.
+
+    Of few sizes for each coordinate its lengths are fitted to chance. 1 where there are many.
+    """
+    if len(known) >= MANY * known.shape[1]:
+        return 1.0
+    off = []
+    for fold in range(min(FOLDS, len(known))):
+        out = np.arange(len(known)) % FOLDS == fold
+        told, spreads = _fitted(known[~out], logs[~out], known[out])
+        off.append(np.abs(logs[out] - told) / np.maximum(spreads, LEAST_SPREAD))
+    return max(1.0, float(np.quantile(np.concatenate(off), 0.8)) / Z80)
 
 
 def quantile_of(figures: Mapping[str, float], key: str) -> float:

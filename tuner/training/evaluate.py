@@ -49,6 +49,12 @@ class Evaluation:
     """MQL of each target column in original units, over all series; empty where there is one."""
     val_columns: Mapping[str, float] = field(default_factory=dict)
 
+    def of_series(self, name: str | None) -> tuple[float, float]:
+        """Test and validation MQL of one series; of None, the means over all forecasts."""
+        if name is None:
+            return self.test_mql_mean, self.val_mql_mean
+        return self.test_mql[name], self.val_mql[name]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockScores:

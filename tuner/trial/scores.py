@@ -16,10 +16,7 @@ def objective_mql(evaluation: Evaluation, definition: StudyDefinition) -> tuple[
     """Test and validation MQL of the task's objective series, else the means over all forecasts:
     the two rank configurations of the same thing.
     """
-    series = definition.task.get("objective_series")
-    if series:
-        return evaluation.test_mql[series], evaluation.val_mql[series]
-    return evaluation.test_mql_mean, evaluation.val_mql_mean
+    return evaluation.of_series(definition.task.get("objective_series"))
 
 
 def with_scores(

@@ -33,6 +33,7 @@ class Trained:
     wall_clock_s: float
     val_loss: float
     test_mql: float
+    """The objective of a search of this task: of its objective series, where it names one."""
     captured: bool = False
     """In the place of an eager training: `wall_clock_s` is the captured one's."""
 
@@ -101,7 +102,8 @@ def train_rungs(
                     return found
                 label = f"{ladder.contenders[number].entry.label}, seed {seed}"
                 config = configs[number]
-                outcome, usable = _attempt(config, seed, data, until, found)
+                series = ladder.contenders[number].job.prepared.task.objective_series
+                outcome, usable = _attempt(config, seed, data, until, found, series)
                 took[number] = time.perf_counter() - began
                 if outcome is None:
                     found.missing = f"the budget of {budget_s:g} s was spent"
@@ -144,7 +146,12 @@ def _groups(ladder: Ladder) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def _attempt(
-    config: RunConfig, seed: int, data: DeviceData, until: float, found: Trainings
+    config: RunConfig,
+    seed: int,
+    data: DeviceData,
+    until: float,
+    found: Trainings,
+    series: str | None,
 ) -> tuple[Trained | str | None, bool]:
     """A training, or why it is none, or None where it was cut at `until`; and whether the device
     can be used after it.
@@ -153,7 +160,7 @@ def _attempt(
     if (before := found.again(config)) is not None:
         return before, True
     try:
-        outcome, usable = _train(config, data, until)
+        outcome, usable = _train(config, data, until, series)
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported in the rung's row
@@ -165,7 +172,9 @@ def _attempt(
     return outcome, usable
 
 
-def _train(config: RunConfig, data: DeviceData, until: float) -> tuple[Trained | str | None, bool]:
+def _train(
+    config: RunConfig, data: DeviceData, until: float, series: str | None
+) -> tuple[Trained | str | None, bool]:
     def out_of_budget() -> StopReason | None:
         return StopReason.INTERRUPTED if time.perf_counter() > until else None
 
@@ -175,13 +184,14 @@ def _train(config: RunConfig, data: DeviceData, until: float) -> tuple[Trained |
     if result.model is None or not result.stopped_by.completed:
         said = result.message or "no forecast came of it"
         return f"{result.stopped_by.value}: {said}", not result.context_lost
+    test_mql, _ = evaluate(result.model, data).of_series(series)
     trained = Trained(
         seed=config.seed,
         stopped_by=result.stopped_by.value,
         epochs=result.epochs,
         wall_clock_s=result.wall_clock_s,
         val_loss=result.best_val_loss,
-        test_mql=evaluate(result.model, data).test_mql_mean,
+        test_mql=test_mql,
     )
     return trained, True
 

@@ -15,7 +15,7 @@ from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
 from tuner.spec.study_file import load_study_file
-from tuner.training import FitResult, fit
+from tuner.training import FitResult, evaluate, fit
 
 pytestmark = pytest.mark.usefixtures("one_core")
 
@@ -60,6 +60,25 @@ def test_rungs_that_train_the_same_are_trained_once(
     plain, captured = found.of[0][0], found.of[1][0]
     assert (plain.captured, captured.captured) == (False, True)
     assert captured == dataclasses.replace(plain, captured=True)
+
+
+def test_its_mql_is_the_objective_of_a_search(
+    ladder: Ladder, data: DeviceData, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the series that the task names: the mean over all is another figure."""
+    first = ladder.contenders[0]
+    only = dataclasses.replace(ladder, rungs=ladder.rungs[:1], contenders=(first,))
+    over_all, _ = train(only, data, seeds=1)
+    series = job.prepared.series[1]
+    task = job.prepared.task.model_copy(update={"objective_series": series})
+    one = dataclasses.replace(job, prepared=dataclasses.replace(job.prepared, task=task))
+    monkeypatch.setattr(first, "job", one)
+    found, _ = train(only, data, seeds=1)
+    model = fit(dataclasses.replace(first.config, seed=1), data).model
+    assert model is not None
+    scores = evaluate(model, data)
+    assert found.of[0][0].test_mql == scores.test_mql[series] != scores.test_mql_mean
+    assert over_all.of[0][0].test_mql == scores.test_mql_mean
 
 
 def test_a_budget_ends_the_trainings_with_a_reason(ladder: Ladder, data: DeviceData) -> None:
