@@ -2,14 +2,17 @@
 
     python benchmarks/verdict/confirmed_steps.py --searches 6 --output benchmarks/verdict/confirmed-steps
     python benchmarks/verdict/confirmed_steps.py --searches 8 --report --output benchmarks/verdict/confirmed-steps-report
+    python benchmarks/verdict/confirmed_steps.py --searches 4 --longer --output benchmarks/verdict/longer-confirmations
 
 Searches by `kg`, a budget of GPU seconds each; what they recommend is confirmed 200 times each way
 (benchmarks/verdict/budgets.py). Where nothing is claimed, the default's time stands. `--report`
-takes the truths for reporting. Writes OUTPUT.md and OUTPUT.json.
+takes the truths for reporting. `--longer` asks instead whether more seconds are better spent on a
+confirmation or on the search before it. Writes OUTPUT.md and OUTPUT.json.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import sys
 from collections.abc import Sequence
@@ -58,6 +61,10 @@ SEARCHES = (
     Search(budget_s=240.0, ahead=True, ways=((3, 60),)),
     Search(budget_s=180.0, ahead=False, ways=((1, 60), (3, 60))),
 )
+LONGER = (
+    Search(budget_s=240.0, ahead=True, ways=((3, 60), (3, 90), (3, 120))),
+    Search(budget_s=300.0, ahead=True, ways=((3, 60),)),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +80,10 @@ class Row:
     found: Judged
 
 
-def confirmed(name: str, seed: int) -> list[Row]:
-    """All searches of one truth with one seed, each confirmed in its ways."""
+def confirmed(searches: Sequence[Search], name: str, seed: int) -> list[Row]:
+    """Searches of one truth with one seed, each confirmed in its ways."""
     rows = []
-    for search in SEARCHES:
+    for search in searches:
         gpu = Gpu(name, seed, search.budget_s)
         Searched(gpu, "kg", settled_after=SETTLED_AFTER, ahead=search.ahead).spend()
         runs = gpu.runs()
@@ -144,12 +151,14 @@ def main() -> None:
     parser = options_of(__doc__)
     parser.add_argument("--searches", type=int, default=6, help="of each truth")
     parser.add_argument("--report", action="store_true", help="on the truths for reporting")
+    parser.add_argument("--longer", action="store_true", help="longer confirmations or searches")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     names = [made.name for made in TRUTHS if made.report == options.report]
     todo = [(name, seed) for name in names for seed in range(options.searches)]
+    of_each = functools.partial(confirmed, LONGER if options.longer else SEARCHES)
     rows: list[Row] = []
-    for each in of_each_search(confirmed, todo, options.jobs):
+    for each in of_each_search(of_each, todo, options.jobs):
         rows += each
     ways: dict[tuple[str, int, int], list[Row]] = {}
     for row in rows:

@@ -54,6 +54,7 @@ from tuner.cli.search_options import (
     ValidateEvery,
 )
 from tuner.config import MANY, MOST_SEARCHES
+from tuner.spec.confirming import CONFIRMATION_SEEDS
 
 if TYPE_CHECKING:
     from tuner.launch.retune import RetuneOutcome, RetuneRequest
@@ -130,7 +131,12 @@ class RetuneOptions:
     ] = None
     confirm_seeds: Annotated[
         int | None,
-        typer.Option(min=1, max=MANY, metavar="N", help="Fresh seeds of the confirmation (60)."),
+        typer.Option(
+            min=1,
+            max=MANY,
+            metavar="N",
+            help=f"Fresh seeds of the confirmation ({CONFIRMATION_SEEDS}).",
+        ),
     ] = None
     timeout: Timeout = None
     html: Annotated[

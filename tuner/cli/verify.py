@@ -32,6 +32,7 @@ from tuner.cli.options import (
 from tuner.cli.output import print_json
 from tuner.config import MANY
 from tuner.errors import UsageError
+from tuner.spec.confirming import CONFIRMATION_SEEDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,8 +96,8 @@ class VerifyOptions:
             min=1,
             max=MANY,
             metavar="N",
-            help="Fresh seeds for each configuration (10; of each round 6; with --confirm 60; "
-            "with --ablate 10).",
+            help="Fresh seeds for each configuration (10; of each round 6; with --confirm "
+            f"{CONFIRMATION_SEEDS}; with --ablate 10).",
         ),
     ] = None
     against: Annotated[

@@ -5,9 +5,9 @@ A policy that the search looks ahead to, and that the verdict keeps.
 
 from __future__ import annotations
 
-CONFIRMATION_SEEDS = 60
-"""Of a confirmation, unless somebody says otherwise: what is recommended has to pass it. Half as
-many confirm so much less that a search of the same total cost ends slower (docs/decisions/0026)."""
+CONFIRMATION_SEEDS = 90
+"""Of a confirmation, unless somebody says otherwise: what is recommended has to pass it. Fewer
+confirm so much less that a search of the same total cost ends slower (docs/decisions/0026)."""
 STEPS = 3
 """How many configurations of a search are tested one after the other, at most."""
 LEVEL = 0.04
