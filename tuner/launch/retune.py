@@ -160,7 +160,7 @@ class _Call:
     def _foretold(self, found: Sequence[SearchForetold], notes: Notes) -> None:
         if found:
             sampler = self.request.policy.said().get("sampler", "auto")
-            seeds = self.request.confirm_seeds or CONFIRMATION_SEEDS
+            seeds = self.agreed.registered.confirm_seeds or CONFIRMATION_SEEDS
             notes.note(
                 retune_line(stages_of(found, sampler=sampler, seeds=seeds), devices=self.devices)
             )

@@ -130,6 +130,7 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
             budget_s=request.budget_s,
             margin=request.margin,
             until=request.policy.until,
+            confirm_seeds=request.confirm_seeds,
         )
         repeats = _repeats(database, group, request)
         usual = Registered()

@@ -45,7 +45,7 @@ class RetuneRequest:
     top: Number | None = None
     """Configurations of each round of the re-evaluation that is to come (6)."""
     confirm_seeds: Number | None = None
-    """Fresh seeds of a confirmation that is to come (60)."""
+    """Fresh seeds of a confirmation that is to come (90)."""
     warm_start: str | None = None
     """Studies, or exported ones, whose fronts all its searches try first."""
     devices: DeviceChoice = field(default_factory=DeviceChoice)

@@ -67,9 +67,8 @@ def confirmation_request(
         asked = _of_runs(request, (agreed.variant,), timeout_s)
         if reference is not None:
             asked = dataclasses.replace(asked, against=PREFIX + reference.group)
-    return dataclasses.replace(
-        asked, confirm=True, seeds=request.confirm_seeds, margin=agreed.registered.margin
-    )
+    now = agreed.registered
+    return dataclasses.replace(asked, confirm=True, seeds=now.confirm_seeds, margin=now.margin)
 
 
 def _of_runs(

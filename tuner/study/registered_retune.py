@@ -15,6 +15,7 @@ from pydantic import Field
 from tuner.config import MANY, MOST_SEARCHES
 from tuner.errors import StorageError, UsageError
 from tuner.files.plain import Strict, explained
+from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.spec.margin import MARGIN, TOO_MUCH, in_percent
 from tuner.spec.policy import NONE, UNSAID, Unsaid, exact
 from tuner.storage.database import Database
@@ -44,6 +45,8 @@ class Registered:
     margin: float = MARGIN
     until: float | None = None
     """With how little left to gain each search stops (`SearchPolicy.until`)."""
+    confirm_seeds: int | None = None
+    """Of the confirmation; None: as many as are usual when it is planned."""
     together: int = 1
     """How many variants are retuned, and share the budget: the reference is one of them where it
     had no confirmation yet."""
@@ -60,6 +63,7 @@ class Registered:
             "budget_s": f"--budget {budget}",
             "margin": f"--margin {in_percent(self.margin)}",
             "until": f"--until {NONE if self.until is None else in_percent(self.until)}",
+            "confirm_seeds": f"--confirm-seeds {self.confirm_seeds or CONFIRMATION_SEEDS}",
         }
 
 
@@ -75,6 +79,7 @@ class SaidOfRetune:
     budget_s: float | None = None
     margin: float | None = None
     until: float | Unsaid | None = UNSAID
+    confirm_seeds: int | None = None
 
     def over(self, there: Registered) -> Registered:
         """`there` with what was said in its place."""
@@ -107,6 +112,9 @@ def agreed(
         if new.budget_s is not None and said.trials is None:  # as many as it buys
             new = dataclasses.replace(new, trials=None)
         return new, []
+    if begun and there.confirm_seeds is None:
+        # Planned with what was said then, which nobody registered: it keeps that, and says so.
+        said = dataclasses.replace(said, confirm_seeds=None)
     now = said.over(there)
     was, is_, plain = there.flags(), now.flags(), usual.flags()
     changed = [field for field in was if was[field] != is_[field]]
@@ -154,6 +162,7 @@ class StoredRetune(Strict):
     budget_s: Annotated[float, Field(gt=0)] | None = None
     margin: Annotated[float, Field(ge=0, lt=TOO_MUCH)]
     until: Annotated[float, Field(gt=0, lt=1)] | None = None
+    confirm_seeds: Annotated[int, Field(ge=1, le=MANY)] | None = None
     together: Annotated[int, Field(ge=1, le=2)] = 1
     finished: bool = False
 
@@ -164,8 +173,9 @@ class StoredRetune(Strict):
 def plain_retune(retune: Registered) -> dict[str, Any]:
     """As it is stored. What came later than others, and nobody has said, is left out."""
     plain = dataclasses.asdict(retune)
-    if retune.until is None:
-        del plain["until"]
+    for name in ("until", "confirm_seeds"):
+        if plain[name] is None:
+            del plain[name]
     return plain
 
 

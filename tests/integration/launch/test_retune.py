@@ -108,7 +108,9 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
             assert there.items() <= now[earlier].items(), "nothing that was computed is lost"
         before = now
         with bench.database() as database:
-            assert registered_in(database, STUDY) == Registered(searches=2, trials=12)
+            assert registered_in(database, STUDY) == Registered(
+                searches=2, trials=12, confirm_seeds=5
+            )
 
     done = finished(bench.start(*RETUNE, cores=1))
     assert done.code == 0, done.err
@@ -131,7 +133,9 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
             }
             assert len(runs) == 5 * len(configurations), "each runs once on each of five seeds"
             assert len({run.session for run in runs}) == 1
-        assert registered_in(database, STUDY) == Registered(searches=2, trials=12, finished=True)
+        assert registered_in(database, STUDY) == Registered(
+            searches=2, trials=12, confirm_seeds=5, finished=True
+        )
     assert "stage 1 of 4, search: done, 24 trials" in done.err
     assert "stage 2 of 4, re-evaluation: not needed" in done.err
     assert "Confirmed on untouched seeds:" in done.out

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from tuner.errors import UsageError
-from tuner.study.registered_retune import Registered, SaidOfRetune, agreed
+from tuner.study.registered_retune import (
+    Registered,
+    SaidOfRetune,
+    StoredRetune,
+    agreed,
+    plain_retune,
+)
 
 WAS = Registered(against="original", searches=3, trials=100, margin=0.02, together=2)
 
@@ -97,3 +103,22 @@ def test_a_share_left_to_gain_is_registered_kept_and_taken_back() -> None:
     assert now(first, until=None)[0].until is None
     with pytest.raises(UsageError, match="registered with --until 20%, and keeps that"):
         now(first, begun=True, until=None)
+
+
+def test_the_seeds_of_its_confirmation_are_kept_and_fixed_once_it_has_begun() -> None:
+    first, _ = now(None, confirm_seeds=30)
+    assert first.confirm_seeds == 30
+    assert now(first) == (first, ["the retune of etth-rmsnorm keeps --confirm-seeds 30"])
+    assert now(first, confirm_seeds=40)[0].confirm_seeds == 40
+    assert now(first, begun=True, confirm_seeds=30)[0] == first
+    with pytest.raises(UsageError, match="registered with --confirm-seeds 30, and keeps that"):
+        now(first, begun=True, confirm_seeds=40)
+
+
+def test_where_nobody_registered_them_what_is_planned_stands() -> None:
+    """A retune of before: what its runs were planned with is in their plan."""
+    assert now(WAS, begun=True, confirm_seeds=5)[0] == WAS
+    assert now(WAS, confirm_seeds=5)[0].confirm_seeds == 5
+    assert "confirm_seeds" not in plain_retune(WAS)
+    stored = StoredRetune.model_validate(plain_retune(now(WAS, confirm_seeds=5)[0]), strict=True)
+    assert stored.as_record().confirm_seeds == 5
