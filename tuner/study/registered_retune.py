@@ -45,8 +45,8 @@ class Registered:
     margin: float = MARGIN
     until: float | None = None
     """With how little left to gain each search stops (`SearchPolicy.until`)."""
-    confirm_seeds: int | None = None
-    """Of the confirmation; None: as many as are usual when it is planned."""
+    confirm_seeds: int | None = CONFIRMATION_SEEDS
+    """Of the confirmation; None of a retune that was registered before this was."""
     together: int = 1
     """How many variants are retuned, and share the budget: the reference is one of them where it
     had no confirmation yet."""
@@ -113,7 +113,7 @@ def agreed(
             new = dataclasses.replace(new, trials=None)
         return new, []
     if begun and there.confirm_seeds is None:
-        # Planned with what was said then, which nobody registered: it keeps that, and says so.
+        # Planned with what was said then, which nobody registered: its plan keeps that.
         said = dataclasses.replace(said, confirm_seeds=None)
     now = said.over(there)
     was, is_, plain = there.flags(), now.flags(), usual.flags()

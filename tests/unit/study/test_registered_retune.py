@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from tuner.errors import UsageError
+from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.study.registered_retune import (
     Registered,
     SaidOfRetune,
@@ -117,8 +119,16 @@ def test_the_seeds_of_its_confirmation_are_kept_and_fixed_once_it_has_begun() ->
 
 def test_where_nobody_registered_them_what_is_planned_stands() -> None:
     """A retune of before: what its runs were planned with is in their plan."""
-    assert now(WAS, begun=True, confirm_seeds=5)[0] == WAS
-    assert now(WAS, confirm_seeds=5)[0].confirm_seeds == 5
-    assert "confirm_seeds" not in plain_retune(WAS)
-    stored = StoredRetune.model_validate(plain_retune(now(WAS, confirm_seeds=5)[0]), strict=True)
-    assert stored.as_record().confirm_seeds == 5
+    before = dataclasses.replace(WAS, confirm_seeds=None)
+    assert now(before, begun=True, confirm_seeds=5)[0] == before
+    assert now(before, confirm_seeds=5)[0].confirm_seeds == 5
+    assert "confirm_seeds" not in plain_retune(before)
+    stored = StoredRetune.model_validate(plain_retune(before), strict=True)
+    assert stored.as_record() == before
+
+
+def test_the_usual_seeds_are_registered_as_well_and_refused_where_others_are_said() -> None:
+    stored = StoredRetune.model_validate(plain_retune(now(None)[0]), strict=True).as_record()
+    assert stored.confirm_seeds == CONFIRMATION_SEEDS
+    with pytest.raises(UsageError, match=f"registered with --confirm-seeds {CONFIRMATION_SEEDS}"):
+        now(stored, begun=True, confirm_seeds=30)
