@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import subprocess
+import sys
+from typing import Any
 
 import pytest
 
 from benchmarks.estimate.sizes import compared, foretold, summary
-from tuner.config import Backend
+from tuner.config import Backend, Hyperparameters
 from tuner.data.prepare import prepare
-from tuner.data.task import load_task
+from tuner.data.source_kinds import DemoSource
+from tuner.data.task import Task, load_task
 from tuner.devices import Gpu, list_gpus
-from tuner.estimate.cost_sizes import largest_size
+from tuner.estimate.cost_sizes import hyperparameters_of, largest_size
 from tuner.estimate.measuring.largest_batch import STEP, largest_batch
 from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
 from tuner.launch.plan import definition_of
@@ -22,14 +28,11 @@ from tuner.spec.study_file import load_study_file
 
 @pytest.fixture(scope="module")
 def gpu() -> Gpu:
-    import os
-
     return list_gpus(os.environ)[0]
 
 
-def definition(variant: str) -> StudyDefinition:
+def definition(variant: str, task: Task) -> StudyDefinition:
     """Of captured steps: nothing has to be compiled before a size can be measured."""
-    task = load_task("demo")
     digest = prepare(task, data_dir=None).data_hash
     settings = StudySettings(backend=Backend.GRAPH)
     return definition_of(load_study_file(variant), task, digest, settings)
@@ -39,7 +42,8 @@ def definition(variant: str) -> StudyDefinition:
 def test_peak_memory_is_foretold_within_a_twentieth_where_it_was_measured(
     variant: str, gpu: Gpu
 ) -> None:
-    mine, task = definition(variant), load_task("demo")
+    task = load_task("demo")
+    mine = definition(variant, task)
     costs = foretold(mine, task, gpu, data_dir=None, seconds=60.0)
     measured = [each.size for each in costs.sizes if each.fits]
     rows = compared(mine, task, gpu, costs, data_dir=None, sizes=measured[:6], epochs=3)
@@ -48,17 +52,86 @@ def test_peak_memory_is_foretold_within_a_twentieth_where_it_was_measured(
     assert found["memory_worst"] <= 0.05
 
 
-def test_the_largest_batch_fits_and_one_step_more_does_not(gpu: Gpu) -> None:
-    """Of a window so long that a batch of some thousand fills the memory that is left to it."""
-    mine, task = definition("original"), load_task("demo")
+TRAINS = """
+import dataclasses, json
+from tuner.data.prepare import prepare
+from tuner.data.task import Task
+from tuner.data.windows import to_device
+from tuner.spec.definition import StudyDefinition
+from tuner.training.fit import fit
+from tuner.trial.run import run_config
+
+told = json.loads(sys.stdin.read())
+definition = StudyDefinition.from_dict(told["definition"])
+data = to_device(prepare(Task.model_validate_json(json.dumps(told["task"]))), "cuda:0")
+config = run_config(definition, definition.hyperparameters(told["params"]), 0)
+training = dataclasses.replace(config.training, max_epochs=1)
+result = fit(dataclasses.replace(config, training=training), data)
+print(json.dumps([result.stopped_by, result.epochs, result.peak_memory_bytes]))
+"""
+"""The truth: a trial's own training of one epoch, alone on the device."""
+
+
+def long_task() -> Task:
+    """The windows of the reference job, so many that not all of them can be one batch."""
+    hours = 60_000
+    return Task(
+        name="long",
+        source=DemoSource(kind="demo", rows=hours),
+        target_columns=tuple("abcdefg"),
+        frequency="h",
+        input_size=168,
+        horizon=24,
+        calendar=("hour", "day_of_week"),
+        static_id=True,
+    )
+
+
+def trains(mine: StudyDefinition, task: Task, wanted: Hyperparameters, gpu: Gpu) -> bool:
+    """Whether such a training comes to its end."""
+    told = {
+        "definition": mine.as_dict(),
+        "task": task.model_dump(mode="json"),
+        "params": wanted.as_dict(),
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", "import sys\n" + TRAINS],
+        input=json.dumps(told),
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": gpu.uuid},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ended.returncode:  # a library's own limit, as of how many elements it can count
+        print(f"{mine.variant}, {wanted.batch_size}: {ended.stderr.splitlines()[-1]}")
+        assert "RuntimeError" in ended.stderr, ended.stderr
+        return False
+    stopped_by, epochs, peak = json.loads(ended.stdout.splitlines()[-1])
+    print(f"{mine.variant}, {wanted.batch_size}: {stopped_by}, {epochs} epoch(s), {peak} bytes")
+    assert (epochs, stopped_by) in [(1, "epoch_limit"), (0, "out_of_memory")]
+    return bool(epochs)
+
+
+DEEP: dict[str, dict[str, Any]] = {"original": {"n_blocks": 8}, "nf-tcn": {"revin": True}}
+"""More layers rather than wider ones: memory ends before one tensor has more elements than 32 bits
+can count."""
+
+
+@pytest.mark.parametrize("variant", list(DEEP))
+def test_the_largest_batch_trains_and_one_step_more_does_not(variant: str, gpu: Gpu) -> None:
+    task = long_task()
+    mine = definition(variant, task)
+    deep = dataclasses.replace(mine.architecture, settings=DEEP[variant])
+    mine = dataclasses.replace(mine, architecture=deep)
     subject = Subject(definition=mine, task=task, data_dir=None, device=gpu)
-    wide = dataclasses.replace(mine.defaults, hidden_size=1 << 14, batch_size=16)
-    assert largest_size(mine.space)["hidden_size"] == 256
+    wide = hyperparameters_of(largest_size(mine.space), mine.space, mine.defaults)
+    wide = dataclasses.replace(wide, batch_size=4096)
     with MeasuringProcess(subject) as process:
         process.start()
         found = largest_batch(process, wide, windows=process.windows)
-        assert found.too_large is None or found.too_large - found.fits <= max(1, found.fits // STEP)
-        if found.fits:
-            again = dataclasses.replace(wide, batch_size=found.fits)
-            assert process.fits(again, within_s=300)
+        print(f"{variant}: {found}, {process.windows} windows")
+        assert found.too_large is not None
+        assert 0 < found.fits < found.too_large <= found.fits * (1 + 1 / STEP)
         assert process.fits(mine.defaults, within_s=300)
+    assert trains(mine, task, dataclasses.replace(wide, batch_size=found.fits), gpu)
+    assert not trains(mine, task, dataclasses.replace(wide, batch_size=found.too_large), gpu)
