@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 import time
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from tuner.config import EpochRecord, Hyperparameters, RunConfig, StopReason
+from tuner.config import EpochRecord, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import first_line
 from tuner.models.out_of_memory import out_of_memory
@@ -21,6 +20,7 @@ from tuner.training.checkpointing import Checkpointer
 from tuner.training.checks import check_settings
 from tuner.training.clock import Clock, synchronizer
 from tuner.training.determinism import arithmetic, seeded
+from tuner.training.device_memory import give_back_leftovers, without_memory
 from tuner.training.engine_in_use import ready_engine
 from tuner.training.engines.choose import resolve_backend
 from tuner.training.engines.interface import Engine, TrainedEpoch
@@ -91,6 +91,7 @@ def fit(
         engines.empty()
 
     def trained(pool: EnginePool | None) -> FitResult:
+        give_back_leftovers(data.minimum.device, pool)
         state = _begin(config, data, on_clock, deadline)
         told = on_epoch, should_stop, checkpoints, on_resume
         return _result(_Training(data, state, *told, pool), model)
@@ -118,7 +119,7 @@ def _result(training: _Training, model: nn.Module | None) -> FitResult:
         message, state.context_lost = first_line(reason), reason is not error
         del reason  # it would keep the frames
     # Only out here are the frames of the failed training gone, and with them what it held.
-    return _without_memory(state, message, model)
+    return without_memory(state, message, model)
 
 
 def _begin(
@@ -136,30 +137,6 @@ def _begin(
         began=began,
         deadline=deadline,
     )
-
-
-def _without_memory(state: RunState, message: str, model: nn.Module | None) -> FitResult:
-    """The result when memory ran out, with what the training held given back to the device."""
-    if model is not None:
-        model.zero_grad(set_to_none=True)
-    gc.collect()
-    if state.device.type == "cuda" and not state.context_lost:
-        torch.cuda.empty_cache()
-    state.clock.stop()
-    state.end_setup()
-    message = f"out of memory with {_sizes(state.config.hyperparameters)}: {message}"
-    return state.result(StopReason.OUT_OF_MEMORY, message, None)
-
-
-def _sizes(hyperparameters: Hyperparameters) -> str:
-    """The whole numbers of a configuration, on which its memory may depend."""
-    batch_size = f"batch_size {hyperparameters.batch_size}"
-    sizes = [
-        f"{name} {value}"
-        for name, value in hyperparameters.as_dict().items()
-        if name != "batch_size" and type(value) is int
-    ]
-    return f"{', '.join(sizes)} and {batch_size}" if sizes else batch_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,6 +102,8 @@ class EnginePool:
         self._graph_memory: GraphMemory = None
         self._device = torch.device("cpu")
         self._lent_again = False
+        self.lent_last = False
+        """Whether the latest training that asked was lent an engine."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -122,7 +124,7 @@ class EnginePool:
         Raises:
             UsageError: a backend this device does not have.
         """
-        self._lent_again, self._device = False, data.minimum.device
+        self.lent_last, self._lent_again, self._device = False, False, data.minimum.device
         backend, _ = choose_backend(config, data.shapes, model, data.minimum.device)
         # A network derived from it may compute something else.
         if backend is not Backend.TRITON or type(model) is not TSMixer:
@@ -132,9 +134,11 @@ class EnginePool:
         if lent is None:
             if _share_free(self._device) < LEAST_FREE:
                 self.empty()
-            return self._made(kind, config, data, model)
-        self._lent_again = True
-        lent.engine.renew(config, model)
+            lent = self._made(kind, config, data, model)
+        else:
+            self._lent_again = True
+            lent.engine.renew(config, model)
+        self.lent_last = True
         return lent
 
     def take_back(self, lent: Lent, *, peak_bytes: int) -> None:
