@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.retune.short_answer import short_answer
+from benchmarks.retune.short_answer import retuned_alone, short_answer
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.report.terminal.retuning import COST, verdict_sections
 from tuner.storage.queue.device_time import device_seconds
@@ -29,12 +29,17 @@ from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.payback import paybacks
 from tuner.verdict.retuned_words import payback_sentence
 
-ANSWER = re.compile(r"(<!-- answer -->\n).*?(<!-- /answer -->)", flags=re.DOTALL)
 LINK = "benchmarks/retune/README.md"
+ANSWER, ALONE = "answer", "retuned"
 HEADER = (
     "| search | trials, configurations | device s | waiting for suggestions | tested | MQL over the "
     "default's, below (96 %) | time over the default's |"
 )
+
+
+def between(marker: str) -> re.Pattern[str]:
+    """What stands between two lines of a document: `<!-- marker -->` and `<!-- /marker -->`."""
+    return re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", flags=re.DOTALL)
 
 
 def read(folder: Path) -> list[StudySnapshot]:
@@ -93,9 +98,13 @@ def sentences(studies: Sequence[StudySnapshot]) -> list[str]:
 
 
 def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
-    """A document with the short answer between its markers."""
-    lines = "\n".join(short_answer(compare(studies), LINK))
-    return ANSWER.sub(lambda found: f"{found[1]}{lines}\n{found[2]}", text)
+    """A document with the short answer between its markers: of two variants, or of one alone."""
+    report = compare(studies)
+    alone = len(groups_of(studies)) == 1
+    lines = "\n".join((retuned_alone if alone else short_answer)(report, LINK))
+    return between(ALONE if alone else ANSWER).sub(
+        lambda found: f"{found[1]}{lines}\n{found[2]}", text
+    )
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The answer of a retune in three lines, for a README."""
+"""The answer of a retune in a few lines, for a README."""
 
 from __future__ import annotations
 
@@ -21,6 +21,20 @@ def short_answer(report: Report, link: str) -> list[str]:
         f"2. {held[:1].upper()}{held[1:]}.",
         f"3. {_confirmed_of(report)} ([what came]({link})).",
     ]
+
+
+def retuned_alone(report: Report, link: str) -> list[str]:
+    """Of one variant against its own default: what its searches were confirmed to give, and what another one would."""
+    (found,), (paid,) = report.another_search, paybacks(groups_of(report.studies))
+    (name,), expected = names_of_groups(report.studies).values(), found.expected
+    assert expected is not None, "three are confirmed"
+    times = [each.estimate for each in found.ratios]
+    line = (
+        f"Longer searches of {name} alone, {paid.spent.search_s / paid.searches:.0f} s each: {found.confirmed} of "
+        f"{found.searches} confirmed, in {min(times):.2f} to {max(times):.2f} of its default's time. Another would take "
+        f"{expected.estimate:.2f} [{expected.low:.2f}, {expected.high:.2f}] ([campaign]({link}))."
+    )
+    return [line]
 
 
 def _searches(report: Report) -> str:

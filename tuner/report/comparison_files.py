@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import csv
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.display.text import in_html, shown
+from tuner.display.text import in_html
 from tuner.errors import TunerError
+from tuner.report.comparison_sections import sections_of
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
 from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.compare.registered import RegisteredLevel, groups_of
+from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.rows import FIGURES, Row
 from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.compare.studies import labels, names_of_groups
-from tuner.verdict.questions import WITHIN
 from tuner.verdict.stats.intervals import CONFIDENCE, Interval
 from tuner.verdict.verified import verified_in
 
@@ -41,15 +40,6 @@ HOW = (
     "at one registered quality; of two configurations, by a paired permutation test after "
     "Holm's correction. docs/reading-a-verdict.md says what each figure means."
 )
-WITHOUT_NETWORK = "Without a network"
-BY_COLUMN = "Test MQL by target column, in the units of each"
-CONFIRMED, BETWEEN_VARIANTS, SECONDARY_POINTS = (
-    "Confirmed on untouched seeds",
-    "Between variants, by whole searches",
-    "Secondary: points of the fronts",
-)
-UNDER_OTHER_RULES = "Under another stopping rule"
-AT_LEVELS = "Times of the searches at registered levels"
 LEVELS = "Time at equal quality (s)"
 LEVELS_ARE = (
     "Of the verified configurations with at most this median test MQL, the fastest; its time as a "
@@ -134,11 +124,11 @@ def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> s
     parts = [
         f"<h1>{in_html(title)}</h1>",
         f"<p>{in_html(device)}. Medians over fresh seeds, with {CONFIDENCE:.0%} intervals.</p>",
-        *(_list(title, lines) for title, lines in (*said(report), *more)),
+        *(_list(title, lines) for title, lines in (*sections_of(report), *more)),
         *(f"<p>{in_html(line)}.</p>" for line in (report.intervals, report.resolution) if line),
         _list("What is missing", report.missing, css="missing"),
         "<h2>The table</h2>",
-        _table(report.rows),
+        _table(report),
         "<h2>The fronts</h2>",
         figure_of(report).to_html(full_html=False, include_plotlyjs=True),
         _levels(report),
@@ -162,54 +152,12 @@ def _who(report: Report) -> str:
     return ", ".join(told)
 
 
-def said(report: Report) -> list[tuple[str, list[str]]]:
-    """What a report says, by its titles: what is confirmed, what follows between variants, and the
-    rest.
-    """
-    # What stands in the table anyway, and is not compared, has sentences in the JSON alone.
-    within = (a for a in report.answers if a.comparison.question.family == WITHIN)
-    own = [answer.sentence for answer in within]
-    found = (
-        (WITHOUT_NETWORK, list(report.without_network)),
-        (CONFIRMED, [each.sentence for each in report.confirmed]),
-        (BETWEEN_VARIANTS, [each.sentence for each in report.between]),
-        (AT_LEVELS, [line for level in report.registered for line in _at_level(report, level)]),
-        (UNDER_OTHER_RULES, [each.sentence for each in report.other_rules or ()]),
-        (SECONDARY_POINTS, own),
-        (BY_COLUMN, [_by_column(row) for row in report.rows if row.columns]),
-        ("To read this", list(report.notes)),
-    )
-    return [(title, [f"{line}." for line in lines]) for title, lines in found if lines]
-
-
-def _by_column(row: Row) -> str:
-    each = [f"{shown(name)} {_middle(figure)}" for name, figure in row.columns.items()]
-    return f"{row.variant}, {row.hyperparameters}: {', '.join(each)}"
-
-
-def _middle(figure: Interval | float | None) -> str:
-    """With its interval, where it has one."""
-    if isinstance(figure, Interval):
-        return f"{figure.estimate:.4g} [{figure.low:.4g}, {figure.high:.4g}]"
-    return "-" if figure is None else f"{figure:.4g}"
-
-
-def _at_level(report: Report, level: RegisteredLevel) -> list[str]:
-    names = names_of_groups(report.studies)
-    told = []
-    for group, times in level.searches.items():
-        known = [each.seconds for each in times if each.seconds is not None]
-        how = "" if all(each.confirmed for each in times) else " (expected, not confirmed)"
-        took = f", median {statistics.median(known):.3f} s" if known else ""
-        told.append(f"{names[group]} {len(known)} of {len(times)} searches{took}{how}")
-    of = f"{names[level.group]}'s default with its margin"
-    return [f"test MQL {level.mql:.4f}, {of}: {'; '.join(told)}"]
-
-
 def figure_of(report: Report) -> Any:
     """The fronts of all studies over each other, verified configurations with their intervals."""
     series = [
-        front_series(study.results, study.variant, verified=list(verified_in(study).values()))
+        front_series(
+            study.results, report.called[study.name], verified=list(verified_in(study).values())
+        )
         for study in report.studies
     ]
     return pareto_figure(series)
@@ -236,7 +184,7 @@ def volume_line(report: Report, index: int) -> str:
     size = f"{volume.value:.4g}"
     if volume.interval is not None:
         size += f" [{volume.interval.low:.4g}, {volume.interval.high:.4g}]"
-    return f"{volume.variant}: {size}" + (
+    return f"{report.called[volume.study]}: {size}" + (
         "" if volume.verified else " (of the search's trials, not verified)"
     )
 
@@ -247,7 +195,7 @@ def _numbers(value: Interval | float | None) -> tuple[Any, Any, Any]:
     return ("" if value is None else value), "", ""
 
 
-def _table(rows: Sequence[Row]) -> str:
+def _table(report: Report) -> str:
     heads = [
         "variant",
         "core change",
@@ -256,11 +204,15 @@ def _table(rows: Sequence[Row]) -> str:
         "verdict",
     ]
     lines = ["<table><tr>" + "".join(f"<th>{head}</th>" for head in heads) + "</tr>"]
-    for row in rows:
+    for row in report.rows:
         note = "" if row.verified else f"<br><small>{_unverified(row)}</small>"
         missed = sum(row.misses.values())
         note += f"<br><small>{missed} of {row.runs} runs missed</small>" if missed else ""
-        words = [row.variant, row.core_change, f"{row.hyperparameters}, trial {row.trial}"]
+        words = [
+            report.called[row.study],
+            row.core_change,
+            f"{row.hyperparameters}, trial {row.trial}",
+        ]
         cells = "".join(f"<td>{in_html(word)}</td>" for word in words[:-1])
         cells += f"<td>{in_html(words[-1])}{note}</td>"
         cells += "".join(f"<td class='number'>{in_html(cell(row, name))}</td>" for name in FIGURES)

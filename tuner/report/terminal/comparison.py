@@ -15,9 +15,9 @@ from tuner.report.comparison_files import (
     cell,
     level_cell,
     level_headings,
-    said,
     volume_line,
 )
+from tuner.report.comparison_sections import headed, sections_of
 from tuner.verdict.compare.equal_quality import shown_levels
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.rows import FIGURES
@@ -44,8 +44,8 @@ def print_report(report: Report) -> None:
         console.print(f"?  {which}, not verified: no ground for a verdict")
     for line in _misses(report):
         console.print(line)
-    for title, found in said(report):
-        _print_lines(console, f"{title}:", found)
+    for title, found in sections_of(report):
+        _print_lines(console, headed(title), found)
     figures = [f"{line}." for line in (report.intervals, report.resolution) if line]
     _print_lines(console, "", figures)
     _print_levels(report, console)
@@ -102,7 +102,7 @@ def _print_table(report: Report, console: Console) -> None:
     """
     rows = [
         {
-            "variant": shown(row.variant),
+            "variant": shown(report.called[row.study]),
             "core change": shown(row.core_change),
             "hyperparameters": row.hyperparameters + ("" if row.verified else " ?"),
             **{HEADINGS[name]: cell(row, name) for name in FIGURES},

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field
 import rich.live
 
 from tuner.display.terminal import Console, is_live, line, make_console
-from tuner.report.comparison_files import AT_LEVELS, BETWEEN_VARIANTS, CONFIRMED, said
+from tuner.report.comparison_sections import (
+    ANOTHER_SEARCH,
+    AT_LEVELS,
+    BETWEEN_VARIANTS,
+    CONFIRMED,
+    headed,
+    sections_of,
+)
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.confirmed_words import ABOUT_TEST_SPLIT
 
@@ -55,8 +62,8 @@ class StageLines:
 
 def verdict_sections(report: Report, lines: Sequence[str]) -> list[tuple[str, list[str]]]:
     """What a retune ends with, by titles: sentences of the comparison, and what it cost."""
-    wanted = (CONFIRMED, BETWEEN_VARIANTS, AT_LEVELS)
-    there = dict(said(report))
+    wanted = (CONFIRMED, BETWEEN_VARIANTS, ANOTHER_SEARCH, AT_LEVELS)
+    there = dict(sections_of(report))
     found = [(title, there[title]) for title in wanted if title in there]
     missing = [f"{each}." for each in nothing_recommended(report)]
     cost = [f"{each}." for each in lines]
@@ -83,6 +90,6 @@ def print_verdict(report: Report, lines: Sequence[str]) -> None:
     """The sections on stdout."""
     console = make_console()
     for title, told in verdict_sections(report, lines):
-        console.print(f"{title}:")
+        console.print(headed(title))
         for each in told:
             console.print(f"  {each}", soft_wrap=True)

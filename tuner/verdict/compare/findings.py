@@ -11,6 +11,7 @@ from typing import Any
 from tuner.pareto import Point
 from tuner.study.group import names_by_group
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare.another_search import AnotherSearch, another_search_of
 from tuner.verdict.compare.answers import KNEES, Answer, answer_all
 from tuner.verdict.compare.between import Standing, standings
 from tuner.verdict.compare.confirmed import Confirmed, confirmed_of
@@ -21,7 +22,7 @@ from tuner.verdict.compare.registered import RegisteredLevel, groups_of, registe
 from tuner.verdict.compare.rows import Row, rows_of
 from tuner.verdict.compare.sentences import levels as levels_of_intervals
 from tuner.verdict.compare.sentences import resolution
-from tuner.verdict.compare.studies import DEFAULT, names_of_groups
+from tuner.verdict.compare.studies import DEFAULT, labels, names_of_groups
 from tuner.verdict.compare.volumes import Volume, volumes_of
 from tuner.verdict.compare.without_network import without_network
 from tuner.verdict.confirmed_words import about_test_split
@@ -51,6 +52,7 @@ class Report:
     registered: tuple[RegisteredLevel, ...]
     between: tuple[Standing, ...]
     confirmed: tuple[Confirmed, ...]
+    another_search: tuple[AnotherSearch, ...]
     other_rules: tuple[UnderRule, ...] | None
     """None where nothing is claimed between variants and nobody asked."""
     replayable: bool
@@ -63,6 +65,12 @@ class Report:
     intervals: str
     fairness: tuple[str, ...]
     missing: tuple[str, ...]
+
+    @property
+    def called(self) -> dict[str, str]:
+        """What each study is called beside the others, by its name."""
+        names = [study.name for study in self.studies]
+        return dict(zip(names, labels(self.studies), strict=True))
 
     def as_dict(self) -> dict[str, Any]:
         """The JSON document of `tuner compare --json`."""
@@ -81,6 +89,7 @@ class Report:
             "registered_levels": [level.as_dict() for level in self.registered],
             "between_variants": [each.as_dict() for each in self.between],
             "confirmed": [each.as_dict() for each in self.confirmed],
+            "another_search": [each.as_dict() for each in self.another_search],
             "stopping_rules": None
             if self.other_rules is None
             else [each.as_dict() for each in self.other_rules],
@@ -132,6 +141,7 @@ def compare(
         registered=registered,
         between=between,
         confirmed=confirmed,
+        another_search=another_search_of(groups),
         other_rules=under_other_rules(groups, registered, between, names)
         if stopping_rules or any(each.claimed for each in between)
         else None,

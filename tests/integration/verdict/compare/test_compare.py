@@ -23,7 +23,8 @@ from tuner.cli.app import app
 from tuner.display.text import in_html
 from tuner.errors import UsageError
 from tuner.record import Recorded
-from tuner.report.comparison_files import LEVELS, UNDER_OTHER_RULES, page
+from tuner.report.comparison_files import LEVELS, page
+from tuner.report.comparison_sections import UNDER_OTHER_RULES
 from tuner.report.terminal.comparison import ASK_FOR_RULES
 from tuner.storage.database import open_database
 from tuner.storage.queue.runs import VerificationRun

@@ -1,43 +1,40 @@
-"""The report of the committed retune is what its command makes of the committed studies."""
+"""The reports of committed retunes are what their command makes of the committed studies."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from benchmarks.retune import report
 from tests.support.paths import REPOSITORY
-from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import compare
 
-FOLDER = REPOSITORY / "benchmarks" / "retune" / "h200-14m"
+RETUNES = REPOSITORY / "benchmarks" / "retune"
 
 
-@pytest.fixture(scope="module")
-def studies() -> list[StudySnapshot]:
-    return report.read(FOLDER)
-
-
-def test_the_committed_sentences_and_table_follow_from_the_studies(
-    studies: list[StudySnapshot],
+@pytest.mark.parametrize(
+    ("folder", "searches", "marker"),
+    [("h200-14m", 10, report.ANSWER), ("campaign", 5, report.ALONE)],
+)
+def test_a_committed_report_and_the_readme_follow_from_the_studies(
+    folder: str, searches: int, marker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = FOLDER.with_suffix(".md").read_text(encoding="utf-8")
-    table = "\n".join(report.line(each) for each in studies)
-    assert table in text
-    assert text.endswith("\n".join(report.sentences(studies)) + "\n")
-    document = json.loads(FOLDER.with_suffix(".json").read_text(encoding="utf-8"))
-    assert [each["study"] for each in document["searches"]] == [each.name for each in studies]
-    assert len(studies) == 10
-
-
-def test_the_readme_has_the_same_answer(
-    studies: list[StudySnapshot], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    path: Path = RETUNES / folder
+    studies = report.read(path)
     found = compare(studies)  # once: it takes seconds
     monkeypatch.setattr(report, "compare", lambda given: found if given is studies else None)
-    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    assert report.with_answer(text, studies) == text
-    emptied = report.ANSWER.sub(r"\1\2", text)
-    assert len(emptied) < len(text)
-    assert report.with_answer(emptied, studies) == text
+    assert len(studies) == searches
+
+    text = path.with_suffix(".md").read_text(encoding="utf-8")
+    assert "\n".join(report.line(each) for each in studies) in text
+    assert text.endswith("\n".join(report.sentences(studies)) + "\n")
+    document = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    assert [each["study"] for each in document["searches"]] == [each.name for each in studies]
+
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    emptied = report.between(marker).sub(r"\1\2", readme)
+    assert len(emptied) < len(readme)
+    for before in (readme, emptied):
+        assert report.with_answer(before, studies) == readme

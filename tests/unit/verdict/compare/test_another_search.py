@@ -1,0 +1,91 @@
+"""What several searches of a variant tell of one more."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.support.present import present
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare import another_search
+from tuner.verdict.compare.another_search import (
+    AnotherSearch,
+    another_search_of,
+    another_search_sentences,
+)
+from tuner.verdict.stats.intervals import Interval
+
+
+def ratio(estimate: float, wide: float = 0.01) -> Interval:
+    return Interval(estimate, estimate - wide, estimate + wide, 90)
+
+
+def search(*, complete: bool = True, found: Interval | None = None, claimed: bool = True) -> Any:
+    """A study as its confirmation is: complete or not, with a test or none."""
+    test = SimpleNamespace(claimed=claimed, ratio=found) if found else None
+    return SimpleNamespace(complete=complete, test=test)
+
+
+@pytest.fixture(autouse=True)
+def confirmations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(another_search, "confirmation_of", lambda study: study)
+
+
+def found_of(*searches: Any) -> tuple[AnotherSearch, ...]:
+    return another_search_of({"a": cast("list[StudySnapshot]", list(searches))})
+
+
+def test_searches_that_found_nothing_or_failed_count_and_unconfirmed_ones_do_not() -> None:
+    (found,) = found_of(
+        search(found=ratio(0.5)),
+        search(),
+        search(found=ratio(0.3), claimed=False),
+        search(found=ratio(0.4), complete=False),
+        None,
+    )
+    assert (found.searches, found.confirmed) == (3, 1)
+    assert found_of(search(), search()) == (), "two searches"
+
+
+def test_five_confirmed_searches_say_what_another_one_would_take() -> None:
+    times = (0.38, 0.39, 0.42, 0.36, 0.36)
+    (found,) = found_of(*(search(found=ratio(each)) for each in times))
+    assert found.chance == pytest.approx(0.549, abs=1e-3)
+    expected = present(found.expected)
+    assert expected.low < min(times) < expected.estimate < max(times) < expected.high
+    # 0.36 twice hold each other, 0.38 and 0.39 touch.
+    assert found.held == (4, 20)
+    assert another_search_sentences(found, "original") == [
+        "original: 5 of 5 searches are confirmed, in 0.36 to 0.42 of the default's time",
+        (
+            "original: another search would be confirmed with a chance of at least 0.55 (95 % "
+            "confidence), and then take 0.38 [0.33, 0.44] of the default's time: within these "
+            "limits in about nine cases of ten"
+        ),
+        (
+            "original: the interval of one search's time holds the time of another in 4 of 20 "
+            "cases: it is of one configuration, over seeds"
+        ),
+    ]
+    document = found.as_dict()
+    assert document["chance_at_least"] == found.chance
+    assert document["time_ratio"] == expected.as_estimate()
+    assert (document["intervals_that_hold_another"], document["pairs"]) == (4, 20)
+
+
+def test_where_one_or_none_is_confirmed_it_is_not_said_how_fast_another_would_be() -> None:
+    (none,) = found_of(search(), search(), search())
+    assert another_search_sentences(none, "it") == [
+        "it: 0 of 3 searches are confirmed: nothing says that another one would be"
+    ]
+    (one,) = found_of(search(found=ratio(0.5)), search(), search())
+    assert another_search_sentences(one, "it") == [
+        "it: 1 of 3 searches is confirmed, in 0.50 of the default's time",
+        (
+            "it: another search would be confirmed with a chance of at least 0.02 (95 % "
+            "confidence); 1 is too few to say how fast it would be then"
+        ),
+    ]
+    assert one.as_dict()["time_ratio"] is None

@@ -1,0 +1,83 @@
+"""What a report says, in sentences under titles: the same for terminals, pages and retunes."""
+
+from __future__ import annotations
+
+import statistics
+
+from tuner.display.text import shown
+from tuner.verdict.compare.another_search import AnotherSearch, another_search_sentences
+from tuner.verdict.compare.findings import Report
+from tuner.verdict.compare.registered import RegisteredLevel
+from tuner.verdict.compare.rows import Row
+from tuner.verdict.compare.studies import names_of_groups
+from tuner.verdict.questions import WITHIN
+from tuner.verdict.stats.intervals import Interval
+
+WITHOUT_NETWORK = "Without a network"
+CONFIRMED = "Confirmed on untouched seeds"
+BETWEEN_VARIANTS = "Between variants, by whole searches"
+ANOTHER_SEARCH = "Would another search say the same?"
+AT_LEVELS = "Times of the searches at registered levels"
+UNDER_OTHER_RULES = "Under another stopping rule"
+SECONDARY_POINTS = "Secondary: points of the fronts"
+BY_COLUMN = "Test MQL by target column, in the units of each"
+
+
+def sections_of(report: Report) -> list[tuple[str, list[str]]]:
+    """What a report says, by its titles: what is confirmed, what follows between variants, and the
+    rest.
+    """
+    # What stands in the table anyway, and is not compared, has sentences in the JSON alone.
+    within = (a for a in report.answers if a.comparison.question.family == WITHIN)
+    own = [answer.sentence for answer in within]
+    found = (
+        (WITHOUT_NETWORK, list(report.without_network)),
+        (CONFIRMED, [each.sentence for each in report.confirmed]),
+        (BETWEEN_VARIANTS, [each.sentence for each in report.between]),
+        (
+            ANOTHER_SEARCH,
+            [line for each in report.another_search for line in _another(report, each)],
+        ),
+        (AT_LEVELS, [line for level in report.registered for line in _at_level(report, level)]),
+        (UNDER_OTHER_RULES, [each.sentence for each in report.other_rules or ()]),
+        (SECONDARY_POINTS, own),
+        (
+            BY_COLUMN,
+            [_by_column(row, report.called[row.study]) for row in report.rows if row.columns],
+        ),
+        ("To read this", list(report.notes)),
+    )
+    return [(title, [f"{line}." for line in lines]) for title, lines in found if lines]
+
+
+def headed(title: str) -> str:
+    """A title before its lines: with a colon, unless it asks."""
+    return title if title.endswith("?") else f"{title}:"
+
+
+def _by_column(row: Row, called: str) -> str:
+    each = [f"{shown(name)} {_middle(figure)}" for name, figure in row.columns.items()]
+    return f"{called}, {row.hyperparameters}: {', '.join(each)}"
+
+
+def _middle(figure: Interval | float | None) -> str:
+    """With its interval, where it has one."""
+    if isinstance(figure, Interval):
+        return f"{figure.estimate:.4g} [{figure.low:.4g}, {figure.high:.4g}]"
+    return "-" if figure is None else f"{figure:.4g}"
+
+
+def _at_level(report: Report, level: RegisteredLevel) -> list[str]:
+    names = names_of_groups(report.studies)
+    told = []
+    for group, times in level.searches.items():
+        known = [each.seconds for each in times if each.seconds is not None]
+        how = "" if all(each.confirmed for each in times) else " (expected, not confirmed)"
+        took = f", median {statistics.median(known):.3f} s" if known else ""
+        told.append(f"{names[group]} {len(known)} of {len(times)} searches{took}{how}")
+    of = f"{names[level.group]}'s default with its margin"
+    return [f"test MQL {level.mql:.4f}, {of}: {'; '.join(told)}"]
+
+
+def _another(report: Report, found: AnotherSearch) -> list[str]:
+    return another_search_sentences(found, names_of_groups(report.studies)[found.group])
