@@ -49,9 +49,10 @@ def tcn(backend: Backend, weight: float, **more: Any) -> RunConfig:
 
 @pytest.mark.parametrize(
     ("name", "early", "late"),
-    # A kink like that of an absolute error makes rounding grow: on a CPU, a sum in another order
-    # alone comes to 5e-3 after six epochs with `Facts`, to 7e-4 without it, to 8e-5 with `smooth`.
-    [("smooth", 1e-3, 1e-2), ("Facts", 1e-2, 3e-2), ("Buffered", 1e-3, 1e-2)],
+    # A kink like that of an absolute error makes rounding grow: on a CPU, one thread instead of two
+    # alone comes to 3e-2 after six epochs with `Facts`, to 3e-3 with `smooth`, to 5e-5 with
+    # `Buffered`. Captured on an H200, `Facts` was 6e-2 off there.
+    [("smooth", 1e-3, 1e-2), ("Facts", 1e-2, 1e-1), ("Buffered", 1e-3, 1e-2)],
 )
 def test_a_captured_term_is_the_plain_one(
     cuda_data: DeviceData, terms: Path, name: str, early: float, late: float

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from tests.support.fitted_results import losses_of
 from tests.support.present import present
@@ -17,6 +21,7 @@ from tuner.data.windows import DeviceData
 from tuner.models.registry import build_model
 from tuner.models.tsmixer import TSMixer
 from tuner.training import fit
+from tuner.training.device_memory import give_back_leftovers
 from tuner.training.engines import pool as pools
 from tuner.training.engines.eager import EagerEngine
 from tuner.training.engines.pool import EnginePool, Lent
@@ -152,6 +157,45 @@ def test_emptying_says_whether_a_training_may_have_lacked_what_was_kept(
     lend(pool, run_config(), data)
     assert pool.empty(), "it failed on an engine that an earlier training left"
     assert not pool.empty()
+
+
+@pytest.mark.parametrize(
+    ("device", "backend", "looks"),
+    [("cuda", Backend.TRITON, False), ("cuda", Backend.EAGER, True), ("cpu", Backend.EAGER, False)],
+)
+def test_cycles_are_looked_for_on_a_gpu_after_a_training_on_no_engine_of_the_pool(
+    data: DeviceData,
+    run_config: Configure,
+    workshop: Workshop,
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    backend: Backend,
+    looks: bool,
+) -> None:
+    config, pool, found = run_config(), EnginePool(make=workshop), weakref.WeakSet[nn.Module]()
+    monkeypatch.setattr(pools, "choose_backend", lambda *_: (backend, ""))
+    model = build_model(config.architecture, data.shapes, config.hyperparameters)
+    pool.lend(config, data, model)
+    left = nn.Linear(1, 1)
+    left.__dict__["itself"] = left
+    found.add(left)
+    del left
+    with no_collection():
+        give_back_leftovers(torch.device(device), pool)
+        assert len(found) == (0 if looks else 1)
+        if device == "cuda":
+            give_back_leftovers(torch.device(device), None)
+            assert not found, "without a pool it is looked each time"
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Nothing is collected by itself."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("kind", ["eager", "own"])
