@@ -8,7 +8,6 @@ however that ended.
 from __future__ import annotations
 
 import dataclasses
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +22,11 @@ from tuner.launch.outcome import Outcome, refuse_nothing_but_failures
 from tuner.launch.progress import Notes, Quiet
 from tuner.launch.request import checked
 from tuner.launch.retune_agreement import Agreement, agreement
+from tuner.launch.retune_devices import refuse_other_data, workers_for
 from tuner.launch.retune_request import RetuneOutcome, RetuneProgress, RetuneRequest
 from tuner.launch.retune_steps import confirmation_request, reevaluation_request, search_request
 from tuner.launch.stages import Stage, Standing, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
-from tuner.launch.where import choose_where
 from tuner.search.methods import method_of
 from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.storage.database import open_database
@@ -85,7 +84,7 @@ def run(
             for stage in WORK:
                 call.tell(over(stage, spent))
             return call.outcome(Outcome.FILLED)
-        call.devices = choose_where(request.devices, environment=os.environ).workers
+        call.devices = workers_for(agreed, request.devices, address)
         return call.outcome(call.work())
 
 
@@ -176,6 +175,7 @@ class _Call:
 
     def _register(self, studies: Sequence[OpenStudy]) -> None:
         """What was asked for, before anybody works."""
+        refuse_other_data(self.agreed, self.address, studies)
         mine = next(each for each in studies if each.membership.group == self.agreed.variant.group)
         register_retune(mine, self.agreed.registered)
 

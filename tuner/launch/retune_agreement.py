@@ -177,6 +177,17 @@ def confirmation_begun(study: OpenStudy) -> bool:
 
 
 @contextmanager
+def members_there(address: DatabaseUrl, group: str) -> Iterator[list[OpenStudy]]:
+    """The searches of a group; none before there is a database.
+
+    Raises:
+        StorageError: the database cannot be read.
+    """
+    with _opened_if_there(address) as database:
+        yield _members(database, group)
+
+
+@contextmanager
 def _opened_if_there(address: DatabaseUrl) -> Iterator[Database | None]:
     """The database; None before there is one, which the first launch makes."""
     if address.is_sqlite and not address.sqlite_path.exists():

@@ -15,6 +15,7 @@ from tuner.errors import UsageError
 from tuner.launch import DeviceChoice, Outcome, StopRequests, retune
 from tuner.launch.retune import RetuneRequest
 from tuner.launch.retune_agreement import Agreement, agreement
+from tuner.launch.retune_devices import refuse_other_data
 from tuner.launch.retune_steps import search_request
 from tuner.launch.stages import Stage, of_runs, of_search
 from tuner.spec.policy import PolicyChanges
@@ -123,6 +124,29 @@ def test_a_reference_that_is_confirmed_is_none_of_what_is_searched(
     assert found.own_groups == ("demo-rmsnorm",)
 
 
+def test_a_reference_of_another_device_model_or_other_data_is_told_before_anything_runs(
+    studies: list[OpenStudy], unverified: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figures cannot be compared with: the confirmation would refuse, when all is spent."""
+    before = [each.ledger.counts() for each in studies]
+    request = dataclasses.replace(
+        ASKED, storage=unverified.address.full(), devices=DeviceChoice(cpu=True, workers=1)
+    )
+    monkeypatch.setattr(OpenStudy, "device_model", lambda _: "NVIDIA H200")
+    with pytest.raises(UsageError, match=r"'demo-original' holds times measured on 'NVIDIA H200'"):
+        retune.run(request)
+    monkeypatch.undo()
+    assert [each.ledger.counts() for each in studies] == before
+    assert registered_in(unverified, "demo-rmsnorm") is None
+
+    agreed, other = asked(unverified), studies[2]
+    refuse_other_data(agreed, unverified.address, [other])
+    definition = dataclasses.replace(other.definition, data_hash="0" * 64)
+    changed = dataclasses.replace(other, definition=definition)
+    with pytest.raises(UsageError, match="'demo-rmsnorm' and 'demo-original' are on different"):
+        refuse_other_data(agreed, unverified.address, [changed])
+
+
 def test_once_its_confirmation_has_begun_nothing_changes(
     studies: list[OpenStudy], unverified: Database
 ) -> None:
@@ -134,8 +158,10 @@ def test_once_its_confirmation_has_begun_nothing_changes(
 
 
 def test_more_device_hours_reach_the_studies_once_the_confirmation_has_begun(
-    studies: list[OpenStudy], unverified: Database
+    studies: list[OpenStudy], unverified: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Their trials were recorded as those of an example's processor; here they may be of any.
+    monkeypatch.setattr(OpenStudy, "device_model", lambda _: None)
     register_retune(studies[2], Registered(against="original", searches=2, trials=24, together=2))
     plan_confirmation(studies, seeds=SEEDS)
     stop = StopRequests()
