@@ -151,9 +151,9 @@ def _recipe(options: TrainOptions) -> Recipe:
 
 def _trained(
     options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores
-) -> tuple[tuple[Trained, ...], tuple[BaselineScore, ...]]:
-    """One training a seed, alone on the device; the best of them is saved, and what needs no
-    network is said beside it.
+) -> tuple[tuple[Trained, ...], tuple[BaselineScore, ...], str]:
+    """One training a seed, alone on the device; the best of them is saved. Beside them what needs
+    no network, and that it does as well, in a sentence that is empty where it does not.
     """
     from tuner.data.prepare import prepare
     from tuner.data.windows import to_device
@@ -170,8 +170,8 @@ def _trained(
     with exclusive(device.lock_names, waiting=waiting_for(device.label)):
         trained = train_seeds(recipe, data, wanted, on_epoch=_announcer())
         baselines = score_baselines(data)
-    save_trained(options.output, recipe, prepared, trained, device.model, baselines)
-    return trained, baselines
+    card = save_trained(options.output, recipe, prepared, trained, device.model, baselines)
+    return trained, baselines, card["loses"] or ""
 
 
 def _task(named: str | None, recipe: Recipe) -> Task:
@@ -189,9 +189,12 @@ def _task(named: str | None, recipe: Recipe) -> Task:
 
 
 def _report(
-    options: TrainOptions, trained: tuple[Trained, ...], baselines: tuple[BaselineScore, ...]
+    options: TrainOptions,
+    trained: tuple[Trained, ...],
+    baselines: tuple[BaselineScore, ...],
+    loses: str,
 ) -> None:
-    from tuner.export.train import best_of, files_of, loses_to
+    from tuner.export.train import best_of, files_of
     from tuner.study.baselines import in_words
 
     kept, files = best_of(trained), files_of(options.output)
@@ -204,8 +207,8 @@ def _report(
             }
         )
     else:
-        if said := loses_to(kept, baselines):
-            say(f"{said}.")
+        if loses:
+            say(f"{loses}.")
         _print(trained, kept)
         for series in kept.scores.test_mql:
             mql = [f"{in_words(e.name)} {e.evaluation.test_mql[series]:.4f}" for e in baselines]

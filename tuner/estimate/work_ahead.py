@@ -22,7 +22,7 @@ LEAST_ALIKE = 3
 OWN_VARIANT = 6
 """So many of the same variant, and others are not asked."""
 LEAST_LENGTH = 30
-USUAL_SPREAD, SPREAD_SEEN, USUAL_DEGREES = 0.2, 0.35, 8
+USUAL_SPREAD, SPREAD_SEEN, USUAL_DEGREES = 0.2, 0.25, 8
 """Of the logarithm, between recorded searches of one kind: a spread that few of them show is taken
 part of the way to it. What is left of one that has begun varies more than the whole."""
 UNLIKE_SPREAD = 0.45

@@ -100,12 +100,12 @@ def best_of(trained: Sequence[Trained]) -> Trained:
     return min(trained, key=lambda each: each.result.best_val_loss)
 
 
-def loses_to(kept: Trained, baselines: Sequence[BaselineScore]) -> str:
+def loses_to(kept: Trained, baselines: Sequence[BaselineScore], series: str | None) -> str:
     """That a forecast without a network is as good on the test split, in a sentence; empty where
-    none is.
+    none is. By the task's objective `series`; where it has none, by the mean over all forecasts.
     """
-    known = {each.name: each.evaluation.test_mql_mean for each in baselines}
-    return loses(kept.scores.test_mql_mean, known, "this model")
+    known = {each.name: each.evaluation.of_series(series)[0] for each in baselines}
+    return loses(kept.scores.of_series(series)[0], known, "this model")
 
 
 def save_trained(
@@ -132,7 +132,7 @@ def save_trained(
         "chosen": f"lowest validation loss of {len(trained)} seed{'s' if len(trained) > 1 else ''}",
         "seeds": [each.as_dict() for each in trained],
         "baselines": {each.name: _scores(each.evaluation) for each in baselines},
-        "loses": loses_to(kept, baselines) or None,
+        "loses": loses_to(kept, baselines, prepared.task.objective_series) or None,
         "n_parameters": kept.result.n_parameters,
         "backend": kept.result.backend.value,
         "backend_fallback": kept.result.backend_fallback or None,
