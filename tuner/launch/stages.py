@@ -112,7 +112,13 @@ def of_search(studies: Sequence[OpenStudy], *, devices: int, timed: bool) -> Sta
         by_time = None if may_take is None else max(0.0, may_take - took_s)
         by_trials = None if each_s is None else count.left * each_s
         known = [seconds for seconds in (by_time, by_trials) if seconds is not None]
-        left_s = left_s + min(known) / devices if known and left_s is not None else None
+        if not known or left_s is None:
+            left_s = None
+            continue
+        # What is under way comes to its end, also where its time is over: in the mean, half of it
+        # is left.
+        under_way_s = count.running * (each_s or 0.0) / 2
+        left_s += max(min(known), under_way_s) / devices
     return Standing(
         stage=Stage.SEARCH,
         done=done,

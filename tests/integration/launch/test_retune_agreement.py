@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.drawn_verifications import verify_all
 from tests.support.planned_confirmations import SEEDS, known, opened
+from tests.support.present import present
 from tuner.errors import UsageError
 from tuner.launch import DeviceChoice, Outcome, StopRequests, retune
 from tuner.launch.retune import RetuneRequest
@@ -231,6 +232,24 @@ def test_a_stage_says_how_long_the_rest_takes(studies: list[OpenStudy]) -> None:
     done = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None)
     assert done.done == done.planned == len(runs)
     assert done.left_s == 0
+
+
+def test_what_is_under_way_takes_its_time_where_a_budget_is_spent(
+    studies: list[OpenStudy],
+) -> None:
+    study = studies[0]
+    policy = study.policy()
+    study.ledger.set_budget(30)
+    claim = study.ledger.claim("a worker")
+    study.set_policy(dataclasses.replace(policy, search_s=study.ledger.spent_s() / 2))
+    try:
+        found = of_search([study], devices=2, timed=True)
+        assert found.left_s == pytest.approx(found.device_s / 24 / 2 / 2)
+        study.ledger.give_back(present(claim))
+        assert of_search([study], devices=2, timed=True).left_s == 0
+    finally:
+        study.set_policy(policy)
+        study.ledger.set_budget(24)
 
 
 def test_exported_it_goes_on_in_another_database_as_it_was_registered(
