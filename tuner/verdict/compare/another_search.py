@@ -22,7 +22,9 @@ class AnotherSearch:
 
     group: str
     searches: int
-    """Whose confirmation is complete."""
+    """All of the group: one that had nothing to confirm has failed, too."""
+    without: int
+    """Of these without a complete confirmation: not yet, or with nothing to confirm."""
     ratios: tuple[Interval, ...]
     """Times over the default's, of the searches that are confirmed, each over its seeds."""
 
@@ -57,6 +59,7 @@ class AnotherSearch:
             "group": self.group,
             "searches": self.searches,
             "confirmed": self.confirmed,
+            "without_confirmation": self.without,
             "time_ratios": [each.as_estimate() for each in self.ratios],
             "chance_at_least": self.chance,
             "time_ratio": expected and expected.as_estimate(),
@@ -68,14 +71,17 @@ class AnotherSearch:
 def another_search_of(
     groups: Mapping[str, Sequence[StudySnapshot]],
 ) -> tuple[AnotherSearch, ...]:
-    """Of each group with enough searches that were confirmed, or might have been."""
+    """Of each group of enough searches that a confirmation was made of."""
     found = []
     for group, studies in groups.items():
         there = [each for each in map(confirmation_of, studies) if each and each.complete]
         tests = [each.test for each in there if each.test is not None and each.test.claimed]
         ratios = tuple(test.ratio for test in tests if test.ratio is not None)
-        if len(there) >= LEAST_DRAWS:
-            found.append(AnotherSearch(group=group, searches=len(there), ratios=ratios))
+        if there and len(studies) >= LEAST_DRAWS:
+            without = len(studies) - len(there)
+            found.append(
+                AnotherSearch(group=group, searches=len(studies), without=without, ratios=ratios)
+            )
     return tuple(found)
 
 
@@ -83,11 +89,15 @@ def another_search_sentences(found: AnotherSearch, name: str) -> list[str]:
     """What it comes to, of a variant called `name`, without full stops."""
     many = found.confirmed
     first = f"{name}: {many} of {found.searches} searches {'is' if many == 1 else 'are'} confirmed"
+    lacks = ""
+    if found.without:
+        has = "has" if found.without == 1 else "have"
+        lacks = f"; {found.without} {has} no confirmation, and count as not confirmed"
     if not many:
-        return [f"{first}: nothing says that another one would be"]
+        return [f"{first}: nothing says that another one would be{lacks}"]
     ratios = sorted(each.estimate for each in found.ratios)
     times = f"{ratios[0]:.2f}" if many == 1 else f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-    first += f", in {times} of the default's time"
+    first += f", in {times} of the default's time{lacks}"
     chance = f"a chance of at least {found.chance:.2f} (95 % confidence)"
     next_one = f"{name}: another search would be confirmed with {chance}"
     expected = found.expected

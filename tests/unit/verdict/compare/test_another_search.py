@@ -37,7 +37,7 @@ def found_of(*searches: Any) -> tuple[AnotherSearch, ...]:
     return another_search_of({"a": cast("list[StudySnapshot]", list(searches))})
 
 
-def test_searches_that_found_nothing_or_failed_count_and_unconfirmed_ones_do_not() -> None:
+def test_whatever_is_not_confirmed_counts_as_a_search_that_was_not() -> None:
     (found,) = found_of(
         search(found=ratio(0.5)),
         search(),
@@ -45,8 +45,13 @@ def test_searches_that_found_nothing_or_failed_count_and_unconfirmed_ones_do_not
         search(found=ratio(0.4), complete=False),
         None,
     )
-    assert (found.searches, found.confirmed) == (3, 1)
+    assert (found.searches, found.confirmed, found.without) == (5, 1, 2)
+    assert another_search_sentences(found, "it")[0] == (
+        "it: 1 of 5 searches is confirmed, in 0.50 of the default's time; 2 have no confirmation, "
+        "and count as not confirmed"
+    )
     assert found_of(search(), search()) == (), "two searches"
+    assert found_of(None, None, search(complete=False)) == (), "nothing is confirmed yet"
 
 
 def test_five_confirmed_searches_say_what_another_one_would_take() -> None:
