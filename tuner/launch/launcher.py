@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 
 from tuner.config import MqlSplit
@@ -19,6 +19,7 @@ from tuner.launch.progress import Notes, Progress, Quiet
 from tuner.launch.request import LaunchRequest, checked
 from tuner.launch.stopping import StopRequests
 from tuner.launch.where import Where
+from tuner.spec.definition import StudyDefinition
 from tuner.storage.database import Database, open_database
 from tuner.storage.location import cautions
 from tuner.storage.remedies import in_one_sentence
@@ -78,17 +79,12 @@ def run_after(
     progress: Progress | None = None,
     stop: StopRequests | None = None,
     foretold: Callable[[Sequence[SearchForetold], Notes], None] = lambda _found, _notes: None,
+    accept: Callable[[Mapping[str, StudyDefinition]], None] = lambda _asked: None,
 ) -> LaunchOutcome:
     """The same, with something to be done `before` the work; `foretold` hears what that will take,
-    as far as it is known.
+    as far as it is known. What the studies are to be is for `accept` to refuse, before any is made.
     """
     request = checked(request)
-    said = Said(
-        trials=request.trials,
-        searches=request.searches,
-        definition=request.settings.said(),
-        policy=request.policy.said(),
-    )
     notes = Notes(progress or Quiet())
     address = absolute(parse_url(request.storage))
     aim = make_aim(request, environment=os.environ)
@@ -107,11 +103,12 @@ def run_after(
         check_folder()
     with crew.early(address) as early:
         plan = make_plan(request, aim)
+        accept(plan.definitions)
         dangers = cautions(address, workers=aim.where.workers)
         for line in (aim.where.notice, *plan.of_data, *plan.of_networks, *dangers):
             notes.note(line)
         with in_one_sentence(), closing(open_database(address)) as database:
-            launched = _open(database, request, said, plan, aim.where, notes)
+            launched = _open(database, request, plan, aim.where, notes)
             for each in launched:
                 keep_data_file(each.study.optuna, aim.task)
             studies = [each.study for each in launched]
@@ -158,11 +155,16 @@ def _foretold(
 def _open(
     database: Database,
     request: LaunchRequest,
-    said: Said,
     plan: LaunchPlan,
     where: Where,
     notes: Notes,
 ) -> list[Launched]:
+    said = Said(
+        trials=request.trials,
+        searches=request.searches,
+        definition=request.settings.said(),
+        policy=request.policy.said(),
+    )
     launched = open_studies(
         database,
         plan.definitions,

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from tuner.estimate.foretold import SearchForetold, stages_of
 from tuner.estimate.foretold_words import retune_line
 from tuner.launch import launcher, verification
 from tuner.launch.gpu_limit import change_gpu_hours
 from tuner.launch.outcome import Outcome, refuse_nothing_but_failures
-from tuner.launch.progress import Notes, Quiet
+from tuner.launch.progress import Notes
 from tuner.launch.request import checked
 from tuner.launch.retune_agreement import Agreement, agreement
-from tuner.launch.retune_devices import refuse_other_data, workers_for
-from tuner.launch.retune_request import RetuneOutcome, RetuneProgress, RetuneRequest
+from tuner.launch.retune_checks import (
+    all_has_run,
+    refuse_other_data,
+    searches_are_full,
+    workers_for,
+)
+from tuner.launch.retune_request import RetuneOutcome, RetuneProgress, RetuneRequest, Silent
 from tuner.launch.retune_steps import confirmation_request, reevaluation_request, search_request
 from tuner.launch.stages import Stage, Standing, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
@@ -75,22 +80,19 @@ def run(
     address = absolute(parse_url(request.storage))
     with in_one_sentence():
         agreed = agreement(request, address)
-        shown = progress or _Silent()
+        shown = progress or Silent()
         call = _Call(request, address, agreed, shown, Notes(shown), stop or StopRequests())
         for line in agreed.notes:
             call.notes.note(line)
-        if agreed.registered.finished:
+        if not agreed.registered.finished and all_has_run(agreed, address):
+            call.finish()
+        if call.agreed.registered.finished:
             spent = call.spent()
             for stage in WORK:
                 call.tell(over(stage, spent))
             return call.outcome(Outcome.FILLED)
         call.devices = workers_for(agreed, request.devices, address)
         return call.outcome(call.work())
-
-
-class _Silent(Quiet):
-    def stage(self, standing: Standing) -> None:
-        del standing
 
 
 @dataclass(slots=True)
@@ -122,11 +124,15 @@ class _Call:
             if ended is not Outcome.FILLED:
                 return ended
             self.tell(over(stage, self.spent()))
+        self.finish()
+        return ended
+
+    def finish(self) -> None:
+        """Everything has run: from now on a call says the verdict again."""
         finished = dataclasses.replace(self.agreed.registered, finished=True)
         with self._opened([self.agreed.variant.group]) as members:
             register_retune(members[0], finished)
         self.agreed = dataclasses.replace(self.agreed, registered=finished)
-        return ended
 
     def _done(self, stage: Stage, do: Callable[[float | None], Outcome]) -> Outcome:
         if self.stop.first is not None:
@@ -145,12 +151,18 @@ class _Call:
     # -- the stages --------------------------------------------------------------------------------
 
     def _search(self, timeout_s: float | None) -> Outcome:
-        if self.agreed.registered == self.agreed.before and self._searches_are_full():
+        if self.agreed.registered == self.agreed.before and searches_are_full(
+            self.agreed, self.address
+        ):
             return Outcome.FILLED
         asked = search_request(self.request, self.agreed, timeout_s)
-        watched = _Watched(self, Stage.SEARCH)
         found = launcher.run_after(
-            self._register, asked, progress=watched, stop=self.stop, foretold=self._foretold
+            self._register,
+            asked,
+            progress=_Watched(self, Stage.SEARCH),
+            stop=self.stop,
+            foretold=self._foretold,
+            accept=partial(refuse_other_data, self.agreed, self.address),
         )
         if found.ended is Outcome.FILLED:
             refuse_nothing_but_failures(found)
@@ -164,18 +176,8 @@ class _Call:
                 retune_line(stages_of(found, sampler=sampler, seeds=seeds), devices=self.devices)
             )
 
-    def _searches_are_full(self) -> bool:
-        """Whether all of them are there and have what was registered."""
-        names = [each.group for each in self.agreed.to_search]
-        with self._opened(names) as members:
-            sizes = Counter(each.membership.group for each in members)
-            enough = all(sizes[name] >= self.agreed.registered.searches for name in names)
-            counts = [each.ledger.counts() for each in members]
-            return enough and not any(each.left or each.lacks_hours for each in counts)
-
     def _register(self, studies: Sequence[OpenStudy]) -> None:
         """What was asked for, before anybody works."""
-        refuse_other_data(self.agreed, self.address, studies)
         mine = next(each for each in studies if each.membership.group == self.agreed.variant.group)
         register_retune(mine, self.agreed.registered)
 
@@ -200,8 +202,9 @@ class _Call:
 
     def _confirm(self, timeout_s: float | None) -> Outcome:
         asked = confirmation_request(self.request, self.agreed, timeout_s)
-        watched = _Watched(self, Stage.CONFIRMATION)
-        return verification.run(asked, progress=watched, stop=self.stop).ended
+        return verification.run(
+            asked, progress=_Watched(self, Stage.CONFIRMATION), stop=self.stop
+        ).ended
 
     # -- where it stands ---------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from tuner.config import MOST_SEARCHES
 from tuner.launch.outcome import Outcome
-from tuner.launch.progress import Progress
+from tuner.launch.progress import Progress, Quiet
 from tuner.launch.request import DeviceChoice, Number, Positive, StudySettings
 from tuner.launch.stages import Standing
 from tuner.spec.policy import PolicyChanges
@@ -115,3 +115,10 @@ class RetuneProgress(Progress, Protocol):
 
     def stage(self, standing: Standing) -> None:
         """Where a stage stands: when it begins, now and then, and when it is over."""
+
+
+class Silent(Quiet):
+    """Shows nothing."""
+
+    def stage(self, standing: Standing) -> None:
+        del standing

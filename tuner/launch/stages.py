@@ -115,10 +115,11 @@ def of_search(studies: Sequence[OpenStudy], *, devices: int, timed: bool) -> Sta
         if not known or left_s is None:
             left_s = None
             continue
-        # What is under way comes to its end, also where its time is over: in the mean, half of it
-        # is left.
-        under_way_s = count.running * (each_s or 0.0) / 2
-        left_s += max(min(known), under_way_s) / devices
+        left_s += min(known) / devices
+    # What is under way comes to its end, also where its time is over: in the mean, half of it is
+    # left.
+    if left_s is not None and each_s is not None and any(each.running for each in counts):
+        left_s = max(left_s, each_s / 2)
     return Standing(
         stage=Stage.SEARCH,
         done=done,

@@ -16,7 +16,7 @@ from tuner.errors import UsageError
 from tuner.launch import DeviceChoice, Outcome, StopRequests, retune
 from tuner.launch.retune import RetuneRequest
 from tuner.launch.retune_agreement import Agreement, agreement
-from tuner.launch.retune_devices import refuse_other_data
+from tuner.launch.retune_checks import all_has_run, refuse_other_data
 from tuner.launch.retune_steps import search_request
 from tuner.launch.stages import Stage, of_runs, of_search
 from tuner.spec.policy import PolicyChanges
@@ -140,12 +140,11 @@ def test_a_reference_of_another_device_model_or_other_data_is_told_before_anythi
     assert [each.ledger.counts() for each in studies] == before
     assert registered_in(unverified, "demo-rmsnorm") is None
 
-    agreed, other = asked(unverified), studies[2]
-    refuse_other_data(agreed, unverified.address, [other])
-    definition = dataclasses.replace(other.definition, data_hash="0" * 64)
-    changed = dataclasses.replace(other, definition=definition)
-    with pytest.raises(UsageError, match="'demo-rmsnorm' and 'demo-original' are on different"):
-        refuse_other_data(agreed, unverified.address, [changed])
+    agreed, to_be = asked(unverified), studies[2].definition
+    refuse_other_data(agreed, unverified.address, {"demo-rmsnorm": to_be})
+    changed = dataclasses.replace(to_be, data_hash="0" * 64)
+    with pytest.raises(UsageError, match="'demo-rmsnorm' would be on other data than 'demo-orig"):
+        refuse_other_data(agreed, unverified.address, {"demo-rmsnorm": changed})
 
 
 def test_once_its_confirmation_has_begun_nothing_changes(
@@ -213,6 +212,26 @@ def test_one_that_is_over_says_its_verdict_without_a_device(
     assert outcome.as_dict()["cost"][0]["pays_after"]["trainings"] == reference.trainings[0]
 
 
+def test_what_has_all_run_elsewhere_needs_no_device_for_its_verdict(
+    studies: list[OpenStudy], unverified: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the call before was cut off between its last run and its verdict."""
+    address = unverified.address
+    register_retune(studies[2], Registered(against="original", searches=2, trials=24, together=2))
+    assert not all_has_run(asked(unverified), address)
+    plan_confirmation(studies, seeds=SEEDS)
+    assert not all_has_run(asked(unverified), address)
+    verify_all(studies, known(mql=0.78))
+    assert all_has_run(asked(unverified), address)
+    assert not all_has_run(asked(unverified, policy=PolicyChanges(until=0.2)), address)
+    monkeypatch.setattr(OpenStudy, "device_model", lambda _: "NVIDIA H200")
+    request = dataclasses.replace(ASKED, storage=address.full(), devices=DeviceChoice(cpu=True))
+    outcome = retune.run(request)
+    assert outcome.registered.finished
+    assert registered_in(unverified, "demo-rmsnorm") == outcome.registered
+    assert outcome.verdict is not None
+
+
 def test_a_stage_says_how_long_the_rest_takes(studies: list[OpenStudy]) -> None:
     for each in studies[:2]:
         each.ledger.set_budget(30)
@@ -244,7 +263,7 @@ def test_what_is_under_way_takes_its_time_where_a_budget_is_spent(
     study.set_policy(dataclasses.replace(policy, search_s=study.ledger.spent_s() / 2))
     try:
         found = of_search([study], devices=2, timed=True)
-        assert found.left_s == pytest.approx(found.device_s / 24 / 2 / 2)
+        assert found.left_s == pytest.approx(found.device_s / 24 / 2), "on one of the devices"
         study.ledger.give_back(present(claim))
         assert of_search([study], devices=2, timed=True).left_s == 0
     finally:

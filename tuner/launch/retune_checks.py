@@ -1,0 +1,89 @@
+"""What is looked at before a retune works: what its verdict would fail by at the end, times of other
+devices and figures of other data, and whether there is anything left to run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from tuner.errors import UsageError
+from tuner.launch.request import DeviceChoice
+from tuner.launch.retune_agreement import Agreement, members_there
+from tuner.launch.where import choose_where
+from tuner.spec.definition import StudyDefinition
+from tuner.storage.url import DatabaseUrl
+from tuner.study.snapshot import snapshot
+from tuner.verdict.confirmation import confirmation_of, known_runs_of
+
+REMEDY = "or retune both in a database of their own (--storage)"
+
+
+def workers_for(agreed: Agreement, choice: DeviceChoice, address: DatabaseUrl) -> int:
+    """How many workers there will be.
+
+    Raises:
+        UsageError: devices that are not there, or of another model than a search of either variant,
+            as far as that is known: an engine's are not before a worker is there.
+        TunerError: an engine that cannot be reached.
+    """
+    where = choose_where(choice, environment=os.environ)
+    for group in agreed.groups if where.model is not None else ():
+        with members_there(address, group) as members:
+            bound = {each.device_model() for each in members} - {None, where.model}
+        if bound:
+            remedy = f", {REMEDY}" if len(agreed.groups) > 1 else ""
+            raise UsageError(
+                f"{group!r} holds times measured on {min(map(str, bound))!r}, the device here is "
+                f"{where.model!r}: times of different devices do not compare; run on the same kind "
+                f"of device{remedy}"
+            )
+    return where.workers
+
+
+def refuse_other_data(
+    agreed: Agreement, address: DatabaseUrl, asked: Mapping[str, StudyDefinition]
+) -> None:
+    """Raises UsageError where the searches that are `asked` for would be on other data than the
+    reference, which is there.
+    """
+    for group in agreed.groups:
+        with members_there(address, group) as members:
+            there = {each.definition.data_hash for each in members}
+        for name, definition in asked.items():
+            if group not in asked and there - {definition.data_hash}:
+                raise UsageError(
+                    f"{name!r} would be on other data than {group!r}, and their figures would not "
+                    f"compare; give the data that {group!r} is on (--data-dir), {REMEDY}"
+                )
+
+
+def searches_are_full(agreed: Agreement, address: DatabaseUrl) -> bool:
+    """Whether all searches are there and have what was registered."""
+    for each in agreed.to_search:
+        with members_there(address, each.group) as members:
+            counts = [study.ledger.counts() for study in members]
+        unfinished = any(count.left or count.lacks_hours for count in counts)
+        if unfinished or len(members) < agreed.registered.searches:
+            return False
+    return True
+
+
+def all_has_run(agreed: Agreement, address: DatabaseUrl) -> bool:
+    """Whether each search of this retune is confirmed, and nothing has run since by which one would
+    choose anew: then its verdict needs no device.
+    """
+    if agreed.registered != agreed.before or not agreed.variant.begun:
+        return False
+    for group in agreed.own_groups:
+        with members_there(address, group) as members:
+            if len(members) < agreed.registered.searches:
+                return False
+            for each in members:
+                study = snapshot(each).with_runs_read()
+                there = confirmation_of(study)
+                if there is None or not there.complete:
+                    return False
+                if there.frozen.known != known_runs_of(study):
+                    return False
+    return True
