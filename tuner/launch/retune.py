@@ -151,9 +151,7 @@ class _Call:
     # -- the stages --------------------------------------------------------------------------------
 
     def _search(self, timeout_s: float | None) -> Outcome:
-        if self.agreed.registered == self.agreed.before and searches_are_full(
-            self.agreed, self.address
-        ):
+        if searches_are_full(self.agreed, self.address):
             return Outcome.FILLED
         asked = search_request(self.request, self.agreed, timeout_s)
         found = launcher.run_after(

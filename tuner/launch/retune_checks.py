@@ -1,5 +1,5 @@
-"""What is looked at before a retune works: what its verdict would fail by at the end, times of other
-devices and figures of other data, and whether there is anything left to run.
+"""What is looked at before a retune works: what its verdict would fail by at the end, as times of
+other devices and figures of other data, and whether there is anything left to run.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def refuse_other_data(
 
 
 def searches_are_full(agreed: Agreement, address: DatabaseUrl) -> bool:
-    """Whether all searches are there and have what was registered."""
+    """Whether all searches are there and have what was registered before this call."""
+    if agreed.registered != agreed.before:
+        return False
     for each in agreed.to_search:
         with members_there(address, each.group) as members:
             counts = [study.ledger.counts() for study in members]

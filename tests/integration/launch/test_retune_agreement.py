@@ -223,7 +223,6 @@ def test_what_has_all_run_elsewhere_needs_no_device_for_its_verdict(
     assert not all_has_run(asked(unverified), address)
     verify_all(studies, known(mql=0.78))
     assert all_has_run(asked(unverified), address)
-    assert not all_has_run(asked(unverified, policy=PolicyChanges(until=0.2)), address)
     monkeypatch.setattr(OpenStudy, "device_model", lambda _: "NVIDIA H200")
     request = dataclasses.replace(ASKED, storage=address.full(), devices=DeviceChoice(cpu=True))
     outcome = retune.run(request)
