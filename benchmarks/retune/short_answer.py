@@ -31,8 +31,8 @@ def retuned_alone(report: Report, link: str) -> list[str]:
     times = [each.estimate for each in found.ratios]
     line = (
         f"Longer searches of {name} alone, {paid.spent.search_s / paid.searches:.0f} s each: {found.confirmed} of "
-        f"{found.searches} confirmed, in {min(times):.2f} to {max(times):.2f} of its default's time. Another would take "
-        f"{expected.estimate:.2f} [{expected.low:.2f}, {expected.high:.2f}] ([campaign]({link}))."
+        f"{found.searches} confirmed, in {min(times):.2f} to {max(times):.2f} of its default's time. Another, once "
+        f"confirmed, would take {expected.estimate:.2f} [{expected.low:.2f}, {expected.high:.2f}] ([campaign]({link}))."
     )
     return [line]
 
@@ -43,7 +43,7 @@ def _searches(report: Report) -> str:
     seconds = sum(each.spent.search_s for each in paid) / sum(each.searches for each in paid)
     least = min(len(each) for each in groups)
     told = "One search of each" if least == 1 else f"{least} searches of each"
-    return f"{told}, {seconds:.0f} s of a GPU long, {'confirmed' if _all_ran(report) else 'not confirmed'}."
+    return f"{told}, {seconds:.0f} s of a GPU long, {'with confirmations' if _all_ran(report) else 'not confirmed'}."
 
 
 def _all_ran(report: Report) -> bool:

@@ -16,9 +16,10 @@ from tuner.training.run_state import RunState
 def give_back_leftovers(device: torch.device, pool: EnginePool | None) -> None:
     """What earlier trainings of this process left in cycles: it would count as this one's memory.
 
-    Those on an engine of the pool leave none, and looking for some takes a tenth of a second.
+    One that ended well on an engine of the pool leaves none, and looking for some takes a tenth of
+    a second.
     """
-    if device.type == "cuda" and (pool is None or not pool.lent_last):
+    if device.type == "cuda" and (pool is None or not pool.took_back_last):
         gc.collect()
 
 

@@ -102,8 +102,8 @@ class EnginePool:
         self._graph_memory: GraphMemory = None
         self._device = torch.device("cpu")
         self._lent_again = False
-        self.lent_last = False
-        """Whether the latest training that asked was lent an engine."""
+        self.took_back_last = False
+        """Whether the latest training that asked ended well on an engine of the pool."""
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -124,7 +124,7 @@ class EnginePool:
         Raises:
             UsageError: a backend this device does not have.
         """
-        self.lent_last, self._lent_again, self._device = False, False, data.minimum.device
+        self.took_back_last, self._lent_again, self._device = False, False, data.minimum.device
         backend, _ = choose_backend(config, data.shapes, model, data.minimum.device)
         # A network derived from it may compute something else.
         if backend is not Backend.TRITON or type(model) is not TSMixer:
@@ -138,7 +138,6 @@ class EnginePool:
         else:
             self._lent_again = True
             lent.engine.renew(config, model)
-        self.lent_last = True
         return lent
 
     def take_back(self, lent: Lent, *, peak_bytes: int) -> None:
@@ -148,6 +147,7 @@ class EnginePool:
             lent: what `lend` gave.
             peak_bytes: the most that was allocated in the training, beside other kept engines.
         """
+        self.took_back_last = True
         peak = max(peak_bytes, lent.peak_bytes)
         self._kept[lent.kind] = replace(lent, peak_bytes=peak)
         most_bytes = self._share * _memory_of(self._device)

@@ -6,6 +6,7 @@ recommend is another configuration, so that interval says nothing of it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,12 +26,10 @@ class AnotherSearch:
     """All of the group: one that had nothing to confirm has failed, too."""
     without: int
     """Of these without a complete confirmation: not yet, or with nothing to confirm."""
+    confirmed: int
     ratios: tuple[Interval, ...]
-    """Times over the default's, of the searches that are confirmed, each over its seeds."""
-
-    @property
-    def confirmed(self) -> int:
-        return len(self.ratios)
+    """Times over the default's, of the searches that are confirmed, each over its seeds; of fewer
+    where timings were disturbed."""
 
     @property
     def chance(self) -> float:
@@ -50,7 +49,7 @@ class AnotherSearch:
         count = 0
         for one in self.ratios:
             count += sum(one.covers(other.estimate) for other in self.ratios if other is not one)
-        return count, self.confirmed * (self.confirmed - 1)
+        return count, len(self.ratios) * (len(self.ratios) - 1)
 
     def as_dict(self) -> dict[str, Any]:
         expected = self.expected
@@ -71,17 +70,24 @@ class AnotherSearch:
 def another_search_of(
     groups: Mapping[str, Sequence[StudySnapshot]],
 ) -> tuple[AnotherSearch, ...]:
-    """Of each group of enough searches that a confirmation was made of."""
+    """Of each group of enough searches of which one has a whole confirmation, all by one margin."""
     found = []
     for group, studies in groups.items():
         there = [each for each in map(confirmation_of, studies) if each and each.complete]
+        margins = {each.frozen.margin for each in there}
+        if len(margins) != 1 or len(studies) < LEAST_DRAWS:
+            continue
         tests = [each.test for each in there if each.test is not None and each.test.claimed]
         ratios = tuple(test.ratio for test in tests if test.ratio is not None)
-        if there and len(studies) >= LEAST_DRAWS:
-            without = len(studies) - len(there)
-            found.append(
-                AnotherSearch(group=group, searches=len(studies), without=without, ratios=ratios)
+        found.append(
+            AnotherSearch(
+                group=group,
+                searches=len(studies),
+                without=len(studies) - len(there),
+                confirmed=len(tests),
+                ratios=ratios,
             )
+        )
     return tuple(found)
 
 
@@ -91,26 +97,32 @@ def another_search_sentences(found: AnotherSearch, name: str) -> list[str]:
     first = f"{name}: {many} of {found.searches} searches {'is' if many == 1 else 'are'} confirmed"
     lacks = ""
     if found.without:
-        has = "has" if found.without == 1 else "have"
-        lacks = f"; {found.without} {has} no confirmation, and count as not confirmed"
+        has, count = ("has", "counts") if found.without == 1 else ("have", "count")
+        lacks = f"; {found.without} {has} no whole confirmation, and {count} as not confirmed"
     if not many:
         return [f"{first}: nothing says that another one would be{lacks}"]
-    ratios = sorted(each.estimate for each in found.ratios)
-    times = f"{ratios[0]:.2f}" if many == 1 else f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-    first += f", in {times} of the default's time{lacks}"
-    chance = f"a chance of at least {found.chance:.2f} (95 % confidence)"
+    if found.ratios:
+        first += f", in {_from_to([each.estimate for each in found.ratios])} of the default's time"
+    # Rounded down: at least so much.
+    chance = f"a chance of at least {math.floor(found.chance * 100) / 100:.2f} (95 % confidence)"
     next_one = f"{name}: another search would be confirmed with {chance}"
     expected = found.expected
     if expected is None:
-        few = f"{many} {'is' if many == 1 else 'are'} too few to say how fast it would be then"
-        return [first, f"{next_one}; {few}"]
+        few = f"it takes {LEAST_DRAWS} known times to say how fast it would be then"
+        return [first + lacks, f"{next_one}; {few}"]
+    limits = f"[{expected.low:.2g}, {expected.high:.2g}]"
     next_one += (
-        f", and then take {expected.estimate:.2f} [{expected.low:.2f}, {expected.high:.2f}] of the "
-        "default's time: within these limits in about nine cases of ten"
+        f", and then take {expected.estimate:.2f} {limits} of the default's time: within these "
+        "limits in about nine cases of ten"
     )
     held, pairs = found.held
-    limits = (
-        f"{name}: the interval of one search's time holds the time of another in {held} of {pairs} "
-        "cases: it is of one configuration, over seeds"
+    of_one = (
+        f"{name}: the interval of one search's time holds what another one measured in {held} of "
+        f"{pairs} cases: it is of one configuration, over seeds"
     )
-    return [first, next_one, limits]
+    return [first + lacks, next_one, of_one]
+
+
+def _from_to(ratios: Sequence[float]) -> str:
+    low, high = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+    return low if low == high else f"{low} to {high}"

@@ -32,10 +32,10 @@ def chance_at_least(successes: int, draws: int) -> float:
 
 def next_draw(values: Sequence[float]) -> Interval | None:
     """Where one more draw beside these positive `values` (n,) lies in `PREDICTED` of all cases,
-    around their geometric mean; None for fewer than `LEAST_DRAWS`.
+    around their geometric mean; None for fewer than `LEAST_DRAWS`, and where one is 0 or infinite.
     """
     n = len(values)
-    if n < LEAST_DRAWS:
+    if n < LEAST_DRAWS or not all(0 < value < math.inf for value in values):
         return None
     logs = np.log(np.sort(np.asarray(values, dtype=float)))
     middle = float(logs.mean())

@@ -160,22 +160,30 @@ def test_emptying_says_whether_a_training_may_have_lacked_what_was_kept(
 
 
 @pytest.mark.parametrize(
-    ("device", "backend", "looks"),
-    [("cuda", Backend.TRITON, False), ("cuda", Backend.EAGER, True), ("cpu", Backend.EAGER, False)],
+    ("device", "backend", "fails", "looks"),
+    [
+        ("cuda", Backend.TRITON, False, False),
+        ("cuda", Backend.TRITON, True, True),
+        ("cuda", Backend.EAGER, False, True),
+        ("cpu", Backend.EAGER, False, False),
+    ],
 )
-def test_cycles_are_looked_for_on_a_gpu_after_a_training_on_no_engine_of_the_pool(
+def test_cycles_are_looked_for_on_a_gpu_unless_a_training_ended_well_on_an_engine_of_the_pool(
     data: DeviceData,
     run_config: Configure,
     workshop: Workshop,
     monkeypatch: pytest.MonkeyPatch,
     device: str,
     backend: Backend,
+    fails: bool,
     looks: bool,
 ) -> None:
     config, pool, found = run_config(), EnginePool(make=workshop), weakref.WeakSet[nn.Module]()
     monkeypatch.setattr(pools, "choose_backend", lambda *_: (backend, ""))
     model = build_model(config.architecture, data.shapes, config.hyperparameters)
-    pool.lend(config, data, model)
+    lent = pool.lend(config, data, model)
+    if lent is not None and not fails:
+        pool.take_back(lent, peak_bytes=0)
     left = nn.Linear(1, 1)
     left.__dict__["itself"] = left
     found.add(left)

@@ -22,10 +22,16 @@ def ratio(estimate: float, wide: float = 0.01) -> Interval:
     return Interval(estimate, estimate - wide, estimate + wide, 90)
 
 
-def search(*, complete: bool = True, found: Interval | None = None, claimed: bool = True) -> Any:
+def search(
+    *,
+    complete: bool = True,
+    found: Interval | None = None,
+    claimed: bool = True,
+    margin: float = 0.01,
+) -> Any:
     """A study as its confirmation is: complete or not, with a test or none."""
     test = SimpleNamespace(claimed=claimed, ratio=found) if found else None
-    return SimpleNamespace(complete=complete, test=test)
+    return SimpleNamespace(complete=complete, test=test, frozen=SimpleNamespace(margin=margin))
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +53,16 @@ def test_whatever_is_not_confirmed_counts_as_a_search_that_was_not() -> None:
     )
     assert (found.searches, found.confirmed, found.without) == (5, 1, 2)
     assert another_search_sentences(found, "it")[0] == (
-        "it: 1 of 5 searches is confirmed, in 0.50 of the default's time; 2 have no confirmation, "
-        "and count as not confirmed"
+        "it: 1 of 5 searches is confirmed, in 0.50 of the default's time; 2 have no whole "
+        "confirmation, and count as not confirmed"
     )
     assert found_of(search(), search()) == (), "two searches"
+    assert found_of(search(), search(), search(margin=0.05)) == (), "of other qualities"
+    timeless = search(found=ratio(0.5))
+    timeless.test.ratio = None
+    (found,) = found_of(timeless, *(search(found=ratio(0.4)) for _ in range(3)))
+    assert (found.confirmed, len(found.ratios)) == (4, 3), "its timings were disturbed"
+    assert another_search_sentences(found, "it")[0].endswith("in 0.40 of the default's time")
     assert found_of(None, None, search(complete=False)) == (), "nothing is confirmed yet"
 
 
@@ -65,13 +77,13 @@ def test_five_confirmed_searches_say_what_another_one_would_take() -> None:
     assert another_search_sentences(found, "original") == [
         "original: 5 of 5 searches are confirmed, in 0.36 to 0.42 of the default's time",
         (
-            "original: another search would be confirmed with a chance of at least 0.55 (95 % "
+            "original: another search would be confirmed with a chance of at least 0.54 (95 % "
             "confidence), and then take 0.38 [0.33, 0.44] of the default's time: within these "
             "limits in about nine cases of ten"
         ),
         (
-            "original: the interval of one search's time holds the time of another in 4 of 20 "
-            "cases: it is of one configuration, over seeds"
+            "original: the interval of one search's time holds what another one measured in 4 of "
+            "20 cases: it is of one configuration, over seeds"
         ),
     ]
     document = found.as_dict()
@@ -89,8 +101,8 @@ def test_where_one_or_none_is_confirmed_it_is_not_said_how_fast_another_would_be
     assert another_search_sentences(one, "it") == [
         "it: 1 of 3 searches is confirmed, in 0.50 of the default's time",
         (
-            "it: another search would be confirmed with a chance of at least 0.02 (95 % "
-            "confidence); 1 is too few to say how fast it would be then"
+            "it: another search would be confirmed with a chance of at least 0.01 (95 % "
+            "confidence); it takes 3 known times to say how fast it would be then"
         ),
     ]
     assert one.as_dict()["time_ratio"] is None

@@ -38,3 +38,5 @@ def test_it_is_around_the_geometric_mean_whatever_the_order() -> None:
 
 def test_two_draws_say_nothing_of_a_third() -> None:
     assert next_draw([0.4, 0.5]) is None
+    assert next_draw([0.4, 0.5, math.inf]) is None
+    assert next_draw([0.4, 0.5, 0.0]) is None
