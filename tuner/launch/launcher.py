@@ -85,6 +85,7 @@ def run_after(
     as far as it is known. What the studies are to be is for `accept` to refuse, before any is made.
     """
     request = checked(request)
+    said = _said(request)
     notes = Notes(progress or Quiet())
     address = absolute(parse_url(request.storage))
     aim = make_aim(request, environment=os.environ)
@@ -108,7 +109,7 @@ def run_after(
         for line in (aim.where.notice, *plan.of_data, *plan.of_networks, *dangers):
             notes.note(line)
         with in_one_sentence(), closing(open_database(address)) as database:
-            launched = _open(database, request, plan, aim.where, notes)
+            launched = _open(database, request, said, plan, aim.where, notes)
             for each in launched:
                 keep_data_file(each.study.optuna, aim.task)
             studies = [each.study for each in launched]
@@ -128,6 +129,15 @@ def run_after(
                 studies=tuple(_outcome(each) for each in launched),
                 notes=tuple(notes.lines),
             )
+
+
+def _said(request: LaunchRequest) -> Said:
+    return Said(
+        trials=request.trials,
+        searches=request.searches,
+        definition=request.settings.said(),
+        policy=request.policy.said(),
+    )
 
 
 def _own_programs(aim: Aim) -> list[str]:
@@ -155,16 +165,11 @@ def _foretold(
 def _open(
     database: Database,
     request: LaunchRequest,
+    said: Said,
     plan: LaunchPlan,
     where: Where,
     notes: Notes,
 ) -> list[Launched]:
-    said = Said(
-        trials=request.trials,
-        searches=request.searches,
-        definition=request.settings.said(),
-        policy=request.policy.said(),
-    )
     launched = open_studies(
         database,
         plan.definitions,
