@@ -91,7 +91,7 @@ def test_the_next_trial_is_ready_when_the_last_one_ends_and_no_two_train_at_once
     begins = [float(begin) for _, begin, _ in trained]
     assert all(begun >= ended for begun, ended in zip(begins[1:], ends[:-1], strict=True))
     # What was asked while the one before trained kept nobody waiting.
-    # One that found its device disturbed begins anew, and has no training before it.
+    # Where nothing could be claimed for a moment, the next one waited for nothing that is known.
     assert sum(each.get("suggest_wait_s") == 0 for each in later) >= 15
     assert min(each["suggest_s"] for each in later) > 0
     with study(folder, "again", 20) as opened, trainer() as run:
