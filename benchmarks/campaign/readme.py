@@ -12,17 +12,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.append(str(Path(__file__).parents[2]))
 from answer import by_family, conclusion, levels, luck, prose
 from plan import FULL
 from report_tables import device, parameters, table
 from state import CALLS
 
+from benchmarks.shared.marked_sections import replaced
 from tuner.report.comparison_files import cell
 from tuner.report.figures.draw import draw
 from tuner.report.figures.save import save
@@ -188,22 +189,6 @@ def _how(studies: Sequence[StudySnapshot], report: Report, calls: str) -> list[s
 
 def _calls(number: int) -> str:
     return "one call" if number == 1 else f"{number} calls"
-
-
-def replaced(text: str, name: str, lines: Sequence[str]) -> str:
-    """`text` with `lines` between its markers `<!-- NAME -->` and `<!-- /NAME -->`.
-
-    Raises:
-        SystemExit: it has no such markers.
-    """
-    pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", flags=re.DOTALL)
-    if not pattern.search(text):
-        raise SystemExit(
-            f"there is no <!-- {name} --> with a <!-- /{name} -->; put them where the section belongs"
-        )
-    return pattern.sub(
-        lambda found: found[1] + "".join(f"{line}\n" for line in lines) + found[2], text
-    )
 
 
 def written(text: str, folder: Path) -> str:

@@ -9,7 +9,6 @@ and with `--readme` the short answer between its markers there.
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.retune.short_answer import retuned_alone, short_answer
 from benchmarks.shared.circumstances import circumstances, heading, write
+from benchmarks.shared.marked_sections import replaced
 from tuner.report.terminal.retuning import COST, verdict_sections
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import read_archive
@@ -35,11 +35,6 @@ HEADER = (
     "| search | trials, configurations | device s | waiting for suggestions | tested | MQL over the "
     "default's, below (96 %) | time over the default's |"
 )
-
-
-def between(marker: str) -> re.Pattern[str]:
-    """What stands between two lines of a document: `<!-- marker -->` and `<!-- /marker -->`."""
-    return re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", flags=re.DOTALL)
 
 
 def read(folder: Path) -> list[StudySnapshot]:
@@ -101,10 +96,8 @@ def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
     """A document with the short answer between its markers: of two variants, or of one alone."""
     report = compare(studies)
     alone = len(groups_of(studies)) == 1
-    lines = "\n".join((retuned_alone if alone else short_answer)(report, LINK))
-    return between(ALONE if alone else ANSWER).sub(
-        lambda found: f"{found[1]}{lines}\n{found[2]}", text
-    )
+    lines = (retuned_alone if alone else short_answer)(report, LINK)
+    return replaced(text, ALONE if alone else ANSWER, lines)
 
 
 def main() -> None:

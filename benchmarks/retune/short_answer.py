@@ -9,6 +9,7 @@ from benchmarks.campaign.answer import conclusion
 from tuner.spec.margin import in_percent
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel, SearchTime, groups_of
+from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.payback import paybacks
 
@@ -32,7 +33,7 @@ def retuned_alone(report: Report, link: str) -> list[str]:
     line = (
         f"Longer searches of {name} alone, {paid.spent.search_s / paid.searches:.0f} s each: {found.confirmed} of "
         f"{found.searches} confirmed, in {min(times):.2f} to {max(times):.2f} of its default's time. Another, once "
-        f"confirmed, would take {expected.estimate:.2f} [{expected.low:.2f}, {expected.high:.2f}] ([campaign]({link}))."
+        f"confirmed, would take {in_brackets(expected, '.2f')} ([campaign]({link}))."
     )
     return [line]
 

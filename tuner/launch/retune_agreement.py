@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
@@ -177,14 +177,16 @@ def confirmation_begun(study: OpenStudy) -> bool:
 
 
 @contextmanager
-def members_there(address: DatabaseUrl, group: str) -> Iterator[list[OpenStudy]]:
-    """The searches of a group; none before there is a database.
+def members_there(
+    address: DatabaseUrl, groups: Iterable[str]
+) -> Iterator[dict[str, list[OpenStudy]]]:
+    """The searches of each group; none before there is a database.
 
     Raises:
         StorageError: the database cannot be read.
     """
     with _opened_if_there(address) as database:
-        yield _members(database, group)
+        yield {group: _members(database, group) for group in groups}
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from tuner.launch.retune_agreement import Agreement, members_there
 from tuner.launch.where import choose_where
 from tuner.spec.definition import StudyDefinition
 from tuner.storage.url import DatabaseUrl
+from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
 from tuner.verdict.confirmation import confirmation_of, known_runs_of
 
@@ -28,13 +29,16 @@ def workers_for(agreed: Agreement, choice: DeviceChoice, address: DatabaseUrl) -
         TunerError: an engine that cannot be reached.
     """
     where = choose_where(choice, environment=os.environ)
-    for group in agreed.groups if where.model is not None else ():
-        with members_there(address, group) as members:
-            bound = {each.device_model() for each in members} - {None, where.model}
-        if bound:
+    with members_there(address, agreed.groups) as members:
+        bound = {
+            group: {each.device_model() for each in mine} - {None, where.model}
+            for group, mine in members.items()
+        }
+    for group, models in bound.items():
+        if where.model is not None and models:
             remedy = f", {REMEDY}" if len(agreed.groups) > 1 else ""
             raise UsageError(
-                f"{group!r} holds times measured on {min(map(str, bound))!r}, the device here is "
+                f"{group!r} holds times measured on {min(map(str, models))!r}, the device here is "
                 f"{where.model!r}: times of different devices do not compare; run on the same kind "
                 f"of device{remedy}"
             )
@@ -47,14 +51,14 @@ def refuse_other_data(
     """Raises UsageError where the searches that are `asked` for would be on other data than the
     reference, which is there.
     """
-    for group in agreed.groups:
-        with members_there(address, group) as members:
-            there = {each.definition.data_hash for each in members}
-        for name, definition in asked.items():
-            if group not in asked and there - {definition.data_hash}:
+    others = [group for group in agreed.groups if group not in asked]
+    wanted = {definition.data_hash for definition in asked.values()}
+    with members_there(address, others) as members:
+        for group, mine in members.items():
+            if {each.definition.data_hash for each in mine} - wanted:
                 raise UsageError(
-                    f"{name!r} would be on other data than {group!r}, and their figures would not "
-                    f"compare; give the data that {group!r} is on (--data-dir), {REMEDY}"
+                    f"{min(asked)!r} would be on other data than {group!r}, and their figures "
+                    f"would not compare; give the data that {group!r} is on (--data-dir), {REMEDY}"
                 )
 
 
@@ -62,12 +66,12 @@ def searches_are_full(agreed: Agreement, address: DatabaseUrl) -> bool:
     """Whether all searches are there and have what was registered before this call."""
     if agreed.registered != agreed.before:
         return False
-    for each in agreed.to_search:
-        with members_there(address, each.group) as members:
-            counts = [study.ledger.counts() for study in members]
-        unfinished = any(count.left or count.lacks_hours for count in counts)
-        if unfinished or len(members) < agreed.registered.searches:
-            return False
+    with members_there(address, [each.group for each in agreed.to_search]) as members:
+        for mine in members.values():
+            counts = [study.ledger.counts() for study in mine]
+            unfinished = any(count.left or count.lacks_hours for count in counts)
+            if unfinished or len(mine) < agreed.registered.searches:
+                return False
     return True
 
 
@@ -77,15 +81,13 @@ def all_has_run(agreed: Agreement, address: DatabaseUrl) -> bool:
     """
     if agreed.registered != agreed.before or not agreed.variant.begun:
         return False
-    for group in agreed.own_groups:
-        with members_there(address, group) as members:
-            if len(members) < agreed.registered.searches:
-                return False
-            for each in members:
-                study = snapshot(each).with_runs_read()
-                there = confirmation_of(study)
-                if there is None or not there.complete:
-                    return False
-                if there.frozen.known != known_runs_of(study):
-                    return False
-    return True
+    with members_there(address, agreed.own_groups) as members:
+        enough = all(len(mine) >= agreed.registered.searches for mine in members.values())
+        return enough and all(_stands(each) for mine in members.values() for each in mine)
+
+
+def _stands(search: OpenStudy) -> bool:
+    """Its confirmation has all its runs, and nothing has run since."""
+    study = snapshot(search).with_runs_read()
+    there = confirmation_of(study)
+    return there is not None and there.complete and there.frozen.known == known_runs_of(study)

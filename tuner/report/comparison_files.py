@@ -204,12 +204,13 @@ def _table(report: Report) -> str:
         "verdict",
     ]
     lines = ["<table><tr>" + "".join(f"<th>{head}</th>" for head in heads) + "</tr>"]
+    called = report.called
     for row in report.rows:
         note = "" if row.verified else f"<br><small>{_unverified(row)}</small>"
         missed = sum(row.misses.values())
         note += f"<br><small>{missed} of {row.runs} runs missed</small>" if missed else ""
         words = [
-            report.called[row.study],
+            called[row.study],
             row.core_change,
             f"{row.hyperparameters}, trial {row.trial}",
         ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping
 
 from tuner.display.text import shown
-from tuner.verdict.compare.another_search import AnotherSearch, another_search_sentences
+from tuner.verdict.compare.another_search import another_search_sentences
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel
 from tuner.verdict.compare.rows import Row
@@ -30,21 +31,17 @@ def sections_of(report: Report) -> list[tuple[str, list[str]]]:
     # What stands in the table anyway, and is not compared, has sentences in the JSON alone.
     within = (a for a in report.answers if a.comparison.question.family == WITHIN)
     own = [answer.sentence for answer in within]
+    called, names = report.called, names_of_groups(report.studies)
+    another = [another_search_sentences(each, names[each.group]) for each in report.another_search]
     found = (
         (WITHOUT_NETWORK, list(report.without_network)),
         (CONFIRMED, [each.sentence for each in report.confirmed]),
         (BETWEEN_VARIANTS, [each.sentence for each in report.between]),
-        (
-            ANOTHER_SEARCH,
-            [line for each in report.another_search for line in _another(report, each)],
-        ),
-        (AT_LEVELS, [line for level in report.registered for line in _at_level(report, level)]),
+        (ANOTHER_SEARCH, [line for lines in another for line in lines]),
+        (AT_LEVELS, [_at_level(level, names) for level in report.registered]),
         (UNDER_OTHER_RULES, [each.sentence for each in report.other_rules or ()]),
         (SECONDARY_POINTS, own),
-        (
-            BY_COLUMN,
-            [_by_column(row, report.called[row.study]) for row in report.rows if row.columns],
-        ),
+        (BY_COLUMN, [_by_column(row, called[row.study]) for row in report.rows if row.columns]),
         ("To read this", list(report.notes)),
     )
     return [(title, [f"{line}." for line in lines]) for title, lines in found if lines]
@@ -67,8 +64,7 @@ def _middle(figure: Interval | float | None) -> str:
     return "-" if figure is None else f"{figure:.4g}"
 
 
-def _at_level(report: Report, level: RegisteredLevel) -> list[str]:
-    names = names_of_groups(report.studies)
+def _at_level(level: RegisteredLevel, names: Mapping[str, str]) -> str:
     told = []
     for group, times in level.searches.items():
         known = [each.seconds for each in times if each.seconds is not None]
@@ -76,8 +72,4 @@ def _at_level(report: Report, level: RegisteredLevel) -> list[str]:
         took = f", median {statistics.median(known):.3f} s" if known else ""
         told.append(f"{names[group]} {len(known)} of {len(times)} searches{took}{how}")
     of = f"{names[level.group]}'s default with its margin"
-    return [f"test MQL {level.mql:.4f}, {of}: {'; '.join(told)}"]
-
-
-def _another(report: Report, found: AnotherSearch) -> list[str]:
-    return another_search_sentences(found, names_of_groups(report.studies)[found.group])
+    return f"test MQL {level.mql:.4f}, {of}: {'; '.join(told)}"

@@ -69,8 +69,8 @@ def fit(
             included; now and then, and when interrupted, this one leaves its own.
         on_resume: told of the checkpoint that is continued from, off the clock.
         on_clock: told, off the clock, that it is about to start (True) or has just stopped.
-        engines: of earlier trainings in this process, to use and to add to; the result is the same.
-            Out of memory beside them, or with `model`, they go; `on_epoch` may hear epochs twice.
+        engines: of earlier trainings in this process, to use and to add to; the result is the same,
+            in memory of its own. Out of memory, or with `model`, they go; epochs may be told twice.
         deadline: a moment of `time.perf_counter`: no epoch is begun that would not be over, and the
             network evaluated, by then; one under way is cut short as at the time limit.
 

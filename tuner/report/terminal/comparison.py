@@ -100,9 +100,10 @@ def _print_table(report: Report, console: Console) -> None:
     """The rows. Where the console is too narrow,
     intervals go below their figures, then columns are left out.
     """
+    called = report.called
     rows = [
         {
-            "variant": shown(report.called[row.study]),
+            "variant": shown(called[row.study]),
             "core change": shown(row.core_change),
             "hyperparameters": row.hyperparameters + ("" if row.verified else " ?"),
             **{HEADINGS[name]: cell(row, name) for name in FIGURES},

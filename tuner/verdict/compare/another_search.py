@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.stats.next_search import LEAST_DRAWS, chance_at_least, next_draw
@@ -110,9 +111,8 @@ def another_search_sentences(found: AnotherSearch, name: str) -> list[str]:
     if expected is None:
         few = f"it takes {LEAST_DRAWS} known times to say how fast it would be then"
         return [first + lacks, f"{next_one}; {few}"]
-    limits = f"[{expected.low:.2g}, {expected.high:.2g}]"
     next_one += (
-        f", and then take {expected.estimate:.2f} {limits} of the default's time: within these "
+        f", and then take {in_brackets(expected, '.2f')} of the default's time: within these "
         "limits in about nine cases of ten"
     )
     held, pairs = found.held

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.retune import report
+from benchmarks.shared.marked_sections import replaced
 from tests.support.paths import REPOSITORY
 from tuner.verdict.compare.findings import compare
 
@@ -34,7 +35,7 @@ def test_a_committed_report_and_the_readme_follow_from_the_studies(
     assert [each["study"] for each in document["searches"]] == [each.name for each in studies]
 
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    emptied = report.between(marker).sub(r"\1\2", readme)
+    emptied = replaced(readme, marker, [])
     assert len(emptied) < len(readme)
     for before in (readme, emptied):
         assert report.with_answer(before, studies) == readme
