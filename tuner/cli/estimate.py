@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -72,6 +71,12 @@ class EstimateOptions:
             min=1, max=MOST_SEARCHES, metavar="S", help="Searches of each variant (1; retune: 5)."
         ),
     ] = None
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="20m", help="With --retune: device time for all searches and re-evaluation."
+        ),
+    ] = None
     price_per_gpu_hour: Annotated[
         str | None, typer.Option(metavar="PRICE", help="Of a device, in any currency.")
     ] = None
@@ -122,8 +127,9 @@ def _estimate(options: EstimateOptions) -> Estimate:
     from tuner.estimate.whole_estimate import Estimate
     from tuner.study.registered_retune import SEARCHES
 
-    if options.against is not None and not options.retune:
-        raise UsageError("--against belongs to a retune: add --retune, or leave it out")
+    for flag, given in (("--against", options.against), ("--budget", options.budget)):
+        if given is not None and not options.retune:
+            raise UsageError(f"{flag} belongs to a retune: add --retune, or leave it out")
     price = above_zero(options.price_per_gpu_hour, "--price-per-gpu-hour")
     seconds = duration_s(options.measure, "--measure") or 0.0
     names = [options.variant, *([options.against] if options.against else [])]
@@ -181,6 +187,7 @@ def _of_variant(
     from tuner.errors import TunerError
     from tuner.estimate.cost_sizes import size_of
     from tuner.estimate.foretold import search_foretold
+    from tuner.estimate.measuring.largest_batch import largest_batches
     from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
     from tuner.estimate.whole_estimate import VariantEstimate, rows_of
 
@@ -197,8 +204,8 @@ def _of_variant(
         MeasuringProcess(subject) as process,
     ):
         costs = _costs(process, seconds, again=options.again)
-        largest = _largest(process, costs) if options.largest_batch else {}
-    trials = options.trials or (_retune_trials() if options.retune else TRIALS)
+        largest = largest_batches(process, costs.windows) if options.largest_batch else {}
+    trials, within_s = _ends(options)
     search = search_foretold(
         definition,
         costs,
@@ -206,6 +213,7 @@ def _of_variant(
         ended=_ended(options, definition),
         sampler=options.sampler or "auto",
         prune=options.prune is not False,
+        within_s=within_s,
     )
     if search is None:
         raise TunerError("the default's epochs could not be measured; run again with --again")
@@ -219,10 +227,25 @@ def _of_variant(
     )
 
 
-def _retune_trials() -> int:
-    from tuner.study.registered_retune import Registered
+def _ends(options: EstimateOptions) -> tuple[int, float | None]:
+    """After how many trials a search ends, and after how many seconds on devices."""
+    from tuner.launch.retune_agreement import share_of_search
+    from tuner.launch.retune_steps import MOST_TRIALS
+    from tuner.search.methods import method_of
+    from tuner.study.registered_retune import SEARCHES, Registered
 
-    return Registered().trials or TRIALS
+    if not options.retune:
+        return options.trials or TRIALS, None
+    budget_s = duration_s(options.budget, "--budget")
+    if budget_s is None:
+        return options.trials or Registered().trials or TRIALS, None
+    together = 1 if options.against is None else 2
+    within_s = share_of_search(
+        budget_s,
+        searches=(options.searches or SEARCHES) * together,
+        repeats=method_of(options.sampler or "auto").repeats,
+    )
+    return options.trials or MOST_TRIALS, within_s
 
 
 def _costs(process: MeasuringProcess, seconds: float, *, again: bool) -> SizeCosts:
@@ -242,29 +265,6 @@ def _costs(process: MeasuringProcess, seconds: float, *, again: bool) -> SizeCos
     found = measured_costs(process, seconds=seconds)
     keep(key, found)
     return found
-
-
-def _largest(process: MeasuringProcess, costs: SizeCosts) -> dict[str, dict[str, Any]]:
-    from tuner.config import Hyperparameters
-    from tuner.estimate.cost_sizes import hyperparameters_of, key_of, largest_size, size_of
-    from tuner.estimate.measuring.largest_batch import largest_batch
-
-    definition = process.subject.definition
-    largest = hyperparameters_of(
-        largest_size(definition.space), definition.space, definition.defaults
-    )
-    batch = definition.defaults.batch_size
-    networks: dict[str, Hyperparameters] = {
-        "the default network": definition.defaults,
-        "the largest network": dataclasses.replace(largest, batch_size=batch),
-    }
-    sizes = [key_of(size_of(each.as_dict())) for each in networks.values()]
-    if sizes[0] == sizes[1]:
-        del networks["the largest network"]
-    return {
-        name: largest_batch(process, network, windows=costs.windows).as_dict()
-        for name, network in networks.items()
-    }
 
 
 def _ended(options: EstimateOptions, definition: StudyDefinition) -> list[Ended]:

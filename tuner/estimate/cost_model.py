@@ -59,6 +59,11 @@ class Foretold:
     def plus(self, more: float) -> Foretold:
         return Foretold(middle=self.middle + more, low=self.low + more, high=self.high + more)
 
+    def at_most(self, most: float) -> Foretold:
+        return Foretold(
+            middle=min(self.middle, most), low=min(self.low, most), high=min(self.high, most)
+        )
+
     @property
     def ratio(self) -> float:
         """How many times its low end its high end is."""

@@ -5,16 +5,18 @@ money.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tuner.config import Backend
 from tuner.estimate.cost_model import Foretold
 from tuner.estimate.cost_sizes import key_of, size_of, sizes_of
 from tuner.estimate.recorded_work import RecordedSearch, recorded_searches
-from tuner.estimate.search_hours import Ended, beside_training, search_seconds
+from tuner.estimate.search_hours import Ended, beside_training, search_seconds, trials_bought
 from tuner.estimate.size_costs import SizeCosts
 from tuner.estimate.work_ahead import Kind, work_ahead
 from tuner.search.methods import method_of
@@ -47,6 +49,8 @@ class SearchForetold:
     """Seconds of a training of the default to its end."""
     searches: int
     """Recorded ones that it was foretold from."""
+    bought: Foretold | None = None
+    """Trials that its time on devices buys; None where its trials are over before."""
 
     @property
     def to_come(self) -> int:
@@ -87,6 +91,7 @@ def search_foretold(
     ended: Sequence[Ended] = (),
     sampler: str = "auto",
     prune: bool = True,
+    within_s: float | None = None,
     recorded: Sequence[RecordedSearch] | None = None,
 ) -> SearchForetold | None:
     """What a search will take.
@@ -98,6 +103,7 @@ def search_foretold(
         ended: those that have, in order.
         sampler: that chooses.
         prune: whether dominated trials are ended early.
+        within_s: that it may hold devices for; None: as long as its trials take.
         recorded: searches to go by; None: all that are committed.
 
     Returns:
@@ -121,14 +127,21 @@ def search_foretold(
     )
     measured_s = seeds * (_setup_s(costs, default) + costs.evaluation_s)
     epoch = figures[key_of(default)]
+    whole = search_seconds(ahead, ended, trials=trials, measured_s=measured_s)
+    built_s = _built_s(costs, min(trials, len(sizes)) - len(ended))
+    whole = together([whole, Foretold(middle=0.75 * built_s, low=0.5 * built_s, high=built_s)])
+    bought = None
+    if ahead is not None and within_s is not None and whole.middle > within_s:
+        bought = trials_bought(ahead, ended, measured_s=measured_s, within_s=within_s)
     return SearchForetold(
         trials=trials,
         ended=len(ended),
         epoch=epoch,
         trial=_trial(kind, epoch_s, known, trials, measured_s, seeds),
-        search=search_seconds(ahead, ended, trials=trials, measured_s=measured_s),
+        search=whole if within_s is None else whole.at_most(within_s),
         default_run=_default_run(kind, epoch, known, measured_s),
         searches=0 if ahead is None else ahead.searches,
+        bought=bought,
     )
 
 
@@ -196,6 +209,14 @@ def _setup_s(costs: SizeCosts, default: Mapping[str, Any]) -> float:
     if not seen:
         return 0.0 if mine is None else mine.setup_s
     return seen[len(seen) // 2]
+
+
+def _built_s(costs: SizeCosts, sizes: int) -> float:
+    """What trials wait for until a compiler has made the kernels of so many sizes. Fused kernels
+    are made beside the trials, and others come first meanwhile.
+    """
+    seen = [each.built_s for each in costs.sizes if each.backend == Backend.COMPILE.value]
+    return max(0, sizes) * statistics.fmean(seen) if seen else 0.0
 
 
 def _trial(

@@ -42,12 +42,26 @@ def bytes_in_words(number: float) -> str:
 def searches_line(found: Sequence[SearchForetold], *, devices: int) -> str:
     """The same of several searches, all together."""
     whole = together([each.search for each in found])
-    trials = sum(each.trials for each in found)
     several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
+    takes = f"{range_in_words(whole)} of device time{several if devices > 1 else ''}"
+    bought = [each.bought for each in found if each.bought is not None]
+    if len(bought) == len(found):
+        return (
+            f"foretold: {len(found)} searches have {takes}, for "
+            f"{trials_in_words(together(bought))} (four times out of five)"
+        )
+    trials = sum(each.trials for each in found)
     return (
-        f"foretold: {trials} trials of {len(found)} searches take {range_in_words(whole)} of "
-        f"device time{several if devices > 1 else ''} (four times out of five)"
+        f"foretold: {trials} trials of {len(found)} searches take {takes} (four times out of five)"
     )
+
+
+def trials_in_words(found: Foretold) -> str:
+    """`some 410 trials (330 to 520)`."""
+    middle, low, high = (
+        f"{float(f'{each:.2g}'):.0f}" for each in (found.middle, found.low, found.high)
+    )
+    return f"some {middle} trials ({low} to {high})"
 
 
 def retune_line(stages: Stages, *, devices: int) -> str:
@@ -67,8 +81,8 @@ def search_line(name: str, found: SearchForetold, *, devices: int, from_trials: 
     by = "its own trials" if from_trials else "batches measured here"
     begun = f", {found.ended} of them done" if found.ended else ""
     several = f", {range_in_words(left.times(1 / devices))} on {devices} devices"
-    return (
-        f"foretold: {found.trials} trials of {name}{begun} take {range_in_words(left)} of device "
-        f"time{several if devices > 1 else ''} (four times out of five; by {by} and "
-        f"{found.searches} recorded searches)"
-    )
+    takes = f"{range_in_words(left)} of device time{several if devices > 1 else ''}"
+    sure = f"(four times out of five; by {by} and {found.searches} recorded searches)"
+    if found.bought is not None:
+        return f"foretold: {name} has {takes}, for {trials_in_words(found.bought)}{begun} {sure}"
+    return f"foretold: {found.trials} trials of {name}{begun} take {takes} {sure}"

@@ -9,6 +9,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tuner.estimate.cost_model import Foretold
 from tuner.estimate.work_ahead import WorkAhead
 
@@ -65,6 +67,32 @@ def search_seconds(
     up = math.hypot(ahead.high - ahead.middle, beside.high - beside.middle)
     middle = spent + ahead.middle + beside.middle
     return Foretold(middle=middle, low=max(spent, middle - down), high=middle + up)
+
+
+def trials_bought(
+    ahead: WorkAhead, ended: Sequence[Ended], *, measured_s: float, within_s: float
+) -> Foretold:
+    """How many trials a search has had when its time on devices is over, those that have ended
+    included: as the recorded ones go on, each of them as fast, or as slow, as `ahead` may be.
+
+    Args:
+        ahead: of the trials to come.
+        ended: in their order.
+        measured_s: of one trial beside its training, as it was measured.
+        within_s: that the search may hold devices for, in all.
+    """
+    left_s = within_s - sum(each.held_s for each in ended)
+    beside = beside_training(measured_s, [each.held_s - each.trained_s for each in ended]).middle
+    usual_s = math.exp(statistics.fmean(math.log(each.sum()) for each in ahead.courses))
+    counts = []
+    for whole_s in (ahead.high, ahead.middle, ahead.low):
+        each = [
+            np.searchsorted(np.cumsum(course * (whole_s / usual_s) + beside), left_s)
+            for course in ahead.courses
+        ]
+        counts.append(len(ended) + float(np.median(each)))
+    low, middle, high = counts
+    return Foretold(middle=middle, low=low, high=high)
 
 
 def usual_beside_s(seconds: Sequence[float]) -> float:

@@ -25,6 +25,8 @@ from tuner.spec.definition import StudyDefinition
 
 KIND, KEPT_BYTES = "costs", 4 << 20
 """Of what is kept in the cache."""
+MEASURED_AS = 2
+"""Rises when what is measured means something else: what was kept before is measured anew."""
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -36,7 +38,9 @@ class MeasuredSize:
     epoch_s: float | None = None
     """Validation included; None where it does not fit."""
     setup_s: float = 0.0
-    """From nothing to the first step: built, warmed up, captured or compiled."""
+    """From nothing to the first step: made, warmed up, captured; its kernels were there."""
+    built_s: float = 0.0
+    """More, the first time: kernels that a compiler makes once for this size."""
     peak_bytes: int = 0
     """CUDA: allocated by it alone; CPU: by its process, with all that this imports."""
     backend: str = ""
@@ -52,6 +56,7 @@ class _StoredSize(Strict):
     size: dict[str, int | str | bool]
     epoch_s: Seconds | None = None
     setup_s: Seconds = 0.0
+    built_s: Seconds = 0.0
     peak_bytes: Annotated[int, Field(ge=0)] = 0
     backend: str = ""
     failure: str = ""
@@ -179,7 +184,8 @@ def key_of_search(definition: StudyDefinition, device_model: str, torch_version:
     mine = [plain["architecture"], definition.model_source, plain["data_hash"], training]
     if definition.loss_source is not None:
         mine.append(definition.loss_source)
-    text = json.dumps([*mine, device_model, torch_version], sort_keys=True, default=str)
+    mine += [device_model, torch_version, MEASURED_AS]
+    text = json.dumps(mine, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

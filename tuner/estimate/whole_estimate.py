@@ -63,6 +63,7 @@ class VariantEstimate:
             "search_s": found.search.as_dict(),
             "default_run_s": found.default_run.as_dict(),
             "trials": found.trials,
+            "trials_bought": None if found.bought is None else found.bought.as_dict(),
             "trials_ended": found.ended,
             "recorded_searches": found.searches,
             "largest_batch": {name: dict(each) for name, each in self.largest.items()},

@@ -59,6 +59,8 @@ class WorkAhead:
     degrees: int
     searches: int
     """Recorded ones that it was taken from."""
+    courses: tuple[np.ndarray, ...] = ()
+    """Of each of those (trials to come,): seconds of every trial."""
 
     @property
     def middle(self) -> float:
@@ -116,7 +118,13 @@ def work_ahead(
         middle = float(rest.mean()) + slope * (now - float(before.mean()))
         found = _pooled(middle, own, len(rest) - 2, more, SPREAD_SEEN)
     middle, spread, degrees = found
-    return WorkAhead(log_seconds=middle, spread=spread, degrees=degrees, searches=len(alike))
+    return WorkAhead(
+        log_seconds=middle,
+        spread=spread,
+        degrees=degrees,
+        searches=len(alike),
+        courses=tuple(each[done:] for each in carried),
+    )
 
 
 def _pooled(

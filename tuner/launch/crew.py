@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,11 @@ from tuner.study.own_program import programs_of
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 
+def deadline(timeout_s: float | None) -> float | None:
+    """When work that is given so long from now is to stop; None: not before it is done."""
+    return None if timeout_s is None else time.monotonic() + timeout_s
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
     """What workers are started with, whatever they work at."""
@@ -38,7 +44,8 @@ class Crew:
     task: str | None
     """Its name or file; None: studies on a CSV are not meant."""
     data_dir: Path | None
-    timeout_s: float | None
+    deadline: float | None
+    """When work is to stop, by `time.monotonic()`: what came before it counts."""
     hang_limit_s: float | None = None
     trusted_code: Sequence[str] = ()
     """Hashes of files that may run though only the database has them here."""
@@ -78,7 +85,7 @@ class Crew:
                 note=progress.note,
             )
             with progress.watching(studies) as tick:
-                return placed.run(tick, timeout_s=self.timeout_s)
+                return placed.run(tick, timeout_s=self._left_s())
         environment = self._environment(address)
         supervisor = Supervisor(
             studies=queues,
@@ -103,7 +110,10 @@ class Crew:
             progress.watching(studies) as tick,
             compiled_in_background(order, environment, log, progress.note) as look,
         ):
-            return supervisor.run(lambda: _both(tick, look), timeout_s=self.timeout_s)
+            return supervisor.run(lambda: _both(tick, look), timeout_s=self._left_s())
+
+    def _left_s(self) -> float | None:
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
     def in_words(self, studies: Sequence[OpenStudy]) -> str:
         """What the engine would be told to place workers of these studies."""

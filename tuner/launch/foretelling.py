@@ -91,6 +91,7 @@ def _of_study(
         ended=ended_trials(opened),
         sampler=policy.sampler,
         prune=policy.prune,
+        within_s=policy.search_s,
     )
     return None if told is None else (told, costs.from_trials)
 

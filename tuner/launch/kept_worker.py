@@ -87,7 +87,7 @@ def keep(
             devices=(device,),
             task=asked.task,
             data_dir=asked.data_dir,
-            timeout_s=None,
+            deadline=None,
             hang_limit_s=asked.hang_limit_s,
             verify=asked.verify,
             trusted_code=(*asked.trusted_code, *programs_of(each.definition for each in opened)),

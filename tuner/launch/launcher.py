@@ -9,7 +9,7 @@ from contextlib import closing
 from tuner.config import MqlSplit
 from tuner.devices.lock import check_folder
 from tuner.estimate.foretold import SearchForetold
-from tuner.launch.crew import Crew
+from tuner.launch.crew import Crew, deadline
 from tuner.launch.early import EarlyWorkers
 from tuner.launch.foretelling import foretell
 from tuner.launch.gpu_limit import note_spent, share_gpu_hours, trials_unpaid
@@ -84,7 +84,7 @@ def run_after(
     """The same, with something to be done `before` the work; `foretold` hears what that will take,
     as far as it is known. What the studies are to be is for `accept` to refuse, before any is made.
     """
-    request = checked(request)
+    request, until = checked(request), deadline(request.timeout_s)
     said = _said(request)
     notes = Notes(progress or Quiet())
     address = absolute(parse_url(request.storage))
@@ -94,7 +94,7 @@ def run_after(
         engine=aim.where.engine,
         task=request.task,
         data_dir=request.data_dir,
-        timeout_s=request.timeout_s,
+        deadline=until,
         hang_limit_s=request.hang_limit_s,
         trusted_code=_own_programs(aim),
     )

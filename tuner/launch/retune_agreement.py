@@ -40,6 +40,11 @@ SEARCH_SHARE = 0.6
 the good ones (docs/decisions/0025-a-retune-is-one-command.md)."""
 
 
+def share_of_search(budget_s: float, *, searches: int, repeats: bool) -> float:
+    """Seconds on devices for the trials of one of so many searches."""
+    return budget_s * (1.0 if repeats else SEARCH_SHARE) / searches
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
     """A variant of a retune."""
@@ -81,8 +86,9 @@ class Agreement:
         now = self.registered
         if now.budget_s is None:
             return None
-        share = 1.0 if self.repeats else SEARCH_SHARE
-        return now.budget_s * share / (now.searches * now.together)
+        return share_of_search(
+            now.budget_s, searches=now.searches * now.together, repeats=self.repeats
+        )
 
     @property
     def to_search(self) -> tuple[Searched, ...]:

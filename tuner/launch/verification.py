@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tuner.devices.lock import check_folder
 from tuner.errors import UsageError
-from tuner.launch.crew import Crew
+from tuner.launch.crew import Crew, deadline
 from tuner.launch.gpu_limit import note_spent, runs_unpaid
 from tuner.launch.outcome import Outcome
 from tuner.launch.progress import Notes, Progress, Quiet
@@ -108,7 +108,7 @@ def run(
         StorageError: a database that cannot be used.
         TunerError: the workers could not be kept alive.
     """
-    request = checked(request)
+    request, until = checked(request), deadline(request.timeout_s)
     notes = Notes(progress or Quiet())
     variants = ",".join(names_of(request.variants))
     asked = study_names(variants, task=request.task, studies=request.studies)
@@ -125,7 +125,7 @@ def run(
         for each in working_on:
             with_code(each, trust=request.trust)  # its workers find it where this user keeps it
         notes.note(where.notice)
-        crew = _crew(request, where, working_on)
+        crew = _crew(request, where, working_on, until)
         stop, missing = stop or StopRequests(), []
         choice = _choice(request, opened, notes)
         for nth in range(ROUNDS if choice is Choice.RECOMMENDED else 1):
@@ -167,13 +167,15 @@ def _check_where(where: Where, opened: Sequence[OpenStudy]) -> None:
         each.refuse_other_device(where.devices[0].model)
 
 
-def _crew(request: VerificationRequest, where: Where, studies: Sequence[OpenStudy]) -> Crew:
+def _crew(
+    request: VerificationRequest, where: Where, studies: Sequence[OpenStudy], until: float | None
+) -> Crew:
     return Crew(
         devices=where.devices,
         engine=where.engine,
         task=request.task,
         data_dir=request.data_dir,
-        timeout_s=request.timeout_s,
+        deadline=until,
         verify=True,
         trusted_code=programs_of(each.definition for each in studies),
     )

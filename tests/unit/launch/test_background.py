@@ -212,6 +212,6 @@ def test_workers_are_watched_and_kernels_compiled_at_the_same_time(
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(crew, "Supervisor", Supervisor)
     monkeypatch.setattr(crew, "compiled_in_background", beside)
-    mine = crew.Crew(devices=[GPU], task="unused", data_dir=None, timeout_s=None)
+    mine = crew.Crew(devices=[GPU], task="unused", data_dir=None, deadline=None)
     assert mine.work([study], [study], Onlooker(), StopRequests()) is Outcome.FILLED
     assert said == ["looked", "compiling", "looked", "compiling"]

@@ -73,7 +73,7 @@ def test_one_that_ended_by_itself_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_crew_starts_early_on_gpus_only(tmp_path: Path) -> None:
     gpu = Gpu(index=0, number=3, uuid="GPU-3", name="Example")
-    crew = Crew(devices=[gpu, DEVICE], task="etth", data_dir=tmp_path, timeout_s=None)
+    crew = Crew(devices=[gpu, DEVICE], task="etth", data_dir=tmp_path, deadline=None)
     workers = crew.early(absolute(parse_url(f"sqlite:///{tmp_path}/studies.db")))
     assert workers.devices == [gpu]
     assert workers.options == ["--task", "etth", "--data-dir", str(tmp_path)]

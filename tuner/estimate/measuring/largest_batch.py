@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tuner.config import Hyperparameters
+from tuner.estimate.cost_sizes import hyperparameters_of, key_of, largest_size, size_of
+from tuner.estimate.measuring.measuring_process import MeasuringProcess
 
 STEP = 16
 """The answer is right to a sixteenth of itself."""
@@ -70,3 +72,24 @@ def largest_batch(process: Tries, network: Hyperparameters, *, windows: int) -> 
             break
         batch = min(2 * fits, windows) if too_large is None else max(1, (fits + too_large) // 2)
     return LargestBatch(fits=fits, too_large=too_large, tries=tries)
+
+
+def largest_batches(process: MeasuringProcess, windows: int) -> dict[str, dict[str, Any]]:
+    """Of the default network, and of the largest of the space, in words of what they are."""
+    definition = process.subject.definition
+    largest = hyperparameters_of(
+        largest_size(definition.space), definition.space, definition.defaults
+    )
+    networks = {
+        "the default network": definition.defaults,
+        "the largest network": dataclasses.replace(
+            largest, batch_size=definition.defaults.batch_size
+        ),
+    }
+    sizes = [key_of(size_of(each.as_dict())) for each in networks.values()]
+    if sizes[0] == sizes[1]:
+        del networks["the largest network"]
+    return {
+        name: largest_batch(process, network, windows=windows).as_dict()
+        for name, network in networks.items()
+    }

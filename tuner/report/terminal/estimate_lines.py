@@ -14,6 +14,7 @@ from tuner.estimate.foretold_words import (
     hours_in_words,
     range_in_words,
     seconds_in_words,
+    trials_in_words,
 )
 from tuner.estimate.whole_estimate import Estimate, SizeRow, VariantEstimate
 
@@ -77,10 +78,14 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
         for name, batch in each.largest.items():
             yield f"{each.variant}: {largest_in_words(name, batch['fits'], batch['too_large'])}"
         done = f", {search.ended} of which have ended" if search.ended else ""
+        searched = f"a search of {search.trials} trials{done} takes {range_in_words(search.search)}"
+        if search.bought is not None:
+            searched = (
+                f"{trials_in_words(search.bought)}{done} have {range_in_words(search.search)}"
+            )
         yield (
-            f"{each.variant}: a search of {search.trials} trials{done} takes "
-            f"{range_in_words(search.search)} of device time (foretold from {search.searches} "
-            "recorded searches)"
+            f"{each.variant}: {searched} of device time (foretold from {search.searches} recorded "
+            "searches)"
         )
     if found.stages is not None:
         stages = found.stages
