@@ -18,10 +18,12 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.retune.short_answer import retuned_alone, short_answer
 from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.shared.marked_sections import replaced
+from tuner.report.terminal.ablation_lines import ablation_lines
 from tuner.report.terminal.retuning import COST, verdict_sections
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import read_archive
 from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.ablation import ablation_of
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups
@@ -92,6 +94,15 @@ def sentences(studies: Sequence[StudySnapshot]) -> list[str]:
     return [*told, "", f"**{COST}**", "", *(f"- {each}." for each in lines)]
 
 
+def taken_apart(studies: Sequence[StudySnapshot]) -> list[str]:
+    """What made the gain of those that `tuner verify --ablate` ran; nothing where none was."""
+    lines = []
+    for each in studies:
+        if (found := ablation_of(each)) is not None:
+            lines += ["", *(f"    {line}" for line in ablation_lines(found))]
+    return ["", "**What made the gain**", *lines] if lines else []
+
+
 def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
     """A document with the short answer between its markers: of two variants, or of one alone."""
     report = compare(studies)
@@ -114,7 +125,7 @@ def main() -> None:
         options.readme.write_text(with_answer(before, studies), encoding="utf-8")
     where = circumstances(options.device)
     text = [HEADER, "|---|---|---|---|---|---|---|", *(line(each) for each in studies)]
-    text += sentences(studies)
+    text += [*sentences(studies), *taken_apart(studies)]
     document = where | {"searches": [figures(each) for each in studies]}
     write(options.folder, document, [*heading(where), *text])
     print("\n".join(text))

@@ -24,7 +24,6 @@ from tuner.cli.options import (
     Workers,
     data_folder,
     duration_s,
-    note,
     opened_database,
     share,
     storage_url,
@@ -246,8 +245,6 @@ def _report_ablations(
         missing = list(outcome.missing)
         print_json({"outcome": outcome.ended.value, "missing": missing, "ablations": ablations})
         return
-    for line in outcome.missing:
-        note(line)
     for each in found.values():
         for line in ablation_lines(each) if each is not None else ():
             typer.echo(line)

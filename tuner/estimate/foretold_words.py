@@ -44,15 +44,16 @@ def searches_line(found: Sequence[SearchForetold], *, devices: int) -> str:
     whole = together([each.search for each in found])
     several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
     takes = f"{range_in_words(whole)} of device time{several if devices > 1 else ''}"
-    bought = [each.bought for each in found if each.bought is not None]
-    if len(bought) == len(found):
+    if all(each.bought is not None for each in found):
+        bought = trials_in_words(together([each.bought for each in found if each.bought]))
         return (
-            f"foretold: {len(found)} searches have {takes}, for "
-            f"{trials_in_words(together(bought))} (four times out of five)"
+            f"foretold: {len(found)} searches have {takes}, for {bought} (four times out of five)"
         )
-    trials = sum(each.trials for each in found)
+    counts = [each.bought.middle if each.bought else each.trials for each in found]
+    some = "some " if any(each.bought is not None for each in found) else ""
     return (
-        f"foretold: {trials} trials of {len(found)} searches take {takes} (four times out of five)"
+        f"foretold: {some}{sum(counts):.0f} trials of {len(found)} searches take {takes} "
+        "(four times out of five)"
     )
 
 

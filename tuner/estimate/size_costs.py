@@ -80,7 +80,8 @@ class SizeCosts:
     windows: int = 1
     """Of training, in an epoch."""
     evaluation_s: float = 0.0
-    """After a training: all forecasts of its test windows, and their scores."""
+    """After a training: all forecasts of its test windows, and their scores; not a process's first
+    ones."""
     start_s: float = 0.0
     """Until a process has its libraries and the data on the device."""
     sizes: tuple[MeasuredSize, ...] = ()

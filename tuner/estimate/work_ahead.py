@@ -22,9 +22,12 @@ LEAST_ALIKE = 3
 OWN_VARIANT = 6
 """So many of the same variant, and others are not asked."""
 LEAST_LENGTH = 30
-USUAL_SPREAD, SPREAD_SEEN, USUAL_DEGREES = 0.2, 0.25, 8
+USUAL_SPREAD, USUAL_DEGREES = 0.2, 8
 """Of the logarithm, between recorded searches of one kind: a spread that few of them show is taken
-part of the way to it. What is left of one that has begun varies more than the whole."""
+part of the way to it."""
+SPREAD_SEEN, SPREAD_SEEN_ONCE = 0.3, 0.4
+"""The same of what is left of one that has begun, which varies more than the whole; and more where
+no configuration is run again, whose seconds would be known by then."""
 UNLIKE_SPREAD = 0.45
 """More, where recorded searches of the kind are too few."""
 DRIFT = 0.25
@@ -116,7 +119,8 @@ def work_ahead(
         now = math.log(max(float(np.mean(seen_s)), 1e-9))
         slope, own, more = _line(before, rest, now)
         middle = float(rest.mean()) + slope * (now - float(before.mean()))
-        found = _pooled(middle, own, len(rest) - 2, more, SPREAD_SEEN)
+        usual = SPREAD_SEEN if kind.repeats else SPREAD_SEEN_ONCE
+        found = _pooled(middle, own, len(rest) - 2, more, usual)
     middle, spread, degrees = found
     return WorkAhead(
         log_seconds=middle,

@@ -24,6 +24,8 @@ from tuner.study.open import OpenStudy
 
 LEAST_TRIALS = 20
 """With fewer to come nothing is measured: that would take longer than it is worth."""
+LEAST_TIMEOUT_S = 300.0
+"""Of a launch that is stopped sooner, measuring would take too large a part."""
 MEASURE_S, MEASURED_SIZES = 10.0, 8
 """Once the process is ready: the default, the corners, and what else there is time for."""
 WAIT_S = 60.0
@@ -31,6 +33,11 @@ WAIT_S = 60.0
 TOLD_BY = 3
 """Trials that have ended tell what the sizes of a study cost."""
 _log = logging.getLogger(__name__)
+
+
+def worth_measuring(timeout_s: float | None) -> bool:
+    """Whether a launch that is stopped after so long has time for it."""
+    return timeout_s is None or timeout_s >= LEAST_TIMEOUT_S
 
 
 def foretell(

@@ -11,7 +11,7 @@ from tuner.devices.lock import check_folder
 from tuner.estimate.foretold import SearchForetold
 from tuner.launch.crew import Crew, deadline
 from tuner.launch.early import EarlyWorkers
-from tuner.launch.foretelling import foretell
+from tuner.launch.foretelling import foretell, worth_measuring
 from tuner.launch.gpu_limit import note_spent, share_gpu_hours, trials_unpaid
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
 from tuner.launch.plan import Aim, LaunchPlan, make_aim, make_plan
@@ -157,7 +157,7 @@ def _foretold(
         data_dir=request.data_dir,
         devices=aim.where.devices,
         workers=aim.where.workers,
-        may_measure=request.estimate,
+        may_measure=request.estimate and worth_measuring(request.timeout_s),
         note=notes.note,
     )
 

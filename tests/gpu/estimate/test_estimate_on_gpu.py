@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,28 @@ def test_peak_memory_is_foretold_within_a_twentieth_where_it_was_measured(
     found = summary(variant, rows)
     assert found["measured"] == 6
     assert found["memory_worst"] <= 0.05
+
+
+def test_what_is_compiled_once_is_no_part_of_the_usual_set_up(
+    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine where nothing is compiled yet; a size other than the default's."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    task = load_task("demo")
+    mine = definition_of(
+        load_study_file("original"),
+        task,
+        prepare(task, data_dir=None).data_hash,
+        StudySettings(backend=Backend.TRITON),
+    )
+    other = dataclasses.replace(mine.defaults, hidden_size=32, batch_size=128)
+    with MeasuringProcess(Subject(definition=mine, task=task, data_dir=None, device=gpu)) as asked:
+        asked.fit(mine.defaults, within_s=300.0)
+        found = asked.time(other, within_s=300.0)
+        evaluation_s = asked.evaluation_s(mine.defaults, within_s=60.0)
+    assert found.backend == Backend.TRITON.value
+    assert found.setup_s < 0.5 < found.built_s
+    assert 0 < evaluation_s < 0.2
 
 
 TRAINS = """

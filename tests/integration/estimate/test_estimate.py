@@ -139,13 +139,19 @@ def test_the_command_tells_a_study_and_a_retune(
         assert whole["retune"]["searches"] == 2
         assert whole["retune"]["confirmation_s"]["middle"] > 0
         assert whole["retune"]["reevaluation_s"]["middle"] == 0  # its searches repeat by themselves
+        timed = told(["estimate", *small.words, "--cpu", "--no-largest-batch", "--retune",
+                      "--searches", "2", "--budget", "2s", "--json"])  # fmt: skip
+        assert timed["retune"]["search_s"]["high"] == pytest.approx(2.0)
+        assert timed["variants"][0]["trials_bought"]["middle"] < 2000
+        assert timed["retune"]["confirmation_s"]["middle"] > 0
         words = CliRunner().invoke(
             app, ["estimate", *small.words, "--cpu", "--no-largest-batch", "--trials", "30"]
         )
         assert "a search of 30 trials takes" in " ".join(words.stdout.split())
-        refused = CliRunner().invoke(app, ["estimate", *small.words, "--against", "original"])
-        assert refused.exception is not None
-        assert "--retune" in str(refused.exception)
+        for option in (["--against", "original"], ["--budget", "20m"]):
+            refused = CliRunner().invoke(app, ["estimate", *small.words, *option])
+            assert refused.exception is not None
+            assert f"{option[0]} belongs to a retune" in str(refused.exception)
     finally:
         os.sched_setaffinity(0, cores)
 

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from tests.support import forked_cli
 from tests.support.cli_processes import STUDY, Bench, workers_of
 from tuner import launch
 from tuner.errors import StorageError, UsageError
+from tuner.estimate.foretold import SearchForetold
+from tuner.launch import launcher
 from tuner.study.open import OpenStudy
 
 
@@ -117,6 +120,24 @@ def test_a_script_may_end_a_launch_whenever_it_wants(bench: Bench) -> None:
     assert [each.filled for each in outcome.studies] == [False]
     assert onlooker.seen == [STUDY]
     assert workers_of(os.getpid()) == []
+
+
+def test_a_time_limit_counts_what_comes_before_the_first_worker(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the seconds that it takes to foretell what a launch will cost."""
+
+    def slowly(studies: Sequence[OpenStudy], **_: object) -> list[SearchForetold]:
+        time.sleep(0.5)
+        return []
+
+    monkeypatch.setattr(launcher, "foretell", slowly)
+    limited = dataclasses.replace(asked(bench, 60), timeout_s=0.4)
+    before = bench.claims()
+    outcome = launch.run(limited)
+    assert outcome.ended is launch.Outcome.TIMED_OUT
+    assert bench.claims() == before
+    assert [each.filled for each in outcome.studies] == [False]
 
 
 def test_ctrl_c_in_a_notebook_leaves_no_worker_behind_and_raises(bench: Bench) -> None:

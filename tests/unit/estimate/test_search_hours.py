@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+
+import numpy as np
 import pytest
 
-from tuner.estimate.search_hours import Ended, beside_training, search_seconds
+from tuner.estimate.search_hours import (
+    Ended,
+    beside_training,
+    search_seconds,
+    trials_bought,
+)
 from tuner.estimate.work_ahead import WorkAhead
 
 AHEAD = WorkAhead(log_seconds=3.0, spread=0.2, degrees=20, searches=9)
@@ -18,6 +27,23 @@ def test_what_was_spent_is_certain_and_what_is_ahead_is_not() -> None:
     assert found.low < found.middle < found.high
     full = search_seconds(None, ended, trials=10, measured_s=0.2)
     assert full.low == full.high == pytest.approx(12.0)
+
+
+def test_device_time_buys_as_many_trials_as_the_recorded_ones_had_in_it() -> None:
+    """Twenty slow trials, then quick ones; the second course is twice as slow as the first."""
+    course = np.concatenate([np.full(20, 3.0), np.full(380, 0.5)])
+    ahead = dataclasses.replace(
+        AHEAD, log_seconds=math.log(course.sum() * math.sqrt(2)), courses=(course, 2 * course)
+    )
+    found = trials_bought(ahead, (), measured_s=0.0, within_s=120.2)
+    assert found.low < found.middle < found.high
+    alone = dataclasses.replace(ahead, log_seconds=math.log(course.sum()), courses=(course,))
+    assert trials_bought(alone, (), measured_s=0.0, within_s=120.2).middle == 140
+    ended = [Ended(trained_s=3.0, held_s=3.0)] * 20
+    later = dataclasses.replace(alone, log_seconds=math.log(190.0), courses=(course[20:],))
+    assert trials_bought(later, ended, measured_s=0.0, within_s=120.2).middle == 140
+    slower = trials_bought(later, ended, measured_s=0.5, within_s=120.2)
+    assert slower.middle == pytest.approx(20 + 60 / 0.55, abs=20)
 
 
 def test_the_first_trial_of_a_device_tells_nothing_of_the_others() -> None:

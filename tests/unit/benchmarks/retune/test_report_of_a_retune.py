@@ -2,40 +2,67 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
 import pytest
 
-from benchmarks.retune import report
+from benchmarks.retune import report, two_models
 from benchmarks.shared.marked_sections import replaced
 from tests.support.paths import REPOSITORY
+from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import compare
 
 RETUNES = REPOSITORY / "benchmarks" / "retune"
 
 
+@functools.cache
+def studies_in(folder: str) -> list[StudySnapshot]:
+    """Read once: it takes seconds."""
+    return report.read(RETUNES / folder)
+
+
 @pytest.mark.parametrize(
     ("folder", "searches", "marker"),
-    [("h200-14m", 10, report.ANSWER), ("campaign", 5, report.ALONE)],
+    [("h200-14m", 10, report.ANSWER), ("campaign", 5, report.ALONE), ("h100", 5, None)],
 )
 def test_a_committed_report_and_the_readme_follow_from_the_studies(
-    folder: str, searches: int, marker: str, monkeypatch: pytest.MonkeyPatch
+    folder: str, searches: int, marker: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path: Path = RETUNES / folder
-    studies = report.read(path)
+    studies = studies_in(folder)
     found = compare(studies)  # once: it takes seconds
     monkeypatch.setattr(report, "compare", lambda given: found if given is studies else None)
     assert len(studies) == searches
 
     text = path.with_suffix(".md").read_text(encoding="utf-8")
     assert "\n".join(report.line(each) for each in studies) in text
-    assert text.endswith("\n".join(report.sentences(studies)) + "\n")
+    told = [*report.sentences(studies), *report.taken_apart(studies)]
+    assert text.endswith("\n".join(told) + "\n")
     document = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     assert [each["study"] for each in document["searches"]] == [each.name for each in studies]
 
+    if marker is None:  # another one is told there
+        return
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     emptied = replaced(readme, marker, [])
     assert len(emptied) < len(readme)
     for before in (readme, emptied):
         assert report.with_answer(before, studies) == readme
+
+
+def test_two_gpu_models_side_by_side_follow_from_the_studies() -> None:
+    found = [two_models.on_model(studies_in(folder)) for folder in ("campaign", "h100")]
+    told = (RETUNES / "two-models.md").read_text(encoding="utf-8")
+    assert told.endswith("\n".join(two_models.table(found)) + "\n")
+    # The default trains alike on both, epoch for epoch; only the epochs' seconds differ.
+    h200, h100 = (each.default for each in found)
+    assert h200["epochs"] == h100["epochs"]
+    assert h200["s_per_epoch"] < h100["s_per_epoch"]
+
+
+def test_what_made_the_gain_is_told_where_it_was_run() -> None:
+    told = "\n".join(report.taken_apart(studies_in("h100")))
+    assert told.count("learning_rate") == told.count("trial") // 2 == 4
+    assert report.taken_apart(studies_in("campaign")) == []
