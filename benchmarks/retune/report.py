@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.retune.short_answer import retuned_alone, short_answer
+from benchmarks.retune.short_answer import short_answer
 from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.shared.marked_sections import replaced
 from tuner.report.terminal.ablation_lines import ablation_lines
@@ -32,7 +32,7 @@ from tuner.verdict.payback import paybacks
 from tuner.verdict.retuned_words import payback_sentence
 
 LINK = "benchmarks/retune/README.md"
-ANSWER, ALONE = "answer", "retuned"
+ANSWER = "answer"
 HEADER = (
     "| search | trials, configurations | device s | waiting for suggestions | tested | MQL over the "
     "default's, below (96 %) | time over the default's |"
@@ -104,11 +104,8 @@ def taken_apart(studies: Sequence[StudySnapshot]) -> list[str]:
 
 
 def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
-    """A document with the short answer between its markers: of two variants, or of one alone."""
-    report = compare(studies)
-    alone = len(groups_of(studies)) == 1
-    lines = (retuned_alone if alone else short_answer)(report, LINK)
-    return replaced(text, ALONE if alone else ANSWER, lines)
+    """A document with the short answer, of two variants, between its markers."""
+    return replaced(text, ANSWER, short_answer(compare(studies), LINK))
 
 
 def main() -> None:

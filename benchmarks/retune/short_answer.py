@@ -9,7 +9,6 @@ from benchmarks.campaign.answer import conclusion
 from tuner.spec.margin import in_percent
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel, SearchTime, groups_of
-from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.payback import paybacks
 
@@ -22,20 +21,6 @@ def short_answer(report: Report, link: str) -> list[str]:
         f"2. {held[:1].upper()}{held[1:]}.",
         f"3. {_confirmed_of(report)} ([what came]({link})).",
     ]
-
-
-def retuned_alone(report: Report, link: str) -> list[str]:
-    """Of one variant against its own default: what its searches were confirmed to give, and what another one would."""
-    (found,), (paid,) = report.another_search, paybacks(groups_of(report.studies))
-    (name,), expected = names_of_groups(report.studies).values(), found.expected
-    assert expected is not None, "three are confirmed"
-    times = [each.estimate for each in found.ratios]
-    line = (
-        f"Longer searches of {name} alone, {paid.spent.search_s / paid.searches:.0f} s each: {found.confirmed} of "
-        f"{found.searches} confirmed, in {min(times):.2f} to {max(times):.2f} of its default's time. Another, once "
-        f"confirmed, would take {in_brackets(expected, '.2f')} ([campaign]({link}))."
-    )
-    return [line]
 
 
 def _searches(report: Report) -> str:

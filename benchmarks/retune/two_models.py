@@ -1,8 +1,9 @@
 """The same retune on two GPU models: does the verdict hold, and which half of the time changes?
 
-    python benchmarks/retune/two_models.py benchmarks/retune/campaign benchmarks/retune/h100 --output benchmarks/retune/two-models
+    python benchmarks/retune/two_models.py benchmarks/retune/campaign benchmarks/retune/h100 --output benchmarks/retune/two-models --readme README.md
 
-The folders hold the studies, as `tuner study export` writes them. Writes OUTPUT.md and OUTPUT.json.
+The folders hold the studies of one variant, as `tuner study export` writes them. Writes OUTPUT.md and OUTPUT.json; and with
+`--readme` what both came to, between its markers there.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.retune.report import read
+from benchmarks.retune.report import LINK, read
 from benchmarks.shared.circumstances import circumstances, heading, write
+from benchmarks.shared.marked_sections import replaced
+from tuner.storage.queue.device_time import device_seconds
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.epochs_of import epochs_of
 
+MARKER = "retuned"
 HEADER = (
     "| GPU | search | verdict | time over the default's | epochs over the default's "
     "| seconds an epoch over the default's |"
@@ -36,7 +40,21 @@ class OnModel:
     """What one folder holds: a retune on one GPU model."""
 
     model: str
+    variant: str
+    search_s: float
+    """That a search had devices for, in the mean."""
     confirmations: tuple[Confirmation, ...]
+
+    @property
+    def word(self) -> str:
+        """As one says it: H200."""
+        return self.model.removeprefix("NVIDIA ").split()[0]
+
+    @property
+    def confirmed(self) -> list[float]:
+        """Times over the default's, of the searches that are confirmed."""
+        tests = [each.test for each in self.confirmations]
+        return [one.ratio.estimate for one in tests if one and one.claimed and one.ratio]
 
     @property
     def default(self) -> dict[str, Any]:
@@ -61,7 +79,18 @@ def on_model(studies: Sequence[StudySnapshot]) -> OnModel:
     if len(models) != 1:
         raise SystemExit(f"studies of one GPU model were expected, they are of {sorted(models)}")
     found = tuple(there for each in studies if (there := confirmation_of(each)) is not None)
-    return OnModel(model=models.pop(), confirmations=found)
+    spent = [
+        device_seconds(record.recorded)
+        for each in studies
+        for record in each.results.records
+        if record.state.is_finished()
+    ]
+    return OnModel(
+        model=models.pop(),
+        variant=studies[0].definition.variant,
+        search_s=sum(spent) / len(studies),
+        confirmations=found,
+    )
 
 
 def device_of(study: StudySnapshot) -> str | None:
@@ -116,14 +145,31 @@ def table(found: Sequence[OnModel]) -> list[str]:
     return lines
 
 
+def in_short(found: Sequence[OnModel]) -> str:
+    """One line of both."""
+    times = [time for each in found for time in each.confirmed]
+    each_of = ", ".join(
+        f"{len(each.confirmed)} of {len(each.confirmations)}{' confirmed' if not n else ''} on {each.word}s"
+        for n, each in enumerate(found)
+    )
+    return (
+        f"Longer searches of {found[0].variant} alone, {found[0].search_s:.0f} s each: {each_of}, in "
+        f"{min(times):.2f} to {max(times):.2f} of its default's time ([campaign]({LINK}))."
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", type=Path, nargs=2)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--readme", type=Path, help="a document with the line of both")
     options = parser.parse_args()
     found = [on_model(read(folder)) for folder in options.folders]
+    if options.readme is not None:
+        text = replaced(options.readme.read_text(encoding="utf-8"), MARKER, [in_short(found)])
+        options.readme.write_text(text, encoding="utf-8")
     where = circumstances(" and ".join(each.model for each in found))
     lines = table(found)
     document = where | {

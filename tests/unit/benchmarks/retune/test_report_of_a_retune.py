@@ -25,7 +25,7 @@ def studies_in(folder: str) -> list[StudySnapshot]:
 
 @pytest.mark.parametrize(
     ("folder", "searches", "marker"),
-    [("h200-14m", 10, report.ANSWER), ("campaign", 5, report.ALONE), ("h100", 5, None)],
+    [("h200-14m", 10, report.ANSWER), ("campaign", 5, None), ("h100", 5, None)],
 )
 def test_a_committed_report_and_the_readme_follow_from_the_studies(
     folder: str, searches: int, marker: str | None, monkeypatch: pytest.MonkeyPatch
@@ -43,7 +43,7 @@ def test_a_committed_report_and_the_readme_follow_from_the_studies(
     document = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     assert [each["study"] for each in document["searches"]] == [each.name for each in studies]
 
-    if marker is None:  # another one is told there
+    if marker is None:  # told with the other GPU model
         return
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     emptied = replaced(readme, marker, [])
@@ -56,6 +56,8 @@ def test_two_gpu_models_side_by_side_follow_from_the_studies() -> None:
     found = [two_models.on_model(studies_in(folder)) for folder in ("campaign", "h100")]
     told = (RETUNES / "two-models.md").read_text(encoding="utf-8")
     assert told.endswith("\n".join(two_models.table(found)) + "\n")
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert replaced(readme, two_models.MARKER, [two_models.in_short(found)]) == readme
     # The default trains alike on both, epoch for epoch; only the epochs' seconds differ.
     h200, h100 = (each.default for each in found)
     assert h200["epochs"] == h100["epochs"]
