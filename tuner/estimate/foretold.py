@@ -28,9 +28,10 @@ HOUR_S = 3600.0
 REEVALUATED = 90
 """Runs of the re-evaluation of one search by a sampler that repeats nothing: 3 rounds of 6
 configurations with 5 seeds."""
-CONFIRMED = (0.5, 1.4, 2.4)
-"""Runs of a confirmation of one search, by its seeds: where the default stands there is nothing to
-hold against it; else the default and one configuration, or two."""
+CONFIRMED = (1.0, 1.8, 2.4)
+"""What a confirmation of one search takes, in runs of the default on all its seeds: the default,
+and beside it nothing, where that stands, or up to three configurations that are faster. Of 20
+that were recorded (benchmarks/retune)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,27 +147,33 @@ def search_foretold(
 
 
 def stages_of(
-    searches: Sequence[SearchForetold], *, sampler: str = "auto", seeds: int = CONFIRMATION_SEEDS
+    searches: Sequence[SearchForetold],
+    *,
+    sampler: str = "auto",
+    seeds: int = CONFIRMATION_SEEDS,
+    confirmed: int | None = None,
 ) -> Stages:
     """Of a retune with these searches: a part of their trials run again where the sampler has not
-    done so, and a confirmation of each on `seeds` seeds.
+    done so, and confirmations on `seeds` seeds: of these searches, or of so many with those that
+    are over.
     """
     runs = [each.default_run for each in searches]
     low, middle, high = CONFIRMED
     repeats = method_of(sampler).repeats
     again = together([each.times(0.0 if repeats else REEVALUATED / 2) for each in runs], alike=True)
-    confirmed = [
+    over = max(0, (confirmed or 0) - len(runs))
+    confirmations = [
         Foretold(
             middle=middle * seeds * each.middle,
             low=low * seeds * each.low,
             high=high * seeds * each.high,
         )
-        for each in runs
+        for each in (*runs, *runs[:1] * over)
     ]
     return Stages(
         search=together([each.search for each in searches]),
         reevaluation=again,
-        confirmation=together(confirmed),
+        confirmation=together(confirmations),
     )
 
 

@@ -170,9 +170,9 @@ class _Call:
         if found:
             sampler = self.request.policy.said().get("sampler", "auto")
             seeds = self.agreed.registered.confirm_seeds or CONFIRMATION_SEEDS
-            notes.note(
-                retune_line(stages_of(found, sampler=sampler, seeds=seeds), devices=self.devices)
-            )
+            of_all = len(self.agreed.to_search) * self.agreed.registered.searches
+            stages = stages_of(found, sampler=sampler, seeds=seeds, confirmed=of_all)
+            notes.note(retune_line(stages, devices=self.devices))
 
     def _register(self, studies: Sequence[OpenStudy]) -> None:
         """What was asked for, before anybody works."""

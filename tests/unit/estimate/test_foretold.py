@@ -12,7 +12,7 @@ import pytest
 from tests.support.paths import REPOSITORY
 from tests.support.present import present
 from tuner.config import Backend
-from tuner.estimate.foretold import SearchForetold, search_foretold
+from tuner.estimate.foretold import SearchForetold, search_foretold, stages_of
 from tuner.estimate.foretold_words import search_line, searches_line
 from tuner.estimate.recorded_work import recorded_searches
 from tuner.estimate.size_costs import SizeCosts
@@ -58,6 +58,15 @@ def test_ten_searches_had_as_many_trials_as_their_time_was_foretold_to_buy(
             held.append(bought.low <= len(records) <= bought.high)
     assert len(held) == 10
     assert sum(held) >= 8
+
+
+def test_searches_that_are_over_are_confirmed_too(costs: SizeCosts) -> None:
+    found = [foretold(costs, BUDGET_S)] * 4
+    four, five = (stages_of(found, confirmed=number) for number in (None, 5))
+    assert five.confirmation.middle == pytest.approx(1.25 * four.confirmation.middle)
+    assert five.search == four.search
+    each_s = 90 * found[0].default_run.middle
+    assert each_s < four.confirmation.middle / 4 < 3 * each_s
 
 
 def test_time_that_is_enough_for_all_trials_ends_nothing(costs: SizeCosts) -> None:

@@ -11,8 +11,12 @@ import pytest
 from benchmarks.retune import report, two_models
 from benchmarks.shared.marked_sections import replaced
 from tests.support.paths import REPOSITORY
+from tests.support.present import present
+from tuner.estimate.foretold import CONFIRMED
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import compare
+from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.payback import spent_on
 
 RETUNES = REPOSITORY / "benchmarks" / "retune"
 
@@ -62,6 +66,20 @@ def test_two_gpu_models_side_by_side_follow_from_the_studies() -> None:
     h200, h100 = (each.default for each in found)
     assert h200["epochs"] == h100["epochs"]
     assert h200["s_per_epoch"] < h100["s_per_epoch"]
+
+
+def test_confirmations_took_what_estimates_take_them_to() -> None:
+    low, _, high = CONFIRMED
+    held = []
+    for folder in ("campaign", "h100", "h200-14m"):
+        for study in studies_in(folder):
+            default = present(present(confirmation_of(study)).default)
+            runs_s = sum(
+                run.result.recorded.wall_clock_s or 0.0 for run in default.clean if run.result
+            )
+            held.append(low <= spent_on([study]).confirmation_s / runs_s <= high)
+    assert len(held) == 20
+    assert sum(held) >= 16
 
 
 def test_what_made_the_gain_is_told_where_it_was_run() -> None:
