@@ -15,10 +15,10 @@ from tests.support.programs import failure_of, heard_by, program_job, trained, w
 from tuner.config import EpochRecord, StopReason
 from tuner.spec.study_file import load_study_file
 
+pytestmark = pytest.mark.usefixtures("impatient")
+
 CHILDREN = """
 import subprocess
-
-pytestmark = pytest.mark.usefixtures("impatient")
 words = [sys.executable, "-c", "import time; time.sleep(60)"]
 kept = [subprocess.Popen(words), subprocess.Popen(words, start_new_session=True)]
 if os.fork() == 0:                       # a daemon: it forks twice, and leads a session of its own
