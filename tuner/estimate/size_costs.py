@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -109,6 +110,12 @@ class SizeCosts:
     def setup_seconds(self, wanted: Sequence[Size]) -> dict[str, Foretold]:
         points = [(each.size, each.setup_s) for each in self.sizes if each.setup_s > 0]
         return _by_key(wanted, CostModel.of(points).at(wanted))
+
+    @property
+    def built_s(self) -> float | None:
+        """What a compiler takes for the kernels of the usual size; None where nothing is built."""
+        seen = [each.built_s for each in self.sizes if each.built_s > 0]
+        return statistics.median(seen) if seen else None
 
     def of(self, size: Size) -> MeasuredSize | None:
         return next((each for each in self.sizes if key_of(each.size) == key_of(size)), None)

@@ -58,6 +58,7 @@ class VariantEstimate:
             "by_trials": self.costs.from_trials,
             "start_s": self.costs.start_s,
             "evaluation_s": self.costs.evaluation_s,
+            "built_s": self.costs.built_s,
             "epoch_s": found.epoch.as_dict(),
             "trial_s": found.trial.as_dict(),
             "search_s": found.search.as_dict(),

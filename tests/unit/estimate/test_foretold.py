@@ -16,6 +16,8 @@ from tuner.estimate.foretold import SearchForetold, search_foretold, stages_of
 from tuner.estimate.foretold_words import search_line, searches_line
 from tuner.estimate.recorded_work import recorded_searches
 from tuner.estimate.size_costs import SizeCosts
+from tuner.estimate.whole_estimate import Estimate, VariantEstimate
+from tuner.report.terminal.estimate_lines import estimate_lines
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import read_archive
 
@@ -91,6 +93,26 @@ def test_what_a_compiler_makes_once_is_waited_for_once(costs: SizeCosts) -> None
     assert more == pytest.approx(0.75 * 20 * 20)
     few = foretold(costs, trials=5).search.middle
     assert foretold(built(Backend.COMPILE), trials=5).search.middle - few == pytest.approx(75)
+
+
+def test_an_estimate_says_what_time_buys_and_what_is_compiled(costs: SizeCosts) -> None:
+    def lines(costs: SizeCosts) -> str:
+        mine = VariantEstimate(
+            variant="original",
+            default={"hidden_size": 64, "batch_size": 256},
+            costs=costs,
+            sizes=(),
+            search=foretold(costs, BUDGET_S),
+        )
+        whole = Estimate(device_model="a GPU", devices=2, variants=(mine,), searches=1, stages=None)
+        return "\n".join(estimate_lines(whole))
+
+    assert re.search(r"original: some \d+ trials \(\d+ to \d+\) have 4 min of device", lines(costs))
+    assert "compiled" not in lines(costs)
+    first = dataclasses.replace(costs.sizes[0], built_s=21.0)
+    built = dataclasses.replace(costs, sizes=(first, *costs.sizes[1:]))
+    assert "original: the kernels of a size are compiled once, 21 s each" in lines(built)
+    assert SizeCosts.from_json(built.to_json()) == built
 
 
 def test_a_launch_says_what_its_time_buys(costs: SizeCosts) -> None:

@@ -75,6 +75,11 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
             f"a trial {range_in_words(search.trial)}, a process is ready after "
             f"{seconds_in_words(each.costs.start_s)}"
         )
+        if each.costs.built_s is not None:
+            yield (
+                f"{each.variant}: the kernels of a size are compiled once, "
+                f"{seconds_in_words(each.costs.built_s)} each"
+            )
         for name, batch in each.largest.items():
             yield f"{each.variant}: {largest_in_words(name, batch['fits'], batch['too_large'])}"
         done = f", {search.ended} of which have ended" if search.ended else ""
