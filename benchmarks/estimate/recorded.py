@@ -25,6 +25,8 @@ from tuner.study.results import TrialRecord
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "tuner" / "estimate" / "recorded_searches.json"
 FOLDERS = ("benchmarks", "notebooks/data", "tests/fixtures/before_the_road")
+BEGUN = "-begun"
+"""A folder of searches that are under way, which nobody looks at before they are done."""
 MOST_TRIALS = 400
 LEAST_TRIALS = 10
 
@@ -34,6 +36,8 @@ def exports() -> dict[str, Archive]:
     found = {}
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.json.gz")):
+            if path.parent.name.endswith(BEGUN):
+                continue
             archive = readable(path)
             if archive is not None and len(trials_of(archive)) >= LEAST_TRIALS:
                 found[str(path.relative_to(ROOT))] = archive

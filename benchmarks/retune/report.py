@@ -105,7 +105,10 @@ def taken_apart(studies: Sequence[StudySnapshot]) -> list[str]:
 
 def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
     """A document with the short answer, of two variants, between its markers."""
-    return replaced(text, ANSWER, short_answer(compare(studies), LINK))
+    report = compare(studies)
+    if len(groups_of(report.studies)) == 1:
+        raise SystemExit("--readme: the short answer is of two variants; see two_models.py for one")
+    return replaced(text, ANSWER, short_answer(report, LINK))
 
 
 def main() -> None:

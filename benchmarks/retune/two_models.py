@@ -60,18 +60,19 @@ class OnModel:
     def default(self) -> dict[str, Any]:
         """Of all confirming runs of the default that converged."""
         runs = [
-            run.result.recorded
+            (seen.epochs, seen.s_per_epoch, seen.wall_clock_s)
             for each in self.confirmations
             if each.default is not None
             for run in each.default.clean
             if run.result is not None
+            and (seen := run.result.recorded).epochs
+            and seen.s_per_epoch
+            and seen.wall_clock_s
         ]
-        return {
-            "runs": len(runs),
-            "epochs": statistics.median(each.epochs or 0 for each in runs),
-            "s_per_epoch": statistics.median(each.s_per_epoch or 0.0 for each in runs),
-            "wall_clock_s": statistics.median(each.wall_clock_s or 0.0 for each in runs),
-        }
+        if not runs:
+            raise SystemExit(f"{self.model}: no confirming run of the default converged")
+        epochs, paces, times = (statistics.median(each) for each in zip(*runs, strict=True))
+        return {"runs": len(runs), "epochs": epochs, "s_per_epoch": paces, "wall_clock_s": times}
 
 
 def on_model(studies: Sequence[StudySnapshot]) -> OnModel:
@@ -148,6 +149,8 @@ def table(found: Sequence[OnModel]) -> list[str]:
 def in_short(found: Sequence[OnModel]) -> str:
     """One line of both."""
     times = [time for each in found for time in each.confirmed]
+    if not times:
+        raise SystemExit("nothing is confirmed on either GPU model: there is no line to write")
     each_of = ", ".join(
         f"{len(each.confirmed)} of {len(each.confirmations)}{' confirmed' if not n else ''} on {each.word}s"
         for n, each in enumerate(found)

@@ -52,7 +52,10 @@ class EstimateOptions:
     trials: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MANY, metavar="N", help="Trials of the search (50; of a retune's 320)."
+            min=1,
+            max=MANY,
+            metavar="N",
+            help="Trials of the search (50; of a retune's 320, or 200 where none is repeated).",
         ),
     ] = None
     gpus: Annotated[
@@ -123,7 +126,7 @@ def estimate(options: EstimateOptions) -> int:
 
 def _estimate(options: EstimateOptions) -> Estimate:
     from tuner.errors import UsageError
-    from tuner.estimate.foretold import stages_of
+    from tuner.estimate.stages_ahead import stages_of
     from tuner.estimate.whole_estimate import Estimate
     from tuner.study.registered_retune import SEARCHES
 
@@ -131,17 +134,18 @@ def _estimate(options: EstimateOptions) -> Estimate:
         if given is not None and not options.retune:
             raise UsageError(f"{flag} belongs to a retune: add --retune, or leave it out")
     price = above_zero(options.price_per_gpu_hour, "--price-per-gpu-hour")
-    seconds = duration_s(options.measure, "--measure") or 0.0
+    seconds, ends = duration_s(options.measure, "--measure") or 0.0, _ends(options)
     names = [options.variant, *([options.against] if options.against else [])]
     definitions, task = _definitions(options, names)
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
     variants = [
-        _of_variant(options, definition, task, device, seconds / len(definitions))
+        _of_variant(options, definition, task, device, seconds / len(definitions), ends)
         for definition in definitions
     ]
     searches = options.searches or (SEARCHES if options.retune else 1)
     each = [one.search for one in variants for _ in range(searches)]
-    stages = stages_of(each, sampler=options.sampler or "auto") if options.retune else None
+    budget_s, sampler = duration_s(options.budget, "--budget"), options.sampler or "auto"
+    stages = stages_of(each, sampler=sampler, budget_s=budget_s) if options.retune else None
     repeated = tuple(variants) if options.retune else tuple(variants * searches)
     return Estimate(
         device_model=device.model,
@@ -181,6 +185,7 @@ def _of_variant(
     task: Task,
     device: Gpu | CpuCores,
     seconds: float,
+    ends: tuple[int, float | None],
 ) -> VariantEstimate:
     from tuner.devices import CpuCores, exclusive
     from tuner.devices.free_memory import free_memory_bytes
@@ -205,7 +210,7 @@ def _of_variant(
     ):
         costs = _costs(process, seconds, again=options.again)
         largest = largest_batches(process, costs.windows) if options.largest_batch else {}
-    trials, within_s = _ends(options)
+    trials, within_s = ends
     search = search_foretold(
         definition,
         costs,
@@ -229,23 +234,19 @@ def _of_variant(
 
 def _ends(options: EstimateOptions) -> tuple[int, float | None]:
     """After how many trials a search ends, and after how many seconds on devices."""
-    from tuner.launch.retune_agreement import share_of_search
-    from tuner.launch.retune_steps import MOST_TRIALS
+    from tuner.launch.retune_steps import ends_of_search
     from tuner.search.methods import method_of
-    from tuner.study.registered_retune import SEARCHES, Registered
+    from tuner.study.registered_retune import SEARCHES
 
     if not options.retune:
         return options.trials or TRIALS, None
-    budget_s = duration_s(options.budget, "--budget")
-    if budget_s is None:
-        return options.trials or Registered().trials or TRIALS, None
-    together = 1 if options.against is None else 2
-    within_s = share_of_search(
-        budget_s,
-        searches=(options.searches or SEARCHES) * together,
+    variants = 1 if options.against is None else 2
+    return ends_of_search(
+        trials=options.trials,
+        budget_s=duration_s(options.budget, "--budget"),
+        searches=(options.searches or SEARCHES) * variants,
         repeats=method_of(options.sampler or "auto").repeats,
     )
-    return options.trials or MOST_TRIALS, within_s
 
 
 def _costs(process: MeasuringProcess, seconds: float, *, again: bool) -> SizeCosts:

@@ -1,6 +1,4 @@
-"""What a search, or a whole retune, is foretold to cost: seconds on devices, hours on several,
-money.
-"""
+"""What a search is foretold to cost: seconds on devices, hours on several, money."""
 
 from __future__ import annotations
 
@@ -14,24 +12,22 @@ import numpy as np
 
 from tuner.config import Backend
 from tuner.estimate.cost_model import Foretold
-from tuner.estimate.cost_sizes import key_of, size_of, sizes_of
+from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
 from tuner.estimate.recorded_work import RecordedSearch, recorded_searches
-from tuner.estimate.search_hours import Ended, beside_training, search_seconds, trials_bought
+from tuner.estimate.search_hours import (
+    NOTHING,
+    Ended,
+    beside_training,
+    search_seconds,
+    trials_bought,
+)
 from tuner.estimate.size_costs import SizeCosts
 from tuner.estimate.work_ahead import Kind, work_ahead
 from tuner.search.methods import method_of
-from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.spec.definition import StudyDefinition
 
 ALL_OVER = ("random", "qmc")
 HOUR_S = 3600.0
-REEVALUATED = 90
-"""Runs of the re-evaluation of one search by a sampler that repeats nothing: 3 rounds of 6
-configurations with 5 seeds."""
-CONFIRMED = (1.0, 1.8, 2.4)
-"""What a confirmation of one search takes, in runs of the default on all its seeds: the default,
-and beside it nothing, where that stands, or up to three configurations that are faster. Of 20
-that were recorded (benchmarks/retune)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,19 +52,6 @@ class SearchForetold:
     @property
     def to_come(self) -> int:
         return max(0, self.trials - self.ended)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stages:
-    """Seconds of devices of a retune, all its variants together."""
-
-    search: Foretold
-    reevaluation: Foretold
-    confirmation: Foretold
-
-    @property
-    def whole(self) -> Foretold:
-        return together([self.search, self.reevaluation, self.confirmation], alike=True)
 
 
 def kind_of(definition: StudyDefinition, *, sampler: str, prune: bool) -> Kind:
@@ -128,52 +111,23 @@ def search_foretold(
     )
     measured_s = seeds * (_setup_s(costs, default) + costs.evaluation_s)
     epoch = figures[key_of(default)]
-    whole = search_seconds(ahead, ended, trials=trials, measured_s=measured_s)
-    built_s = _built_s(costs, min(trials, len(sizes)) - len(ended))
-    whole = together([whole, Foretold(middle=0.75 * built_s, low=0.5 * built_s, high=built_s)])
+    trial = _trial(kind, epoch_s, known, trials, measured_s, seeds)
+    once = _built_once(costs, sizes, ended, trials=trials)
+    whole = together([search_seconds(ahead, ended, trials=trials, measured_s=measured_s), once])
     bought = None
     if ahead is not None and within_s is not None and whole.middle > within_s:
-        bought = trials_bought(ahead, ended, measured_s=measured_s, within_s=within_s)
+        bought = trials_bought(ahead, ended, measured_s=measured_s, within_s=within_s, once=once)
+    if within_s is not None:
+        whole = _ended_by_time(whole, trial, within_s, sum(each.held_s for each in ended))
     return SearchForetold(
         trials=trials,
         ended=len(ended),
         epoch=epoch,
-        trial=_trial(kind, epoch_s, known, trials, measured_s, seeds),
-        search=whole if within_s is None else whole.at_most(within_s),
+        trial=trial,
+        search=whole,
         default_run=_default_run(kind, epoch, known, measured_s),
         searches=0 if ahead is None else ahead.searches,
         bought=bought,
-    )
-
-
-def stages_of(
-    searches: Sequence[SearchForetold],
-    *,
-    sampler: str = "auto",
-    seeds: int = CONFIRMATION_SEEDS,
-    confirmed: int | None = None,
-) -> Stages:
-    """Of a retune with these searches: a part of their trials run again where the sampler has not
-    done so, and confirmations on `seeds` seeds: of these searches, or of so many with those that
-    are over.
-    """
-    runs = [each.default_run for each in searches]
-    low, middle, high = CONFIRMED
-    repeats = method_of(sampler).repeats
-    again = together([each.times(0.0 if repeats else REEVALUATED / 2) for each in runs], alike=True)
-    over = max(0, (confirmed or 0) - len(runs))
-    confirmations = [
-        Foretold(
-            middle=middle * seeds * each.middle,
-            low=low * seeds * each.low,
-            high=high * seeds * each.high,
-        )
-        for each in (*runs, *runs[:1] * over)
-    ]
-    return Stages(
-        search=together([each.search for each in searches]),
-        reevaluation=again,
-        confirmation=together(confirmations),
     )
 
 
@@ -218,12 +172,35 @@ def _setup_s(costs: SizeCosts, default: Mapping[str, Any]) -> float:
     return seen[len(seen) // 2]
 
 
-def _built_s(costs: SizeCosts, sizes: int) -> float:
-    """What trials wait for until a compiler has made the kernels of so many sizes. Fused kernels
-    are made beside the trials, and others come first meanwhile.
+def _ended_by_time(whole: Foretold, trial: Foretold, within_s: float, spent_s: float) -> Foretold:
+    """What runs when the time is over comes to its end: in the mean, half of it is left."""
+    if spent_s >= within_s:
+        return whole.at_most(spent_s)
+    usual_s = trial.middle
+    return Foretold(
+        middle=min(whole.middle, within_s + usual_s / 2),
+        low=min(whole.low, within_s),
+        high=min(whole.high, within_s + usual_s),
+    )
+
+
+def _built_once(
+    costs: SizeCosts, sizes: Sequence[Size], ended: Sequence[Ended], *, trials: int
+) -> Foretold:
+    """Seconds that trials wait for a compiler, once for each size that nobody has had here. Fused
+    kernels are made beside the trials, and other sizes come first meanwhile.
     """
-    seen = [each.built_s for each in costs.sizes if each.backend == Backend.COMPILE.value]
-    return max(0, sizes) * statistics.fmean(seen) if seen else 0.0
+    seen = [
+        each.built_s
+        for each in costs.sizes
+        if each.backend == Backend.COMPILE.value and each.built_s > 0
+    ]
+    there = {key_of(each.size) for each in costs.sizes} | {each.size for each in ended}
+    new = sum(key_of(size) not in there for size in sizes)
+    if not seen or not new:
+        return NOTHING
+    most_s = min(new, max(0, trials - len(ended))) * statistics.fmean(seen)
+    return Foretold(middle=0.75 * most_s, low=0.5 * most_s, high=most_s)
 
 
 def _trial(

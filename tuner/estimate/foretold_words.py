@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.estimate.cost_model import Foretold
-from tuner.estimate.foretold import HOUR_S, SearchForetold, Stages, together
+from tuner.estimate.foretold import HOUR_S, SearchForetold, together
+from tuner.estimate.stages_ahead import Stages
 
 _UNITS = ((HOUR_S, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"))
 GIB = 1 << 30
+CERTAIN = 1.01
+"""A range whose ends are no further apart is one figure."""
 
 
 def seconds_in_words(seconds: float) -> str:
@@ -22,7 +25,7 @@ def seconds_in_words(seconds: float) -> str:
 def range_in_words(found: Foretold) -> str:
     """`3.4 min (2.8 to 4.2)`, with the units where they differ."""
     low, high = seconds_in_words(found.low), seconds_in_words(found.high)
-    if found.low == found.high:
+    if found.high <= CERTAIN * found.low:
         return seconds_in_words(found.middle)
     unit = high.split()[1]
     short = low.split()[0] if low.split()[1] == unit else low
@@ -44,25 +47,37 @@ def searches_line(found: Sequence[SearchForetold], *, devices: int) -> str:
     whole = together([each.search for each in found])
     several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
     takes = f"{range_in_words(whole)} of device time{several if devices > 1 else ''}"
+    ended = sum(each.ended for each in found)
+    bought = together([each.bought or exactly(each.trials) for each in found])
     if all(each.bought is not None for each in found):
-        bought = trials_in_words(together([each.bought for each in found if each.bought]))
         return (
-            f"foretold: {len(found)} searches have {takes}, for {bought} (four times out of five)"
+            f"foretold: {len(found)} searches have {takes}, for {trials_in_words(bought, ended)} "
+            "(four times out of five)"
         )
-    counts = [each.bought.middle if each.bought else each.trials for each in found]
-    some = "some " if any(each.bought is not None for each in found) else ""
-    return (
-        f"foretold: {some}{sum(counts):.0f} trials of {len(found)} searches take {takes} "
-        "(four times out of five)"
-    )
+    if any(each.bought is not None for each in found):
+        trials = f"{trials_in_words(bought, ended)} of {len(found)} searches"
+    else:
+        trials = f"{bought.middle:.0f} trials of {len(found)} searches"
+    return f"foretold: {trials} take {takes} (four times out of five)"
 
 
-def trials_in_words(found: Foretold) -> str:
-    """`some 410 trials (330 to 520)`."""
-    middle, low, high = (
-        f"{float(f'{each:.2g}'):.0f}" for each in (found.middle, found.low, found.high)
-    )
+def exactly(figure: float) -> Foretold:
+    return Foretold(middle=figure, low=figure, high=figure)
+
+
+def trials_in_words(found: Foretold, ended: int) -> str:
+    """`some 410 trials (330 to 520)`: those that are to come in two digits, and those that have
+    ended.
+    """
+    figures = [ended + _two_digits(each - ended) for each in (found.middle, found.low, found.high)]
+    middle, low, high = figures
+    if low == high:
+        return f"{middle} {'trial' if middle == 1 else 'trials'}"
     return f"some {middle} trials ({low} to {high})"
+
+
+def _two_digits(number: float) -> int:
+    return round(float(f"{max(0.0, number):.2g}"))
 
 
 def retune_line(stages: Stages, *, devices: int) -> str:
@@ -85,5 +100,6 @@ def search_line(name: str, found: SearchForetold, *, devices: int, from_trials: 
     takes = f"{range_in_words(left)} of device time{several if devices > 1 else ''}"
     sure = f"(four times out of five; by {by} and {found.searches} recorded searches)"
     if found.bought is not None:
-        return f"foretold: {name} has {takes}, for {trials_in_words(found.bought)}{begun} {sure}"
+        bought = trials_in_words(found.bought, found.ended)
+        return f"foretold: {name} has {takes}, for {bought}{begun} {sure}"
     return f"foretold: {found.trials} trials of {name}{begun} take {takes} {sure}"

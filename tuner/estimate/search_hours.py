@@ -20,6 +20,7 @@ MORE_THAN_USUAL = 1.1
 """The mean trial takes more beside its training than the usual one: a wait now and then for what to
 try. Kernels that are built once are in the first trials, which tell too much."""
 BESIDE_SPREAD = 0.3
+NOTHING = Foretold(middle=0.0, low=0.0, high=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Ended:
 
     trained_s: float
     held_s: float
+    size: str = ""
+    """The key of its size; empty where nobody asks for it."""
 
 
 def beside_training(measured_s: float, seen: Sequence[float]) -> Foretold:
@@ -70,29 +73,49 @@ def search_seconds(
 
 
 def trials_bought(
-    ahead: WorkAhead, ended: Sequence[Ended], *, measured_s: float, within_s: float
+    ahead: WorkAhead,
+    ended: Sequence[Ended],
+    *,
+    measured_s: float,
+    within_s: float,
+    once: Foretold = NOTHING,
 ) -> Foretold:
     """How many trials a search has had when its time on devices is over, those that have ended
-    included: as the recorded ones go on, each of them as fast, or as slow, as `ahead` may be.
+    included, and the last one, which runs to its end: as the recorded ones go on, each of them as
+    fast, or as slow, as `ahead` may be.
 
     Args:
         ahead: of the trials to come.
         ended: in their order.
         measured_s: of one trial beside its training, as it was measured.
         within_s: that the search may hold devices for, in all.
+        once: seconds that a compiler takes of it.
     """
     left_s = within_s - sum(each.held_s for each in ended)
     beside = beside_training(measured_s, [each.held_s - each.trained_s for each in ended]).middle
     usual_s = math.exp(statistics.fmean(math.log(each.sum()) for each in ahead.courses))
     counts = []
-    for whole_s in (ahead.high, ahead.middle, ahead.low):
+    slowest, usual, fastest = (
+        (ahead.high, once.high),
+        (ahead.middle, once.middle),
+        (ahead.low, once.low),
+    )
+    for whole_s, once_s in (slowest, usual, fastest):
         each = [
-            np.searchsorted(np.cumsum(course * (whole_s / usual_s) + beside), left_s)
+            _begun_within(course * (whole_s / usual_s) + beside, left_s, once_s)
             for course in ahead.courses
         ]
         counts.append(len(ended) + float(np.median(each)))
     low, middle, high = counts
     return Foretold(middle=middle, low=low, high=high)
+
+
+def _begun_within(course: np.ndarray, left_s: float, once_s: float) -> int:
+    """Trials that begin before the time is over: one at least, where there is any."""
+    if left_s <= 0:
+        return 0
+    over = int(np.searchsorted(np.cumsum(course), left_s - once_s))
+    return min(over + 1, len(course))
 
 
 def usual_beside_s(seconds: Sequence[float]) -> float:

@@ -113,8 +113,10 @@ class SizeCosts:
 
     @property
     def built_s(self) -> float | None:
-        """What a compiler takes for the kernels of the usual size; None where nothing is built."""
-        seen = [each.built_s for each in self.sizes if each.built_s > 0]
+        """What a compiler takes for the kernels of the usual size; None where nothing was seen to
+        be built.
+        """
+        seen = [each.built_s for each in self.sizes if each.built_s > 0 and not self.from_trials]
         return statistics.median(seen) if seen else None
 
     def of(self, size: Size) -> MeasuredSize | None:
@@ -172,6 +174,7 @@ def costs_of_trials(
     if not sizes:
         return None
     middle = len(sizes) // 2
+    sizes = _with_usual_set_up(sizes)
     return SizeCosts(
         device_model=device_model,
         windows=max(1, sorted(windows)[middle]),
@@ -179,6 +182,20 @@ def costs_of_trials(
         sizes=tuple(sizes),
         from_trials=True,
     )
+
+
+def _with_usual_set_up(trials: Sequence[MeasuredSize]) -> list[MeasuredSize]:
+    """Of each size, the shortest set-up that a trial had; what the longest had more, a compiler may
+    have taken, before the first one.
+    """
+    by_key: dict[str, list[float]] = {}
+    for each in trials:
+        by_key.setdefault(key_of(each.size), []).append(each.setup_s)
+    found = []
+    for each in trials:
+        seen = by_key[key_of(each.size)]
+        found.append(dataclasses.replace(each, setup_s=min(seen), built_s=max(seen) - min(seen)))
+    return found
 
 
 def key_of_search(definition: StudyDefinition, device_model: str, torch_version: str) -> str:

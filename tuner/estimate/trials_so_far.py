@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 
+from tuner.estimate.cost_sizes import key_of, size_of
 from tuner.estimate.search_hours import Ended
 from tuner.estimate.size_costs import SizeCosts, costs_of_trials
 from tuner.storage.queue.device_time import device_seconds
@@ -23,11 +24,12 @@ def trained(opened: OpenStudy) -> list[TrialRecord]:
 
 
 def ended_trials(opened: OpenStudy) -> list[Ended]:
-    """Their times."""
+    """Their times, and which size each had."""
     return [
         Ended(
             trained_s=record.recorded.wall_clock_s or 0.0,
             held_s=device_seconds(record.recorded),
+            size=key_of(size_of(dict(record.params))),
         )
         for record in trained(opened)
     ]

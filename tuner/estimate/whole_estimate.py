@@ -8,8 +8,9 @@ from typing import Any
 
 from tuner.estimate.cost_model import Foretold
 from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
-from tuner.estimate.foretold import HOUR_S, SearchForetold, Stages, elapsed, money, together
+from tuner.estimate.foretold import HOUR_S, SearchForetold, elapsed, money, together
 from tuner.estimate.size_costs import SizeCosts
+from tuner.estimate.stages_ahead import Stages
 from tuner.spec.definition import StudyDefinition
 
 

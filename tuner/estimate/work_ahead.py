@@ -27,7 +27,7 @@ USUAL_SPREAD, USUAL_DEGREES = 0.2, 8
 part of the way to it."""
 SPREAD_SEEN, SPREAD_SEEN_ONCE = 0.3, 0.4
 """The same of what is left of one that has begun, which varies more than the whole; and more where
-no configuration is run again, whose seconds would be known by then."""
+nothing is run again: what is repeated takes seconds that are known by then."""
 UNLIKE_SPREAD = 0.45
 """More, where recorded searches of the kind are too few."""
 DRIFT = 0.25

@@ -24,7 +24,7 @@ from tuner.study.open import OpenStudy
 
 LEAST_TRIALS = 20
 """With fewer to come nothing is measured: that would take longer than it is worth."""
-LEAST_TIMEOUT_S = 300.0
+LEAST_TIMEOUT_S = 240.0
 """Of a launch that is stopped sooner, measuring would take too large a part."""
 MEASURE_S, MEASURED_SIZES = 10.0, 8
 """Once the process is ready: the default, the corners, and what else there is time for."""

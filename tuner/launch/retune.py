@@ -14,8 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from tuner.estimate.foretold import SearchForetold, stages_of
-from tuner.estimate.foretold_words import retune_line
+from tuner.estimate.foretold import SearchForetold
 from tuner.launch import launcher, verification
 from tuner.launch.gpu_limit import change_gpu_hours
 from tuner.launch.outcome import Outcome, refuse_nothing_but_failures
@@ -28,12 +27,12 @@ from tuner.launch.retune_checks import (
     searches_are_full,
     workers_for,
 )
+from tuner.launch.retune_foretold import whole_retune_line
 from tuner.launch.retune_request import RetuneOutcome, RetuneProgress, RetuneRequest, Silent
 from tuner.launch.retune_steps import confirmation_request, reevaluation_request, search_request
 from tuner.launch.stages import Stage, Standing, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
 from tuner.search.methods import method_of
-from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.storage.database import open_database
 from tuner.storage.remedies import in_one_sentence
 from tuner.storage.retry import DATABASE_FAILURES
@@ -76,12 +75,13 @@ def run(
         StorageError: a database that cannot be used, or fails for longer than one waits.
         TunerError: the workers could not be kept alive, or every trial of a search failed.
     """
-    request = checked(request)
+    request, began = checked(request), time.monotonic()
     address = absolute(parse_url(request.storage))
     with in_one_sentence():
         agreed = agreement(request, address)
         shown = progress or Silent()
-        call = _Call(request, address, agreed, shown, Notes(shown), stop or StopRequests())
+        notes, stop = Notes(shown), stop or StopRequests()
+        call = _Call(request, address, agreed, shown, notes, stop, began=began)
         for line in agreed.notes:
             call.notes.note(line)
         if not agreed.registered.finished and all_has_run(agreed, address):
@@ -109,7 +109,7 @@ class _Call:
     left_for_runs_s: float | None = None
     """Of the budget, for re-evaluation: what the searches have not had of it."""
     stages: list[Standing] = field(default_factory=list)
-    began: float = field(default_factory=time.monotonic)
+    began: float = 0.0
 
     def work(self) -> Outcome:
         """Do what is left, stage after stage."""
@@ -168,11 +168,9 @@ class _Call:
 
     def _foretold(self, found: Sequence[SearchForetold], notes: Notes) -> None:
         if found:
-            sampler = self.request.policy.said().get("sampler", "auto")
-            seeds = self.agreed.registered.confirm_seeds or CONFIRMATION_SEEDS
-            of_all = len(self.agreed.to_search) * self.agreed.registered.searches
-            stages = stages_of(found, sampler=sampler, seeds=seeds, confirmed=of_all)
-            notes.note(retune_line(stages, devices=self.devices))
+            now, devices = self.agreed.registered, self.devices
+            with self._opened() as searches:
+                notes.note(whole_retune_line(found, searches, now, devices=devices))
 
     def _register(self, studies: Sequence[OpenStudy]) -> None:
         """What was asked for, before anybody works."""

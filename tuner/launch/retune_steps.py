@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from tuner.launch.request import LaunchRequest
-from tuner.launch.retune_agreement import Agreement, Searched
+from tuner.launch.retune_agreement import Agreement, Searched, share_of_search
 from tuner.launch.retune_request import RetuneRequest
 from tuner.launch.verification_request import VerificationRequest
 from tuner.spec.margin import MARGIN
 from tuner.study.group import PREFIX
+from tuner.study.registered_retune import TRIALS_BEFORE_ROUNDS, Registered
 
 MOST_TRIALS = 2000
 """Of a search that its budget in time ends."""
@@ -86,3 +87,16 @@ def _of_runs(
         timeout_s=timeout_s,
         trust=request.trust,
     )
+
+
+def ends_of_search(
+    *, trials: int | None, budget_s: float | None, searches: int, repeats: bool
+) -> tuple[int, float | None]:
+    """After how many trials, and after how many seconds on devices, each of so many searches ends
+    of a retune that nobody has begun: by what was said of it, which may be nothing.
+    """
+    if budget_s is not None:
+        within_s = share_of_search(budget_s, searches=searches, repeats=repeats)
+        return trials or MOST_TRIALS, within_s
+    usual = (Registered() if repeats else Registered(trials=TRIALS_BEFORE_ROUNDS)).trials
+    return trials or usual or MOST_TRIALS, None

@@ -40,12 +40,22 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return times
 
 
-def test_a_long_set_up_is_made_twice(data: DeviceData, made: list[float]) -> None:
+def test_a_long_set_up_is_made_twice(
+    data: DeviceData, made: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "COMPILED", (Backend.EAGER.value,))
     found = subject.measure_size(CONFIG, data)
     assert len(made) == 2
     assert found.fits
     assert found.built_s > 0.5 * COMPILES_S
     assert found.setup_s < COMPILES_S < found.setup_s + found.built_s
+
+
+def test_what_no_compiler_took_is_not_built(data: DeviceData, made: list[float]) -> None:
+    found = subject.measure_size(CONFIG, data)
+    assert len(made) == 2
+    assert found.setup_s < COMPILES_S
+    assert found.built_s == 0.0
 
 
 def test_a_short_one_is_not(data: DeviceData, made: list[float]) -> None:

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from tuner.estimate.cost_model import Foretold
 from tuner.estimate.search_hours import (
     Ended,
     beside_training,
@@ -38,12 +39,33 @@ def test_device_time_buys_as_many_trials_as_the_recorded_ones_had_in_it() -> Non
     found = trials_bought(ahead, (), measured_s=0.0, within_s=120.2)
     assert found.low < found.middle < found.high
     alone = dataclasses.replace(ahead, log_seconds=math.log(course.sum()), courses=(course,))
-    assert trials_bought(alone, (), measured_s=0.0, within_s=120.2).middle == 140
+    # 60 s for the first twenty, 120 of half a second, and the one that is under way then.
+    assert trials_bought(alone, (), measured_s=0.0, within_s=120.2).middle == 141
     ended = [Ended(trained_s=3.0, held_s=3.0)] * 20
     later = dataclasses.replace(alone, log_seconds=math.log(190.0), courses=(course[20:],))
-    assert trials_bought(later, ended, measured_s=0.0, within_s=120.2).middle == 140
+    assert trials_bought(later, ended, measured_s=0.0, within_s=120.2).middle == 141
+    beside_s = beside_training(0.5, [0.0] * 20).middle
+    assert beside_s > 0.05
     slower = trials_bought(later, ended, measured_s=0.5, within_s=120.2)
-    assert slower.middle == pytest.approx(20 + 60 / 0.55, abs=20)
+    assert slower.middle == pytest.approx(21 + 60.2 / (0.5 + beside_s), abs=1)
+
+
+def test_a_compiler_takes_its_part_of_the_time_first() -> None:
+    course = np.full(100, 1.0)
+    ahead = dataclasses.replace(AHEAD, log_seconds=math.log(100.0), courses=(course,))
+    once = Foretold(middle=20.0, low=10.0, high=30.0)
+    found = trials_bought(ahead, (), measured_s=0.0, within_s=50.5, once=once)
+    plain = trials_bought(ahead, (), measured_s=0.0, within_s=50.5)
+    assert (plain.middle, found.middle) == (51, 31)
+    assert found.low < 31 < found.high
+
+
+@pytest.mark.parametrize(("within_s", "trials"), [(0.1, 1), (1000.0, 100)])
+def test_a_search_makes_one_trial_at_least_and_no_more_than_it_may(
+    within_s: float, trials: int
+) -> None:
+    ahead = dataclasses.replace(AHEAD, log_seconds=math.log(100.0), courses=(np.full(100, 1.0),))
+    assert trials_bought(ahead, (), measured_s=0.0, within_s=within_s).middle == trials
 
 
 def test_the_first_trial_of_a_device_tells_nothing_of_the_others() -> None:

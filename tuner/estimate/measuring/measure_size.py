@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from tuner.config import RunConfig, StopReason
+from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import first_line
 from tuner.estimate.cost_model import steps_of_epoch
@@ -40,6 +40,7 @@ MOST_S = 3.0
 AGAIN_S = 0.5
 """A set-up that takes longer is made twice: kernels may have been built, once for all trainings of
 this size."""
+COMPILED = (Backend.TRITON.value, Backend.COMPILE.value)
 PEAK_RESET = Path("/proc/self/clear_refs")
 
 
@@ -80,6 +81,8 @@ def _measured(config: RunConfig, data: DeviceData, *, timed: bool) -> MeasuredSi
     if found.fits:
         return found
     again = _set_up_and_measured(config, data, timed=True)
+    if again.backend not in COMPILED:
+        return again
     return dataclasses.replace(again, built_s=max(0.0, found.setup_s - again.setup_s))
 
 

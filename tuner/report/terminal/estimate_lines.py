@@ -83,19 +83,17 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
         for name, batch in each.largest.items():
             yield f"{each.variant}: {largest_in_words(name, batch['fits'], batch['too_large'])}"
         done = f", {search.ended} of which have ended" if search.ended else ""
-        searched = f"a search of {search.trials} trials{done} takes {range_in_words(search.search)}"
+        takes = f"{range_in_words(search.search)} of device time"
+        searched = f"a search of {search.trials} trials{done} takes {takes}"
         if search.bought is not None:
-            searched = (
-                f"{trials_in_words(search.bought)}{done} have {range_in_words(search.search)}"
-            )
-        yield (
-            f"{each.variant}: {searched} of device time (foretold from {search.searches} recorded "
-            "searches)"
-        )
+            bought = trials_in_words(search.bought, search.ended)
+            searched = f"a search that has {takes} makes {bought}{done}"
+        yield f"{each.variant}: {searched} (foretold from {search.searches} recorded searches)"
     if found.stages is not None:
         stages = found.stages
         yield (
-            f"the retune: {found.searches} searches of each variant "
+            f"the retune: {found.searches} {'search' if found.searches == 1 else 'searches'} of "
+            "each variant "
             f"{range_in_words(stages.search)}, re-evaluation "
             f"{range_in_words(stages.reevaluation)}, confirmation "
             f"{range_in_words(stages.confirmation)}"

@@ -1,0 +1,36 @@
+"""What a whole retune is foretold to take, said before its searches go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.estimate.foretold import SearchForetold
+from tuner.estimate.foretold_words import retune_line
+from tuner.estimate.stages_ahead import Over, stages_of
+from tuner.spec.confirming import CONFIRMATION_SEEDS
+from tuner.study.open import OpenStudy
+from tuner.study.registered_retune import Registered
+
+
+def whole_retune_line(
+    found: Sequence[SearchForetold],
+    searches: Sequence[OpenStudy],
+    registered: Registered,
+    *,
+    devices: int,
+) -> str:
+    """Of all its `searches`, those that are over included; `found` is of the others."""
+    stages = stages_of(
+        found,
+        sampler=searches[0].policy().sampler,
+        seeds=registered.confirm_seeds or CONFIRMATION_SEEDS,
+        budget_s=registered.budget_s,
+        over=searches_over(searches),
+    )
+    return retune_line(stages, devices=devices)
+
+
+def searches_over(searches: Sequence[OpenStudy]) -> Over:
+    """Those that no trial is to come of."""
+    spent = [each.ledger.spent_s() for each in searches if not each.ledger.counts().left]
+    return Over(searches=len(spent), spent_s=sum(spent))
