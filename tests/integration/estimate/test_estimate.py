@@ -141,8 +141,8 @@ def test_the_command_tells_a_study_and_a_retune(
         assert whole["retune"]["reevaluation_s"]["middle"] == 0  # its searches repeat by themselves
         timed = told(["estimate", *small.words, "--cpu", "--no-largest-batch", "--retune",
                       "--searches", "2", "--budget", "2s", "--json"])  # fmt: skip
-        assert timed["retune"]["search_s"]["low"] == pytest.approx(2.0)
-        assert timed["retune"]["search_s"]["high"] < whole["retune"]["search_s"]["low"]
+        assert timed["retune"]["search_s"]["low"] >= 2.0
+        assert timed["retune"]["search_s"]["high"] < whole["retune"]["search_s"]["middle"]
         assert timed["variants"][0]["trials_bought"]["middle"] < 2000
         assert timed["retune"]["confirmation_s"]["middle"] > 0
         words = CliRunner().invoke(
