@@ -98,10 +98,9 @@ def search_foretold(
     sizes = sizes_of(definition.space)
     default = size_of(definition.defaults.as_dict())
     figures = costs.epoch_seconds([*sizes, default])
-    if key_of(default) not in figures:
+    if (epoch := figures.get(key_of(default))) is None:
         return None
-    epoch_s = [each.middle for each in figures.values()] or [figures[key_of(default)].middle]
-    seeds = definition.seeds_per_trial
+    epoch_s, seeds = [each.middle for each in figures.values()], definition.seeds_per_trial
     ahead = work_ahead(
         kind,
         [seeds * each for each in epoch_s],
@@ -110,7 +109,6 @@ def search_foretold(
         seen_s=[each.trained_s for each in ended],
     )
     measured_s = seeds * (_setup_s(costs, default) + costs.evaluation_s)
-    epoch = figures[key_of(default)]
     trial = _trial(kind, epoch_s, known, trials, measured_s, seeds)
     once = _built_once(costs, sizes, ended, trials=trials)
     whole = together([search_seconds(ahead, ended, trials=trials, measured_s=measured_s), once])
