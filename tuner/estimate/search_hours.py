@@ -81,8 +81,8 @@ def trials_bought(
     once: Foretold = NOTHING,
 ) -> Foretold:
     """How many trials a search has had when its time on devices is over, those that have ended
-    included, and the last one, which runs to its end: as the recorded ones go on, each of them as
-    fast, or as slow, as `ahead` may be.
+    included, and the last one, which runs to its end: as the recorded ones go on, with their long
+    trials where those have them, each of them as fast, or as slow, as `ahead` may be.
 
     Args:
         ahead: of the trials to come.
@@ -94,20 +94,31 @@ def trials_bought(
     left_s = within_s - sum(each.held_s for each in ended)
     beside = beside_training(measured_s, [each.held_s - each.trained_s for each in ended]).middle
     usual_s = math.exp(statistics.fmean(math.log(each.sum()) for each in ahead.courses))
-    counts = []
-    slowest, usual, fastest = (
-        (ahead.high, once.high),
-        (ahead.middle, once.middle),
-        (ahead.low, once.low),
+
+    def counts(whole_s: float, once_s: float) -> list[int]:
+        scaled = (course * (whole_s / usual_s) + beside for course in ahead.courses)
+        return [_begun_within(course, left_s, once_s) for course in scaled]
+
+    alike = counts(ahead.middle, once.middle)
+    few, middle, many = (float(each) for each in np.quantile(alike, (0.1, 0.5, 0.9)))
+    slow = float(np.median(counts(ahead.high, once.high)))
+    fast = float(np.median(counts(ahead.low, once.low)))
+    found = Foretold(
+        middle=len(ended) + middle,
+        low=len(ended) + middle / _both(middle, slow, few),
+        high=len(ended) + middle * _both(middle, fast, many),
     )
-    for whole_s, once_s in (slowest, usual, fastest):
-        each = [
-            _begun_within(course * (whole_s / usual_s) + beside, left_s, once_s)
-            for course in ahead.courses
-        ]
-        counts.append(len(ended) + float(np.median(each)))
-    low, middle, high = counts
-    return Foretold(middle=middle, low=low, high=high)
+    return found.at_most(len(ended) + max(map(len, ahead.courses)))
+
+
+def _both(middle: float, by_pace: float, by_course: float) -> float:
+    """How many times off a count may be: by how fast all of a search is, and by when its long
+    trials come.
+    """
+    if middle <= 0:
+        return 1.0
+    logs = (math.log(max(each, 0.5) / middle) for each in (by_pace, by_course))
+    return math.exp(math.hypot(*logs))
 
 
 def _begun_within(course: np.ndarray, left_s: float, once_s: float) -> int:

@@ -65,7 +65,20 @@ def test_a_search_makes_one_trial_at_least_and_no_more_than_it_may(
     within_s: float, trials: int
 ) -> None:
     ahead = dataclasses.replace(AHEAD, log_seconds=math.log(100.0), courses=(np.full(100, 1.0),))
-    assert trials_bought(ahead, (), measured_s=0.0, within_s=within_s).middle == trials
+    found = trials_bought(ahead, (), measured_s=0.0, within_s=within_s)
+    assert found.middle == trials
+    assert found.high <= 100
+
+
+def test_when_long_trials_come_is_part_of_how_many_there_will_be() -> None:
+    """Two courses of the same seconds: in a short time they differ by a factor of ten."""
+    first, last = np.r_[np.full(10, 10.0), np.full(90, 1.0)], np.r_[np.full(90, 1.0), [10.0] * 10]
+    ahead = dataclasses.replace(AHEAD, log_seconds=math.log(190.0), courses=(first, last))
+    short = trials_bought(ahead, (), measured_s=0.0, within_s=40.5)
+    whole = trials_bought(ahead, (), measured_s=0.0, within_s=185.0)
+    assert short.low < 10
+    assert short.high > 30
+    assert short.ratio > 2 * whole.ratio
 
 
 def test_the_first_trial_of_a_device_tells_nothing_of_the_others() -> None:
