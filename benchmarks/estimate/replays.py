@@ -27,11 +27,11 @@ from benchmarks.estimate.recorded import (
     same_trials,
     trials_of,
 )
+from tuner.estimate import foretold
 from tuner.estimate.cost_model import Foretold
-from tuner.estimate.recorded_work import SPREAD_ALL_OVER, recorded_searches
+from tuner.estimate.recorded_work import recorded_searches
 from tuner.estimate.search_hours import Ended, search_seconds, trials_bought, usual_beside_s
 from tuner.estimate.work_ahead import Kind, WorkAhead, work_ahead
-from tuner.search.methods import method_of
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive
 
@@ -68,16 +68,8 @@ class Replay:
 
 
 def kind_of(archive: Archive) -> Kind:
-    definition, policy = archive.definition, archive.policy
-    low, high = definition.space.learning_rate.bounds()
-    return Kind(
-        variant=definition.variant,
-        all_over=policy.sampler in SPREAD_ALL_OVER,
-        repeats=method_of(policy.sampler).repeats,
-        prune=policy.prune,
-        training=definition.training,
-        learning_rates=(low, high),
-    )
+    policy = archive.policy
+    return foretold.kind_of(archive.definition, sampler=policy.sampler, prune=policy.prune)
 
 
 class Replayer:

@@ -26,6 +26,7 @@ from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.ablation import ablation_of
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
+from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.payback import paybacks
@@ -75,7 +76,7 @@ def _tested(there: Confirmation) -> str:
     if test is None or test.no_worse is None or test.ratio is None:
         return "the default stands | - | -"
     said = "confirmed" if test.claimed else "not shown"
-    interval = f"{test.ratio.estimate:.2f} [{test.ratio.low:.2f}, {test.ratio.high:.2f}]"
+    interval = in_brackets(test.ratio, ".2f")
     return (
         f"trial {there.trial}, {said} | {test.no_worse.ratio:.4f}, {test.no_worse.bound:.4f} "
         f"| {interval}"

@@ -20,10 +20,12 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.retune.report import LINK, read
 from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.shared.marked_sections import replaced
-from tuner.storage.queue.device_time import device_seconds
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.epochs_of import epochs_of
+from tuner.verdict.payback import spent_on
+from tuner.verdict.stats.intervals import Interval
 
 MARKER = "retuned"
 HEADER = (
@@ -76,65 +78,51 @@ class OnModel:
 
 
 def on_model(studies: Sequence[StudySnapshot]) -> OnModel:
-    models = {model for each in studies if (model := device_of(each)) is not None}
+    models = {each.device_model for each in studies if each.device_model is not None}
     if len(models) != 1:
         raise SystemExit(f"studies of one GPU model were expected, they are of {sorted(models)}")
-    found = tuple(there for each in studies if (there := confirmation_of(each)) is not None)
-    spent = [
-        device_seconds(record.recorded)
-        for each in studies
-        for record in each.results.records
-        if record.state.is_finished()
-    ]
     return OnModel(
         model=models.pop(),
-        variant=studies[0].definition.variant,
-        search_s=sum(spent) / len(studies),
-        confirmations=found,
+        variant=studies[0].variant,
+        search_s=spent_on(studies).search_s / len(studies),
+        confirmations=tuple(filter(None, map(confirmation_of, studies))),
     )
 
 
-def device_of(study: StudySnapshot) -> str | None:
-    return next(
-        (each.recorded.device for each in study.results.records if each.recorded.device), None
-    )
+def ratios_of(there: Confirmation) -> tuple[Interval | None, Interval | None, Interval | None]:
+    """Over the default's: time, epochs, and seconds an epoch."""
+    parts = epochs_of(there)
+    time = there.test.ratio if there.test is not None else None
+    return time, parts and parts.epochs, parts and parts.s_per_epoch
 
 
 def rows(found: OnModel) -> list[dict[str, Any]]:
     """A row of each search."""
     made = []
     for each in found.confirmations:
-        test, parts = each.test, epochs_of(each)
-        claimed = test is not None and test.claimed
+        time, epochs, pace = (ratio and ratio.as_estimate() for ratio in ratios_of(each))
         made.append(
             {
                 "model": found.model,
                 "study": each.study,
                 "trial": each.trial,
-                "confirmed": claimed,
-                "time_ratio": test.ratio.as_estimate() if test and test.ratio else None,
-                "epochs_ratio": parts and parts.epochs.as_estimate(),
-                "s_per_epoch_ratio": parts and parts.s_per_epoch.as_estimate(),
+                "confirmed": each.test is not None and each.test.claimed,
+                "time_ratio": time,
+                "epochs_ratio": epochs,
+                "s_per_epoch_ratio": pace,
             }
         )
     return made
 
 
-def in_words(ratio: dict[str, float] | None) -> str:
-    if ratio is None:
-        return "-"
-    return "{estimate:.2f} [{low:.2f}, {high:.2f}]".format(**ratio)
-
-
 def table(found: Sequence[OnModel]) -> list[str]:
     lines = [HEADER, "|---|---|---|---|---|---|"]
     for one in found:
-        for row in rows(one):
-            verdict = "confirmed" if row["confirmed"] else "not shown"
-            ratios = (row["time_ratio"], row["epochs_ratio"], row["s_per_epoch_ratio"])
-            told = " | ".join(map(in_words, ratios))
+        for each in one.confirmations:
+            verdict = "confirmed" if each.test is not None and each.test.claimed else "not shown"
+            told = [in_brackets(ratio, ".2f") if ratio else "-" for ratio in ratios_of(each)]
             lines.append(
-                f"| {row['model']} | {row['study']}, trial {row['trial']} | {verdict} | {told} |"
+                f"| {one.model} | {each.study}, trial {each.trial} | {verdict} | {' | '.join(told)} |"
             )
     lines += ["", DEFAULTS, "|---|---|---|---|---|"]
     for one in found:

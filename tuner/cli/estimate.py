@@ -134,7 +134,9 @@ def _estimate(options: EstimateOptions) -> Estimate:
         if given is not None and not options.retune:
             raise UsageError(f"{flag} belongs to a retune: add --retune, or leave it out")
     price = above_zero(options.price_per_gpu_hour, "--price-per-gpu-hour")
-    seconds, ends = duration_s(options.measure, "--measure") or 0.0, _ends(options)
+    seconds = duration_s(options.measure, "--measure") or 0.0
+    budget_s = duration_s(options.budget, "--budget")
+    ends = _ends(options, budget_s)
     names = [options.variant, *([options.against] if options.against else [])]
     definitions, task = _definitions(options, names)
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
@@ -144,13 +146,13 @@ def _estimate(options: EstimateOptions) -> Estimate:
     ]
     searches = options.searches or (SEARCHES if options.retune else 1)
     each = [one.search for one in variants for _ in range(searches)]
-    budget_s, sampler = duration_s(options.budget, "--budget"), options.sampler or "auto"
-    stages = stages_of(each, sampler=sampler, budget_s=budget_s) if options.retune else None
-    repeated = tuple(variants) if options.retune else tuple(variants * searches)
+    stages = None
+    if options.retune:
+        stages = stages_of(each, sampler=options.sampler or "auto", budget_s=budget_s)
     return Estimate(
         device_model=device.model,
         devices=options.gpus,
-        variants=repeated,
+        variants=tuple(variants if options.retune else variants * searches),
         searches=searches,
         stages=stages,
         price_per_hour=price,
@@ -232,7 +234,7 @@ def _of_variant(
     )
 
 
-def _ends(options: EstimateOptions) -> tuple[int, float | None]:
+def _ends(options: EstimateOptions, budget_s: float | None) -> tuple[int, float | None]:
     """After how many trials a search ends, and after how many seconds on devices."""
     from tuner.launch.retune_steps import ends_of_search
     from tuner.search.methods import method_of
@@ -243,7 +245,7 @@ def _ends(options: EstimateOptions) -> tuple[int, float | None]:
     variants = 1 if options.against is None else 2
     return ends_of_search(
         trials=options.trials,
-        budget_s=duration_s(options.budget, "--budget"),
+        budget_s=budget_s,
         searches=(options.searches or SEARCHES) * variants,
         repeats=method_of(options.sampler or "auto").repeats,
     )

@@ -53,6 +53,11 @@ class Foretold:
             high=math.exp(log_middle + Z80 * spread),
         )
 
+    @staticmethod
+    def exactly(figure: float) -> Foretold:
+        """What is certain."""
+        return Foretold(middle=figure, low=figure, high=figure)
+
     def times(self, factor: float) -> Foretold:
         return Foretold(middle=self.middle * factor, low=self.low * factor, high=self.high * factor)
 

@@ -13,7 +13,7 @@ import numpy as np
 from tuner.config import Backend
 from tuner.estimate.cost_model import Foretold
 from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
-from tuner.estimate.recorded_work import RecordedSearch, recorded_searches
+from tuner.estimate.recorded_work import SPREAD_ALL_OVER, RecordedSearch, recorded_searches
 from tuner.estimate.search_hours import (
     NOTHING,
     Ended,
@@ -26,7 +26,6 @@ from tuner.estimate.work_ahead import Kind, work_ahead
 from tuner.search.methods import method_of
 from tuner.spec.definition import StudyDefinition
 
-ALL_OVER = ("random", "qmc")
 HOUR_S = 3600.0
 
 
@@ -59,7 +58,7 @@ def kind_of(definition: StudyDefinition, *, sampler: str, prune: bool) -> Kind:
     low, high = definition.space.learning_rate.bounds()
     return Kind(
         variant=definition.variant,
-        all_over=sampler in ALL_OVER,
+        all_over=sampler in SPREAD_ALL_OVER,
         repeats=method_of(sampler).repeats,
         prune=prune,
         training=definition.training,

@@ -48,7 +48,7 @@ def searches_line(found: Sequence[SearchForetold], *, devices: int) -> str:
     several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
     takes = f"{range_in_words(whole)} of device time{several if devices > 1 else ''}"
     ended = sum(each.ended for each in found)
-    bought = together([each.bought or exactly(each.trials) for each in found])
+    bought = together([each.bought or Foretold.exactly(each.trials) for each in found])
     if all(each.bought is not None for each in found):
         return (
             f"foretold: {len(found)} searches have {takes}, for {trials_in_words(bought, ended)} "
@@ -59,10 +59,6 @@ def searches_line(found: Sequence[SearchForetold], *, devices: int) -> str:
     else:
         trials = f"{bought.middle:.0f} trials of {len(found)} searches"
     return f"foretold: {trials} take {takes} (four times out of five)"
-
-
-def exactly(figure: float) -> Foretold:
-    return Foretold(middle=figure, low=figure, high=figure)
 
 
 def trials_in_words(found: Foretold, ended: int) -> str:

@@ -20,7 +20,7 @@ MORE_THAN_USUAL = 1.1
 """The mean trial takes more beside its training than the usual one: a wait now and then for what to
 try. Kernels that are built once are in the first trials, which tell too much."""
 BESIDE_SPREAD = 0.3
-NOTHING = Foretold(middle=0.0, low=0.0, high=0.0)
+NOTHING = Foretold.exactly(0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def search_seconds(
     spent = sum(each.held_s for each in ended)
     to_come = max(0, trials - len(ended))
     if ahead is None or not to_come:
-        return Foretold(middle=spent, low=spent, high=spent)
+        return Foretold.exactly(spent)
     beside = beside_training(measured_s, [each.held_s - each.trained_s for each in ended])
     beside = beside.times(to_come)
     down = math.hypot(ahead.middle - ahead.low, beside.middle - beside.low)

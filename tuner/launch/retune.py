@@ -81,7 +81,7 @@ def run(
         agreed = agreement(request, address)
         shown = progress or Silent()
         notes, stop = Notes(shown), stop or StopRequests()
-        call = _Call(request, address, agreed, shown, notes, stop, began=began)
+        call = _Call(request, address, agreed, shown, notes, stop, began)
         for line in agreed.notes:
             call.notes.note(line)
         if not agreed.registered.finished and all_has_run(agreed, address):
@@ -105,11 +105,12 @@ class _Call:
     progress: RetuneProgress
     notes: Notes
     stop: StopRequests
+    began: float
+    """By `time.monotonic()`: what came before the work counts."""
     devices: int = 1
     left_for_runs_s: float | None = None
     """Of the budget, for re-evaluation: what the searches have not had of it."""
     stages: list[Standing] = field(default_factory=list)
-    began: float = 0.0
 
     def work(self) -> Outcome:
         """Do what is left, stage after stage."""

@@ -24,7 +24,6 @@ from tuner.study.named import PREFIX
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.registered_retune import (
     SEARCHES,
-    TRIALS_BEFORE_ROUNDS,
     Registered,
     SaidOfRetune,
     agreed,
@@ -259,7 +258,7 @@ def _usual(
     """
     there = _members(database, group)
     if not there:
-        return Registered() if repeats else Registered(trials=TRIALS_BEFORE_ROUNDS)
+        return Registered.usual(repeats=repeats)
     if searches is not None and searches < len(there):
         raise UsageError(
             f"--searches {searches}: there are {len(there)} searches of {group!r} already, and all "

@@ -11,7 +11,7 @@ from tuner.launch.retune_request import RetuneRequest
 from tuner.launch.verification_request import VerificationRequest
 from tuner.spec.margin import MARGIN
 from tuner.study.group import PREFIX
-from tuner.study.registered_retune import TRIALS_BEFORE_ROUNDS, Registered
+from tuner.study.registered_retune import Registered
 
 MOST_TRIALS = 2000
 """Of a search that its budget in time ends."""
@@ -98,5 +98,4 @@ def ends_of_search(
     if budget_s is not None:
         within_s = share_of_search(budget_s, searches=searches, repeats=repeats)
         return trials or MOST_TRIALS, within_s
-    usual = (Registered() if repeats else Registered(trials=TRIALS_BEFORE_ROUNDS)).trials
-    return trials or usual or MOST_TRIALS, None
+    return trials or Registered.usual(repeats=repeats).trials or MOST_TRIALS, None

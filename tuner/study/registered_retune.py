@@ -53,6 +53,11 @@ class Registered:
     finished: bool = False
     """There is nothing left to run."""
 
+    @staticmethod
+    def usual(*, repeats: bool) -> Registered:
+        """One that nobody said anything of, by a sampler that repeats configurations, or not."""
+        return Registered() if repeats else Registered(trials=TRIALS_BEFORE_ROUNDS)
+
     def flags(self) -> dict[str, str]:
         """Each setting as `tuner retune` takes it, by its field."""
         budget = NONE if self.budget_s is None else f"{exact(self.budget_s)}s"
