@@ -1,0 +1,239 @@
+"""Searches by BoTorch in the workers that our own searches run in: live, at equal device seconds.
+
+    python benchmarks/retune/botorch_live.py make --like etth-original --searches 3 --seconds 240 --storage DB
+    python benchmarks/retune/botorch_live.py search --study etth-original-botorch --gpu 0 --storage DB
+    python benchmarks/retune/botorch_live.py plan --study etth-original-botorch --seeds 30 --storage DB
+    tuner verify --variant original --study group:etth-original-botorch --confirm --seeds 30 --gpus 0 --storage DB
+
+`make` takes what is searched from a study that is there. `search` is `tuner worker`, and takes its
+options, with another sampler: the next eight configurations are made by a process beside it while
+eight train. What the device waits for them counts as in any search. `plan` freezes what our steps
+recommend of these trials and what BoTorch's own model does; the last command runs both. Each may be
+stopped and given again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import closing
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from optuna.distributions import BaseDistribution
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+sys.path.append(str(Path(__file__).parents[2]))
+from tuner.cli.main import main as tuner_main
+from tuner.config import Value
+from tuner.launch.retune_steps import MOST_TRIALS
+from tuner.search.history import known_params
+from tuner.search.past_runs import Place, place_of
+from tuner.search.whole_space import WholeSpaceSampler
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.membership import Membership, name_of_search
+from tuner.spec.policy import SearchPolicy
+from tuner.spec.space import SearchSpace
+from tuner.storage.database import open_database
+from tuner.storage.queue.runs import VerificationRun
+from tuner.storage.url import absolute, parse_url
+from tuner.study.create import create_study
+from tuner.study.open import OpenStudy, list_studies, open_study
+from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.confirmation_plan import plan_confirmation
+from tuner.verdict.interleaving import Turn, interleaved
+
+SUFFIX = "-botorch"
+
+
+class BoTorchSampler(WholeSpaceSampler):
+    """Sixteen Sobol points after the default, then eight at a time by the model, made ahead."""
+
+    def __init__(self, space: SearchSpace, *, seed: int) -> None:
+        from benchmarks.verdict import botorch_search  # torch, which only a search needs
+
+        self._search = botorch_search
+        self._space = space
+        self._first = botorch_search.first_places(space, seed)
+        self._pool = ProcessPoolExecutor(
+            1,
+            mp_context=get_context("spawn"),
+            initializer=botorch_search.quiet_and_seeded,
+            initargs=(seed,),
+        )
+        self._batch: list[Place] = []
+        self._ahead: Future[list[Place]] | None = None
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        del study, trial
+        return self._space.stored()
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        del search_space
+        if self._space.whole(known_params(trial)):
+            return {}  # the default, or handed back
+        first, batch = self._search.FIRST, self._search.BATCH
+        if trial.number <= first:
+            place, waiting = self._first[trial.number - 1], self._first[trial.number :]
+        else:
+            if not self._batch:
+                self._batch = (self._ahead or self._asked(study, trial, [])).result()
+                self._ahead = None
+            place, *self._batch = self._batch
+            waiting = self._batch
+        if self._ahead is None and trial.number > first - batch:
+            self._ahead = self._asked(study, trial, [place, *waiting])
+        return self._search.params_at(self._space, place)
+
+    def _asked(
+        self, study: Study, trial: FrozenTrial, waiting: Sequence[Place]
+    ) -> Future[list[Place]]:
+        """The next eight, by what has ended now."""
+        others = [each for each in study.get_trials(deepcopy=False) if each.number != trial.number]
+        told = self._search.Told(*told_by(self._space, others, waiting))
+        return self._pool.submit(self._search.next_places, self._space, told)
+
+
+def told_by(
+    space: SearchSpace, trials: Sequence[FrozenTrial], waiting: Sequence[Place] = ()
+) -> tuple[tuple[Place, ...], tuple[tuple[float, float], ...], tuple[Place, ...]]:
+    """Places and (seconds, MQL) of the trials that ended, converged or not, by their numbers; and
+    the places of those that run, and that wait.
+    """
+    ended = [each for each in trials if each.state == TrialState.COMPLETE]
+    x, y = [], []
+    for each in sorted(ended, key=lambda each: each.number):
+        seconds, mql = each.values
+        x.append(place_of(space, each.params))
+        y.append((seconds, mql))
+    running = [
+        place_of(space, params)
+        for each in trials
+        if each.state == TrialState.RUNNING and space.whole(params := known_params(each))
+    ]
+    return tuple(x), tuple(y), (*running, *waiting)
+
+
+def make(like: OpenStudy, *, searches: int, seconds: float) -> list[str]:
+    """Studies of what `like` searches, those that are not there yet; their names."""
+    there, names = list_studies(like.database), []
+    group = like.membership.group + SUFFIX
+    for number in range(1, searches + 1):
+        name = name_of_search(group, number)
+        names.append(name)
+        if name not in there:
+            create_study(
+                like.database,
+                name,
+                like.definition,
+                Membership.of_new(name, group=group, search=number),
+                trials=MOST_TRIALS,
+                policy=SearchPolicy(sampler="random", prune=False, search_s=seconds),
+            )
+    return names
+
+
+def search(arguments: Sequence[str]) -> None:
+    """`tuner worker` with these arguments, by BoTorch."""
+    samplers: dict[str, BoTorchSampler] = {}
+
+    def made(
+        name: str, definition: StudyDefinition, policy: SearchPolicy, **others: Any
+    ) -> BoTorchSampler:
+        del policy, others
+        if name not in samplers:
+            samplers[name] = BoTorchSampler(definition.space, seed=zlib.crc32(name.encode()))
+        return samplers[name]
+
+    with patch("tuner.worker.trial_source.sampler_for", made):
+        tuner_main(["worker", *arguments])
+
+
+def plan(study: OpenStudy, *, seeds: int) -> str:
+    """Freeze what is recommended of a search, by our steps and by its own model, before the first
+    run; what both are, in a sentence.
+
+    Raises:
+        SystemExit: nothing can be recommended.
+    """
+    found = plan_confirmation([study], seeds=seeds)
+    now = snapshot(study).with_runs_read()
+    there = confirmation_of(now)
+    if there is None:
+        raise SystemExit("; ".join(found.missing))
+    own = recommended_by_model(now)
+    runs = [run for run in study.verifications.runs() if run.session == there.session]
+    if own is not None and all(run.trial_number != own for run in runs):
+        study.verifications.add(_more(study, now.record(own).params, own, runs))
+    return f"{study.name}: our steps {list(there.frozen.steps())}, its own model {own}"
+
+
+def recommended_by_model(study: StudySnapshot) -> int | None:
+    """The number of the first trial of what BoTorch's model recommends; None where the default
+    stands.
+    """
+    from benchmarks.verdict import botorch_search
+
+    botorch_search.quiet_and_seeded(0)
+    space = study.definition.space
+    trials = [each for each in study.results.records if each.state == TrialState.COMPLETE]
+    trials.sort(key=lambda each: each.number)
+    places = {each.number: place_of(space, each.params) for each in trials}
+    values = [each.values for each in trials if each.values is not None]
+    told = botorch_search.Told(
+        tuple(places.values()), tuple((seconds, mql) for seconds, mql in values)
+    )
+    place = botorch_search.recommended(told)
+    return next((number for number, here in places.items() if here == place), None)
+
+
+def _more(
+    study: OpenStudy, params: Mapping[str, Value], number: int, runs: Sequence[VerificationRun]
+) -> list[Any]:
+    """Runs of one more configuration on the seeds of a session."""
+    seeds = {run.block: run.seed for run in runs}
+    blocks = [[Turn(study.study_id, number, params, seeds[block])] for block in sorted(seeds)]
+    last = max(run.place for run in study.verifications.runs())
+    return interleaved(blocks, first=last + 1, plan=dict(runs[0].plan), session=runs[0].session)
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["search"]:
+        return search(sys.argv[2:])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    making, planning = verbs.add_parser("make"), verbs.add_parser("plan")
+    verbs.add_parser("search", help="and the options of tuner worker")
+    making.add_argument("--like", required=True)
+    making.add_argument("--searches", type=int, default=3)
+    making.add_argument("--seconds", type=float, default=240.0, help="on devices, of each")
+    planning.add_argument("--study", required=True, help="names, with commas")
+    planning.add_argument("--seeds", type=int, default=30)
+    for each in (making, planning):
+        each.add_argument("--storage", required=True)
+    options = parser.parse_args()
+    with closing(open_database(absolute(parse_url(options.storage)), create=False)) as database:
+        if options.verb == "make":
+            like = open_study(database, options.like)
+            print(*make(like, searches=options.searches, seconds=options.seconds), sep="\n")
+            return None
+        for name in options.study.split(","):
+            print(plan(open_study(database, name), seeds=options.seeds))
+    return None
+
+
+if __name__ == "__main__":
+    main()
