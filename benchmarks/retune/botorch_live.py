@@ -2,23 +2,24 @@
 
     python benchmarks/retune/botorch_live.py make --like etth-original --searches 3 --seconds 240 --storage DB
     python benchmarks/retune/botorch_live.py search --study etth-original-botorch --gpu 0 --storage DB
-    python benchmarks/retune/botorch_live.py plan --study etth-original-botorch --seeds 30 --storage DB
+    python benchmarks/retune/botorch_live.py plan --study etth-original-botorch --seeds 30 --picks OUT/picks.json --storage DB
     tuner verify --variant original --study group:etth-original-botorch --confirm --seeds 30 --gpus 0 --storage DB
 
 `make` takes what is searched from a study that is there. `search` is `tuner worker`, and takes its
 options, with another sampler: the next eight configurations are made by a process beside it while
 eight train. What the device waits for them counts as in any search. `plan` freezes what our steps
-recommend of these trials and what BoTorch's own model does; the last command runs both. Each may be
-stopped and given again.
+recommend of these trials and what BoTorch's own model does, which it notes in the file of picks; the
+last command runs both. Each may be stopped and given again.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import zlib
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
@@ -54,20 +55,18 @@ SUFFIX = "-botorch"
 
 
 class BoTorchSampler(WholeSpaceSampler):
-    """Sixteen Sobol points after the default, then eight at a time by the model, made ahead."""
+    """Sixteen Sobol points after the default, then eight at a time by the model, made ahead.
 
-    def __init__(self, space: SearchSpace, *, seed: int) -> None:
-        from benchmarks.verdict import botorch_search  # torch, which only a search needs
+    Args:
+        space: what is searched.
+        search: `benchmarks.verdict.botorch_search`, or what has its names.
+        pool: where the next eight are made, beside the worker.
+        seed: of the first points.
+    """
 
-        self._search = botorch_search
-        self._space = space
-        self._first = botorch_search.first_places(space, seed)
-        self._pool = ProcessPoolExecutor(
-            1,
-            mp_context=get_context("spawn"),
-            initializer=botorch_search.quiet_and_seeded,
-            initargs=(seed,),
-        )
+    def __init__(self, space: SearchSpace, search: Any, pool: Executor, *, seed: int) -> None:
+        self._space, self._search, self._pool = space, search, pool
+        self._first: list[Place] = search.first_places(space, seed)
         self._batch: list[Place] = []
         self._ahead: Future[list[Place]] | None = None
 
@@ -94,7 +93,8 @@ class BoTorchSampler(WholeSpaceSampler):
             waiting = self._batch
         if self._ahead is None and trial.number > first - batch:
             self._ahead = self._asked(study, trial, [place, *waiting])
-        return self._search.params_at(self._space, place)
+        found: dict[str, Any] = self._search.params_at(self._space, place)
+        return found
 
     def _asked(
         self, study: Study, trial: FrozenTrial, waiting: Sequence[Place]
@@ -146,6 +146,8 @@ def make(like: OpenStudy, *, searches: int, seconds: float) -> list[str]:
 
 def search(arguments: Sequence[str]) -> None:
     """`tuner worker` with these arguments, by BoTorch."""
+    from benchmarks.verdict import botorch_search  # torch, which only a search needs
+
     samplers: dict[str, BoTorchSampler] = {}
 
     def made(
@@ -153,16 +155,25 @@ def search(arguments: Sequence[str]) -> None:
     ) -> BoTorchSampler:
         del policy, others
         if name not in samplers:
-            samplers[name] = BoTorchSampler(definition.space, seed=zlib.crc32(name.encode()))
+            seed = zlib.crc32(name.encode())
+            pool = ProcessPoolExecutor(
+                1,
+                mp_context=get_context("spawn"),
+                initializer=botorch_search.quiet_and_seeded,
+                initargs=(seed,),
+            )
+            samplers[name] = BoTorchSampler(definition.space, botorch_search, pool, seed=seed)
         return samplers[name]
 
     with patch("tuner.worker.trial_source.sampler_for", made):
         tuner_main(["worker", *arguments])
 
 
-def plan(study: OpenStudy, *, seeds: int) -> str:
-    """Freeze what is recommended of a search, by our steps and by its own model, before the first
-    run; what both are, in a sentence.
+def plan(
+    study: OpenStudy, *, seeds: int, pick: Callable[[StudySnapshot], int | None]
+) -> int | None:
+    """Freeze what is recommended of a search, by our steps and by `pick`, before the first run;
+    the trial that `pick` named.
 
     Raises:
         SystemExit: nothing can be recommended.
@@ -172,11 +183,18 @@ def plan(study: OpenStudy, *, seeds: int) -> str:
     there = confirmation_of(now)
     if there is None:
         raise SystemExit("; ".join(found.missing))
-    own = recommended_by_model(now)
+    own = pick(now)
     runs = [run for run in study.verifications.runs() if run.session == there.session]
     if own is not None and all(run.trial_number != own for run in runs):
         study.verifications.add(_more(study, now.record(own).params, own, runs))
-    return f"{study.name}: our steps {list(there.frozen.steps())}, its own model {own}"
+    print(f"{study.name}: our steps {list(there.frozen.steps())}, its own model {own}")
+    return own
+
+
+def noted(picks: Path, study: str, number: int | None) -> None:
+    """Add to the file of picks."""
+    known = json.loads(picks.read_text()) if picks.exists() else {}
+    picks.write_text(json.dumps(known | {study: number}, indent=1) + "\n")
 
 
 def recommended_by_model(study: StudySnapshot) -> int | None:
@@ -222,6 +240,7 @@ def main() -> None:
     making.add_argument("--seconds", type=float, default=240.0, help="on devices, of each")
     planning.add_argument("--study", required=True, help="names, with commas")
     planning.add_argument("--seeds", type=int, default=30)
+    planning.add_argument("--picks", type=Path, required=True)
     for each in (making, planning):
         each.add_argument("--storage", required=True)
     options = parser.parse_args()
@@ -231,7 +250,8 @@ def main() -> None:
             print(*make(like, searches=options.searches, seconds=options.seconds), sep="\n")
             return None
         for name in options.study.split(","):
-            print(plan(open_study(database, name), seeds=options.seeds))
+            study = open_study(database, name)
+            noted(options.picks, name, plan(study, seeds=options.seeds, pick=recommended_by_model))
     return None
 
 
