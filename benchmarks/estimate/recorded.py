@@ -27,6 +27,8 @@ TABLE = ROOT / "tuner" / "estimate" / "recorded_searches.json"
 FOLDERS = ("benchmarks", "notebooks/data", "tests/fixtures/before_the_road")
 BEGUN = "-begun"
 """A folder of searches that are under way, which nobody looks at before they are done."""
+OF_OTHERS = "botorch"
+"""Searches in our workers by a sampler that is not ours, which their policies do not name."""
 MOST_TRIALS = 400
 LEAST_TRIALS = 10
 
@@ -36,7 +38,7 @@ def exports() -> dict[str, Archive]:
     found = {}
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.json.gz")):
-            if path.parent.name.endswith(BEGUN):
+            if path.parent.name.endswith(BEGUN) or path.parent.name == OF_OTHERS:
                 continue
             archive = readable(path)
             if archive is not None and len(trials_of(archive)) >= LEAST_TRIALS:

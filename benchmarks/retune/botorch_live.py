@@ -162,6 +162,7 @@ def search(arguments: Sequence[str]) -> None:
                 initializer=botorch_search.quiet_and_seeded,
                 initargs=(seed,),
             )
+            pool.submit(botorch_search.quiet_and_seeded, seed)  # it imports while the first train
             samplers[name] = BoTorchSampler(definition.space, botorch_search, pool, seed=seed)
         return samplers[name]
 

@@ -2,8 +2,8 @@
 
     python benchmarks/retune/two_models.py benchmarks/retune/campaign benchmarks/retune/h100 --output benchmarks/retune/two-models --readme README.md
 
-The folders hold the studies of one variant, as `tuner study export` writes them. Writes OUTPUT.md and OUTPUT.json; and with
-`--readme` what both came to, between its markers there.
+The folders hold studies as `tuner study export` writes them; what they have in common is one variant, and that is compared.
+Writes OUTPUT.md and OUTPUT.json; and with `--readme` what both came to, between its markers there.
 """
 
 from __future__ import annotations
@@ -77,6 +77,19 @@ class OnModel:
         return {"runs": len(runs), "epochs": epochs, "s_per_epoch": paces, "wall_clock_s": times}
 
 
+def of_the_same_variant(folders: Sequence[Sequence[StudySnapshot]]) -> list[list[StudySnapshot]]:
+    """Of each folder, the searches of the variant that all of them have.
+
+    Raises:
+        SystemExit: they have none in common, or several.
+    """
+    common = set.intersection(*({each.variant for each in studies} for studies in folders))
+    if len(common) != 1:
+        raise SystemExit(f"one variant in common was expected, there are {sorted(common)}")
+    (variant,) = common
+    return [[each for each in studies if each.variant == variant] for studies in folders]
+
+
 def on_model(studies: Sequence[StudySnapshot]) -> OnModel:
     models = {each.device_model for each in studies if each.device_model is not None}
     if len(models) != 1:
@@ -144,7 +157,7 @@ def in_short(found: Sequence[OnModel]) -> str:
         for n, each in enumerate(found)
     )
     return (
-        f"Longer searches of {found[0].variant} alone, {found[0].search_s:.0f} s each: {each_of}, in "
+        f"{found[0].variant.capitalize()} on two GPU models, {found[0].search_s:.0f} s a search: {each_of}, in "
         f"{min(times):.2f} to {max(times):.2f} of its default's time ([campaign]({LINK}))."
     )
 
@@ -157,7 +170,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--readme", type=Path, help="a document with the line of both")
     options = parser.parse_args()
-    found = [on_model(read(folder)) for folder in options.folders]
+    found = list(map(on_model, of_the_same_variant([read(each) for each in options.folders])))
     if options.readme is not None:
         text = replaced(options.readme.read_text(encoding="utf-8"), MARKER, [in_short(found)])
         options.readme.write_text(text, encoding="utf-8")

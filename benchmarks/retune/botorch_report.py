@@ -1,0 +1,138 @@
+"""What BoTorch's searches came to, beside our own on the same GPU model: every figure of each.
+
+    python benchmarks/retune/botorch_report.py benchmarks/retune/botorch --beside benchmarks/retune/h100
+
+The folder holds the studies, as `tuner study export` writes them, and `picks.json`, which botorch_live.py
+wrote. Of the folder beside it the searches of the same variants are taken. Writes FOLDER.md and FOLDER.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.retune.report import figures, read
+from benchmarks.shared.circumstances import circumstances, heading, write
+from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.compare.sentences import in_brackets
+from tuner.verdict.confirmation import Confirmation, Test, confirmation_of, tested
+from tuner.verdict.verified import as_configurations
+
+OURS, OUR_STEPS, ITS_MODEL = "tuner", "BoTorch, our steps", "BoTorch, its own model"
+HEADER = (
+    "| search | by | trials, configurations | device s | waiting for suggestions | what is recommended | seeds "
+    "| MQL over the default's, below (96 %) | time over the default's |"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One recommendation of one search, against the default."""
+
+    study: StudySnapshot
+    by: str
+    trial: int | None
+    """None where the default stands."""
+    seeds: int
+    test: Test | None
+
+    def as_dict(self) -> dict[str, Any]:
+        of_search = {
+            name: value for name, value in figures(self.study).items() if name != "confirmation"
+        }
+        test = self.test and self.test.as_dict()
+        return of_search | {"by": self.by, "trial": self.trial, "seeds": self.seeds, "test": test}
+
+    def line(self) -> str:
+        f = figures(self.study)
+        return (
+            f"| {f['study']} | {self.by} | {f['trials']}, {f['configurations']} | {f['device_s']:.0f} "
+            f"| {f['suggest_wait_share']:.1%} | {self._said()} |"
+        )
+
+    def _said(self) -> str:
+        test = self.test
+        if test is None or test.no_worse is None or test.ratio is None:
+            return f"the default stands | {self.seeds} | - | -"
+        said = "confirmed" if test.claimed else "not shown"
+        return (
+            f"trial {self.trial}, {said} | {self.seeds} | {test.no_worse.ratio:.4f}, {test.no_worse.bound:.4f} "
+            f"| {in_brackets(test.ratio, '.2f')}"
+        )
+
+
+def by_our_steps(study: StudySnapshot, by: str) -> Row:
+    there = confirmed(study)
+    return Row(study=study, by=by, trial=there.trial, seeds=there.seeds, test=there.test)
+
+
+def by_its_model(study: StudySnapshot, picks: Mapping[str, int | None]) -> Row:
+    """What the model recommended before it was confirmed.
+
+    Raises:
+        SystemExit: it was noted, and has not run.
+    """
+    there, trial = confirmed(study), picks[study.name]
+    test = None
+    if trial is not None:
+        runs = [run for run in study.runs if run.session == there.session]
+        found = as_configurations(study.name, runs, device_model=study.device_model)
+        here = next((each for each in found if each.trial_number == trial), None)
+        if here is None or there.default is None or len(here.runs) < there.seeds:
+            raise SystemExit(
+                f"{study.name}: trial {trial}, which its model recommends, is not confirmed yet"
+            )
+        test = tested(here, there.default, margin=there.frozen.margin)
+    return Row(study=study, by=ITS_MODEL, trial=trial, seeds=there.seeds, test=test)
+
+
+def confirmed(study: StudySnapshot) -> Confirmation:
+    """Raises SystemExit where it is not."""
+    there = confirmation_of(study)
+    if there is None or not there.complete:
+        raise SystemExit(f"{study.name}: its confirmation has not ended")
+    return there
+
+
+def rows(
+    studies: Sequence[StudySnapshot],
+    beside: Sequence[StudySnapshot],
+    picks: Mapping[str, int | None],
+) -> list[Row]:
+    """Ours of the same variants first."""
+    variants = {each.variant for each in studies}
+    found = [by_our_steps(each, OURS) for each in beside if each.variant in variants]
+    for each in studies:
+        found += [by_our_steps(each, OUR_STEPS), by_its_model(each, picks)]
+    models = {each.study.device_model for each in found}
+    if len(models) != 1:
+        raise SystemExit(
+            f"searches on one GPU model were expected, they are of {sorted(map(str, models))}"
+        )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--beside", type=Path, required=True, help="searches of our own")
+    options = parser.parse_args()
+    picks = json.loads((options.folder / "picks.json").read_text(encoding="utf-8"))
+    found = rows(read(options.folder), read(options.beside), picks)
+    where = circumstances(str(found[0].study.device_model))
+    text = [HEADER, "|---|---|---|---|---|---|---|---|---|", *(each.line() for each in found)]
+    document = where | {"rows": [each.as_dict() for each in found]}
+    write(options.folder, document, [*heading(where), *text])
+    print("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()
