@@ -2,10 +2,8 @@
 
     python benchmarks/campaign/readme.py
 
-Writes the report in docs/campaign.md, the picture and the table in README.md, each between markers
-such as `<!-- campaign -->` and `<!-- /campaign -->`, and the picture docs/front.png (which needs a Chromium; not with
-`--no-picture`). The campaign's question is one pair, asked alone; the other variants are held against the reference in
-one comparison of all.
+Writes the report in docs/campaign.md between the markers `<!-- campaign -->` and `<!-- /campaign -->`. The campaign's
+question is one pair, asked alone; the other variants are held against the reference in one comparison of all.
 """
 
 from __future__ import annotations
@@ -20,25 +18,18 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[2]))
 from answer import by_family, conclusion, levels, luck, prose
 from plan import FULL
-from report_tables import device, parameters, table
+from report_tables import parameters, table
 from state import CALLS
 
 from benchmarks.shared.marked_sections import replaced
-from tuner.report.comparison_files import cell
-from tuner.report.figures.draw import draw
-from tuner.report.figures.save import save
 from tuner.study.archive import read_archive
-from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report, compare
-from tuner.verdict.compare.rows import Row, rows_of
 from tuner.verdict.compare.studies import read_studies
-from tuner.verdict.picks import picks_of
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-PICTURE = "docs/front.png"
 REPORT = "docs/campaign.md"
-SHORT = ("total_time_s", "test_mql")
 
 
 def exports(folder: Path) -> list[Path]:
@@ -84,42 +75,6 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
         )
     lines = [*answer, "", *table(whole), "", *parameters(whole)]
     return [*lines, *_others(studies, whole), "", *_how(studies, whole, calls)]
-
-
-def variants_lines(paths: Sequence[Path]) -> list[str]:
-    """The README's table: a row a variant, with what it needs as it came and retuned."""
-    studies = _studies(paths)
-    found = rows_of(studies, {study.name: picks_of(study) for study in studies}, "knee", ())
-    rows = {(row.variant, row.hyperparameters.startswith("retuned")): row for row in found}
-    lines = ["| variant | default: s | MQL | retuned: s | MQL |", "|---|---|---|---|---|"]
-    for variant in dict.fromkeys(variant for variant, _ in rows):
-        cells = [
-            _median(rows.get((variant, retuned)), name)
-            for retuned in (False, True)
-            for name in SHORT
-        ]
-        lines.append(f"| {variant} | {' | '.join(cells)} |")
-    return lines
-
-
-def _median(row: Row | None, name: str) -> str:
-    return cell(row, name).partition(" ")[0] if row else ""
-
-
-def front_lines(paths: Sequence[Path]) -> list[str]:
-    """The picture at the top, and its caption."""
-    studies = _studies(paths[:2])
-    held = " and ".join(f"{study.finished} trials of {study.variant}" for study in studies)
-    verified = (
-        "; hollow marks ran again on fresh seeds" if any(study.runs for study in studies) else ""
-    )
-    return [
-        f"![Pareto fronts of two variants: time to convergence against test MQL]({PICTURE})",
-        "",
-        *prose(
-            f"*{held} on {device(studies)}{verified}. [Draw it again](benchmarks/campaign/README.md).*"
-        ),
-    ]
 
 
 def _studies(paths: Sequence[Path]) -> list[StudySnapshot]:
@@ -192,22 +147,15 @@ def _calls(number: int) -> str:
 
 
 def written(text: str, folder: Path) -> str:
-    """The text of README.md or docs/campaign.md with the sections that the exports in `folder` give.
+    """The text of docs/campaign.md with the section that the exports in `folder` give.
 
     It stays as it is where there are none. Both studies of the question must be there: a campaign that is under way has
     no report yet.
     """
     if not _has_the_pair(paths := exports(folder)):
         return text
-    if "<!-- campaign -->" in text:
-        calls = (folder / CALLS).read_text(encoding="utf-8") if (folder / CALLS).exists() else ""
-        return replaced(text, "campaign", campaign_lines(paths, calls))
-    for name, lines in (
-        ("front", front_lines),
-        ("variants", variants_lines),
-    ):
-        text = replaced(text, name, lines(paths))
-    return text
+    calls = (folder / CALLS).read_text(encoding="utf-8") if (folder / CALLS).exists() else ""
+    return replaced(text, "campaign", campaign_lines(paths, calls))
 
 
 def _has_the_pair(paths: Sequence[Path]) -> bool:
@@ -219,26 +167,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--exports", type=Path, default=HERE, help="folder of the exported studies")
-    parser.add_argument(
-        "--readme", type=Path, default=REPOSITORY / "README.md", help=f"{REPORT} lies beside it"
-    )
-    parser.add_argument("--no-picture", action="store_true", help=f"leave {PICTURE} as it is")
+    parser.add_argument("--document", type=Path, default=REPOSITORY / REPORT)
     options = parser.parse_args(arguments)
-    if not _has_the_pair(paths := exports(options.exports)):
+    if not _has_the_pair(exports(options.exports)):
         pair = " and ".join(f"{name}.json.gz" for name in FULL.studies()[:2])
         raise SystemExit(
             f"{options.exports} does not hold {pair}; report.py writes them once both searches have begun"
         )
-    for document in (options.readme, options.readme.parent / REPORT):
-        before = document.read_text(encoding="utf-8")
-        after = written(before, options.exports)
-        document.write_text(after, encoding="utf-8")
-        print(f"{document}: {'as it was' if after == before else 'written'}")
-    if not options.no_picture:
-        save(
-            draw("front", [snapshot(read_archive(path)) for path in paths[:2]]),
-            options.readme.parent / PICTURE,
-        )
+    before = options.document.read_text(encoding="utf-8")
+    after = written(before, options.exports)
+    options.document.write_text(after, encoding="utf-8")
+    print(f"{options.document}: {'as it was' if after == before else 'written'}")
 
 
 if __name__ == "__main__":

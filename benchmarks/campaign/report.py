@@ -5,7 +5,7 @@
 For each study an exported file; of all together `table.md`, `results.csv`, `report.html` and `compare.json` as `tuner
 compare` writes them, `explain.json`, and the figures front, hypervolume and importances of all, and the learning curves
 of the first two. Pictures (`--figures png` or `svg`) need a Chromium, `html` needs nothing. With `--readme` it also
-writes docs/campaign.md and the README's answer, as readme.py beside this file does. Of a plan without verification only
+writes docs/campaign.md, as readme.py beside this file does. Of a plan without verification only
 the studies are exported. With `--exports` everything but the exports is made again from those in OUTPUT. A state that is
 not finished yet gives what there is, and says so.
 """
@@ -143,9 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     write(paths, campaign, output, figures=options.figures)
     if options.readme:
-        readme.main(
-            ["--exports", str(output), *(("--no-picture",) if options.figures != "png" else ())]
-        )
+        readme.main(["--exports", str(output)])
 
 
 def export_state(state: Path, campaign: Campaign, output: Path) -> list[Path]:

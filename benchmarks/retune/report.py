@@ -1,9 +1,10 @@
 """What a retune came to, from its exported studies: its sentences, and a table of its searches.
 
-    python benchmarks/retune/report.py --device "2 x NVIDIA H200" benchmarks/retune/h200-14m --readme README.md
+    python benchmarks/retune/report.py --device "2 x NVIDIA H100" benchmarks/retune/h100 --readme README.md --picture docs/front.png
 
 The folder holds the studies, as `tuner study export` writes them. Writes FOLDER.md and FOLDER.json;
-and with `--readme` the short answer between its markers there.
+with `--readme` the short answer, the picture's caption and a table between their markers there; and
+with `--picture` the picture itself, which needs a Chromium.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.retune.short_answer import short_answer
+from benchmarks.retune.short_answer import caption, short_answer, variants_lines
 from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.shared.marked_sections import replaced
+from tuner.report.figures.draw import draw
+from tuner.report.figures.save import save
 from tuner.report.terminal.ablation_lines import ablation_lines
 from tuner.report.terminal.retuning import COST, verdict_sections
 from tuner.storage.queue.device_time import device_seconds
@@ -33,7 +36,8 @@ from tuner.verdict.payback import paybacks
 from tuner.verdict.retuned_words import payback_sentence
 
 LINK = "benchmarks/retune/README.md"
-ANSWER = "answer"
+PICTURE = "docs/front.png"
+ANSWER, FRONT, VARIANTS = "answer", "front", "variants"
 HEADER = (
     "| search | trials, configurations | device s | waiting for suggestions | tested | MQL over the "
     "default's, below (96 %) | time over the default's |"
@@ -105,11 +109,15 @@ def taken_apart(studies: Sequence[StudySnapshot]) -> list[str]:
 
 
 def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
-    """A document with the short answer, of two variants, between its markers."""
+    """A document with the short answer, of two variants, its picture and table between their
+    markers.
+    """
     report = compare(studies)
     if len(groups_of(report.studies)) == 1:
         raise SystemExit("--readme: the short answer is of two variants; see two_models.py for one")
-    return replaced(text, ANSWER, short_answer(report, LINK))
+    text = replaced(text, ANSWER, short_answer(report, LINK))
+    text = replaced(text, FRONT, caption(studies, PICTURE, LINK))
+    return replaced(text, VARIANTS, variants_lines(studies))
 
 
 def main() -> None:
@@ -119,11 +127,14 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", required=True, help="what it ran on")
     parser.add_argument("--readme", type=Path, help="a document with the short answer")
+    parser.add_argument("--picture", type=Path, help="where to draw what is confirmed")
     options = parser.parse_args()
     studies = read(options.folder)
     if options.readme is not None:
         before = options.readme.read_text(encoding="utf-8")
         options.readme.write_text(with_answer(before, studies), encoding="utf-8")
+    if options.picture is not None:
+        save(draw("confirmed", studies), options.picture)
     where = circumstances(options.device)
     text = [HEADER, "|---|---|---|---|---|---|---|", *(line(each) for each in studies)]
     text += [*sentences(studies), *taken_apart(studies)]

@@ -1,4 +1,4 @@
-"""The answer of a retune in a few lines, for a README."""
+"""The answer of a retune in a few lines, with its picture's caption and a table, for a README."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import statistics
 from collections.abc import Sequence
 
 from benchmarks.campaign.answer import conclusion
+from tuner.report.figures.confirmed_series import confirmed_series
 from tuner.spec.margin import in_percent
+from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel, SearchTime, groups_of
 from tuner.verdict.compare.studies import names_of_groups
@@ -21,6 +23,42 @@ def short_answer(report: Report, link: str) -> list[str]:
         f"2. {held[:1].upper()}{held[1:]}.",
         f"3. {_confirmed_of(report)} ([what came]({link})).",
     ]
+
+
+def caption(studies: Sequence[StudySnapshot], picture: str, link: str) -> list[str]:
+    """The picture and what it shows."""
+    models = " and ".join(sorted({str(each.device_model) for each in studies}))
+    searches = " or ".join(sorted({str(len(each)) for each in groups_of(studies).values()}))
+    said = (
+        f"*{searches} searches of each on {models}: grey as they saw configurations; strong marks ran again on fresh seeds, "
+        f"hollow ones were not shown to be as good as their default. [Draw it again]({link}).*"
+    )
+    return [
+        f"![Time to convergence against test MQL, as confirmed]({picture})",
+        "",
+        said,
+    ]
+
+
+def variants_lines(studies: Sequence[StudySnapshot]) -> list[str]:
+    """A row of each variant: its default, and the middle one of what is confirmed, by medians over
+    fresh seeds.
+    """
+    lines = [
+        "| variant | default: s | MQL | retuned: s | MQL | confirmed |",
+        "|---|---|---|---|---|---|",
+    ]
+    for each in confirmed_series(studies):
+        retuned = None if each.answer is None else each.found[each.answer].at
+        cells = [
+            "- | -" if at is None else f"{at.time.middle:.3f} | {at.mql.middle:.4f}"
+            for at in (each.default, retuned)
+        ]
+        confirmed = sum(one.confirmed for one in each.found)
+        lines.append(
+            f"| {each.name} | {' | '.join(cells)} | {confirmed} of {len(each.found)} searches |"
+        )
+    return lines
 
 
 def _searches(report: Report) -> str:

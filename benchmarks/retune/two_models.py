@@ -104,9 +104,10 @@ def on_model(studies: Sequence[StudySnapshot]) -> OnModel:
 
 def ratios_of(there: Confirmation) -> tuple[Interval | None, Interval | None, Interval | None]:
     """Over the default's: time, epochs, and seconds an epoch."""
-    parts = epochs_of(there)
     time = there.test.ratio if there.test is not None else None
-    return time, parts and parts.epochs, parts and parts.s_per_epoch
+    if (parts := epochs_of(there)) is None:
+        return time, None, None
+    return time, parts.epochs, parts.s_per_epoch
 
 
 def rows(found: OnModel) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ class Kind(StrEnum):
 
     FRONT = "front"
     ATTAINMENT = "attainment"
+    CONFIRMED = "confirmed"
     HYPERVOLUME = "hypervolume"
     HYPERVOLUME_TIME = "hypervolume-time"
     CURVES = "curves"

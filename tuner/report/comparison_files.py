@@ -10,6 +10,8 @@ from typing import Any
 from tuner.display.text import in_html
 from tuner.errors import TunerError
 from tuner.report.comparison_sections import sections_of
+from tuner.report.figures.confirmed_figure import confirmed_figure
+from tuner.report.figures.confirmed_series import confirmed_series, first_level
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
 from tuner.verdict.compare.equal_quality import Fastest, shown_levels
@@ -129,8 +131,7 @@ def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> s
         _list("What is missing", report.missing, css="missing"),
         "<h2>The table</h2>",
         _table(report),
-        "<h2>The fronts</h2>",
-        figure_of(report).to_html(full_html=False, include_plotlyjs=True),
+        *_pictures(report),
         _levels(report),
         _list("Hypervolume", [volume_line(report, index) for index in range(len(report.volumes))]),
         _list("What is not equal", report.fairness),
@@ -150,6 +151,17 @@ def _who(report: Report) -> str:
         of = f" ({len(members)} searches)" if len(members) > 1 else ""
         told.append(f"{names[group]}{of}")
     return ", ".join(told)
+
+
+def _pictures(report: Report) -> list[str]:
+    """What is confirmed, where something is, and the fronts; plotly itself comes with the first."""
+    parts = []
+    series = confirmed_series(report.studies)
+    if any(each.default is not None for each in series):
+        figure = confirmed_figure(series, level=first_level(report.studies))
+        parts += ["<h2>What was confirmed</h2>", figure.to_html(full_html=False)]
+    fronts = figure_of(report).to_html(full_html=False, include_plotlyjs=not parts)
+    return [*parts, "<h2>The fronts</h2>", fronts]
 
 
 def figure_of(report: Report) -> Any:

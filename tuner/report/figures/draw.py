@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from tuner.errors import UsageError
 from tuner.report.alarms import alarms_of_ended
 from tuner.report.figures.attainment import attainment_figure
+from tuner.report.figures.confirmed_figure import confirmed_figure
+from tuner.report.figures.confirmed_series import confirmed_series, first_level
 from tuner.report.figures.curves import Curve, curves_figure
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
@@ -89,6 +91,13 @@ def _attainment(studies: Studies, title: str) -> go.Figure:
     return attainment_figure(attained_by(studies), title=title, clock=clock, error=error)
 
 
+def _confirmed(studies: Studies, title: str) -> go.Figure:
+    clock, _ = _axes(studies)  # the error is that of the test split, whatever was searched by
+    return confirmed_figure(
+        confirmed_series(studies), level=first_level(studies), title=title, clock=clock
+    )
+
+
 def _hypervolume(studies: Studies, title: str) -> go.Figure:
     return hypervolume_figure(_volumes(studies), over="trials", title=title)
 
@@ -156,6 +165,7 @@ WITHOUT_TIMES = ("curves", "timeline")
 KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
     "front": _front,
     "attainment": _attainment,
+    "confirmed": _confirmed,
     "hypervolume": _hypervolume,
     "hypervolume-time": _hypervolume_over_time,
     "curves": _curves,

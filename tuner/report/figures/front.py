@@ -236,8 +236,8 @@ def _verified(figure: go.Figure, series: FrontSeries, style: Style) -> None:
     figure.add_scatter(
         x=[point.time.middle for point in series.verified],
         y=[point.mql.middle for point in series.verified],
-        error_x=_bars([point.time for point in series.verified], style),
-        error_y=_bars([point.mql for point in series.verified], style),
+        error_x=bars([point.time for point in series.verified], style),
+        error_y=bars([point.mql for point in series.verified], style),
         text=[label(point.label) for point in series.verified],
         mode="markers",
         marker={
@@ -252,7 +252,8 @@ def _verified(figure: go.Figure, series: FrontSeries, style: Style) -> None:
     )
 
 
-def _bars(intervals: Sequence[Interval], style: Style) -> dict[str, Any]:
+def bars(intervals: Sequence[Interval], style: Style) -> dict[str, Any]:
+    """Error bars to both ends of each interval, as plotly takes them."""
     return {
         "type": "data",
         "symmetric": False,

@@ -1,4 +1,5 @@
-"""Searches by BoTorch in our workers: what is asked when, and what is confirmed of them.
+"""Searches by BoTorch in our workers: what is asked when, what is confirmed of them, and what the
+committed report says.
 
 BoTorch itself has a stand-in here: it is not among our dependencies.
 """
@@ -15,8 +16,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks.retune import botorch_report, report
 from benchmarks.retune.botorch_live import BoTorchSampler, make, noted, plan
 from tests.support.drawn_verifications import DEVICE, drawn_result, verify_all
+from tests.support.paths import BENCHMARKS
 from tests.support.recorded_studies import record_study
 from tuner.record import Recorded
 from tuner.search.past_runs import Place, place_of
@@ -169,3 +172,18 @@ def test_what_its_model_recommends_runs_on_the_seeds_of_our_steps(
     assert ended is not None
     assert ended.complete
     assert all(run.result is not None for run in study.verifications.runs())
+
+
+def test_the_committed_report_follows_from_the_studies() -> None:
+    retunes = BENCHMARKS / "retune"
+    picks = json.loads((retunes / "botorch" / "picks.json").read_text(encoding="utf-8"))
+    found = botorch_report.rows(
+        report.read(retunes / "botorch"), report.read(retunes / "h100"), picks
+    )
+    text = (retunes / "botorch.md").read_text(encoding="utf-8")
+    assert text.endswith("\n".join(each.line() for each in found) + "\n")
+    document = json.loads((retunes / "botorch.json").read_text(encoding="utf-8"))
+    assert [each["trial"] for each in document["rows"]] == [each.trial for each in found]
+    assert {each.study.variant for each in found} == {"original"}
+    with pytest.raises(SystemExit, match="trial 3, which its model recommends, is not confirmed"):
+        botorch_report.by_its_model(found[-1].study, {found[-1].study.name: 3})

@@ -1,0 +1,171 @@
+"""The figure of confirmations: what is drawn of confirmed searches, and of those that are not."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete
+
+from tests.support.browser import chromium
+from tests.support.drawn_verifications import verify_all
+from tests.support.forked_cli import run
+from tests.support.planned_confirmations import SEEDS, known, last, opened
+from tests.support.present import present
+from tuner.report.comparison_files import page
+from tuner.report.figures.confirmed_series import confirmed_series, first_level
+from tuner.report.figures.draw import draw
+from tuner.storage import schema
+from tuner.storage.database import Database
+from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.snapshot import StudySnapshot, snapshot
+from tuner.verdict.compare.findings import compare
+from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.confirmation_plan import plan_confirmation
+
+GROUPS = ("demo-original", "demo-original-2"), ("demo-rmsnorm", "demo-rmsnorm-2")
+
+
+@pytest.fixture(scope="module")
+def exported(searched: Database, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """What is recommended of `original` is as good as its default, of `rmsnorm` it is not."""
+    with searched.engine.begin() as connection:
+        connection.execute(delete(schema.verifications))
+    for names, mql in zip(GROUPS, (0.8, 0.83), strict=True):
+        studies = opened(searched, *names)
+        plan_confirmation(studies, seeds=SEEDS, margin=0.01)
+        verify_all(studies, known(mql=mql))
+    files, folder = [], tmp_path_factory.mktemp("confirmed")
+    for each in opened(searched):
+        files.append(folder / f"{each.name}.json.gz")
+        write_archive(archive_of(each), files[-1])
+    return files
+
+
+@pytest.fixture(scope="module")
+def confirmed(exported: list[Path]) -> list[StudySnapshot]:
+    return [snapshot(read_archive(path)) for path in exported]
+
+
+def traces(figure: Any) -> dict[str, Any]:
+    return {trace.name: trace for trace in figure.data if trace.name}
+
+
+def arrows(figure: Any) -> list[Any]:
+    return [each for each in figure.layout.annotations if each.axref == "x"]
+
+
+def test_what_is_confirmed_is_in_ink_and_what_is_not_is_hollow(
+    confirmed: list[StudySnapshot],
+) -> None:
+    figure = draw("confirmed", confirmed, title="the title")
+    assert figure.layout.title.text == "the title"
+    by_name = traces(figure)
+    assert set(by_name) == {
+        f"{variant}: {what}"
+        for variant, found in (
+            ("original", "recommended, confirmed"),
+            ("rmsnorm", "recommended, not shown to be as good"),
+        )
+        for what in (
+            "as its searches saw configurations",
+            "default hyperparameters",
+            found,
+        )
+    }
+    strong = by_name["original: recommended, confirmed"]
+    hollow = by_name["rmsnorm: recommended, not shown to be as good"]
+    assert strong.marker.color == strong.marker.line.color != "white"
+    assert hollow.marker.color == "white"
+    # Of the second search of original the default stands: it recommends nothing.
+    for trace, searches, seconds, mql in ((strong, 1, 6.0, 0.8), (hollow, 2, 3.0, 0.83)):
+        assert list(trace.x) == pytest.approx([seconds] * searches, rel=0.05)
+        assert list(trace.y) == pytest.approx([mql] * searches, abs=0.01)
+        assert all(low > 0 for low in trace.error_x.arrayminus)
+    grey = by_name["original: as its searches saw configurations"]
+    assert len(grey.x) == sum(len(each.results.points) for each in confirmed[:2])
+    assert grey.marker.opacity < 0.5
+    star = by_name["original: default hyperparameters"]
+    assert star.x[0] == pytest.approx(10.0, rel=0.05)
+    # Of both searches' runs together.
+    assert f"{2 * SEEDS} seeds" in star.text[0]
+
+
+def test_an_arrow_leads_to_each_from_what_its_search_saw(confirmed: list[StudySnapshot]) -> None:
+    figure = draw("confirmed", confirmed)
+    assert figure.layout.xaxis.type == "log"
+    found = [one for each in confirmed_series(confirmed) for one in each.found]
+    assert len(arrows(figure)) == len(found) == 3
+    for arrow, one in zip(arrows(figure), found, strict=True):
+        seen = present(one.seen)
+        assert (arrow.ax, arrow.ay) == pytest.approx((math.log10(seen[0]), seen[1]))
+        assert (arrow.x, arrow.y) == pytest.approx(
+            (math.log10(one.at.time.middle), one.at.mql.middle)
+        )
+        low, high = figure.layout.yaxis.range
+        assert low < seen[1] < high
+
+
+def test_the_answer_is_labelled_and_the_first_level_is_a_line(
+    confirmed: list[StudySnapshot],
+) -> None:
+    figure = draw("confirmed", confirmed)
+    words = [html.unescape(each.text) for each in figure.layout.annotations if each.text]
+    ratio = present(present(present(confirmation_of(confirmed[0])).test).ratio).estimate
+    labels = [each for each in words if "of its default's time" in each]
+    assert len(labels) == 1  # nothing of rmsnorm is confirmed
+    assert re.fullmatch(r"original: 0\.\d\d of its default's time", labels[0])
+    assert abs(float(labels[0].split()[1]) - ratio) < 0.1
+    said, mql = present(first_level(confirmed))
+    assert f"original's default and 1%: {mql:.4f}" == said
+    assert said in words
+    (line,) = figure.layout.shapes
+    assert line.y0 == line.y1 == mql == pytest.approx(0.808, abs=0.006)
+
+
+def test_nothing_confirmed_is_said_in_the_figure(unverified: Database) -> None:
+    studies = [snapshot(each).with_runs_read() for each in opened(unverified)]
+    figure = draw("confirmed", studies)
+    assert [each.text for each in figure.layout.annotations] == ["nothing has been confirmed yet"]
+    assert {trace.name.partition(": ")[2] for trace in figure.data} == {
+        "as its searches saw configurations"
+    }
+    assert first_level(studies) is None
+    assert "What was confirmed" not in page(compare(studies))
+
+
+def test_a_default_that_stands_is_a_star_alone(
+    unverified: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.verdict.confirmation_plan._steps", lambda *_: ())
+    (study,) = opened(unverified, "demo-original")
+    plan_confirmation([study], seeds=SEEDS)
+    verify_all([study])
+    assert last(study).default_stands
+    figure = draw("confirmed", [snapshot(study).with_runs_read()])
+    assert [trace.name.partition(": ")[2] for trace in figure.data] == [
+        "as its searches saw configurations",
+        "default hyperparameters",
+    ]
+    assert arrows(figure) == []
+
+
+def test_the_page_of_a_comparison_shows_it_where_something_is_confirmed(
+    confirmed: list[StudySnapshot],
+) -> None:
+    text = page(compare(confirmed))
+    assert text.index("What was confirmed") < text.index("The fronts")
+    assert "original: recommended, confirmed" in text
+    assert text.count("plotly.js v") == 1  # the library comes once
+
+
+def test_the_command_draws_exported_searches(exported: list[Path], tmp_path: Path) -> None:
+    chromium()
+    named = ("--study", ",".join(map(str, exported)))
+    done = run("plot", "confirmed", *named, "--output", "a.svg", folder=tmp_path)
+    assert done.code == 0, done.err
+    assert "original: recommended, confirmed" in (tmp_path / "a.svg").read_text(encoding="utf-8")

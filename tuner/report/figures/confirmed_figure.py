@@ -1,0 +1,232 @@
+"""What confirmations found: of each variant its default and what each of its searches recommends,
+as fresh seeds saw them, and how far that is from what the search had seen.
+
+The search's own points are thin and grey: of many single runs the best are the lucky ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tuner.pareto import Point
+from tuner.report.figures.front import HOVER, Interval, VerifiedPoint, bars
+from tuner.report.figures.style import (
+    GREY,
+    INK,
+    Style,
+    finish,
+    label,
+    logarithmic,
+    new_figure,
+    note_in_corner,
+    say_nothing_yet,
+    style_of,
+)
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+ROOM = 0.12
+"""Around what was confirmed, as a share of the height of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What one search recommends, on fresh seeds."""
+
+    at: VerifiedPoint
+    seen: Point | None
+    """As the search saw it: the medians of its runs; None where none of them converged."""
+    confirmed: bool
+    """It was shown to be as good as the default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmedSeries:
+    """One variant, all its searches."""
+
+    name: str
+    seen: Sequence[Point]
+    """Configurations as the searches saw them, (seconds, MQL)."""
+    default: VerifiedPoint | None
+    """On fresh seeds; None while nothing of the variant has run on any."""
+    found: Sequence[Found] = ()
+    answer: int | None = None
+    """Which of them is labelled."""
+    says: str = ""
+    """The label."""
+
+
+def confirmed_figure(
+    series: Sequence[ConfirmedSeries],
+    *,
+    level: tuple[str, float] | None = None,
+    title: str = "",
+    clock: str = "time to convergence (s)",
+) -> go.Figure:
+    """Seconds against MQL: what was confirmed in the strongest ink, what was not hollow, the
+    default a star, each with its intervals; an arrow leads to each from what its search had seen.
+
+    `level` is a quality that was registered, with what it is called: a line across. The axes look
+    at what ran on fresh seeds; a line says how many points of searches lie outside.
+    """
+    figure = new_figure()
+    for index, each in enumerate(series):
+        style = style_of(index)
+        _searched(figure, each, style)
+    for index, each in enumerate(series):
+        style = style_of(index)
+        if each.default is not None:
+            _default(figure, each.default, each.name, style)
+        for confirmed in (False, True):
+            _found(figure, each, style, confirmed=confirmed)
+    figure = finish(figure, title=title, x=clock, y="test MQL")
+    if all(each.default is None for each in series):
+        return say_nothing_yet(figure, "nothing has been confirmed yet")
+    if level is not None:
+        figure.add_hline(
+            y=level[1],
+            line={"color": GREY, "width": 1.5, "dash": "dot"},
+            annotation={"text": label(level[0]), "font": {"color": GREY, "size": 12}},
+            annotation_position="top right",
+        )
+    wide = _frame(figure, series, level)
+    for index, each in enumerate(series):
+        _arrows(figure, each, wide=wide)
+        _answer(figure, each, style_of(index), wide=wide)
+    return figure
+
+
+def _searched(figure: go.Figure, series: ConfirmedSeries, style: Style) -> None:
+    figure.add_scatter(
+        x=[x for x, _ in series.seen],
+        y=[y for _, y in series.seen],
+        mode="markers",
+        marker={"color": GREY, "symbol": style.symbol, "opacity": 0.25, "size": 4},
+        name=f"{label(series.name)}: as its searches saw configurations",
+        legendgroup=series.name,
+        hoverinfo="skip",
+    )
+
+
+def _default(figure: go.Figure, at: VerifiedPoint, name: str, style: Style) -> None:
+    figure.add_scatter(
+        x=[at.time.middle],
+        y=[at.mql.middle],
+        error_x=bars([at.time], style),
+        error_y=bars([at.mql], style),
+        text=[label(at.label)],
+        mode="markers",
+        marker={
+            "color": style.colour,
+            "size": 17,
+            "symbol": "star",
+            "line": {"color": "black", "width": 1},
+        },
+        name=f"{label(name)}: default hyperparameters",
+        legendgroup=name,
+        hovertemplate=HOVER,
+    )
+
+
+def _found(figure: go.Figure, series: ConfirmedSeries, style: Style, *, confirmed: bool) -> None:
+    """What is confirmed, or what is not."""
+    mine = [each.at for each in series.found if each.confirmed is confirmed]
+    if not mine:
+        return
+    said = "confirmed" if confirmed else "not shown to be as good"
+    figure.add_scatter(
+        x=[at.time.middle for at in mine],
+        y=[at.mql.middle for at in mine],
+        error_x=bars([at.time for at in mine], style),
+        error_y=bars([at.mql for at in mine], style),
+        text=[label(at.label) for at in mine],
+        mode="markers",
+        marker={
+            "color": style.colour if confirmed else "white",
+            "size": 11,
+            "symbol": style.symbol,
+            "line": {"color": style.colour, "width": 2.5},
+        },
+        name=f"{label(series.name)}: recommended, {said}",
+        legendgroup=series.name,
+        hovertemplate=HOVER,
+    )
+
+
+def _frame(
+    figure: go.Figure, series: Sequence[ConfirmedSeries], level: tuple[str, float] | None
+) -> bool:
+    """Choose the axes' ranges; whether times have a logarithmic axis."""
+    points = [each.default for each in series if each.default is not None]
+    points += [one.at for each in series for one in each.found]
+    seen = [f.seen for each in series for f in each.found if f.seen is not None]
+    times = [end for at in points for end in _ends(at.time)] + [x for x, _ in seen]
+    errors = [end for at in points for end in _ends(at.mql)] + [y for _, y in seen]
+    errors += [level[1]] if level is not None else []
+    margin = ROOM * (max(errors) - min(errors))
+    low, high = min(errors) - margin, max(errors) + margin
+    figure.update_yaxes(range=[low, high])
+    first, last = min(times) / 1.1, max(times) * 1.1
+    wide = min(times) > 0
+    figure.update_xaxes(logarithmic(first, last) if wide else {"range": [first, last]})
+    everything = [point for each in series for point in each.seen]
+    outside = sum(not (low <= y <= high and first <= x <= last) for x, y in everything)
+    if outside:
+        note_in_corner(figure, f"{outside} of {len(everything)} configurations lie outside")
+    return wide
+
+
+def _ends(interval: Interval) -> tuple[float, float]:
+    return interval.low, interval.high
+
+
+def _arrows(figure: go.Figure, series: ConfirmedSeries, *, wide: bool) -> None:
+    """From what a search saw of its recommendation to what fresh seeds did."""
+    for each in series.found:
+        if each.seen is None:
+            continue
+        figure.add_annotation(
+            text="",
+            showarrow=True,
+            arrowhead=2,
+            arrowwidth=1.2,
+            arrowcolor=INK,
+            standoff=7,
+            x=_on_axis(each.at.time.middle, wide=wide),
+            y=each.at.mql.middle,
+            ax=_on_axis(each.seen[0], wide=wide),
+            ay=each.seen[1],
+            axref="x",
+            ayref="y",
+        )
+
+
+def _answer(figure: go.Figure, series: ConfirmedSeries, style: Style, *, wide: bool) -> None:
+    """The label of the variant's answer."""
+    if series.answer is None:
+        return
+    at = series.found[series.answer].at
+    figure.add_annotation(
+        text=label(series.says),
+        showarrow=True,
+        arrowhead=0,
+        arrowwidth=1,
+        arrowcolor=style.colour,
+        standoff=9,
+        x=_on_axis(at.time.middle, wide=wide),
+        y=at.mql.middle,
+        ax=70,
+        ay=-32,
+        xanchor="left",
+        font={"color": style.colour, "size": 13},
+        bgcolor="rgba(255, 255, 255, 0.8)",
+    )
+
+
+def _on_axis(value: float, *, wide: bool) -> float:
+    """Where an annotation has it: plotly takes logarithms on a logarithmic axis."""
+    return math.log10(value) if wide else value
