@@ -25,8 +25,12 @@ def compare(
     ],
     task: TaskName = "etth",
     pick: Annotated[
-        PointOfFront, typer.Option(help="Which point of each front stands for the retuned variant.")
-    ] = PointOfFront.KNEE,
+        PointOfFront | None,
+        typer.Option(
+            help="Which point of each front stands for the retuned variant (what is confirmed; "
+            "the knee where nothing is)."
+        ),
+    ] = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the table as CSV.")
     ] = None,
@@ -57,7 +61,7 @@ def compare(
         if path is not None:
             check_free(path, is_ours, force=force)
     found = read_studies(studies, task=task, storage=storage_url(storage), curves=stopping_rules)
-    report = make_report(found, pick=pick.value, stopping_rules=stopping_rules)
+    report = make_report(found, pick=pick and pick.value, stopping_rules=stopping_rules)
     for path, write in ((csv, write_csv), (html, write_html)):
         if path is not None:
             write(report, path)

@@ -102,25 +102,36 @@ class Report:
         }
 
 
+KNEE = "knee"
+
+
 def compare(
-    studies: Sequence[StudySnapshot], *, pick: str = "knee", stopping_rules: bool = False
+    studies: Sequence[StudySnapshot], *, pick: str | None = None, stopping_rules: bool = False
 ) -> Report:
     """Hold studies on the same data against each other.
 
     Every study is represented by its default configuration and by the one that `pick` names on the
-    front of its search: chosen by the search, judged by fresh seeds. Only questions whose
-    configurations are all verified, as planned, get an answer; for the others the report says what
-    is missing. Where something is claimed between variants, or with `stopping_rules`, it says of
-    each verdict between them whether it would stand under another stopping rule, which takes up to
-    four more models of each study.
+    front of its search: chosen by the search, judged by fresh seeds. Without a `pick` that is the
+    knee, and in the table it is what a study's confirmation tested, where it has one. Searches of
+    one variant stand together, by their numbers. Only questions whose configurations are all
+    verified, as planned, get an answer; for the others the report says what is missing. Where
+    something is claimed between variants, or with `stopping_rules`, it says of each verdict between
+    them whether it would stand under another stopping rule, which takes up to four more models of
+    each study.
 
     Raises:
         UsageError: the studies are on different data.
     """
     refuse_different_data(studies)
+    studies = [each for mine in groups_of(studies).values() for each in mine]
     chosen = {study.name: picks_of(study) for study in studies}
     confirmed = confirmed_of(studies)
-    over = {each.confirmation.study for each in confirmed if each.confirmation.complete}
+    over = {
+        each.confirmation.study: each.confirmation
+        for each in confirmed
+        if each.confirmation.complete
+    }
+    shown, pick = over if pick is None else {}, pick or KNEE
     ready, missing = _ready(studies, chosen, pick, over)
     answers, refusals = answer_all(studies, chosen, ready, pick)
     volumes, reference = volumes_of(studies)
@@ -128,7 +139,7 @@ def compare(
     registered = registered_levels(groups)
     names = names_of_groups(studies)
     between = standings(groups, registered, names)
-    rows = tuple(rows_of(studies, chosen, pick, between))
+    rows = tuple(rows_of(studies, chosen, pick, between, shown))
     return Report(
         task=studies[0].definition.task_name,
         pick=pick,

@@ -91,10 +91,14 @@ Groups = Mapping[str, Sequence[StudySnapshot]]
 
 
 def groups_of(studies: Sequence[StudySnapshot]) -> dict[str, list[StudySnapshot]]:
-    """The studies by their groups, in the order in which they were named."""
+    """The studies by their groups, in the order in which they were named; those of a group by the
+    numbers of their searches.
+    """
     found: dict[str, list[StudySnapshot]] = {}
     for study in studies:
         found.setdefault(study.membership.group, []).append(study)
+    for members in found.values():
+        members.sort(key=lambda each: each.membership.search)
     return found
 
 

@@ -14,6 +14,7 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.study.trial_record import TrialRecord
 from tuner.verdict.compare.between import Standing, in_short
 from tuner.verdict.compare.studies import DEFAULT, names_of_groups
+from tuner.verdict.confirmation import Confirmation
 from tuner.verdict.stats.intervals import LEAST_RUNS, Interval
 from tuner.verdict.verified import Verified, verified_in
 
@@ -64,32 +65,54 @@ def rows_of(
     chosen: Mapping[str, Mapping[str, int]],
     pick: str,
     between: Sequence[Standing],
+    confirmed: Mapping[str, Confirmation],
 ) -> list[Row]:
-    """Default and retuned configuration of every study. A verdict stands with the retuned one: what
-    its variant needs against the first one's.
+    """Default and retuned configuration of every study: what its confirmation ran, or what is
+    `chosen`. A verdict stands with the retuned one: what its variant needs against the first one's.
     """
     rows = []
     for study in studies:
-        picked = chosen[study.name]
-        for role in dict.fromkeys((DEFAULT, pick)):
-            if role not in picked:
-                continue
-            same = role == pick and picked.get(DEFAULT) == picked[pick]
-            word = (
-                DEFAULT
-                if role == DEFAULT
-                else f"retuned ({pick})" + (", the default itself" if same else "")
-            )
-            row = _row(study, picked[role], word)
-            if role == pick:
-                row = dataclasses.replace(row, verdict=_verdict(study, studies, between))
-            rows.append(row)
+        if (there := confirmed.get(study.name)) is not None:
+            mine = _confirmed_rows(study, there)
+        else:
+            mine = _chosen_rows(study, chosen[study.name], pick)
+        rows += [
+            row
+            if row.hyperparameters == DEFAULT
+            else dataclasses.replace(row, verdict=_verdict(study, studies, between))
+            for row in mine
+        ]
     return rows
 
 
-def _row(study: StudySnapshot, number: int, word: str) -> Row:
+def _chosen_rows(study: StudySnapshot, picked: Mapping[str, int], pick: str) -> list[Row]:
+    rows = []
+    for role in dict.fromkeys((DEFAULT, pick)):
+        if role not in picked:
+            continue
+        same = role == pick and picked.get(DEFAULT) == picked[pick]
+        word = (
+            DEFAULT
+            if role == DEFAULT
+            else f"retuned ({pick})" + (", the default itself" if same else "")
+        )
+        verified = verified_in(study).get(picked[role])
+        rows.append(_row(study, picked[role], word, verified))
+    return rows
+
+
+def _confirmed_rows(study: StudySnapshot, there: Confirmation) -> list[Row]:
+    """Of the runs of a confirmation. Where the default stands there is nothing beside it."""
+    rows = [_row(study, there.frozen.default, DEFAULT, there.default)]
+    if there.trial is not None:
+        found = there.test is not None and there.test.claimed
+        word = "retuned (confirmed)" if found else "retuned (not shown to be as good)"
+        rows.append(_row(study, there.trial, word, there.recommended))
+    return rows
+
+
+def _row(study: StudySnapshot, number: int, word: str, verified: Verified | None) -> Row:
     record = study.configuration(number)
-    verified = verified_in(study).get(number)
     figures: dict[str, Interval | float | None]
     known = (
         verified is not None and len(verified.runs) >= LEAST_RUNS
