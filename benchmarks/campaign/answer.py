@@ -9,7 +9,6 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.answers import Answer
 from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
-from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.explain import optimism
 from tuner.verdict.questions import BETWEEN
 
@@ -50,7 +49,7 @@ def levels(report: Report) -> list[str]:
         report.levels, shown_levels([level.mql for level in report.levels]), strict=True
     ):
         first, second = level.fastest
-        ratio = in_brackets(second.ratio, ".2f") if second and second.ratio else ""
+        ratio = format(second.ratio, ".2f") if second and second.ratio else ""
         rows.append(f"| {shown} | {_seconds(first)} | {_seconds(second)} | {ratio} |")
     first = report.studies[0].variant
     return [
@@ -70,7 +69,7 @@ def levels(report: Report) -> list[str]:
 def _seconds(fastest: Fastest | None) -> str:
     if fastest is None:
         return "not reached"
-    return f"{in_brackets(fastest.seconds, '.3f')}, trial {fastest.trial}"
+    return f"{fastest.seconds:.3f}, trial {fastest.trial}"
 
 
 def by_family(answers: Sequence[Answer]) -> tuple[list[Answer], list[Answer]]:

@@ -20,7 +20,6 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.retune.report import figures, read
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.confirmation import Confirmation, Test, confirmation_of, tested
 from tuner.verdict.verified import as_configurations
 
@@ -63,7 +62,7 @@ class Row:
         said = "confirmed" if test.claimed else "not shown"
         return (
             f"trial {self.trial}, {said} | {self.seeds} | {test.no_worse.ratio:.4f}, {test.no_worse.bound:.4f} "
-            f"| {in_brackets(test.ratio, '.2f')}"
+            f"| {test.ratio:.2f}"
         )
 
 

@@ -29,7 +29,6 @@ from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.ablation import ablation_of
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
-from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.payback import paybacks
@@ -80,7 +79,7 @@ def _tested(there: Confirmation) -> str:
     if test is None or test.no_worse is None or test.ratio is None:
         return "the default stands | - | -"
     said = "confirmed" if test.claimed else "not shown"
-    interval = in_brackets(test.ratio, ".2f")
+    interval = format(test.ratio, ".2f")
     return (
         f"trial {there.trial}, {said} | {test.no_worse.ratio:.4f}, {test.no_worse.bound:.4f} "
         f"| {interval}"

@@ -21,7 +21,6 @@ from benchmarks.retune.report import LINK, read
 from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.shared.marked_sections import replaced
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.epochs_of import epochs_of
 from tuner.verdict.payback import spent_on
@@ -134,7 +133,7 @@ def table(found: Sequence[OnModel]) -> list[str]:
     for one in found:
         for each in one.confirmations:
             verdict = "confirmed" if each.test is not None and each.test.claimed else "not shown"
-            told = [in_brackets(ratio, ".2f") if ratio else "-" for ratio in ratios_of(each)]
+            told = [format(ratio, ".2f") if ratio else "-" for ratio in ratios_of(each)]
             lines.append(
                 f"| {one.model} | {each.study}, trial {each.trial} | {verdict} | {' | '.join(told)} |"
             )

@@ -211,7 +211,8 @@ class _Call:
             timed = self.agreed.registered.trials is None
             return of_search(studies, devices=self.devices, timed=timed)
         left_s = self.left_for_runs_s if stage is Stage.REEVALUATION else None
-        return of_runs(stage, studies, devices=self.devices, budget_s=left_s)
+        own = [e.name for e in studies if e.membership.group in self.agreed.own_groups]
+        return of_runs(stage, studies, devices=self.devices, budget_s=left_s, own=own)
 
     def tell(self, standing: Standing) -> None:
         """That a stage is over."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tuner.storage.queue.plans import is_confirmation, stands_apart
+from tuner.storage.queue.plans import stands_apart
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.records import Counts
 from tuner.study.open import OpenStudy
+from tuner.verdict.confirmation import confirmed_studies
 from tuner.verdict.payback import Spent
 from tuner.verdict.recommendation import ROUNDS
 from tuner.verdict.retuned_words import duration
@@ -136,10 +137,16 @@ def _planned(count: Counts) -> int:
 
 
 def of_runs(
-    stage: Stage, studies: Sequence[OpenStudy], *, devices: int, budget_s: float | None
+    stage: Stage,
+    studies: Sequence[OpenStudy],
+    *,
+    devices: int,
+    budget_s: float | None,
+    own: Collection[str],
 ) -> Standing:
-    """Of the verification runs of these studies: those of confirmations, or all the others, of
-    which `budget_s` is for all.
+    """Of the verification runs of these studies: those that confirm some of the `own` ones, or all
+    that are no confirmation, of which `budget_s` is for all. A reference that was confirmed before
+    is among the studies, and not among one's own.
 
     Rounds that are not planned yet are taken to be as large as those that are.
     """
@@ -149,7 +156,9 @@ def of_runs(
         for each in studies
         for run in each.verifications.runs()
         if run.state != "skipped"
-        and (is_confirmation(run.plan) if confirming else not stands_apart(run.plan))
+        and (
+            not confirmed_studies(run).isdisjoint(own) if confirming else not stands_apart(run.plan)
+        )
     ]
     finished = [run for run in runs if run.state == "finished"]
     device_s = run_seconds(finished)

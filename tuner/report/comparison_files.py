@@ -18,7 +18,6 @@ from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.rows import FIGURES, Row
-from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.compare.studies import labels, names_of_groups
 from tuner.verdict.stats.intervals import CONFIDENCE, Interval
 from tuner.verdict.verified import verified_in
@@ -64,14 +63,7 @@ tr.unverified td { color: #888; font-style: italic; }
 def cell(row: Row, name: str) -> str:
     """A figure as people read it: a median with its interval, or one number."""
     value = row.figures[name]
-    if value is None:
-        return "-"
-    if isinstance(value, Interval):
-        estimate, low, high = (
-            format(each, FORMS[name]) for each in (value.estimate, value.low, value.high)
-        )
-        return f"{estimate} [{low}, {high}]"
-    return format(value, FORMS[name])
+    return "-" if value is None else format(value, FORMS[name])
 
 
 def write_csv(report: Report, path: Path) -> None:
@@ -187,7 +179,7 @@ def level_cell(fastest: Fastest | None) -> str:
     """
     if fastest is None:
         return "-"
-    ratio = f", {in_brackets(fastest.ratio, '.2f')} x" if fastest.ratio else ""
+    ratio = f", {fastest.ratio:.2f} x" if fastest.ratio else ""
     return f"{fastest.seconds.estimate:.3f}{ratio}"
 
 

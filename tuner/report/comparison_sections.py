@@ -59,8 +59,6 @@ def _by_column(row: Row, called: str) -> str:
 
 def _middle(figure: Interval | float | None) -> str:
     """With its interval, where it has one."""
-    if isinstance(figure, Interval):
-        return f"{figure.estimate:.4g} [{figure.low:.4g}, {figure.high:.4g}]"
     return "-" if figure is None else f"{figure:.4g}"
 
 

@@ -103,10 +103,8 @@ def _elsewhere(there: Confirmation) -> str:
     """What other series and splits say, to be added to the sentence."""
     figures = []
     for each in there.elsewhere:
-        ratio = each.ratio
-        interval = f"[{ratio.low:.3f}, {ratio.high:.3f}]"
         split = "last block" if there.last_block and each.split == TEST else each.split
-        figures.append(f"{each.series}, {split}: {ratio.estimate:.3f} {interval}")
+        figures.append(f"{each.series}, {split}: {each.ratio:.3f}")
     if not figures:
         return ""
     return (
@@ -127,7 +125,7 @@ def _time(test: Test) -> str:
     found = test.ratio
     if found is None:
         return ", and too few timings were undisturbed"
-    return f" and takes {found.estimate:.2f} [{found.low:.2f}, {found.high:.2f}] of its time"
+    return f" and takes {found:.2f} of its time"
 
 
 def _missed(test: Test) -> str:

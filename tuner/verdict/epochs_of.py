@@ -42,9 +42,9 @@ class EpochsOf:
         """Without a full stop."""
         (epochs, seconds), (default_epochs, default_seconds) = self.medians
         return (
-            f"Trial {self.trial} of {self.study} takes {_in_words(self.epochs)} times the epochs "
+            f"Trial {self.trial} of {self.study} takes {self.epochs:.2f} times the epochs "
             f"of its default ({epochs:g} against {default_epochs:g}), and "
-            f"{_in_words(self.s_per_epoch)} times the seconds an epoch ({seconds:.3g} against "
+            f"{self.s_per_epoch:.2f} times the seconds an epoch ({seconds:.3g} against "
             f"{default_seconds:.3g})"
         )
 
@@ -86,7 +86,3 @@ def _epochs(recorded: Recorded) -> float | None:
 
 def _pace(recorded: Recorded) -> float | None:
     return recorded.s_per_epoch
-
-
-def _in_words(ratio: Interval) -> str:
-    return f"{ratio.estimate:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"

@@ -244,10 +244,11 @@ def test_a_stage_says_how_long_the_rest_takes(studies: list[OpenStudy]) -> None:
             each.ledger.set_budget(24)
     plan_confirmation(studies[:2], seeds=SEEDS)
     runs = [run for each in studies[:2] for run in each.verifications.runs()]
-    nothing = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None)
+    own = [each.name for each in studies[:2]]
+    nothing = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None, own=own)
     assert (nothing.done, nothing.left_s) == (0, None)
     verify_all(studies[:2], known())
-    done = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None)
+    done = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None, own=own)
     assert done.done == done.planned == len(runs)
     assert done.left_s == 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tuner.display.text import shown, shown_value
 from tuner.files.plain import harmless
 from tuner.verdict.ablation import Ablation, SetBack
-from tuner.verdict.stats.intervals import Interval
 
 
 def ablation_lines(found: Ablation) -> list[str]:
@@ -23,8 +22,8 @@ def ablation_lines(found: Ablation) -> list[str]:
     for row in found.rows:
         missed = f", {row.missed} missed" if row.missed else ""
         lines.append(
-            f"  {_what(row):<{width}}  {_in_words(row.time_ratio, 2)} x the time, "
-            f"{_in_words(row.mql_ratio, 4)} x the MQL{missed}"
+            f"  {_what(row):<{width}}  {row.time_ratio:.2f} x the time, "
+            f"{row.mql_ratio:.4f} x the MQL{missed}"
         )
     return lines
 
@@ -35,7 +34,3 @@ def _what(row: SetBack) -> str:
     assert row.value is not None, "a value was set back"
     assert row.default is not None, "to the default's"
     return f"{shown(row.name)} {shown_value(row.value, 4)} -> {shown_value(row.default, 4)}"
-
-
-def _in_words(ratio: Interval, digits: int) -> str:
-    return f"{ratio.estimate:.{digits}f} [{ratio.low:.{digits}f}, {ratio.high:.{digits}f}]"

@@ -203,9 +203,7 @@ def _notes(console: Console, verified: Sequence[Verified]) -> None:
 
 def interval(found: Interval | None, form: str) -> str:
     """`1.234 [1.200, 1.300]`, or a dash while there are too few runs."""
-    if found is None:
-        return "-"
-    return f"{found.estimate:{form}} [{found.low:{form}}, {found.high:{form}}]"
+    return "-" if found is None else format(found, form)
 
 
 def _values(record: TrialRecord | None) -> tuple[float, float] | None:

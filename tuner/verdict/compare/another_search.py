@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.compare.sentences import in_brackets
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.stats.next_search import LEAST_DRAWS, chance_at_least, next_draw
@@ -112,7 +111,7 @@ def another_search_sentences(found: AnotherSearch, name: str) -> list[str]:
         few = f"it takes {LEAST_DRAWS} known times to say how fast it would be then"
         return [first + lacks, f"{next_one}; {few}"]
     next_one += (
-        f", and then take {in_brackets(expected, '.2f')} of the default's time: within these "
+        f", and then take {expected:.2f} of the default's time: within these "
         "limits in about nine cases of ten"
     )
     held, pairs = found.held

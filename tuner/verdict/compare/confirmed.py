@@ -33,3 +33,12 @@ def confirmed_of(studies: Sequence[StudySnapshot]) -> tuple[Confirmed, ...]:
                 Confirmed(confirmation=there, sentence=confirmed_sentence(there, name=name))
             )
     return tuple(found)
+
+
+def that_ended(confirmed: Sequence[Confirmed]) -> dict[str, Confirmation]:
+    """Of which all runs have finished, by their studies."""
+    return {
+        each.confirmation.study: each.confirmation
+        for each in confirmed
+        if each.confirmation.complete
+    }

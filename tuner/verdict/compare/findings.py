@@ -14,7 +14,7 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.another_search import AnotherSearch, another_search_of
 from tuner.verdict.compare.answers import KNEES, Answer, answer_all
 from tuner.verdict.compare.between import Standing, standings
-from tuner.verdict.compare.confirmed import Confirmed, confirmed_of
+from tuner.verdict.compare.confirmed import Confirmed, confirmed_of, that_ended
 from tuner.verdict.compare.equal_quality import Level, levels_of
 from tuner.verdict.compare.fairness import differences, refuse_different_data
 from tuner.verdict.compare.other_rules import UnderRule, can_be_replayed, under_other_rules
@@ -123,19 +123,15 @@ def compare(
         UsageError: the studies are on different data.
     """
     refuse_different_data(studies)
-    studies = [each for mine in groups_of(studies).values() for each in mine]
+    groups = groups_of(studies)
+    studies = [each for members in groups.values() for each in members]
     chosen = {study.name: picks_of(study) for study in studies}
     confirmed = confirmed_of(studies)
-    over = {
-        each.confirmation.study: each.confirmation
-        for each in confirmed
-        if each.confirmation.complete
-    }
+    over = that_ended(confirmed)
     shown, pick = over if pick is None else {}, pick or KNEE
     ready, missing = _ready(studies, chosen, pick, over)
     answers, refusals = answer_all(studies, chosen, ready, pick)
     volumes, reference = volumes_of(studies)
-    groups = groups_of(studies)
     registered = registered_levels(groups)
     names = names_of_groups(studies)
     between = standings(groups, registered, names)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tuner.verdict.stats.effects import MQL, SECONDS, Comparison, Effect
-from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.stats.power import POWER
 
 MOST_DIGITS = 9
@@ -54,10 +53,6 @@ def resolution(answers: Iterable[Comparison]) -> str:
     )
 
 
-def in_brackets(found: Interval, form: str) -> str:
-    return f"{found.estimate:{form}} [{found.low:{form}}, {found.high:{form}}]"
-
-
 def levels(answers: Iterable[Comparison]) -> str:
     """Of which confidence the intervals are; empty where there is none."""
     effects = [effect for answer in answers for effect in answer.effects if not effect.why_not]
@@ -84,7 +79,7 @@ def _size(effect: Effect, digits: int, sign: str) -> str:
         return f"{found.estimate:{sign}.{digits}f}"
     while effect.claimed and digits < MOST_DIGITS and _reaches_nothing(effect, digits):
         digits += 1
-    return in_brackets(found, f"{sign}.{digits}f")
+    return f"{found:{sign}.{digits}f}"
 
 
 def _reaches_nothing(effect: Effect, digits: int) -> bool:

@@ -39,6 +39,10 @@ class Interval:
     def covers(self, value: float) -> bool:
         return self.low <= value <= self.high
 
+    def __format__(self, form: str) -> str:
+        """As a number is formatted, with its interval: `0.38 [0.36, 0.41]` of `.2f`."""
+        return f"{self.estimate:{form}} [{self.low:{form}}, {self.high:{form}}]"
+
     def as_dict(self) -> dict[str, float]:
         """`{"median", "low", "high"}`, the form in which verified figures travel."""
         return {"median": self.estimate, "low": self.low, "high": self.high}
