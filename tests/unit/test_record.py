@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,19 +16,26 @@ from tuner.files.meaning import In, OverSeeds
 from tuner.record import MEANINGS, SCORES, Recorded, checked, names_in
 from tuner.study.archive import read_archive, write_archive
 
+SEARCH = re.compile(r"-[2-9]\.json")
+"""The end of a name: of a second or later search of a group, which the same version wrote."""
+
 
 def exports() -> list[Path]:
     found = []
     for path in sorted(BENCHMARKS.rglob("*.json.gz")):
+        if SEARCH.search(path.name):
+            continue
         with gzip.open(path) as file:
             if b'"tuner study"' in file.read(60):
                 found.append(path)
     return found
 
 
-def test_every_committed_export_reads_and_writes_back_byte_for_byte(tmp_path: Path) -> None:
+def test_a_committed_export_of_each_group_reads_and_writes_back_byte_for_byte(
+    tmp_path: Path,
+) -> None:
     found = exports()
-    assert len(found) >= 10
+    assert len(found) >= 20
     for path in found:
         write_archive(read_archive(path), tmp_path / "again.json")
         same = (tmp_path / "again.json").read_bytes() == gzip.decompress(path.read_bytes())

@@ -28,6 +28,7 @@ from tuner.search.gaussian_process import (
     most_probable,
     unlikely,
 )
+from tuner.search.one_thread import one_thread
 
 Array = np.ndarray[Any, Any]
 
@@ -72,6 +73,7 @@ class Belief:
     """The variance of a single run of each."""
 
 
+@one_thread()
 def believed(data: Repeated) -> Belief:
     """Fit the model and say what it makes of each configuration; deterministic."""
     from scipy.linalg import cho_factor, cho_solve

@@ -17,12 +17,12 @@ import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
-from threadpoolctl import threadpool_limits
 
 from tuner.config import Value
 from tuner.record import Recorded
 from tuner.search.history import TrialHistory, known_params
 from tuner.search.methods import Asked, Method, method_of
+from tuner.search.one_thread import one_thread
 from tuner.search.past_runs import place_of
 from tuner.search.reshaped_trials import corner_of
 from tuner.search.sobol import SobolPoints
@@ -161,7 +161,7 @@ class EncodedSampler(WholeSpaceSampler):
         if self._next_run is None:
             self._next_run = next_run.NextRun(self._space, margin=self._margin)
         random = np.random.default_rng(_seed_of_ask(self._seed, number))
-        with threadpool_limits(1):
+        with one_thread():
             new = next_run.may_be_new(found, self._budget)
             place = self._next_run.place(found, random, new=new)
         return history.params_at(place)
@@ -178,8 +178,7 @@ class EncodedSampler(WholeSpaceSampler):
             inner = method.make(
                 Asked(self._space, self._default, corner, _seed_of_ask(self._seed, number))
             )
-            # Matrices this small lose several times over when threads share them out.
-            with threadpool_limits(1):
+            with one_thread():
                 encoded, notes = self._history.ask(
                     inner,
                     number,

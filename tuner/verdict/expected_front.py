@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tuner.pareto import Point, front_indices
+from tuner.search.one_thread import one_thread
 from tuner.spec.space import SearchSpace
 from tuner.study.results import StudyResults, TrialRecord
 
@@ -66,6 +67,7 @@ def says_enough(trials: Sequence[TrialRecord]) -> bool:
     )
 
 
+@one_thread()
 def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[Point] | None:
     """What all others expect of each trial, seconds and MQL,
     in their order; None where they do not say enough.

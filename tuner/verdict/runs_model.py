@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tuner.search.confirming_ahead import asked_of
+from tuner.search.one_thread import one_thread
 from tuner.search.repeated_runs import Belief, Repeated, believed
 from tuner.spec.margin import TOO_MUCH
 from tuner.verdict.known_runs import Run
@@ -268,6 +269,7 @@ def _lengths(runs: Sequence[Sequence[Run]], times: Sequence[Array], default: int
     return np.clip(found - usual, _SHORTEST, 0.0)
 
 
+@one_thread()
 def _drawn(belief: Belief, random: np.random.Generator, count: int) -> Array:
     """(count, configurations) of what is believed."""
     n = len(belief.mean)
