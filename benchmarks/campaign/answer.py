@@ -1,4 +1,4 @@
-"""What README and report say of a comparison in words: the answer, by what is claimed; time at equal quality; luck."""
+"""What a README and the report say of a comparison in words: the answer, by what is claimed; time at equal quality; luck."""
 
 from __future__ import annotations
 

@@ -57,8 +57,10 @@ class Row:
 
     def _said(self) -> str:
         test = self.test
-        if test is None or test.no_worse is None or test.ratio is None:
+        if self.trial is None:
             return f"the default stands | {self.seeds} | - | -"
+        if test is None or test.no_worse is None or test.ratio is None:
+            return f"trial {self.trial}, too few runs | {self.seeds} | - | -"
         said = "confirmed" if test.claimed else "not shown"
         return (
             f"trial {self.trial}, {said} | {self.seeds} | {test.no_worse.ratio:.4f}, {test.no_worse.bound:.4f} "

@@ -67,7 +67,8 @@ def figures(study: StudySnapshot) -> dict[str, Any]:
 def line(study: StudySnapshot) -> str:
     """The same as a row of the table."""
     f, there = figures(study), confirmation_of(study)
-    assert there is not None, "a retune confirms"
+    if there is None or not there.complete:
+        raise SystemExit(f"{study.name}: its confirmation has not ended")
     return (
         f"| {f['study']} | {f['trials']}, {f['configurations']} | {f['device_s']:.0f} "
         f"| {f['suggest_wait_share']:.1%} | {_tested(there)} |"
@@ -76,8 +77,10 @@ def line(study: StudySnapshot) -> str:
 
 def _tested(there: Confirmation) -> str:
     test = there.test
-    if test is None or test.no_worse is None or test.ratio is None:
+    if test is None:
         return "the default stands | - | -"
+    if test.no_worse is None or test.ratio is None:
+        return f"trial {there.trial}, too few runs | - | -"
     said = "confirmed" if test.claimed else "not shown"
     interval = format(test.ratio, ".2f")
     return (

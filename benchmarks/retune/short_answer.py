@@ -30,8 +30,8 @@ def caption(studies: Sequence[StudySnapshot], picture: str, link: str) -> list[s
     models = " and ".join(sorted({str(each.device_model) for each in studies}))
     searches = " or ".join(sorted({str(len(each)) for each in groups_of(studies).values()}))
     said = (
-        f"*{searches} searches of each on {models}: grey as they saw configurations; strong marks ran again on fresh seeds, "
-        f"hollow ones were not shown to be as good as their default. [Draw it again]({link}).*"
+        f"*{searches} searches of each on {models}: grey as they saw configurations; the others ran on fresh seeds: stars are "
+        f"defaults, hollow marks were not shown to be as good; arrows come from what a search saw. [Draw it again]({link}).*"
     )
     return [
         f"![Time to convergence against test MQL, as confirmed]({picture})",
@@ -48,15 +48,17 @@ def variants_lines(studies: Sequence[StudySnapshot]) -> list[str]:
         "| variant | default: s | MQL | retuned: s | MQL | confirmed |",
         "|---|---|---|---|---|---|",
     ]
+    names = names_of_groups(studies)
+    counts = {names[each.group]: each for each in paybacks(groups_of(studies))}
     for each in confirmed_series(studies):
         retuned = None if each.answer is None else each.found[each.answer].at
         cells = [
             "- | -" if at is None else f"{at.time.middle:.3f} | {at.mql.middle:.4f}"
             for at in (each.default, retuned)
         ]
-        confirmed = sum(one.confirmed for one in each.found)
+        of = counts[each.name]
         lines.append(
-            f"| {each.name} | {' | '.join(cells)} | {confirmed} of {len(each.found)} searches |"
+            f"| {each.name} | {' | '.join(cells)} | {of.confirmed} of {of.searches} searches |"
         )
     return lines
 

@@ -10,8 +10,8 @@ from typing import Any
 from tuner.display.text import in_html
 from tuner.errors import TunerError
 from tuner.report.comparison_sections import sections_of
-from tuner.report.figures.confirmed_figure import confirmed_figure
-from tuner.report.figures.confirmed_series import confirmed_series, first_level
+from tuner.report.figures.confirmed_series import one_device
+from tuner.report.figures.draw import draw
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
 from tuner.verdict.compare.equal_quality import Fastest, shown_levels
@@ -148,9 +148,9 @@ def _who(report: Report) -> str:
 def _pictures(report: Report) -> list[str]:
     """What is confirmed, where something is, and the fronts; plotly itself comes with the first."""
     parts = []
-    series = confirmed_series(report.studies)
-    if any(each.default is not None for each in series):
-        figure = confirmed_figure(series, level=first_level(report.studies))
+    ended = any(each.confirmation.complete for each in report.confirmed)
+    if ended and one_device(report.studies):
+        figure = draw("confirmed", report.studies)
         parts += ["<h2>What was confirmed</h2>", figure.to_html(full_html=False)]
     fronts = figure_of(report).to_html(full_html=False, include_plotlyjs=not parts)
     return [*parts, "<h2>The fronts</h2>", fronts]

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 ROOM = 0.12
 """Around what was confirmed, as a share of the height of it."""
+SHORT = 0.04
+"""Of the axes: a shorter arrow would be hidden by its mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ def confirmed_figure(
         for confirmed in (False, True):
             _found(figure, each, style, confirmed=confirmed)
     figure = finish(figure, title=title, x=clock, y="test MQL")
-    if all(each.default is None for each in series):
+    if not any(each.default is not None or each.found for each in series):
         return say_nothing_yet(figure, "nothing has been confirmed yet")
     if level is not None:
         figure.add_hline(
@@ -93,10 +95,10 @@ def confirmed_figure(
             annotation={"text": label(level[0]), "font": {"color": GREY, "size": 12}},
             annotation_position="top right",
         )
-    wide = _frame(figure, series, level)
+    axes = _frame(figure, series, level)
     for index, each in enumerate(series):
-        _arrows(figure, each, wide=wide)
-        _answer(figure, each, style_of(index), wide=wide)
+        _arrows(figure, each, axes)
+        _answer(figure, each, style_of(index), axes)
     return figure
 
 
@@ -157,37 +159,65 @@ def _found(figure: go.Figure, series: ConfirmedSeries, style: Style, *, confirme
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """What the figure looks at, as plotly takes it: logarithms on a logarithmic axis."""
+
+    x: tuple[float, float]
+    y: tuple[float, float]
+    logarithmic: bool
+
+    def at(self, seconds: float) -> float:
+        return math.log10(seconds) if self.logarithmic else seconds
+
+    def apart(self, one: Point, other: Point) -> float:
+        """As a share of the axes."""
+        across = (self.at(one[0]) - self.at(other[0])) / (self.x[1] - self.x[0])
+        return math.hypot(across, (one[1] - other[1]) / (self.y[1] - self.y[0]))
+
+
 def _frame(
     figure: go.Figure, series: Sequence[ConfirmedSeries], level: tuple[str, float] | None
-) -> bool:
-    """Choose the axes' ranges; whether times have a logarithmic axis."""
+) -> _Axes:
+    """Choose the axes' ranges."""
     points = [each.default for each in series if each.default is not None]
     points += [one.at for each in series for one in each.found]
     seen = [f.seen for each in series for f in each.found if f.seen is not None]
     times = [end for at in points for end in _ends(at.time)] + [x for x, _ in seen]
     errors = [end for at in points for end in _ends(at.mql)] + [y for _, y in seen]
     errors += [level[1]] if level is not None else []
-    margin = ROOM * (max(errors) - min(errors))
-    low, high = min(errors) - margin, max(errors) + margin
+    low, high = _around(errors)
     figure.update_yaxes(range=[low, high])
-    first, last = min(times) / 1.1, max(times) * 1.1
     wide = min(times) > 0
-    figure.update_xaxes(logarithmic(first, last) if wide else {"range": [first, last]})
+    first, last = (min(times) / 1.1, max(times) * 1.1) if wide else _around(times)
+    axis = logarithmic(first, last) if wide else {"range": [first, last]}
+    figure.update_xaxes(axis)
     everything = [point for each in series for point in each.seen]
     outside = sum(not (low <= y <= high and first <= x <= last) for x, y in everything)
     if outside:
         note_in_corner(figure, f"{outside} of {len(everything)} configurations lie outside")
-    return wide
+    return _Axes((axis["range"][0], axis["range"][1]), (low, high), wide)
+
+
+def _around(values: Sequence[float]) -> tuple[float, float]:
+    """From a little below to a little above; also of one value."""
+    low, high = min(values), max(values)
+    margin = ROOM * (high - low) or ROOM * abs(high) or 1.0
+    return low - margin, high + margin
 
 
 def _ends(interval: Interval) -> tuple[float, float]:
     return interval.low, interval.high
 
 
-def _arrows(figure: go.Figure, series: ConfirmedSeries, *, wide: bool) -> None:
-    """From what a search saw of its recommendation to what fresh seeds did."""
+def _arrows(figure: go.Figure, series: ConfirmedSeries, axes: _Axes) -> None:
+    """From what a search saw of its recommendation to what fresh seeds did, where there is room for
+    one.
+    """
     for each in series.found:
         if each.seen is None:
+            continue
+        if axes.apart(each.seen, (each.at.time.middle, each.at.mql.middle)) < SHORT:
             continue
         figure.add_annotation(
             text="",
@@ -196,16 +226,16 @@ def _arrows(figure: go.Figure, series: ConfirmedSeries, *, wide: bool) -> None:
             arrowwidth=1.2,
             arrowcolor=INK,
             standoff=7,
-            x=_on_axis(each.at.time.middle, wide=wide),
+            x=axes.at(each.at.time.middle),
             y=each.at.mql.middle,
-            ax=_on_axis(each.seen[0], wide=wide),
+            ax=axes.at(each.seen[0]),
             ay=each.seen[1],
             axref="x",
             ayref="y",
         )
 
 
-def _answer(figure: go.Figure, series: ConfirmedSeries, style: Style, *, wide: bool) -> None:
+def _answer(figure: go.Figure, series: ConfirmedSeries, style: Style, axes: _Axes) -> None:
     """The label of the variant's answer."""
     if series.answer is None:
         return
@@ -217,7 +247,7 @@ def _answer(figure: go.Figure, series: ConfirmedSeries, style: Style, *, wide: b
         arrowwidth=1,
         arrowcolor=style.colour,
         standoff=9,
-        x=_on_axis(at.time.middle, wide=wide),
+        x=axes.at(at.time.middle),
         y=at.mql.middle,
         ax=70,
         ay=-32,
@@ -225,8 +255,3 @@ def _answer(figure: go.Figure, series: ConfirmedSeries, style: Style, *, wide: b
         font={"color": style.colour, "size": 13},
         bgcolor="rgba(255, 255, 255, 0.8)",
     )
-
-
-def _on_axis(value: float, *, wide: bool) -> float:
-    """Where an annotation has it: plotly takes logarithms on a logarithmic axis."""
-    return math.log10(value) if wide else value

@@ -34,17 +34,32 @@ def first_level(studies: Sequence[StudySnapshot]) -> tuple[str, float] | None:
     """
     groups, names = groups_of(studies), names_of_groups(studies)
     for group, members in list(groups.items())[:1]:
-        for level in registered_levels({group: members}):
+        ended = [study for study, _ in _ended(members)]
+        for level in registered_levels({group: ended} if ended else {}):
             if level.confirmed:
-                said = f"{names[group]}'s default and {in_percent(level.margin)}: {level.mql:.4f}"
+                said = f"{names[group]}'s default + {in_percent(level.margin)}: {level.mql:.4f}"
                 return said, level.mql
     return None
+
+
+def one_device(studies: Sequence[StudySnapshot]) -> bool:
+    """Whether their times compare."""
+    return len({each.device_model for each in studies if each.device_model is not None}) <= 1
+
+
+def _ended(members: Sequence[StudySnapshot]) -> list[tuple[StudySnapshot, Confirmation]]:
+    """The searches whose confirmation has ended, with it: before its end it says nothing."""
+    return [
+        (each, found)
+        for each in members
+        if (found := confirmation_of(each)) is not None and found.complete
+    ]
 
 
 def _of_group(
     name: str, members: Sequence[StudySnapshot], answer: Confirmation | None
 ) -> ConfirmedSeries:
-    there = [(each, one) for each in members if (one := confirmation_of(each)) is not None]
+    there = _ended(members)
     default = next(iter(verified_points(_together([each.default for _, each in there]))), None)
     found: list[Found] = []
     labelled = None
@@ -53,7 +68,7 @@ def _of_group(
         points = verified_points([recommended] if recommended is not None else [])
         if recommended is None or not points:
             continue
-        if answer is not None and answer.study == study.name:
+        if answer is not None and _same(answer, confirmation):
             labelled = len(found)
         (at,) = points
         test = confirmation.test
@@ -73,6 +88,11 @@ def _of_group(
         answer=labelled if ratio is not None else None,
         says="" if ratio is None else f"{name}: {ratio.estimate:.2f} of its default's time",
     )
+
+
+def _same(one: Confirmation, other: Confirmation) -> bool:
+    """By more than the study's name, which another database may have, too."""
+    return (one.session, one.study) == (other.session, other.study)
 
 
 def _together(of_searches: Sequence[Verified | None]) -> list[Verified]:

@@ -9,7 +9,7 @@ from tuner.errors import UsageError
 from tuner.report.alarms import alarms_of_ended
 from tuner.report.figures.attainment import attainment_figure
 from tuner.report.figures.confirmed_figure import confirmed_figure
-from tuner.report.figures.confirmed_series import confirmed_series, first_level
+from tuner.report.figures.confirmed_series import confirmed_series, first_level, one_device
 from tuner.report.figures.curves import Curve, curves_figure
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
@@ -28,6 +28,7 @@ from tuner.report.figures.trade import trade_figure
 from tuner.spec.objectives import axis_title
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.attainment_surfaces import attained_by
+from tuner.verdict.compare.fairness import refuse_different_data
 from tuner.verdict.other_clocks import clock_in_words, refuse_other_clocks
 from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verified import verified_in
@@ -92,6 +93,14 @@ def _attainment(studies: Studies, title: str) -> go.Figure:
 
 
 def _confirmed(studies: Studies, title: str) -> go.Figure:
+    if studies:
+        refuse_different_data(studies)
+    if not one_device(studies):
+        models = sorted({each.device_model or "?" for each in studies})
+        raise UsageError(
+            f"these studies' times are of {' and '.join(models)}: they do not compare; draw those "
+            "of each device by themselves"
+        )
     clock, _ = _axes(studies)  # the error is that of the test split, whatever was searched by
     return confirmed_figure(
         confirmed_series(studies), level=first_level(studies), title=title, clock=clock

@@ -102,7 +102,7 @@ class Report:
         }
 
 
-KNEE = "knee"
+KNEE, CONFIRMED = "knee", "confirmed"
 
 
 def compare(
@@ -128,7 +128,8 @@ def compare(
     chosen = {study.name: picks_of(study) for study in studies}
     confirmed = confirmed_of(studies)
     over = that_ended(confirmed)
-    shown, pick = over if pick is None else {}, pick or KNEE
+    shown = over if pick is None else {}
+    called, pick = pick or (CONFIRMED if shown else KNEE), pick or KNEE
     ready, missing = _ready(studies, chosen, pick, over)
     answers, refusals = answer_all(studies, chosen, ready, pick)
     volumes, reference = volumes_of(studies)
@@ -138,7 +139,7 @@ def compare(
     rows = tuple(rows_of(studies, chosen, pick, between, shown))
     return Report(
         task=studies[0].definition.task_name,
-        pick=pick,
+        pick=called,
         studies=tuple(studies),
         rows=rows,
         answers=answers,

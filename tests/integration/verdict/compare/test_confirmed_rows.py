@@ -47,6 +47,7 @@ def test_confirmed_runs_make_the_rows_and_searches_stand_by_their_numbers(
         ("demo-rmsnorm", "default"),
         ("demo-rmsnorm", "retuned (knee)"),
     ]
+    assert report.as_dict()["pick"] == "confirmed"
     default, retuned, *_ = report.rows
     there = present(confirmation_of(studies[1]))
     assert (default.trial, retuned.trial) == (there.frozen.default, there.trial)
@@ -65,6 +66,7 @@ def test_a_point_of_the_front_that_was_asked_for_stays_what_it_is(
     studies: list[StudySnapshot],
 ) -> None:
     report = compare(studies, pick="knee")
+    assert report.as_dict()["pick"] == "knee"
     assert {row.hyperparameters for row in report.rows} == {"default", "retuned (knee)"}
     assert not any(row.verified for row in report.rows)
 

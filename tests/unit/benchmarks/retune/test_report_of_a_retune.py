@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.retune import report, two_models
+from benchmarks.retune.short_answer import variants_lines
 from benchmarks.shared.marked_sections import replaced
 from tests.support.paths import REPOSITORY
 from tests.support.present import present
@@ -56,6 +57,12 @@ def test_a_committed_report_and_the_readme_follow_from_the_studies(
     assert len(emptied) < len(readme) - 500
     for before in (readme, emptied):
         assert report.with_answer(before, studies) == readme
+
+
+def test_searches_that_had_nothing_to_test_are_counted() -> None:
+    _, _, *rows = variants_lines(studies_in("h200-14m"))
+    assert [row.split(" | ")[0] for row in rows] == ["| original", "| rmsnorm"]
+    assert all(row.endswith("| - | - | 0 of 5 searches |") for row in rows)
 
 
 def test_one_variant_has_no_short_answer_of_two() -> None:
