@@ -10,7 +10,7 @@ from typing import Any
 from tuner.display.text import in_html
 from tuner.errors import TunerError
 from tuner.report.comparison_sections import sections_of
-from tuner.report.figures.confirmed_series import one_device
+from tuner.report.figures.confirmed_series import devices_of
 from tuner.report.figures.draw import draw
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
@@ -148,8 +148,7 @@ def _who(report: Report) -> str:
 def _pictures(report: Report) -> list[str]:
     """What is confirmed, where something is, and the fronts; plotly itself comes with the first."""
     parts = []
-    ended = any(each.confirmation.complete for each in report.confirmed)
-    if ended and one_device(report.studies):
+    if len(devices_of(report.studies)) == 1:
         figure = draw("confirmed", report.studies)
         parts += ["<h2>What was confirmed</h2>", figure.to_html(full_html=False)]
     fronts = figure_of(report).to_html(full_html=False, include_plotlyjs=not parts)

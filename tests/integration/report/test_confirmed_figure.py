@@ -14,6 +14,7 @@ from sqlalchemy import delete
 from tests.support.browser import chromium
 from tests.support.drawn_verifications import verify_all
 from tests.support.forked_cli import run
+from tests.support.paths import BENCHMARKS
 from tests.support.planned_confirmations import SEEDS, known, last, opened
 from tests.support.present import present
 from tuner.errors import UsageError
@@ -174,14 +175,17 @@ def test_the_label_stands_at_the_search_whose_ratio_it_is(
 
 
 def test_other_devices_and_other_data_are_refused(confirmed: list[StudySnapshot]) -> None:
-    other = dataclasses.replace(confirmed[2], device_model="Another CPU")
-    with pytest.raises(UsageError, match="Another CPU and Example CPU, 2 cores: they do not"):
-        draw("confirmed", [*confirmed[:2], other])
-    assert "What was confirmed" not in page(compare([*confirmed[:2], other]))
+    name = "etth-original.json.gz"
+    files = [BENCHMARKS / "retune" / folder / name for folder in ("campaign", "h100")]
+    two = [snapshot(read_archive(path)) for path in files]
+    with pytest.raises(UsageError, match="on NVIDIA H100 80GB HBM3 and NVIDIA H200: their times"):
+        draw("confirmed", two)
+    assert "What was confirmed" not in page(compare(two))
+    other = confirmed[2]
     elsewhere = dataclasses.replace(
         other.definition, data_hash="0" * len(other.definition.data_hash)
     )
-    apart = dataclasses.replace(confirmed[2], definition=elsewhere)
+    apart = dataclasses.replace(other, definition=elsewhere)
     with pytest.raises(UsageError, match="are on different data"):
         draw("confirmed", [*confirmed[:2], apart])
 

@@ -42,9 +42,9 @@ def first_level(studies: Sequence[StudySnapshot]) -> tuple[str, float] | None:
     return None
 
 
-def one_device(studies: Sequence[StudySnapshot]) -> bool:
-    """Whether their times compare."""
-    return len({each.device_model for each in studies if each.device_model is not None}) <= 1
+def devices_of(studies: Sequence[StudySnapshot]) -> list[str]:
+    """The models of devices that confirmations ran on: times of several do not compare."""
+    return sorted({study.device_model or "?" for study, _ in _ended(studies)})
 
 
 def _ended(members: Sequence[StudySnapshot]) -> list[tuple[StudySnapshot, Confirmation]]:

@@ -9,7 +9,7 @@ from tuner.errors import UsageError
 from tuner.report.alarms import alarms_of_ended
 from tuner.report.figures.attainment import attainment_figure
 from tuner.report.figures.confirmed_figure import confirmed_figure
-from tuner.report.figures.confirmed_series import confirmed_series, first_level, one_device
+from tuner.report.figures.confirmed_series import confirmed_series, devices_of, first_level
 from tuner.report.figures.curves import Curve, curves_figure
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.hypervolume import VolumeSeries, hypervolume_figure
@@ -95,11 +95,10 @@ def _attainment(studies: Studies, title: str) -> go.Figure:
 def _confirmed(studies: Studies, title: str) -> go.Figure:
     if studies:
         refuse_different_data(studies)
-    if not one_device(studies):
-        models = sorted({each.device_model or "?" for each in studies})
+    if len(models := devices_of(studies)) > 1:
         raise UsageError(
-            f"these studies' times are of {' and '.join(models)}: they do not compare; draw those "
-            "of each device by themselves"
+            f"these studies were confirmed on {' and '.join(models)}: their times do not compare; "
+            "draw those of each device by themselves"
         )
     clock, _ = _axes(studies)  # the error is that of the test split, whatever was searched by
     return confirmed_figure(
