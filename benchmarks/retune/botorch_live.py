@@ -18,12 +18,12 @@ import argparse
 import json
 import sys
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import closing
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 from optuna.distributions import BaseDistribution
@@ -105,24 +105,44 @@ class BoTorchSampler(WholeSpaceSampler):
         return self._pool.submit(self._search.next_places, self._space, told)
 
 
+class Trial(Protocol):
+    """Optuna's, or as a study's results have it."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def state(self) -> TrialState: ...
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+    @property
+    def values(self) -> Sequence[float] | None: ...
+
+
+def ended(
+    space: SearchSpace, trials: Iterable[Trial]
+) -> dict[int, tuple[Place, tuple[float, float]]]:
+    """Place and (seconds, MQL) of the trials that ended, converged or not, by their numbers."""
+    found = {}
+    for each in sorted(trials, key=lambda each: each.number):
+        if each.state == TrialState.COMPLETE and each.values is not None:
+            seconds, mql = each.values
+            found[each.number] = place_of(space, each.params), (seconds, mql)
+    return found
+
+
 def told_by(
     space: SearchSpace, trials: Sequence[FrozenTrial], waiting: Sequence[Place] = ()
 ) -> tuple[tuple[Place, ...], tuple[tuple[float, float], ...], tuple[Place, ...]]:
-    """Places and (seconds, MQL) of the trials that ended, converged or not, by their numbers; and
-    the places of those that run, and that wait.
+    """What `Told` is made of: places and figures of what ended; and the places of the trials that
+    run, and that wait.
     """
-    ended = [each for each in trials if each.state == TrialState.COMPLETE]
-    x, y = [], []
-    for each in sorted(ended, key=lambda each: each.number):
-        seconds, mql = each.values
-        x.append(place_of(space, each.params))
-        y.append((seconds, mql))
+    known = ended(space, trials).values()
     running = [
         place_of(space, params)
         for each in trials
         if each.state == TrialState.RUNNING and space.whole(params := known_params(each))
     ]
-    return tuple(x), tuple(y), (*running, *waiting)
+    return tuple(x for x, _ in known), tuple(y for _, y in known), (*running, *waiting)
 
 
 def make(like: OpenStudy, *, searches: int, seconds: float) -> list[str]:
@@ -205,16 +225,12 @@ def recommended_by_model(study: StudySnapshot) -> int | None:
     from benchmarks.verdict import botorch_search
 
     botorch_search.quiet_and_seeded(0)
-    space = study.definition.space
-    trials = [each for each in study.results.records if each.state == TrialState.COMPLETE]
-    trials.sort(key=lambda each: each.number)
-    places = {each.number: place_of(space, each.params) for each in trials}
-    values = [each.values for each in trials if each.values is not None]
+    known = ended(study.definition.space, study.results.records)
     told = botorch_search.Told(
-        tuple(places.values()), tuple((seconds, mql) for seconds, mql in values)
+        tuple(x for x, _ in known.values()), tuple(y for _, y in known.values())
     )
     place = botorch_search.recommended(told)
-    return next((number for number, here in places.items() if here == place), None)
+    return next((number for number, (here, _) in known.items() if here == place), None)
 
 
 def _more(

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.retune.report import figures, read
+from benchmarks.retune.report import ended, figures, read, searched_cells, tested_cells
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.confirmation import Confirmation, Test, confirmation_of, tested
+from tuner.verdict.confirmation import Test, tested
 from tuner.verdict.verified import as_configurations
 
 OURS, OUR_STEPS, ITS_MODEL = "tuner", "BoTorch, our steps", "BoTorch, its own model"
@@ -49,27 +49,14 @@ class Row:
         return of_search | {"by": self.by, "trial": self.trial, "seeds": self.seeds, "test": test}
 
     def line(self) -> str:
-        f = figures(self.study)
-        return (
-            f"| {f['study']} | {self.by} | {f['trials']}, {f['configurations']} | {f['device_s']:.0f} "
-            f"| {f['suggest_wait_share']:.1%} | {self._said()} |"
-        )
-
-    def _said(self) -> str:
-        test = self.test
-        if self.trial is None:
-            return f"the default stands | {self.seeds} | - | -"
-        if test is None or test.no_worse is None or test.ratio is None:
-            return f"trial {self.trial}, too few runs | {self.seeds} | - | -"
-        said = "confirmed" if test.claimed else "not shown"
-        return (
-            f"trial {self.trial}, {said} | {self.seeds} | {test.no_worse.ratio:.4f}, {test.no_worse.bound:.4f} "
-            f"| {test.ratio:.2f}"
-        )
+        study, *searched = searched_cells(self.study)
+        what, *over_default = tested_cells(self.trial, self.test)
+        cells = (study, self.by, *searched, what, str(self.seeds), *over_default)
+        return f"| {' | '.join(cells)} |"
 
 
 def by_our_steps(study: StudySnapshot, by: str) -> Row:
-    there = confirmed(study)
+    there = ended(study)
     return Row(study=study, by=by, trial=there.trial, seeds=there.seeds, test=there.test)
 
 
@@ -79,7 +66,7 @@ def by_its_model(study: StudySnapshot, picks: Mapping[str, int | None]) -> Row:
     Raises:
         SystemExit: it was noted, and has not run.
     """
-    there, trial = confirmed(study), picks[study.name]
+    there, trial = ended(study), picks[study.name]
     test = None
     if trial is not None:
         runs = [run for run in study.runs if run.session == there.session]
@@ -91,14 +78,6 @@ def by_its_model(study: StudySnapshot, picks: Mapping[str, int | None]) -> Row:
             )
         test = tested(here, there.default, margin=there.frozen.margin)
     return Row(study=study, by=ITS_MODEL, trial=trial, seeds=there.seeds, test=test)
-
-
-def confirmed(study: StudySnapshot) -> Confirmation:
-    """Raises SystemExit where it is not."""
-    there = confirmation_of(study)
-    if there is None or not there.complete:
-        raise SystemExit(f"{study.name}: its confirmation has not ended")
-    return there
 
 
 def rows(

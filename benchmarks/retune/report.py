@@ -30,7 +30,7 @@ from tuner.verdict.ablation import ablation_of
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups
-from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.confirmation import Confirmation, Test, confirmation_of
 from tuner.verdict.payback import paybacks
 from tuner.verdict.retuned_words import payback_sentence
 
@@ -66,27 +66,39 @@ def figures(study: StudySnapshot) -> dict[str, Any]:
 
 def line(study: StudySnapshot) -> str:
     """The same as a row of the table."""
-    f, there = figures(study), confirmation_of(study)
+    there = ended(study)
+    cells = (*searched_cells(study), *tested_cells(there.trial, there.test))
+    return f"| {' | '.join(cells)} |"
+
+
+def ended(study: StudySnapshot) -> Confirmation:
+    """A search's confirmation.
+
+    Raises:
+        SystemExit: it has not ended.
+    """
+    there = confirmation_of(study)
     if there is None or not there.complete:
         raise SystemExit(f"{study.name}: its confirmation has not ended")
-    return (
-        f"| {f['study']} | {f['trials']}, {f['configurations']} | {f['device_s']:.0f} "
-        f"| {f['suggest_wait_share']:.1%} | {_tested(there)} |"
-    )
+    return there
 
 
-def _tested(there: Confirmation) -> str:
-    test = there.test
-    if test is None:
-        return "the default stands | - | -"
-    if test.no_worse is None or test.ratio is None:
-        return f"trial {there.trial}, too few runs | - | -"
+def searched_cells(study: StudySnapshot) -> tuple[str, str, str, str]:
+    """The study, its trials and configurations, device seconds, and what suggestions took of it."""
+    f = figures(study)
+    trials = f"{f['trials']}, {f['configurations']}"
+    return f["study"], trials, f"{f['device_s']:.0f}", f"{f['suggest_wait_share']:.1%}"
+
+
+def tested_cells(trial: int | None, test: Test | None) -> tuple[str, str, str]:
+    """What was tested of a search, its MQL and its time over the default's."""
+    if trial is None:
+        return "the default stands", "-", "-"
+    if test is None or test.no_worse is None or test.ratio is None:
+        return f"trial {trial}, too few runs", "-", "-"
     said = "confirmed" if test.claimed else "not shown"
-    interval = format(test.ratio, ".2f")
-    return (
-        f"trial {there.trial}, {said} | {test.no_worse.ratio:.4f}, {test.no_worse.bound:.4f} "
-        f"| {interval}"
-    )
+    mql = f"{test.no_worse.ratio:.4f}, {test.no_worse.bound:.4f}"
+    return f"trial {trial}, {said}", mql, f"{test.ratio:.2f}"
 
 
 def sentences(studies: Sequence[StudySnapshot]) -> list[str]:

@@ -67,7 +67,6 @@ def says_enough(trials: Sequence[TrialRecord]) -> bool:
     )
 
 
-@one_thread()
 def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[Point] | None:
     """What all others expect of each trial, seconds and MQL,
     in their order; None where they do not say enough.
@@ -82,5 +81,6 @@ def expected_points(trials: Sequence[TrialRecord], space: SearchSpace) -> list[P
     values = np.log(np.array([trial.values for trial in trials]))
     from tuner.search.gaussian_process import GaussianProcess  # scipy: most readers go without
 
-    seconds, mql = (np.exp(GaussianProcess(where, column).left_out()) for column in values.T)
+    with one_thread():
+        seconds, mql = (np.exp(GaussianProcess(where, column).left_out()) for column in values.T)
     return [(float(s), float(m)) for s, m in zip(seconds, mql, strict=True)]

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tuner.pareto import Point
-from tuner.report.figures.front import HOVER, Interval, VerifiedPoint, bars
+from tuner.report.figures.front import HOVER, Interval, VerifiedPoint, bars, draw_verified
 from tuner.report.figures.style import (
     GREY,
     INK,
     Style,
+    draw_default,
     finish,
     label,
     logarithmic,
@@ -115,48 +116,25 @@ def _searched(figure: go.Figure, series: ConfirmedSeries, style: Style) -> None:
 
 
 def _default(figure: go.Figure, at: VerifiedPoint, name: str, style: Style) -> None:
-    figure.add_scatter(
-        x=[at.time.middle],
-        y=[at.mql.middle],
+    draw_default(
+        figure,
+        (at.time.middle, at.mql.middle),
+        style,
+        study=name,
+        hover=HOVER,
+        text=[label(at.label)],
         error_x=bars([at.time], style),
         error_y=bars([at.mql], style),
-        text=[label(at.label)],
-        mode="markers",
-        marker={
-            "color": style.colour,
-            "size": 17,
-            "symbol": "star",
-            "line": {"color": "black", "width": 1},
-        },
-        name=f"{label(name)}: default hyperparameters",
-        legendgroup=name,
-        hovertemplate=HOVER,
     )
 
 
 def _found(figure: go.Figure, series: ConfirmedSeries, style: Style, *, confirmed: bool) -> None:
     """What is confirmed, or what is not."""
     mine = [each.at for each in series.found if each.confirmed is confirmed]
-    if not mine:
-        return
-    said = "confirmed" if confirmed else "not shown to be as good"
-    figure.add_scatter(
-        x=[at.time.middle for at in mine],
-        y=[at.mql.middle for at in mine],
-        error_x=bars([at.time for at in mine], style),
-        error_y=bars([at.mql for at in mine], style),
-        text=[label(at.label) for at in mine],
-        mode="markers",
-        marker={
-            "color": style.colour if confirmed else "white",
-            "size": 11,
-            "symbol": style.symbol,
-            "line": {"color": style.colour, "width": 2.5},
-        },
-        name=f"{label(series.name)}: recommended, {said}",
-        legendgroup=series.name,
-        hovertemplate=HOVER,
-    )
+    if mine:
+        said = "confirmed" if confirmed else "not shown to be as good"
+        called = f"{label(series.name)}: recommended, {said}"
+        draw_verified(figure, mine, style, name=called, group=series.name, filled=confirmed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,21 +233,37 @@ def _recommended(figure: go.Figure, series: FrontSeries, style: Style) -> None:
 
 
 def _verified(figure: go.Figure, series: FrontSeries, style: Style) -> None:
+    called = f"{label(series.name)}: verified, {series.interval}"
+    draw_verified(figure, series.verified, style, name=called, group=series.name)
+
+
+def draw_verified(
+    figure: go.Figure,
+    points: Sequence[VerifiedPoint],
+    style: Style,
+    *,
+    name: str,
+    group: str,
+    filled: bool = False,
+) -> None:
+    """Configurations that ran on fresh seeds, in the middle of their intervals: hollow marks, or
+    `filled` ones, called `name` in the legend.
+    """
     figure.add_scatter(
-        x=[point.time.middle for point in series.verified],
-        y=[point.mql.middle for point in series.verified],
-        error_x=bars([point.time for point in series.verified], style),
-        error_y=bars([point.mql for point in series.verified], style),
-        text=[label(point.label) for point in series.verified],
+        x=[point.time.middle for point in points],
+        y=[point.mql.middle for point in points],
+        error_x=bars([point.time for point in points], style),
+        error_y=bars([point.mql for point in points], style),
+        text=[label(point.label) for point in points],
         mode="markers",
         marker={
-            "color": "white",
+            "color": style.colour if filled else "white",
             "size": 11,
             "symbol": style.symbol,
             "line": {"color": style.colour, "width": 2.5},
         },
-        name=f"{label(series.name)}: verified, {series.interval}",
-        legendgroup=series.name,
+        name=name,
+        legendgroup=group,
         hovertemplate=HOVER,
     )
 

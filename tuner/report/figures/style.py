@@ -85,9 +85,9 @@ def finish(figure: go.Figure, *, title: str, x: str, y: str, **layout: Any) -> g
 
 
 def draw_default(
-    figure: go.Figure, at: tuple[float, float], style: Style, *, study: str, hover: str
+    figure: go.Figure, at: tuple[float, float], style: Style, *, study: str, hover: str, **more: Any
 ) -> None:
-    """The default configuration of a study: a star."""
+    """The default configuration of a study: a star, with what `more` plotly is to draw of it."""
     figure.add_scatter(
         x=[at[0]],
         y=[at[1]],
@@ -101,6 +101,7 @@ def draw_default(
         name=f"{label(study)}: default hyperparameters",
         legendgroup=study,
         hovertemplate=hover,
+        **more,
     )
 
 
