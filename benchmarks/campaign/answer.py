@@ -7,17 +7,20 @@ from collections.abc import Sequence
 
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.answers import Answer
+from tuner.verdict.compare.between import Standing
 from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.explain import optimism
 from tuner.verdict.questions import BETWEEN
 
 
-def conclusion(report: Report) -> str:
-    """The answer in a word or two: by what is claimed of the two variants, and by nothing else."""
-    if not report.between:
+def conclusion(between: Sequence[Standing]) -> str:
+    """The answer in a word or two: by what is claimed of the first two variants, and by nothing
+    else.
+    """
+    if not between:
         return "**Not everything that it takes is verified yet.**"
-    standing = report.between[0]
+    standing = between[0]
     if standing.claimed and standing.found is not None:
         faster = standing.found.high < 1
         return "**Yes.**" if faster else "**No: it is slower.**"

@@ -61,7 +61,7 @@ def campaign_lines(paths: Sequence[Path], calls: str) -> list[str]:
     )
     if any(row.verified for row in whole.rows):
         answer = [
-            *prose(f"{question} {conclusion(pair)} What these searches say:"),
+            *prose(f"{question} {conclusion(pair.between)} What these searches say:"),
             "",
             *_sentences(pair),
             "",

@@ -36,6 +36,8 @@ from tuner.verdict.retuned_words import payback_sentence
 
 LINK = "benchmarks/retune/README.md"
 PICTURE = "docs/front.png"
+ORDER = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
+"""Of the protocol; the others are held against the first."""
 ANSWER, FRONT, VARIANTS = "answer", "front", "variants"
 HEADER = (
     "| search | trials, configurations | device s | waiting for suggestions | tested | MQL over the "
@@ -44,9 +46,15 @@ HEADER = (
 
 
 def read(folder: Path) -> list[StudySnapshot]:
-    """All studies of a folder, those of one variant by their numbers."""
-    found = [snapshot(read_archive(path)) for path in sorted(folder.glob("*.json.gz"))]
-    return sorted(found, key=lambda each: (each.membership.group, each.membership.search))
+    """All studies of a folder, in the order of the protocol: that of the reference come first, those
+    of one variant by their numbers.
+    """
+
+    def place(study: StudySnapshot) -> tuple[int, str, int]:
+        known = ORDER.index(study.variant) if study.variant in ORDER else len(ORDER)
+        return known, study.membership.group, study.membership.search
+
+    return sorted([snapshot(read_archive(path)) for path in folder.glob("*.json.gz")], key=place)
 
 
 def figures(study: StudySnapshot) -> dict[str, Any]:
@@ -123,12 +131,14 @@ def taken_apart(studies: Sequence[StudySnapshot]) -> list[str]:
 
 
 def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
-    """A document with the short answer, of two variants, its picture and table between their
-    markers.
+    """A document with the short answer, of two variants or more, its picture and table between
+    their markers.
     """
     report = compare(studies)
     if len(groups_of(report.studies)) == 1:
-        raise SystemExit("--readme: the short answer is of two variants; see two_models.py for one")
+        raise SystemExit(
+            "--readme: the short answer is of two variants or more; see two_models.py for one"
+        )
     text = replaced(text, ANSWER, short_answer(report, LINK))
     text = replaced(text, FRONT, caption(studies, PICTURE, LINK))
     return replaced(text, VARIANTS, variants_lines(studies))

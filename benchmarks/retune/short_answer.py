@@ -16,12 +16,11 @@ from tuner.verdict.payback import paybacks
 
 
 def short_answer(report: Report, link: str) -> list[str]:
-    """What is claimed, the times it rests on, and what was confirmed; `link` leads to the whole."""
-    held = "; ".join(_of_level(report, level) for level in report.registered)
+    """What is claimed, and the times it rests on; `link` leads to the whole."""
+    held = "; ".join(_of_level(report, level) for level in _strictest_and_easiest(report))
     return [
-        f"1. {conclusion(report)} {_searches(report)}",
-        f"2. {held[:1].upper()}{held[1:]}.",
-        f"3. {_confirmed_of(report)} ([what came]({link})).",
+        f"1. {_conclusions(report)} {_searches(report)}",
+        f"2. {held[:1].upper()}{held[1:]} ([what came]({link})).",
     ]
 
 
@@ -30,8 +29,8 @@ def caption(studies: Sequence[StudySnapshot], picture: str, link: str) -> list[s
     models = " and ".join(sorted({str(each.device_model) for each in studies}))
     searches = " or ".join(sorted({str(len(each)) for each in groups_of(studies).values()}))
     said = (
-        f"*{searches} searches of each on {models}: grey as they saw configurations; the others ran on fresh seeds: stars are "
-        f"defaults, hollow marks were not shown to be as good; arrows come from what a search saw. [Draw it again]({link}).*"
+        f"*{searches} searches of each on {models}. What has a colour ran on fresh seeds; arrows come from what a search saw. "
+        f"[Draw it again]({link}).*"
     )
     return [
         f"![Time to convergence against test MQL, as confirmed]({picture})",
@@ -45,7 +44,7 @@ def variants_lines(studies: Sequence[StudySnapshot]) -> list[str]:
     fresh seeds.
     """
     lines = [
-        "| variant | default: s | MQL | retuned: s | MQL | confirmed |",
+        "| variant | default: s | MQL | retuned: s | MQL | confirmed: as good as its default, faster |",
         "|---|---|---|---|---|---|",
     ]
     names = names_of_groups(studies)
@@ -63,6 +62,19 @@ def variants_lines(studies: Sequence[StudySnapshot]) -> list[str]:
     return lines
 
 
+def _conclusions(report: Report) -> str:
+    """One word or two for each variant that is held against the first, where there are several."""
+    if len(report.between) <= 1:
+        return conclusion(report.between)
+    return " ".join(f"{each.a}: {conclusion([each])}" for each in report.between)
+
+
+def _strictest_and_easiest(report: Report) -> Sequence[RegisteredLevel]:
+    """The first variant's level, which the question is about, and the highest of the others'."""
+    first, *others = report.registered
+    return [first, *sorted(others, key=lambda each: each.mql)[-1:]]
+
+
 def _searches(report: Report) -> str:
     groups = groups_of(report.studies).values()
     paid = paybacks(groups_of(report.studies))
@@ -77,15 +89,6 @@ def _all_ran(report: Report) -> bool:
         each for level in report.registered for found in level.searches.values() for each in found
     ]
     return bool(times) and all(each.confirmed for each in times)
-
-
-def _confirmed_of(report: Report) -> str:
-    names = names_of_groups(report.studies)
-    told = ", ".join(
-        f"{each.confirmed} of {each.searches} of {names[each.group]}"
-        for each in paybacks(groups_of(report.studies))
-    )
-    return f"Confirmed as good as the own default, and faster: {told}"
 
 
 def _of_level(report: Report, level: RegisteredLevel) -> str:

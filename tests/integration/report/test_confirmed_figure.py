@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,12 @@ from tests.support.planned_confirmations import SEEDS, known, last, opened
 from tests.support.present import present
 from tuner.errors import UsageError
 from tuner.report.comparison_files import page
-from tuner.report.figures.confirmed_figure import ConfirmedSeries, Found, confirmed_figure
+from tuner.report.figures.confirmed_figure import (
+    LINE_OF_TEXT,
+    ConfirmedSeries,
+    Found,
+    confirmed_figure,
+)
 from tuner.report.figures.confirmed_series import confirmed_series, first_level
 from tuner.report.figures.draw import draw
 from tuner.report.figures.front import Interval, VerifiedPoint
@@ -62,7 +68,7 @@ def traces(figure: Any) -> dict[str, Any]:
 
 
 def arrows(figure: Any) -> list[Any]:
-    return [each for each in figure.layout.annotations if each.axref == "x"]
+    return [each for each in figure.layout.annotations if each.axref == "x" and not each.text]
 
 
 def test_what_is_confirmed_is_in_ink_and_what_is_not_is_hollow(
@@ -130,6 +136,40 @@ def test_the_answer_is_labelled_and_the_first_level_is_a_line(
     assert said in words
     (line,) = figure.layout.shapes
     assert line.y0 == line.y1 == mql == pytest.approx(0.808, abs=0.006)
+
+
+def renamed(series: ConfirmedSeries, name: str) -> ConfirmedSeries:
+    return dataclasses.replace(series, name=name, says=f"{name}: 0.60 of its default's time")
+
+
+def test_labels_of_several_variants_stand_beside_what_was_found_and_apart(
+    confirmed: list[StudySnapshot],
+) -> None:
+    series = confirmed_series(confirmed[:2])
+    figure = confirmed_figure([renamed(series[0], name) for name in ("one", "two", "three")])
+    labels = [each for each in figure.layout.annotations if "0.60 of its" in str(each.text)]
+    assert len(labels) == 3
+    low, high = figure.layout.yaxis.range
+    places = sorted(each.ay for each in labels)
+    for below, above in itertools.pairwise(places):
+        assert above - below >= 0.99 * LINE_OF_TEXT * (high - low)
+    right = max(one.at.time.high for one in series[0].found)
+    assert all(each.ax > math.log10(right) for each in labels)
+
+
+def test_the_legend_of_many_variants_explains_each_mark_once(
+    confirmed: list[StudySnapshot],
+) -> None:
+    one, _ = confirmed_series(confirmed)
+    assert all(each.confirmed for each in one.found)
+    named = [renamed(one, name) for name in ("one", "two", "three")]
+    shown = [each.name for each in confirmed_figure(named).data if each.showlegend is not False]
+    assert shown == [
+        *(f"{name}: default hyperparameters" for name in ("one", "two", "three")),
+        "recommended, confirmed",
+        "as searches saw configurations",
+    ]
+    assert all(each.showlegend is None for each in confirmed_figure(named[:2]).data)
 
 
 def test_nothing_confirmed_is_said_in_the_figure(unverified: Database) -> None:

@@ -16,9 +16,11 @@ from tuner.report.figures.front import HOVER, Interval, VerifiedPoint, bars, dra
 from tuner.report.figures.style import (
     GREY,
     INK,
+    MANY,
     Style,
     draw_default,
     finish,
+    key,
     label,
     logarithmic,
     new_figure,
@@ -34,6 +36,23 @@ ROOM = 0.12
 """Around what was confirmed, as a share of the height of it."""
 SHORT = 0.04
 """Of the axes: a shorter arrow would be hidden by its mark."""
+LINE_OF_TEXT = 0.06
+"""Of the height: labels keep so far from one another."""
+BESIDE = 0.03
+"""Of the width: from what is confirmed to the labels."""
+MARKS = (
+    (": recommended, confirmed", "recommended, confirmed", {"size": 11}),
+    (
+        ": recommended, not shown to be as good",
+        "recommended, not shown to be as good",
+        {"size": 11, "color": "white", "line": {"color": GREY, "width": 2.5}},
+    ),
+    (
+        ": as its searches saw configurations",
+        "as searches saw configurations",
+        {"size": 4, "opacity": 0.5},
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +116,11 @@ def confirmed_figure(
             annotation_position="top right",
         )
     axes = _frame(figure, series, level)
-    for index, each in enumerate(series):
+    for each in series:
         _arrows(figure, each, axes)
-        _answer(figure, each, style_of(index), axes)
+    _answers(figure, series, axes)
+    if len(series) > MANY:
+        key(figure, MARKS, named=": default hyperparameters")
     return figure
 
 
@@ -213,23 +234,39 @@ def _arrows(figure: go.Figure, series: ConfirmedSeries, axes: _Axes) -> None:
         )
 
 
-def _answer(figure: go.Figure, series: ConfirmedSeries, style: Style, axes: _Axes) -> None:
-    """The label of the variant's answer."""
-    if series.answer is None:
-        return
-    at = series.found[series.answer].at
-    figure.add_annotation(
-        text=label(series.says),
-        showarrow=True,
-        arrowhead=0,
-        arrowwidth=1,
-        arrowcolor=style.colour,
-        standoff=9,
-        x=axes.at(at.time.middle),
-        y=at.mql.middle,
-        ax=70,
-        ay=-32,
-        xanchor="left",
-        font={"color": style.colour, "size": 13},
-        bgcolor="rgba(255, 255, 255, 0.8)",
-    )
+def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) -> None:
+    """The labels of the variants' answers, one below another beside everything that was found."""
+    right = max((one.at.time.high for each in series for one in each.found), default=0.0)
+    labelled = []
+    for index, each in enumerate(series):
+        if each.answer is not None:
+            labelled.append((each.found[each.answer].at, label(each.says), style_of(index).colour))
+    labelled.sort(key=lambda each: each[0].mql.middle)
+    height = axes.y[1] - axes.y[0]
+    places = _apart([at.mql.middle for at, _, _ in labelled], LINE_OF_TEXT * height)
+    for (at, says, colour), place in zip(labelled, places, strict=True):
+        figure.add_annotation(
+            text=says,
+            showarrow=True,
+            arrowhead=0,
+            arrowwidth=1,
+            arrowcolor=colour,
+            standoff=9,
+            x=axes.at(at.time.middle),
+            y=at.mql.middle,
+            ax=axes.at(right) + BESIDE * (axes.x[1] - axes.x[0]),
+            ay=place,
+            axref="x",
+            ayref="y",
+            xanchor="left",
+            font={"color": colour, "size": 13},
+            bgcolor="rgba(255, 255, 255, 0.8)",
+        )
+
+
+def _apart(values: Sequence[float], least: float) -> list[float]:
+    """Ascending values, moved up where they are nearer than `least` to the one before."""
+    found: list[float] = []
+    for each in values:
+        found.append(max(each, found[-1] + least) if found else each)
+    return found

@@ -105,16 +105,18 @@ def draw_default(
     )
 
 
-def key(figure: go.Figure, marks: Sequence[tuple[str, str, dict[str, Any]]]) -> None:
-    """A legend that says once, in grey, what each kind of mark means;
-    of each series only its front is named.
+def key(
+    figure: go.Figure, marks: Sequence[tuple[str, str, dict[str, Any]]], *, named: str = ": front"
+) -> None:
+    """A legend that says once, in grey, what each kind of mark means; of each series only the
+    trace whose name ends with `named` is in it.
 
     `marks`: the end of the names of traces of a kind, what the legend says of it, and how its mark
     looks. Five series with an entry for each kind would leave more room to the legend than to the
     figure.
     """
     for trace in figure.data:
-        trace.showlegend = bool(trace.name) and trace.name.endswith(": front")
+        trace.showlegend = bool(trace.name) and trace.name.endswith(named)
     for ending, meaning, marker in marks:
         if any(trace.name and ending in trace.name for trace in figure.data):
             figure.add_scatter(

@@ -369,7 +369,7 @@ def test_the_conclusion_is_what_is_claimed(
 ) -> None:
     found = replace(compare_searches([ratio], [1.0]), low=0.99 * ratio, high=1.01 * ratio)
     standing = SimpleNamespace(found=found, claimed=claimed, why_not=why_not)
-    assert modules["answer"].conclusion(SimpleNamespace(between=(standing,))) == said
+    assert modules["answer"].conclusion((standing,)) == said
 
 
 def test_a_report_is_written_between_its_markers_and_nowhere_else(
