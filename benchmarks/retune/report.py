@@ -21,12 +21,10 @@ from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.shared.marked_sections import replaced
 from tuner.report.figures.draw import draw
 from tuner.report.figures.save import save
-from tuner.report.terminal.ablation_lines import ablation_lines
 from tuner.report.terminal.retuning import COST, verdict_sections
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import read_archive
 from tuner.study.snapshot import StudySnapshot, snapshot
-from tuner.verdict.ablation import ablation_of
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups
@@ -121,15 +119,6 @@ def sentences(studies: Sequence[StudySnapshot]) -> list[str]:
     return [*told, "", f"**{COST}**", "", *(f"- {each}." for each in lines)]
 
 
-def taken_apart(studies: Sequence[StudySnapshot]) -> list[str]:
-    """What made the gain of those that `tuner verify --ablate` ran; nothing where none was."""
-    lines = []
-    for each in studies:
-        if (found := ablation_of(each)) is not None:
-            lines += ["", *(f"    {line}" for line in ablation_lines(found))]
-    return ["", "**What made the gain**", *lines] if lines else []
-
-
 def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
     """A document with the short answer, of two variants or more, its picture and table between
     their markers.
@@ -161,7 +150,7 @@ def main() -> None:
         save(draw("confirmed", studies), options.picture)
     where = circumstances(options.device)
     text = [HEADER, "|---|---|---|---|---|---|---|", *(line(each) for each in studies)]
-    text += [*sentences(studies), *taken_apart(studies)]
+    text += sentences(studies)
     document = where | {"searches": [figures(each) for each in studies]}
     write(options.folder, document, [*heading(where), *text])
     print("\n".join(text))

@@ -138,6 +138,14 @@ class RetuneOptions:
             help=f"Fresh seeds of the confirmation ({CONFIRMATION_SEEDS}).",
         ),
     ] = None
+    ablate: Annotated[
+        bool,
+        typer.Option(
+            "--ablate",
+            help="At the end, run what each search recommends with one value at a time set back to "
+            "the default: which of them made the gain?",
+        ),
+    ] = False
     timeout: Timeout = None
     html: Annotated[
         Path | None,
@@ -214,6 +222,7 @@ def _request(options: RetuneOptions) -> RetuneRequest:
         margin=share(options.margin, "--margin"),
         top=options.top,
         confirm_seeds=options.confirm_seeds,
+        ablate=options.ablate,
         devices=devices_of(options),
         data_dir=data_folder(options.data_dir),
         storage=storage_url(options.storage),
@@ -271,15 +280,15 @@ def _report(outcome: RetuneOutcome, page: Path, *, json: bool) -> None:
     from tuner.report.terminal.retuning import COST, print_verdict, verdict_sections
 
     written = None
-    if outcome.verdict is None:
+    if outcome.ended is not Outcome.FILLED:
         again = "the same command"
         if outcome.ended is Outcome.GPU_HOURS:
             again += " with a larger --max-gpu-hours"
         how = outcome.ended.value.replace("_", " ")
         note(f"stopped early ({how}): {again} continues where this one stopped")
-    elif not json:  # first: a page that cannot be written takes no words with it
-        print_verdict(outcome.verdict, outcome.lines)
     if outcome.verdict is not None:
+        if not json:  # first: a page that cannot be written takes no words with it
+            print_verdict(outcome.verdict, outcome.lines)
         page.parent.mkdir(parents=True, exist_ok=True)
         more = [(COST, [f"{each}." for each in outcome.lines])]
         write_html(outcome.verdict, page, more=more)

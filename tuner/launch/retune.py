@@ -1,5 +1,5 @@
-"""A retune as one function: searches, re-evaluation, confirmation and verdict, each of them the
-ordinary operation on ordinary studies.
+"""A retune as one function: searches, re-evaluation, confirmation, verdict and, where it is asked
+for, ablation, each of them the ordinary operation on ordinary studies.
 
 What is done is what is in the database. So the same request goes on where the last one ended,
 however that ended.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -23,38 +23,36 @@ from tuner.launch.request import checked
 from tuner.launch.retune_agreement import Agreement, agreement
 from tuner.launch.retune_checks import (
     all_has_run,
+    all_is_taken_apart,
     refuse_other_data,
     searches_are_full,
     workers_for,
 )
 from tuner.launch.retune_foretold import whole_retune_line
 from tuner.launch.retune_request import RetuneOutcome, RetuneProgress, RetuneRequest, Silent
-from tuner.launch.retune_steps import confirmation_request, reevaluation_request, search_request
+from tuner.launch.retune_steps import (
+    ablation_request,
+    confirmation_request,
+    reevaluation_request,
+    search_request,
+)
+from tuner.launch.retune_verdict import with_verdict
+from tuner.launch.retune_watched import Watched
 from tuner.launch.stages import Stage, Standing, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
 from tuner.search.methods import method_of
 from tuner.storage.database import open_database
 from tuner.storage.remedies import in_one_sentence
-from tuner.storage.retry import DATABASE_FAILURES
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
-from tuner.study.group import PREFIX, open_group
+from tuner.study.group import open_group
 from tuner.study.open import OpenStudy
 from tuner.study.registered_retune import register_retune
 from tuner.study.snapshot import snapshot
-from tuner.verdict.compare.findings import compare
-from tuner.verdict.compare.registered import groups_of
-from tuner.verdict.compare.studies import names_of_groups, read_studies
-from tuner.verdict.epochs_of import epochs_of
-from tuner.verdict.payback import Spent, paybacks, spent_on
-from tuner.verdict.retuned_words import bought_sentence, payback_sentence
+from tuner.verdict.payback import Spent, spent_on
 
 __all__ = ["RetuneOutcome", "RetuneProgress", "RetuneRequest", "run"]
 
 WORK = (Stage.SEARCH, Stage.REEVALUATION, Stage.CONFIRMATION)
-LOOK_S, LOOK_SHARE = 2.0, 0.05
-"""Looking costs CPU time, which on a CPU run is the workers' own: not more often than this, and not
-for more of the time."""
-NOTHING_TO_DO = "nothing to do: "
 NOTHING_S = 1e-9
 """What is left of a budget that is spent."""
 
@@ -90,7 +88,8 @@ def run(
             spent = call.spent()
             for stage in WORK:
                 call.tell(over(stage, spent))
-            return call.outcome(Outcome.FILLED)
+            if not request.ablate or all_is_taken_apart(agreed, address):
+                return call.outcome(call.told_of_ablation())
         call.devices = workers_for(agreed, request.devices, address)
         return call.outcome(call.work())
 
@@ -114,10 +113,27 @@ class _Call:
 
     def work(self) -> Outcome:
         """Do what is left, stage after stage."""
-        ended = Outcome.FILLED
         if self.agreed.registered == self.agreed.before:  # else the searches are launched, with it
             with self._opened() as members:
                 change_gpu_hours(members, self.request.policy, self.notes)
+        if not self.agreed.registered.finished:
+            ended = self._up_to_the_confirmation()
+            if ended is not Outcome.FILLED:
+                return ended
+            self.finish()
+        if self.request.ablate:
+            ended = self._done(Stage.ABLATION, self._ablate)
+            if ended is not Outcome.FILLED:
+                return ended
+        return self.told_of_ablation()
+
+    def told_of_ablation(self) -> Outcome:
+        """That there is nothing left of it, asked for or not."""
+        self.tell(over(Stage.ABLATION, self.spent(), asked=self.request.ablate))
+        return Outcome.FILLED
+
+    def _up_to_the_confirmation(self) -> Outcome:
+        ended = Outcome.FILLED
         for stage, do in zip(WORK, (self._search, self._reevaluate, self._confirm), strict=True):
             # Those before a confirmation are over once it has begun.
             if stage is Stage.CONFIRMATION or not self.agreed.variant.begun:
@@ -125,7 +141,6 @@ class _Call:
             if ended is not Outcome.FILLED:
                 return ended
             self.tell(over(stage, self.spent()))
-        self.finish()
         return ended
 
     def finish(self) -> None:
@@ -158,7 +173,7 @@ class _Call:
         found = launcher.run_after(
             self._register,
             asked,
-            progress=_Watched(self, Stage.SEARCH),
+            progress=self._watched(Stage.SEARCH),
             stop=self.stop,
             foretold=self._foretold,
             accept=partial(refuse_other_data, self.agreed, self.address),
@@ -189,7 +204,7 @@ class _Call:
         asked = reevaluation_request(
             self.request, self.agreed, timeout_s, budget_s=self.left_for_runs_s
         )
-        watched = _Watched(self, Stage.REEVALUATION)
+        watched = self._watched(Stage.REEVALUATION)
         return verification.run(asked, progress=watched, stop=self.stop).ended
 
     def _ran_again(self) -> bool:
@@ -199,9 +214,13 @@ class _Call:
 
     def _confirm(self, timeout_s: float | None) -> Outcome:
         asked = confirmation_request(self.request, self.agreed, timeout_s)
-        return verification.run(
-            asked, progress=_Watched(self, Stage.CONFIRMATION), stop=self.stop
-        ).ended
+        watched = self._watched(Stage.CONFIRMATION)
+        return verification.run(asked, progress=watched, stop=self.stop).ended
+
+    def _ablate(self, timeout_s: float | None) -> Outcome:
+        asked = ablation_request(self.request, self.agreed, timeout_s)
+        watched = self._watched(Stage.ABLATION)
+        return verification.run(asked, progress=watched, stop=self.stop).ended
 
     # -- where it stands ---------------------------------------------------------------------------
 
@@ -213,6 +232,9 @@ class _Call:
         left_s = self.left_for_runs_s if stage is Stage.REEVALUATION else None
         own = [e.name for e in studies if e.membership.group in self.agreed.own_groups]
         return of_runs(stage, studies, devices=self.devices, budget_s=left_s, own=own)
+
+    def _watched(self, stage: Stage) -> Watched:
+        return Watched(self.notes, self.progress, stage, self.standing)
 
     def tell(self, standing: Standing) -> None:
         """That a stage is over."""
@@ -247,52 +269,8 @@ class _Call:
         if not now.finished:
             return found
         self.tell(Standing(stage=Stage.VERDICT, done=0, planned=None, device_s=0.0))
-        named = [PREFIX + each for each in self.agreed.groups]
-        report = compare(read_studies(named, task=self.request.task, storage=self.request.storage))
-        groups, names = groups_of(report.studies), names_of_groups(report.studies)
-        paid = paybacks(groups)
-        lines = [payback_sentence(each, names[each.group]) for each in paid]
-        if now.budget_s is not None:
-            own = [each for name in self.agreed.own_groups for each in groups[name]]
-            lines.insert(0, bought_sentence(spent_on(own), now.budget_s, len(own)))
-        made_of = tuple(filter(None, (epochs_of(each.confirmation) for each in paid)))
-        lines += [each.sentence for each in made_of]
+        request = self.request
+        said = with_verdict(found, self.agreed, task=request.task, storage=request.storage)
         return dataclasses.replace(
-            found,
-            made_of=made_of,
-            verdict=report,
-            paybacks=paid,
-            lines=tuple(lines),
-            stages=tuple(self.stages),
-            seconds=time.monotonic() - self.began,
+            said, stages=tuple(self.stages), seconds=time.monotonic() - self.began
         )
-
-
-@dataclass(slots=True)
-class _Watched:
-    """What the operation of a stage tells, and where the stage stands meanwhile."""
-
-    call: _Call
-    stage: Stage
-
-    def note(self, line: str) -> None:
-        if not line.startswith(NOTHING_TO_DO):  # a stage that is over says so itself
-            self.call.notes.note(line)
-
-    @contextmanager
-    def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:
-        next_look = 0.0
-
-        def look() -> None:
-            nonlocal next_look
-            tick()
-            began = time.monotonic()
-            if began >= next_look:
-                with suppress(*DATABASE_FAILURES):  # what works goes on without it
-                    self.call.progress.stage(self.call.standing(self.stage, studies))
-                now = time.monotonic()
-                next_look = now + max(LOOK_S, (now - began) / LOOK_SHARE)
-
-        with self.call.progress.watching(studies) as tick:
-            look()
-            yield look

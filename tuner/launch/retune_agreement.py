@@ -90,10 +90,15 @@ class Agreement:
         )
 
     @property
-    def to_search(self) -> tuple[Searched, ...]:
-        """Whose search and re-evaluation are not over, the reference first."""
+    def own(self) -> tuple[Searched, ...]:
+        """Whose search is this retune's, the reference first."""
         reference = self.reference if self.registered.together > 1 else None
-        return tuple(each for each in (reference, self.variant) if each and not each.begun)
+        return tuple(each for each in (reference, self.variant) if each)
+
+    @property
+    def to_search(self) -> tuple[Searched, ...]:
+        """Of these, whose search and re-evaluation are not over."""
+        return tuple(each for each in self.own if not each.begun)
 
 
 def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:

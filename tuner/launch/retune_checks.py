@@ -15,6 +15,7 @@ from tuner.spec.definition import StudyDefinition
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
+from tuner.verdict.ablation_plan import taken_apart
 from tuner.verdict.confirmation import confirmation_of, known_runs_of
 
 REMEDY = "or retune both in a database of their own (--storage)"
@@ -84,6 +85,12 @@ def all_has_run(agreed: Agreement, address: DatabaseUrl) -> bool:
     with members_there(address, agreed.own_groups) as members:
         enough = all(len(mine) >= agreed.registered.searches for mine in members.values())
         return enough and all(_stands(each) for mine in members.values() for each in mine)
+
+
+def all_is_taken_apart(agreed: Agreement, address: DatabaseUrl) -> bool:
+    """Whether the ablation of each search of this retune has run, or has nothing to take apart."""
+    with members_there(address, agreed.own_groups) as members:
+        return all(taken_apart(each) for mine in members.values() for each in mine)
 
 
 def _stands(search: OpenStudy) -> bool:

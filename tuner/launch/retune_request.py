@@ -48,6 +48,8 @@ class RetuneRequest:
     """Fresh seeds of a confirmation that is to come (90)."""
     warm_start: str | None = None
     """Studies, or exported ones, whose fronts all its searches try first."""
+    ablate: bool = False
+    """Once everything is confirmed, measure which of its values made the gain of each search."""
     devices: DeviceChoice = field(default_factory=DeviceChoice)
     data_dir: Path | None = None
     storage: str = DEFAULT_URL

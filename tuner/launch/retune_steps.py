@@ -74,6 +74,13 @@ def confirmation_request(
     return dataclasses.replace(asked, confirm=True, seeds=seeds, margin=now.margin)
 
 
+def ablation_request(
+    request: RetuneRequest, agreed: Agreement, timeout_s: float | None
+) -> VerificationRequest:
+    """What each of its searches recommends, with one value at a time set back to the default."""
+    return dataclasses.replace(_of_runs(request, agreed.own, timeout_s), ablate=True)
+
+
 def _of_runs(
     request: RetuneRequest, searched: Sequence[Searched], timeout_s: float | None
 ) -> VerificationRequest:

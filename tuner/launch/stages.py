@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from tuner.storage.queue.plans import stands_apart
+from tuner.storage.queue.plans import is_ablation, stands_apart
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.records import Counts
 from tuner.study.open import OpenStudy
@@ -24,6 +24,7 @@ class Stage(StrEnum):
     SEARCH = "search"
     REEVALUATION = "re-evaluation"
     CONFIRMATION = "confirmation"
+    ABLATION = "ablation"
     VERDICT = "verdict"
 
     @property
@@ -31,7 +32,12 @@ class Stage(StrEnum):
         return list(Stage).index(self) + 1
 
 
-_PIECES = {Stage.SEARCH: "trials", Stage.REEVALUATION: "runs", Stage.CONFIRMATION: "runs"}
+_PIECES = {
+    Stage.SEARCH: "trials",
+    Stage.REEVALUATION: "runs",
+    Stage.CONFIRMATION: "runs",
+    Stage.ABLATION: "runs",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,16 +60,22 @@ class Standing:
     """Not all that is `planned` is: some is expected."""
     may_stop: bool = False
     """It may be over before what is left has passed."""
+    asked: bool = True
+    """Somebody wants it: of an ablation, which is none of what a verdict takes."""
 
     @property
     def line(self) -> str:
-        """`stage 1 of 4, search: 120 of 400 trials, 0.71 s each, about 3.2 min left`."""
+        """`stage 1 of 5, search: 120 of 400 trials, 0.71 s each, about 3.2 min left`."""
         name = f"stage {self.stage.number} of {len(Stage)}, {self.stage.value}"
         pieces = _PIECES.get(self.stage)
         if pieces is None:
             return name
         if self.over and not self.done and self.stage is Stage.REEVALUATION:
             return f"{name}: not needed, the searches ran again what was promising"
+        if self.over and not self.done and self.stage is Stage.ABLATION:
+            return (
+                f"{name}: {'nothing to take apart' if self.asked else 'not asked for (--ablate)'}"
+            )
         if self.over:
             took = f", {duration(self.device_s)} of device time" if self.done else ""
             return f"{name}: done, {self.done} {pieces}{took}"
@@ -87,15 +99,16 @@ class Standing:
         }
 
 
-def over(stage: Stage, spent: Spent) -> Standing:
+def over(stage: Stage, spent: Spent, *, asked: bool = True) -> Standing:
     """Of a stage that has nothing left to do."""
     done, device_s = {
         Stage.SEARCH: (spent.trials, spent.search_s),
         Stage.REEVALUATION: (spent.reevaluation_runs, spent.reevaluation_s),
         Stage.CONFIRMATION: (spent.confirmation_runs, spent.confirmation_s),
+        Stage.ABLATION: (spent.ablation_runs, spent.ablation_s),
         Stage.VERDICT: (0, 0.0),
     }[stage]
-    return Standing(stage=stage, done=done, planned=done, device_s=device_s, over=True)
+    return Standing(stage=stage, done=done, planned=done, device_s=device_s, over=True, asked=asked)
 
 
 def of_search(studies: Sequence[OpenStudy], *, devices: int, timed: bool) -> Standing:
@@ -144,25 +157,22 @@ def of_runs(
     budget_s: float | None,
     own: Collection[str],
 ) -> Standing:
-    """Of the verification runs of these studies: those that confirm some of the `own` ones, or all
-    that are no confirmation, of which `budget_s` is for all. A reference that was confirmed before
-    is among the studies, and not among one's own.
+    """Of the verification runs of these studies: those that confirm some of the `own` ones, those
+    that take what is recommended apart, or all others, of which `budget_s` is for all. A reference
+    that was confirmed before is among the studies, and not among one's own.
 
     Rounds that are not planned yet are taken to be as large as those that are.
     """
-    confirming = stage is Stage.CONFIRMATION
+    in_rounds = stage is Stage.REEVALUATION
     runs = [
         run
         for each in studies
         for run in each.verifications.runs()
-        if run.state != "skipped"
-        and (
-            not confirmed_studies(run).isdisjoint(own) if confirming else not stands_apart(run.plan)
-        )
+        if run.state != "skipped" and _is_of(stage, run, own)
     ]
     finished = [run for run in runs if run.state == "finished"]
     device_s = run_seconds(finished)
-    rounds = ROUNDS if confirming else _rounds(runs)
+    rounds = _rounds(runs) if in_rounds else ROUNDS
     planned = round(len(runs) * ROUNDS / rounds)
     each_s = device_s / len(finished) if finished else None
     left_s = None if each_s is None else (planned - len(finished)) * each_s
@@ -172,11 +182,17 @@ def of_runs(
     return Standing(
         stage=stage,
         done=len(finished),
-        planned=None if budget_s is not None and not confirming else planned,
+        planned=None if budget_s is not None and in_rounds else planned,
         device_s=device_s,
         left_s=None if left_s is None else left_s / devices,
         estimated=rounds < ROUNDS,
     )
+
+
+def _is_of(stage: Stage, run: VerificationRun, own: Collection[str]) -> bool:
+    if stage is Stage.CONFIRMATION:
+        return not confirmed_studies(run).isdisjoint(own)
+    return is_ablation(run.plan) if stage is Stage.ABLATION else not stands_apart(run.plan)
 
 
 def _rounds(runs: Sequence[VerificationRun]) -> int:

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping
 
 from tuner.display.text import shown
+from tuner.verdict.ablation_words import ablation_sentence
 from tuner.verdict.compare.another_search import another_search_sentences
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import RegisteredLevel
@@ -19,6 +20,7 @@ CONFIRMED = "Confirmed on untouched seeds"
 BETWEEN_VARIANTS = "Between variants, by whole searches"
 ANOTHER_SEARCH = "Would another search say the same?"
 AT_LEVELS = "Times of the searches at registered levels"
+MADE_OF = "What made the gain"
 UNDER_OTHER_RULES = "Under another stopping rule"
 SECONDARY_POINTS = "Secondary: points of the fronts"
 BY_COLUMN = "Test MQL by target column, in the units of each"
@@ -39,6 +41,7 @@ def sections_of(report: Report) -> list[tuple[str, list[str]]]:
         (BETWEEN_VARIANTS, [each.sentence for each in report.between]),
         (ANOTHER_SEARCH, [line for lines in another for line in lines]),
         (AT_LEVELS, [_at_level(level, names) for level in report.registered]),
+        (MADE_OF, [ablation_sentence(each) for each in report.ablations]),
         (UNDER_OTHER_RULES, [each.sentence for each in report.other_rules or ()]),
         (SECONDARY_POINTS, own),
         (BY_COLUMN, [_by_column(row, called[row.study]) for row in report.rows if row.columns]),

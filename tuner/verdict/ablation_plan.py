@@ -79,6 +79,17 @@ def plan_ablation(
     return Planned(added, tuple(missing), tuple(notes))
 
 
+def taken_apart(study: OpenStudy) -> bool:
+    """Whether the ablation of what a study recommends has run, or nothing is to be taken apart."""
+    there = ablation_of(snapshot(study).with_runs_read())
+    if there is not None and not there.complete:
+        return False
+    try:
+        return not isinstance(_to_ablate(study), StoredAblation)
+    except NoAnswerError:
+        return True
+
+
 def _to_ablate(study: OpenStudy) -> StoredAblation | str | None:
     """What is to be taken apart; or why there is nothing; None where that is planned already.
 

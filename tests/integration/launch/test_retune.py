@@ -11,6 +11,7 @@ from sqlalchemy import select
 
 from tests.support.cli_processes import STUDY, Bench, finished, kill, wait_for, workers_of
 from tests.support.small_study import write_paced
+from tuner.report.comparison_sections import MADE_OF
 from tuner.spec.confirming import STEPS
 from tuner.storage import schema
 from tuner.storage.queue.plans import is_confirmation
@@ -43,6 +44,15 @@ def bench(tmp_path: Path) -> Bench:
     file = tmp_path / "small.toml"
     text = file.read_text().replace("patience = 100000", "patience = 1\nmin_delta = 1e6")
     file.write_text(text, encoding="utf-8")
+    # The default's dropout costs time, and nothing else is worth as much.
+    network = tmp_path / "paced.py"
+    text = network.read_text().replace(
+        "    def forward(self, *given):\n",
+        "        self.dropout = sizes['dropout']\n\n"
+        "    def forward(self, *given):\n"
+        "        time.sleep(0.02 * (self.dropout == 0.1))\n",
+    )
+    network.write_text(text, encoding="utf-8")
     return bench
 
 
@@ -51,7 +61,7 @@ Results = dict[str, dict[tuple[int, int], str]]
 
 def results(bench: Bench) -> Results:
     """All results that count, by stage, each under its trial, or its trial and seed."""
-    found: Results = {"search": {}, "re-evaluation": {}, "confirmation": {}}
+    found: Results = {"search": {}, "re-evaluation": {}, "confirmation": {}, "ablation": {}}
     if not (bench.folder / "storage" / "tuner.db").exists():
         return found
     with bench.database() as database:
@@ -64,7 +74,7 @@ def results(bench: Bench) -> Results:
                 found["search"][key] = row.result
         for name in list_studies(database):
             for run in open_study(database, name).verifications.runs():
-                stage = "confirmation" if is_confirmation(run.plan) else "re-evaluation"
+                stage = str(run.plan.get("kind", "re-evaluation"))
                 if run.result is not None:
                     found[stage][run.run_id, run.seed] = run.result.to_json()
     return found
@@ -86,6 +96,37 @@ def killed_in(bench: Bench, stage: str) -> Results:
     wait_for(lambda: not workers_of(process.pid), "the workers' end")
     slow.unlink()
     return results(bench)
+
+
+def taken_apart(bench: Bench, before: Results, verdict: str) -> None:
+    """What is over is taken apart later: an ablation, cut off, goes on and adds a section."""
+    slow = bench.folder / "slow"
+    slow.write_text("0.1", encoding="utf-8")
+    short = bench.run(*RETUNE, "--ablate", "--timeout", "4s", cores=1)
+    assert "stopped early (timed out): the same command continues" in short.err
+    assert short.out.startswith("Confirmed on untouched seeds:"), "the verdict stands meanwhile"
+    slow.unlink()
+    part = results(bench)
+    done = bench.run(*RETUNE, "--ablate", cores=1)
+    assert done.code == 0, done.err
+    found = results(bench)
+    assert part["ablation"].items() < found["ablation"].items()
+    assert found | {"ablation": {}} == before
+    runs = len(found["ablation"])
+    assert f"stage 4 of 5, ablation: done, {runs} runs" in done.err
+    title, _, rest = done.out.partition(f"{MADE_OF}:\n")
+    said, cost, _ = rest.partition("What it cost, and what it gives:")
+    assert title + cost + _ == verdict
+    for name, line in zip(TWO, said.splitlines(), strict=True):
+        assert line.strip().startswith(f"{name}, trial ")
+        assert "; 95 %): dropout" in line, "what made most comes first"
+    page = bench.folder / "storage" / f"retune-{STUDY}.html"
+    assert MADE_OF in page.read_text(encoding="utf-8")
+    # It is there from now on, and nothing is left to run.
+    for more in ([], ["--ablate"]):
+        again = bench.run(*RETUNE, *more)
+        assert (again.code, again.out) == (0, done.out)
+    assert results(bench) == found
 
 
 def says_that_it_begins(process: subprocess.Popen[str], stage: str) -> None:
@@ -136,8 +177,9 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
         assert registered_in(database, STUDY) == Registered(
             searches=2, trials=12, confirm_seeds=5, finished=True
         )
-    assert "stage 1 of 4, search: done, 24 trials" in done.err
-    assert "stage 2 of 4, re-evaluation: not needed" in done.err
+    assert "stage 1 of 5, search: done, 24 trials" in done.err
+    assert "stage 2 of 5, re-evaluation: not needed" in done.err
+    assert "stage 4 of 5, ablation: not asked for (--ablate)" in done.err
     assert "Confirmed on untouched seeds:" in done.out
     assert "Retuning small cost " in done.out
     page = bench.folder / "storage" / f"retune-{STUDY}.html"
@@ -156,3 +198,4 @@ def test_killed_in_its_stages_it_ends_with_exact_counts_and_says_the_same_again(
         len(after[stage]) for stage in ("search", "re-evaluation", "confirmation")
     ]
     assert "keeps --searches 2 --trials 12" in short.err
+    taken_apart(bench, after, done.out)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tuner.display.text import shown, shown_value
 from tuner.files.plain import harmless
-from tuner.verdict.ablation import Ablation, SetBack
+from tuner.verdict.ablation import Ablation
+from tuner.verdict.ablation_words import what_is_set_back
 
 
 def ablation_lines(found: Ablation) -> list[str]:
@@ -18,19 +18,11 @@ def ablation_lines(found: Ablation) -> list[str]:
         f"{found.trial} itself ({found.seeds} runs of each{rest}; 95 %):"
     )
     lines = [heading]
-    width = max(len(_what(row)) for row in found.rows)
+    width = max(len(what_is_set_back(row)) for row in found.rows)
     for row in found.rows:
         missed = f", {row.missed} missed" if row.missed else ""
         lines.append(
-            f"  {_what(row):<{width}}  {row.time_ratio:.2f} x the time, "
+            f"  {what_is_set_back(row):<{width}}  {row.time_ratio:.2f} x the time, "
             f"{row.mql_ratio:.4f} x the MQL{missed}"
         )
     return lines
-
-
-def _what(row: SetBack) -> str:
-    if not row.name:
-        return "all of them: the default"
-    assert row.value is not None, "a value was set back"
-    assert row.default is not None, "to the default's"
-    return f"{shown(row.name)} {shown_value(row.value, 4)} -> {shown_value(row.default, 4)}"

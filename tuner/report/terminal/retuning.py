@@ -15,6 +15,7 @@ from tuner.report.comparison_sections import (
     AT_LEVELS,
     BETWEEN_VARIANTS,
     CONFIRMED,
+    MADE_OF,
     headed,
     sections_of,
 )
@@ -62,7 +63,7 @@ class StageLines:
 
 def verdict_sections(report: Report, lines: Sequence[str]) -> list[tuple[str, list[str]]]:
     """What a retune ends with, by titles: sentences of the comparison, and what it cost."""
-    wanted = (CONFIRMED, BETWEEN_VARIANTS, ANOTHER_SEARCH, AT_LEVELS)
+    wanted = (CONFIRMED, BETWEEN_VARIANTS, ANOTHER_SEARCH, AT_LEVELS, MADE_OF)
     there = dict(sections_of(report))
     found = [(title, there[title]) for title in wanted if title in there]
     missing = [f"{each}." for each in nothing_recommended(report)]

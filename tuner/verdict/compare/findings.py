@@ -11,6 +11,7 @@ from typing import Any
 from tuner.pareto import Point
 from tuner.study.group import names_by_group
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.ablation import Ablation, ablation_of
 from tuner.verdict.compare.another_search import AnotherSearch, another_search_of
 from tuner.verdict.compare.answers import KNEES, Answer, answer_all
 from tuner.verdict.compare.between import Standing, standings
@@ -53,6 +54,8 @@ class Report:
     between: tuple[Standing, ...]
     confirmed: tuple[Confirmed, ...]
     another_search: tuple[AnotherSearch, ...]
+    ablations: tuple[Ablation, ...]
+    """Of the studies that have one."""
     other_rules: tuple[UnderRule, ...] | None
     """None where nothing is claimed between variants and nobody asked."""
     replayable: bool
@@ -90,6 +93,7 @@ class Report:
             "between_variants": [each.as_dict() for each in self.between],
             "confirmed": [each.as_dict() for each in self.confirmed],
             "another_search": [each.as_dict() for each in self.another_search],
+            "ablations": {each.study: each.as_dict() for each in self.ablations},
             "stopping_rules": None
             if self.other_rules is None
             else [each.as_dict() for each in self.other_rules],
@@ -150,6 +154,7 @@ def compare(
         between=between,
         confirmed=confirmed,
         another_search=another_search_of(groups),
+        ablations=tuple(filter(None, map(ablation_of, studies))),
         other_rules=under_other_rules(groups, registered, between, names)
         if stopping_rules or any(each.claimed for each in between)
         else None,

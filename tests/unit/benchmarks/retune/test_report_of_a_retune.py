@@ -14,6 +14,7 @@ from benchmarks.shared.marked_sections import replaced
 from tests.support.paths import REPOSITORY
 from tests.support.present import present
 from tuner.estimate.stages_ahead import CONFIRMED
+from tuner.report.comparison_sections import MADE_OF
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.confirmation import confirmation_of
@@ -43,8 +44,7 @@ def test_a_committed_report_and_the_readme_follow_from_the_studies(
 
     text = path.with_suffix(".md").read_text(encoding="utf-8")
     assert "\n".join(report.line(each) for each in studies) in text
-    told = [*report.sentences(studies), *report.taken_apart(studies)]
-    assert text.endswith("\n".join(told) + "\n")
+    assert text.endswith("\n".join(report.sentences(studies)) + "\n")
     document = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     assert [each["study"] for each in document["searches"]] == [each.name for each in studies]
 
@@ -107,6 +107,10 @@ def test_confirmations_took_what_estimates_take_them_to() -> None:
 
 
 def test_what_made_the_gain_is_told_where_it_was_run() -> None:
-    told = "\n".join(report.taken_apart(studies_in("h100")))
-    assert told.count("learning_rate") == told.count("trial") // 2 == 14
-    assert report.taken_apart(studies_in("campaign")) == []
+    title = f"**{MADE_OF}**"
+    told = report.sentences(studies_in("h100"))
+    begin = told.index(title) + 2
+    lines = told[begin : told.index("", begin)]
+    assert len(lines) == 14
+    assert all("learning_rate" in line for line in lines)
+    assert title not in report.sentences(studies_in("campaign"))
