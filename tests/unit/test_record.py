@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.paths import BENCHMARKS
+from tests.support.paths import BENCHMARKS, REPOSITORY
 from tuner.files.meaning import In, OverSeeds
 from tuner.record import MEANINGS, SCORES, Recorded, checked, names_in
 from tuner.study.archive import read_archive, write_archive
@@ -22,7 +22,7 @@ SEARCH = re.compile(r"-[2-9]\.json")
 
 def exports() -> list[Path]:
     found = []
-    for path in sorted(BENCHMARKS.rglob("*.json.gz")):
+    for path in [*BENCHMARKS.rglob("*.json.gz"), *(REPOSITORY / "notebooks").rglob("*.json.gz")]:
         if SEARCH.search(path.name):
             continue
         with gzip.open(path) as file:
@@ -37,9 +37,10 @@ def test_a_committed_export_of_each_group_reads_and_writes_back_byte_for_byte(
     found = exports()
     assert len(found) >= 20
     for path in found:
-        write_archive(read_archive(path), tmp_path / "again.json")
-        same = (tmp_path / "again.json").read_bytes() == gzip.decompress(path.read_bytes())
-        assert same, path
+        archive, plain = read_archive(path), gzip.decompress(path.read_bytes())
+        write_archive(archive, tmp_path / "again.json")
+        assert (tmp_path / "again.json").read_bytes() == plain, path
+        assert f'"definition_hash":"{archive.definition.identity()}"'.encode() in plain, path
 
 
 FLAT: dict[str, Any] = {

@@ -113,7 +113,8 @@ class _Call:
 
     def work(self) -> Outcome:
         """Do what is left, stage after stage."""
-        if self.agreed.registered == self.agreed.before:  # else the searches are launched, with it
+        now = self.agreed.registered
+        if now.finished or now == self.agreed.before:  # else the searches are launched, with it
             with self._opened() as members:
                 change_gpu_hours(members, self.request.policy, self.notes)
         if not self.agreed.registered.finished:

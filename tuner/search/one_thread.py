@@ -7,7 +7,12 @@ where the cores have other work.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 
 @contextlib.contextmanager
@@ -15,9 +20,17 @@ def one_thread() -> Iterator[None]:
     """In here, or in a function that it decorates, NumPy and SciPy use one thread of this process;
     torch keeps its own.
     """
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@functools.cache
+def _libraries() -> ThreadpoolController:
+    """Those of this process that have threads. To look for them takes milliseconds: in a process
+    with torch, Ray and others as long as to suggest a trial.
+    """
     # Here: not everybody who names a model asks it. SciPy has threads of its own to be limited.
     import scipy.linalg  # noqa: F401
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import ThreadpoolController
 
-    with threadpool_limits(1, user_api="blas"):
-        yield
+    return ThreadpoolController()

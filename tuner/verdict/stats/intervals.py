@@ -59,7 +59,7 @@ def median_interval(values: ArrayLike) -> Interval | None:
     # Sorted, so that the order in which runs ended cannot change a figure.
     x = np.sort(np.asarray(values, dtype=float))
     return (
-        percentile_interval(float(np.median(x)), resampled_medians(x), len(x))
+        percentile_interval(float(np.median(x)), _medians_of_sorted(x), len(x))
         if len(x) >= LEAST_RUNS
         else None
     )
@@ -73,6 +73,23 @@ def resampled_runs(n: int, resamples: int = RESAMPLES) -> NDArray[np.intp]:
     chosen = np.random.default_rng(SEED).integers(0, n, size=(resamples, n))
     chosen.flags.writeable = False
     return chosen
+
+
+def _medians_of_sorted(x: Array) -> Array:
+    """`resampled_medians` of ascending values, without sorting any resample: which two of them are
+    in its middle depends on their number alone.
+    """
+    below, above = _middles(len(x))
+    middle: Array = (x[below] + x[above]) / 2
+    return middle
+
+
+@functools.lru_cache(maxsize=16)
+def _middles(n: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Of each resample of `n` ascending values, which are the two in its middle: (resamples,)."""
+    drawn = np.sort(resampled_runs(n), axis=1)
+    # Copies: the whole of it, which nobody asks for again, is a hundred times as large.
+    return drawn[:, (n - 1) // 2].copy(), drawn[:, n // 2].copy()
 
 
 def resampled_medians(values: Array, resamples: int = RESAMPLES) -> Array:

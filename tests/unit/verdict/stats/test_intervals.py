@@ -7,6 +7,7 @@ from tuner.verdict.stats.intervals import (
     Interval,
     median_interval,
     percentile_interval,
+    resampled_medians,
     resampled_runs,
 )
 
@@ -41,3 +42,13 @@ def test_a_percentile_interval_is_the_middle_of_the_resamples_and_wider_for_few_
     assert (few.low, few.high) == pytest.approx((0.856, 99.144), abs=0.001)
     assert few.as_dict() == {"median": 50.0, "low": few.low, "high": few.high}
     assert resampled_runs(4, 10).shape == (10, 4)
+
+
+@pytest.mark.parametrize("n", [5, 6, 31])
+def test_medians_of_sorted_values_are_those_of_their_resamples(n: int) -> None:
+    values = np.sort(np.random.default_rng(n).normal(size=n))
+    there = median_interval(values)
+    assert there is not None
+    drawn = np.median(values[resampled_runs(n)], axis=1)
+    assert there == percentile_interval(float(np.median(values)), drawn, n)
+    assert np.array_equal(resampled_medians(values), drawn)
