@@ -43,8 +43,8 @@ HEADER = (
 )
 
 
-def read(folder: Path) -> list[StudySnapshot]:
-    """All studies of a folder, in the order of the protocol: that of the reference come first, those
+def read(folder: Path, names: str = "*") -> list[StudySnapshot]:
+    """All studies of a folder whose names are such, in the order of the protocol: that of the reference come first, those
     of one variant by their numbers.
     """
 
@@ -52,7 +52,9 @@ def read(folder: Path) -> list[StudySnapshot]:
         known = ORDER.index(study.variant) if study.variant in ORDER else len(ORDER)
         return known, study.membership.group, study.membership.search
 
-    return sorted([snapshot(read_archive(path)) for path in folder.glob("*.json.gz")], key=place)
+    return sorted(
+        [snapshot(read_archive(path)) for path in folder.glob(f"{names}.json.gz")], key=place
+    )
 
 
 def figures(study: StudySnapshot) -> dict[str, Any]:
@@ -123,11 +125,11 @@ def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
     """A document with the short answer, of two variants or more, its picture and table between
     their markers.
     """
-    report = compare(studies)
-    if len(groups_of(report.studies)) == 1:
+    if len(groups_of(studies)) == 1:
         raise SystemExit(
             "--readme: the short answer is of two variants or more; see two_models.py for one"
         )
+    report = compare(studies)
     text = replaced(text, ANSWER, short_answer(report, LINK))
     text = replaced(text, FRONT, caption(studies, PICTURE, LINK))
     return replaced(text, VARIANTS, variants_lines(studies))
