@@ -15,8 +15,8 @@ from tuner.verdict.questions import BETWEEN
 
 
 def conclusion(between: Sequence[Standing]) -> str:
-    """The answer in a word or two: by what is claimed of the first two variants, and by nothing
-    else.
+    """The answer in a word or two: by what is claimed in the first of these standings, and by
+    nothing else.
     """
     if not between:
         return "**Not everything that it takes is verified yet.**"

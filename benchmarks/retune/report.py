@@ -44,8 +44,8 @@ HEADER = (
 
 
 def read(folder: Path, names: str = "*") -> list[StudySnapshot]:
-    """All studies of a folder whose names are such, in the order of the protocol: that of the reference come first, those
-    of one variant by their numbers.
+    """Studies of a folder, by a pattern of their names, in the order of the protocol: those of the reference first, and
+    those of one variant by their numbers.
     """
 
     def place(study: StudySnapshot) -> tuple[int, str, int]:

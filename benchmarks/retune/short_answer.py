@@ -17,7 +17,7 @@ from tuner.verdict.payback import paybacks
 
 def short_answer(report: Report, link: str) -> list[str]:
     """What is claimed, and the times it rests on; `link` leads to the whole."""
-    held = "; ".join(_of_level(report, level) for level in _strictest_and_easiest(report))
+    held = "; ".join(_of_level(report, level) for level in _first_and_easiest(report))
     return [
         f"1. {_conclusions(report)} {_searches(report)}",
         f"2. {held[:1].upper()}{held[1:]} ([what came]({link})).",
@@ -69,10 +69,10 @@ def _conclusions(report: Report) -> str:
     return " ".join(f"{each.a}: {conclusion([each])}" for each in report.between)
 
 
-def _strictest_and_easiest(report: Report) -> Sequence[RegisteredLevel]:
+def _first_and_easiest(report: Report) -> Sequence[RegisteredLevel]:
     """The first variant's level, which the question is about, and the highest of the others'."""
-    first, *others = report.registered
-    return [first, *sorted(others, key=lambda each: each.mql)[-1:]]
+    others = sorted(report.registered[1:], key=lambda each: each.mql)
+    return [*report.registered[:1], *others[-1:]]
 
 
 def _searches(report: Report) -> str:

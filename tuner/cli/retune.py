@@ -186,7 +186,7 @@ class RetuneOptions:
 @takes(RetuneOptions)
 def retune(options: RetuneOptions) -> int:
     """Retune a variant to a verdict: searches, re-evaluation on fresh seeds, confirmation,
-    comparison.
+    ablation (with --ablate), comparison.
 
     Running the same command again goes on where it was, whatever ended it; once everything has run
     it prints the verdict again. What is asked for is registered when it begins: a later call keeps
@@ -285,7 +285,8 @@ def _report(outcome: RetuneOutcome, page: Path, *, json: bool) -> None:
         if outcome.ended is Outcome.GPU_HOURS:
             again += " with a larger --max-gpu-hours"
         how = outcome.ended.value.replace("_", " ")
-        note(f"stopped early ({how}): {again} continues where this one stopped")
+        what = "stopped early" if outcome.verdict is None else "the ablation stopped early"
+        note(f"{what} ({how}): {again} continues where this one stopped")
     if outcome.verdict is not None:
         if not json:  # first: a page that cannot be written takes no words with it
             print_verdict(outcome.verdict, outcome.lines)

@@ -1,5 +1,5 @@
-"""A retune as one function: searches, re-evaluation, confirmation, verdict and, where it is asked
-for, ablation, each of them the ordinary operation on ordinary studies.
+"""A retune as one function: searches, re-evaluation, confirmation, ablation where it is asked for,
+and verdict, each of them the ordinary operation on ordinary studies.
 
 What is done is what is in the database. So the same request goes on where the last one ended,
 however that ended.
@@ -38,7 +38,7 @@ from tuner.launch.retune_steps import (
 )
 from tuner.launch.retune_verdict import with_verdict
 from tuner.launch.retune_watched import Watched
-from tuner.launch.stages import Stage, Standing, of_runs, of_search, over
+from tuner.launch.stages import Stage, Standing, of_ablation, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
 from tuner.search.methods import method_of
 from tuner.storage.database import open_database
@@ -129,8 +129,10 @@ class _Call:
         return self.told_of_ablation()
 
     def told_of_ablation(self) -> Outcome:
-        """That there is nothing left of it, asked for or not."""
-        self.tell(over(Stage.ABLATION, self.spent(), asked=self.request.ablate))
+        """How far it is, where nothing more is done: it is over, or nobody asks for it."""
+        with self._opened() as members:
+            now = self.standing(Stage.ABLATION, members)
+        self.tell(of_ablation(now, asked=self.request.ablate))
         return Outcome.FILLED
 
     def _up_to_the_confirmation(self) -> Outcome:

@@ -77,9 +77,11 @@ class RetuneOutcome:
     seconds: float
     """That this call took."""
     verdict: Report | None
-    """What `tuner compare` says of the groups; None before everything has run."""
+    """What `tuner compare` says of the groups; None before everything is confirmed. It is there,
+    too, where an ablation was cut off.
+    """
     paybacks: tuple[Payback, ...] = ()
-    """Of each group; empty before everything has run."""
+    """Of each group; empty where there is no verdict."""
     made_of: tuple[EpochsOf, ...] = ()
     """Of each group with something confirmed: its epochs and their seconds against the default's,
     of the search that `paybacks` names."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -61,7 +62,7 @@ class Standing:
     may_stop: bool = False
     """It may be over before what is left has passed."""
     asked: bool = True
-    """Somebody wants it: of an ablation, which is none of what a verdict takes."""
+    """Somebody wants it now: of an ablation, which a verdict does not wait for."""
 
     @property
     def line(self) -> str:
@@ -73,9 +74,8 @@ class Standing:
         if self.over and not self.done and self.stage is Stage.REEVALUATION:
             return f"{name}: not needed, the searches ran again what was promising"
         if self.over and not self.done and self.stage is Stage.ABLATION:
-            return (
-                f"{name}: {'nothing to take apart' if self.asked else 'not asked for (--ablate)'}"
-            )
+            none = "nothing to take apart" if self.asked else "not asked for (--ablate)"
+            return f"{name}: {none}"
         if self.over:
             took = f", {duration(self.device_s)} of device time" if self.done else ""
             return f"{name}: done, {self.done} {pieces}{took}"
@@ -86,7 +86,7 @@ class Standing:
         if self.left_s is not None:
             most = "at most " * self.may_stop
             parts.append(f"{most}about {duration(self.left_s)} left")
-        return ", ".join(parts)
+        return ", ".join(parts) + ("" if self.asked else "; --ablate goes on")
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -99,16 +99,20 @@ class Standing:
         }
 
 
-def over(stage: Stage, spent: Spent, *, asked: bool = True) -> Standing:
-    """Of a stage that has nothing left to do."""
+def over(stage: Stage, spent: Spent) -> Standing:
+    """Of a stage with runs or trials of its own that has nothing left to do."""
     done, device_s = {
         Stage.SEARCH: (spent.trials, spent.search_s),
         Stage.REEVALUATION: (spent.reevaluation_runs, spent.reevaluation_s),
         Stage.CONFIRMATION: (spent.confirmation_runs, spent.confirmation_s),
-        Stage.ABLATION: (spent.ablation_runs, spent.ablation_s),
-        Stage.VERDICT: (0, 0.0),
     }[stage]
-    return Standing(stage=stage, done=done, planned=done, device_s=device_s, over=True, asked=asked)
+    return Standing(stage=stage, done=done, planned=done, device_s=device_s, over=True)
+
+
+def of_ablation(standing: Standing, *, asked: bool) -> Standing:
+    """The same where nobody works at it: what is planned has run, or is left as it is."""
+    whole = standing.done == standing.planned
+    return dataclasses.replace(standing, over=whole, left_s=None, asked=asked)
 
 
 def of_search(studies: Sequence[OpenStudy], *, devices: int, timed: bool) -> Standing:
@@ -170,6 +174,9 @@ def of_runs(
         for run in each.verifications.runs()
         if run.state != "skipped" and _is_of(stage, run, own)
     ]
+    if stage is Stage.ABLATION:  # of what was recommended before, others may be there
+        last = {run.study_id: run.session for run in runs}
+        runs = [run for run in runs if run.session == last[run.study_id]]
     finished = [run for run in runs if run.state == "finished"]
     device_s = run_seconds(finished)
     rounds = _rounds(runs) if in_rounds else ROUNDS

@@ -26,8 +26,9 @@ def one_thread() -> Iterator[None]:
 
 @functools.cache
 def _libraries() -> ThreadpoolController:
-    """Those of this process that have threads. To look for them takes milliseconds: in a process
-    with torch, Ray and others as long as to suggest a trial.
+    """Those with threads that this process has loaded by now, the first time that somebody asks.
+    To look for them takes milliseconds: in a process with torch, Ray and others as long as to
+    suggest a trial.
     """
     # Here: not everybody who names a model asks it. SciPy has threads of its own to be limited.
     import scipy.linalg  # noqa: F401

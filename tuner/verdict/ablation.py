@@ -18,6 +18,7 @@ from tuner.spec.space import SearchSpace
 from tuner.storage.queue.plans import StoredAblation, is_ablation
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.stats.noninferiority import paired_ratio
 from tuner.verdict.verified import Verified, values_in
@@ -63,14 +64,20 @@ class Ablation:
     """That the plan has for each configuration."""
     complete: bool
     """Every planned run is finished."""
+    confirmed: bool
+    """A confirmation has shown that trial to be as good as the default."""
     rows: tuple[SetBack, ...]
-    """What made most first, by time; the whole default last. What has too few runs is left out."""
+    """What made most first, by time; the whole default last."""
+    unsaid: tuple[str, ...]
+    """The hyperparameters of which too few runs have converged so far."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
             "trial": self.trial,
             "seeds": self.seeds,
             "complete": self.complete,
+            "confirmed": self.confirmed,
+            "unsaid": list(self.unsaid),
             "set_back": [row.as_dict() for row in self.rows],
         }
 
@@ -105,16 +112,24 @@ def ablation_of(study: StudySnapshot) -> Ablation | None:
 
     base = of(plan.recommended)
     rows: list[SetBack] = []
+    unsaid: list[str] = []
     for name, params in set_back(study.definition.space, plan.recommended, plan.default).items():
         row = _row(of(params), base, name, plan)
-        rows += [] if row is None else [row]
+        if row is None:
+            unsaid.append(name)
+        else:
+            rows.append(row)
     rows.sort(key=lambda row: -row.time_ratio.estimate)
     whole = _row(of(plan.default), base, "", plan)
+    there = confirmation_of(study)
+    shown = there is not None and there.test is not None and there.test.claimed
     return Ablation(
         study=study.name,
         trial=plan.trial,
         seeds=int(runs[0].plan.get("seeds", 0)),
         complete=all(run.state == "finished" for run in runs),
+        confirmed=shown and there is not None and there.trial == plan.trial,
+        unsaid=tuple(unsaid),
         rows=(*rows, *([] if whole is None else [whole])),
     )
 

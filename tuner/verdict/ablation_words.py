@@ -14,13 +14,29 @@ def ablation_sentence(found: Ablation) -> str:
         return f"{name}: trial {found.trial} is being taken apart; too few runs are finished"
     rest = "" if found.complete else ", not all finished"
     each = "; ".join(
-        f"{what_is_set_back(row)}: {row.time_ratio:.2f} x the time, {row.mql_ratio:.4f} x the MQL"
-        for row in found.rows
+        [*(f"{what_is_set_back(row)}: {ratios(row)}" for row in found.rows), *left_out(found)]
     )
     return (
-        f"{name}, trial {found.trial} with one value set back to the default, against itself "
-        f"({found.seeds} runs of each{rest}; 95 %): {each}"
+        f"{name}, trial {found.trial}{which_is_not_confirmed(found)} with one value set back to "
+        f"the default, against itself ({found.seeds} runs of each{rest}; 95 %): {each}"
     )
+
+
+def which_is_not_confirmed(found: Ablation) -> str:
+    """In front of what is said of a trial whose gain nobody has confirmed."""
+    return "" if found.confirmed else " (not confirmed)"
+
+
+def left_out(found: Ablation) -> list[str]:
+    """What can say nothing, once everything has run."""
+    said = "too few of its runs converged"
+    return [f"{shown(name)}: {said}" for name in found.unsaid] if found.complete else []
+
+
+def ratios(row: SetBack) -> str:
+    """`2.92 [2.65, 3.21] x the time, 0.9961 [0.9885, 1.0039] x the MQL`."""
+    missed = f", {row.missed} did not converge" if row.missed else ""
+    return f"{row.time_ratio:.2f} x the time, {row.mql_ratio:.4f} x the MQL{missed}"
 
 
 def what_is_set_back(row: SetBack) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tuner.storage.queue.device_time import device_seconds
-from tuner.storage.queue.plans import is_ablation, is_confirmation, stands_apart
+from tuner.storage.queue.plans import is_confirmation, stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.round_allowances import run_seconds
@@ -16,9 +16,7 @@ from tuner.verdict.round_allowances import run_seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Seconds on devices, and what they were for. The total, which has to pay, is without those of
-    an ablation: nothing that is recommended rests on it.
-    """
+    """Seconds on devices, and what they were for: all but an ablation, on which nothing rests."""
 
     search_s: float
     reevaluation_s: float
@@ -26,8 +24,6 @@ class Spent:
     trials: int
     reevaluation_runs: int
     confirmation_runs: int
-    ablation_s: float = 0.0
-    ablation_runs: int = 0
 
     @property
     def total_s(self) -> float:
@@ -43,7 +39,6 @@ class Spent:
             "search": {"trials": self.trials, "device_s": self.search_s},
             "reevaluation": {"runs": self.reevaluation_runs, "device_s": self.reevaluation_s},
             "confirmation": {"runs": self.confirmation_runs, "device_s": self.confirmation_s},
-            "ablation": {"runs": self.ablation_runs, "device_s": self.ablation_s},
             "device_s": self.total_s,
         }
 
@@ -126,7 +121,6 @@ def spent_on(studies: Sequence[StudySnapshot]) -> Spent:
     trials = [r.recorded for each in studies for r in each.results.records if r.state.is_finished()]
     runs = [run for each in studies for run in each.runs if run.state == "finished"]
     confirming = [run for run in runs if is_confirmation(run.plan)]
-    ablating = [run for run in runs if is_ablation(run.plan)]
     others = [run for run in runs if not stands_apart(run.plan)]
     return Spent(
         search_s=sum(map(device_seconds, trials)),
@@ -135,8 +129,6 @@ def spent_on(studies: Sequence[StudySnapshot]) -> Spent:
         trials=len(trials),
         reevaluation_runs=len(others),
         confirmation_runs=len(confirming),
-        ablation_s=run_seconds(ablating),
-        ablation_runs=len(ablating),
     )
 
 

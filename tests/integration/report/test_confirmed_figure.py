@@ -157,6 +157,22 @@ def test_labels_of_several_variants_stand_beside_what_was_found_and_apart(
     assert all(each.ax > math.log10(right) for each in labels)
 
 
+def test_labels_stay_in_the_figure_where_something_was_found_near_the_default(
+    confirmed: list[StudySnapshot],
+) -> None:
+    (series,) = confirmed_series(confirmed[:1])
+    (found,) = series.found
+    late = Interval(middle=10.0, low=9.9, high=10.1)
+    at = dataclasses.replace(found.at, time=late, mql=Interval(middle=0.9, low=0.89, high=0.91))
+    near = dataclasses.replace(series, found=[found, dataclasses.replace(found, at=at)], answer=1)
+    figure = confirmed_figure([renamed(near, name) for name in ("one", "two", "three")])
+    first, last = figure.layout.xaxis.range
+    _, top = figure.layout.yaxis.range
+    labels = [each for each in figure.layout.annotations if "0.60 of its" in str(each.text)]
+    assert all(each.ax <= first + 0.75 * (last - first) for each in labels)
+    assert all(each.ay <= top + 1e-9 for each in labels)
+
+
 def test_the_legend_of_many_variants_explains_each_mark_once(
     confirmed: list[StudySnapshot],
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +19,7 @@ from tuner.study.snapshot import snapshot
 from tuner.trial.job import TrialJob
 from tuner.verdict.ablation import Ablation, ablation_of
 from tuner.verdict.ablation_plan import plan_ablation
+from tuner.verdict.ablation_words import ablation_sentence
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.explain import explain_study
 from tuner.verdict.fresh_seeds import seen_seeds
@@ -79,6 +82,9 @@ def test_the_value_that_made_the_gain_is_named_first(
     plan_confirmation([study], seeds=5)
     verify_all([study], slower_by_learning_rate)
     assert plan_confirmation([study], seeds=5).new_runs == 0
+    # Now it is confirmed, and nothing else is otherwise.
+    assert not there.confirmed
+    there = dataclasses.replace(there, confirmed=True)
     assert found(unverified) == there
     plan_ablation([study], seeds=SEEDS)
     assert plan_confirmation([study], seeds=5).new_runs == 0, "an ablation is no news to it"
@@ -96,12 +102,31 @@ def test_its_lines_say_what_was_set_back_and_how_much_it_cost(
     verify_all([study], slower_by_learning_rate)
     there = found(unverified)
     heading, first, *_, last = ablation_lines(there)
-    assert heading.startswith(f"{NAME}: trial {there.trial} with one value set back")
+    assert heading.startswith(
+        f"{NAME}: trial {there.trial} (not confirmed) with one value set back"
+    )
     assert first.strip().startswith("learning_rate ")
     assert "x the time" in first
     assert last.strip().startswith("all of them: the default")
     print_explanations([explain_study(snapshot(study).with_runs_read())])
     assert first in capsys.readouterr().out
+
+
+def test_what_did_not_converge_is_said(unverified: Database) -> None:
+    (study,) = opened(unverified, NAME)
+    plan_ablation([study], seeds=SEEDS)
+    verify_all([study], slower_by_learning_rate)
+    there = found(unverified)
+    (first, *others, whole) = there.rows
+    missed = dataclasses.replace(there, rows=(dataclasses.replace(first, missed=2), whole))
+    short = dataclasses.replace(missed, unsaid=tuple(row.name for row in others))
+    for said in ("\n".join(ablation_lines(short)), ablation_sentence(short)):
+        assert said.count(", 2 did not converge") == 1
+        for row in others:
+            assert f"{row.name}: too few of its runs converged" in said
+    under_way = dataclasses.replace(short, complete=False)
+    assert "too few of its runs" not in ablation_sentence(under_way)
+    assert ", not all finished" in ablation_sentence(under_way)
 
 
 def test_flags_that_do_not_go_with_it_are_one_line() -> None:

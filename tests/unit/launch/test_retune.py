@@ -16,7 +16,7 @@ from tuner.launch.retune_steps import (
     reevaluation_request,
     search_request,
 )
-from tuner.launch.stages import Stage, Standing
+from tuner.launch.stages import Stage, Standing, of_ablation
 from tuner.spec.policy import UNSAID, PolicyChanges
 from tuner.study.registered_retune import Registered
 
@@ -130,6 +130,19 @@ def test_a_variant_alone_is_held_against_its_default() -> None:
         (
             Standing(stage=Stage.CONFIRMATION, done=60, planned=60, device_s=42.0, over=True),
             "stage 3 of 5, confirmation: done, 60 runs, 42 s of device time",
+        ),
+        (
+            of_ablation(
+                Standing(stage=Stage.ABLATION, done=30, planned=50, device_s=21.0, left_s=14.0),
+                asked=False,
+            ),
+            "stage 4 of 5, ablation: 30 of 50 runs, 0.7 s each; --ablate goes on",
+        ),
+        (
+            of_ablation(
+                Standing(stage=Stage.ABLATION, done=50, planned=50, device_s=35.0), asked=False
+            ),
+            "stage 4 of 5, ablation: done, 50 runs, 35 s of device time",
         ),
         (
             Standing(stage=Stage.ABLATION, done=0, planned=0, device_s=0.0, over=True),

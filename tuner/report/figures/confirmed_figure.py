@@ -38,8 +38,8 @@ SHORT = 0.04
 """Of the axes: a shorter arrow would be hidden by its mark."""
 LINE_OF_TEXT = 0.06
 """Of the height: labels keep so far from one another."""
-BESIDE = 0.03
-"""Of the width: from what is confirmed to the labels."""
+BESIDE, FARTHEST = 0.03, 0.72
+"""Of the width: from what is found to the labels, and where a label has just room enough."""
 MARKS = (
     (": recommended, confirmed", "recommended, confirmed", {"size": 11}),
     (
@@ -236,14 +236,18 @@ def _arrows(figure: go.Figure, series: ConfirmedSeries, axes: _Axes) -> None:
 
 def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) -> None:
     """The labels of the variants' answers, one below another beside everything that was found."""
-    right = max((one.at.time.high for each in series for one in each.found), default=0.0)
     labelled = []
     for index, each in enumerate(series):
         if each.answer is not None:
             labelled.append((each.found[each.answer].at, label(each.says), style_of(index).colour))
+    if not labelled:
+        return
+    right = max(one.at.time.high for each in series for one in each.found)
     labelled.sort(key=lambda each: each[0].mql.middle)
     height = axes.y[1] - axes.y[0]
-    places = _apart([at.mql.middle for at, _, _ in labelled], LINE_OF_TEXT * height)
+    places = _apart([at.mql.middle for at, _, _ in labelled], LINE_OF_TEXT * height, axes.y[1])
+    first, last = axes.x
+    beside = min(axes.at(right) + BESIDE * (last - first), first + FARTHEST * (last - first))
     for (at, says, colour), place in zip(labelled, places, strict=True):
         figure.add_annotation(
             text=says,
@@ -254,7 +258,7 @@ def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) 
             standoff=9,
             x=axes.at(at.time.middle),
             y=at.mql.middle,
-            ax=axes.at(right) + BESIDE * (axes.x[1] - axes.x[0]),
+            ax=beside,
             ay=place,
             axref="x",
             ayref="y",
@@ -264,9 +268,12 @@ def _answers(figure: go.Figure, series: Sequence[ConfirmedSeries], axes: _Axes) 
         )
 
 
-def _apart(values: Sequence[float], least: float) -> list[float]:
-    """Ascending values, moved up where they are nearer than `least` to the one before."""
+def _apart(values: Sequence[float], least: float, top: float) -> list[float]:
+    """Ascending values, moved up where they are nearer than `least` to the one before, and all of
+    them down where the last would be above `top`.
+    """
     found: list[float] = []
     for each in values:
         found.append(max(each, found[-1] + least) if found else each)
-    return found
+    above = max(0.0, found[-1] - top)
+    return [each - above for each in found]
