@@ -281,12 +281,10 @@ def _report(outcome: RetuneOutcome, page: Path, *, json: bool) -> None:
 
     written = None
     if outcome.ended is not Outcome.FILLED:
-        again = "the same command"
-        if outcome.ended is Outcome.GPU_HOURS:
-            again += " with a larger --max-gpu-hours"
+        limit = " with a larger --max-gpu-hours" if outcome.ended is Outcome.GPU_HOURS else ""
         how = outcome.ended.value.replace("_", " ")
         what = "stopped early" if outcome.verdict is None else "the ablation stopped early"
-        note(f"{what} ({how}): {again} continues where this one stopped")
+        note(f"{what} ({how}): the same command{limit} continues where this one stopped")
     if outcome.verdict is not None:
         if not json:  # first: a page that cannot be written takes no words with it
             print_verdict(outcome.verdict, outcome.lines)
