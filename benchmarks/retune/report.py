@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.campaign.plan import FULL
 from benchmarks.retune.short_answer import caption, short_answer, variants_lines
 from benchmarks.shared.circumstances import circumstances, heading, write
 from benchmarks.shared.marked_sections import replaced
@@ -25,7 +25,7 @@ from tuner.report.terminal.retuning import COST, verdict_sections
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import read_archive
 from tuner.study.snapshot import StudySnapshot, snapshot
-from tuner.verdict.compare.findings import compare
+from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.confirmation import Confirmation, Test, confirmation_of
@@ -34,8 +34,6 @@ from tuner.verdict.retuned_words import payback_sentence
 
 LINK = "benchmarks/retune/README.md"
 PICTURE = "docs/front.png"
-ORDER = ("original", "rmsnorm", "layernorm", "simple", "batchnorm")
-"""Of the protocol; the others are held against the first."""
 ANSWER, FRONT, VARIANTS = "answer", "front", "variants"
 HEADER = (
     "| search | trials, configurations | device s | waiting for suggestions | tested | MQL over the "
@@ -44,12 +42,13 @@ HEADER = (
 
 
 def read(folder: Path, names: str = "*") -> list[StudySnapshot]:
-    """Studies of a folder, by a pattern of their names, in the order of the protocol: those of the reference first, and
-    those of one variant by their numbers.
+    """Studies of a folder, by a pattern of their names, in the campaign's order: those of the reference first, and those of
+    one variant by their numbers.
     """
+    order = FULL.variants
 
     def place(study: StudySnapshot) -> tuple[int, str, int]:
-        known = ORDER.index(study.variant) if study.variant in ORDER else len(ORDER)
+        known = order.index(study.variant) if study.variant in order else len(order)
         return known, study.membership.group, study.membership.search
 
     return sorted(
@@ -109,9 +108,8 @@ def tested_cells(trial: int | None, test: Test | None) -> tuple[str, str, str]:
     return f"trial {trial}, {said}", mql, f"{test.ratio:.2f}"
 
 
-def sentences(studies: Sequence[StudySnapshot]) -> list[str]:
+def sentences(report: Report) -> list[str]:
     """What the retune ended with."""
-    report = compare(studies)
     groups, names = groups_of(report.studies), names_of_groups(report.studies)
     lines = [payback_sentence(each, names[each.group]) for each in paybacks(groups)]
     told = []
@@ -121,15 +119,15 @@ def sentences(studies: Sequence[StudySnapshot]) -> list[str]:
     return [*told, "", f"**{COST}**", "", *(f"- {each}." for each in lines)]
 
 
-def with_answer(text: str, studies: Sequence[StudySnapshot]) -> str:
+def with_answer(text: str, report: Report) -> str:
     """A document with the short answer, of two variants or more, its picture and table between
     their markers.
     """
+    studies = report.studies
     if len(groups_of(studies)) == 1:
         raise SystemExit(
             "--readme: the short answer is of two variants or more; see two_models.py for one"
         )
-    report = compare(studies)
     text = replaced(text, ANSWER, short_answer(report, LINK))
     text = replaced(text, FRONT, caption(studies, PICTURE, LINK))
     return replaced(text, VARIANTS, variants_lines(studies))
@@ -145,14 +143,15 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, help="where to draw what is confirmed")
     options = parser.parse_args()
     studies = read(options.folder)
+    found = compare(studies)
     if options.readme is not None:
         before = options.readme.read_text(encoding="utf-8")
-        options.readme.write_text(with_answer(before, studies), encoding="utf-8")
+        options.readme.write_text(with_answer(before, found), encoding="utf-8")
     if options.picture is not None:
         save(draw("confirmed", studies), options.picture)
     where = circumstances(options.device)
     text = [HEADER, "|---|---|---|---|---|---|---|", *(line(each) for each in studies)]
-    text += sentences(studies)
+    text += sentences(found)
     document = where | {"searches": [figures(each) for each in studies]}
     write(options.folder, document, [*heading(where), *text])
     print("\n".join(text))

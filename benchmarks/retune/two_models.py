@@ -119,7 +119,7 @@ def rows(found: OnModel) -> list[dict[str, Any]]:
                 "model": found.model,
                 "study": each.study,
                 "trial": each.trial,
-                "confirmed": each.test is not None and each.test.claimed,
+                "confirmed": each.holds,
                 "time_ratio": time,
                 "epochs_ratio": epochs,
                 "s_per_epoch_ratio": pace,
@@ -132,7 +132,7 @@ def table(found: Sequence[OnModel]) -> list[str]:
     lines = [HEADER, "|---|---|---|---|---|---|"]
     for one in found:
         for each in one.confirmations:
-            verdict = "confirmed" if each.test is not None and each.test.claimed else "not shown"
+            verdict = "confirmed" if each.holds else "not shown"
             told = [format(ratio, ".2f") if ratio else "-" for ratio in ratios_of(each)]
             lines.append(
                 f"| {one.model} | {each.study}, trial {each.trial} | {verdict} | {' | '.join(told)} |"

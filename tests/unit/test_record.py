@@ -23,24 +23,24 @@ SEARCH = re.compile(r"-[2-9]\.json")
 def exports() -> list[Path]:
     found = []
     for path in [*BENCHMARKS.rglob("*.json.gz"), *(REPOSITORY / "notebooks").rglob("*.json.gz")]:
-        if SEARCH.search(path.name):
-            continue
         with gzip.open(path) as file:
             if b'"tuner study"' in file.read(60):
                 found.append(path)
     return found
 
 
-def test_a_committed_export_of_each_group_reads_and_writes_back_byte_for_byte(
+def test_each_committed_export_reads_and_one_of_each_group_writes_back_byte_for_byte(
     tmp_path: Path,
 ) -> None:
-    found = exports()
-    assert len(found) >= 20
-    for path in found:
+    written = 0
+    for path in exports():
         archive, plain = read_archive(path), gzip.decompress(path.read_bytes())
-        write_archive(archive, tmp_path / "again.json")
-        assert (tmp_path / "again.json").read_bytes() == plain, path
         assert f'"definition_hash":"{archive.definition.identity()}"'.encode() in plain, path
+        if not SEARCH.search(path.name):
+            write_archive(archive, tmp_path / "again.json")
+            assert (tmp_path / "again.json").read_bytes() == plain, path
+            written += 1
+    assert written >= 20
 
 
 FLAT: dict[str, Any] = {

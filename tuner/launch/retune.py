@@ -40,6 +40,7 @@ from tuner.launch.retune_verdict import with_verdict
 from tuner.launch.retune_watched import Watched
 from tuner.launch.stages import Stage, Standing, of_ablation, of_runs, of_search, over
 from tuner.launch.stopping import StopRequests
+from tuner.launch.verification_request import VerificationRequest
 from tuner.search.methods import method_of
 from tuner.storage.database import open_database
 from tuner.storage.remedies import in_one_sentence
@@ -117,7 +118,7 @@ class _Call:
         if now.finished or now == self.agreed.before:  # else the searches are launched, with it
             with self._opened() as members:
                 change_gpu_hours(members, self.request.policy, self.notes)
-        if not self.agreed.registered.finished:
+        if not now.finished:
             ended = self._up_to_the_confirmation()
             if ended is not Outcome.FILLED:
                 return ended
@@ -207,8 +208,7 @@ class _Call:
         asked = reevaluation_request(
             self.request, self.agreed, timeout_s, budget_s=self.left_for_runs_s
         )
-        watched = self._watched(Stage.REEVALUATION)
-        return verification.run(asked, progress=watched, stop=self.stop).ended
+        return self._verified(Stage.REEVALUATION, asked)
 
     def _ran_again(self) -> bool:
         """Whether the searches themselves have run again what was promising."""
@@ -217,13 +217,14 @@ class _Call:
 
     def _confirm(self, timeout_s: float | None) -> Outcome:
         asked = confirmation_request(self.request, self.agreed, timeout_s)
-        watched = self._watched(Stage.CONFIRMATION)
-        return verification.run(asked, progress=watched, stop=self.stop).ended
+        return self._verified(Stage.CONFIRMATION, asked)
 
     def _ablate(self, timeout_s: float | None) -> Outcome:
         asked = ablation_request(self.request, self.agreed, timeout_s)
-        watched = self._watched(Stage.ABLATION)
-        return verification.run(asked, progress=watched, stop=self.stop).ended
+        return self._verified(Stage.ABLATION, asked)
+
+    def _verified(self, stage: Stage, asked: VerificationRequest) -> Outcome:
+        return verification.run(asked, progress=self._watched(stage), stop=self.stop).ended
 
     # -- where it stands ---------------------------------------------------------------------------
 

@@ -122,13 +122,12 @@ def ablation_of(study: StudySnapshot) -> Ablation | None:
     rows.sort(key=lambda row: -row.time_ratio.estimate)
     whole = _row(of(plan.default), base, "", plan)
     there = confirmation_of(study)
-    shown = there is not None and there.test is not None and there.test.claimed
     return Ablation(
         study=study.name,
         trial=plan.trial,
         seeds=int(runs[0].plan.get("seeds", 0)),
         complete=all(run.state == "finished" for run in runs),
-        confirmed=shown and there is not None and there.trial == plan.trial,
+        confirmed=there is not None and there.holds and there.trial == plan.trial,
         unsaid=tuple(unsaid),
         rows=(*rows, *([] if whole is None else [whole])),
     )

@@ -9,22 +9,30 @@ from tuner.verdict.ablation import Ablation, SetBack
 
 def ablation_sentence(found: Ablation) -> str:
     """What made most first: `learning_rate 0.0009 -> 0.0001: 2.92 [2.65, 3.21] x the time, ...`."""
-    name = harmless(found.study)
     if not found.rows:
-        return f"{name}: trial {found.trial} is being taken apart; too few runs are finished"
-    rest = "" if found.complete else ", not all finished"
+        return too_few(found)
     each = "; ".join(
         [*(f"{what_is_set_back(row)}: {ratios(row)}" for row in found.rows), *left_out(found)]
     )
-    return (
-        f"{name}, trial {found.trial}{which_is_not_confirmed(found)} with one value set back to "
-        f"the default, against itself ({found.seeds} runs of each{rest}; 95 %): {each}"
-    )
+    name, what = harmless(found.study), as_set_back(found)
+    return f"{name}, {what}, against itself {runs_of_each(found)}: {each}"
 
 
-def which_is_not_confirmed(found: Ablation) -> str:
-    """In front of what is said of a trial whose gain nobody has confirmed."""
-    return "" if found.confirmed else " (not confirmed)"
+def too_few(found: Ablation) -> str:
+    """In place of figures, where there is none yet."""
+    name = harmless(found.study)
+    return f"{name}: trial {found.trial} is being taken apart; too few runs are finished"
+
+
+def as_set_back(found: Ablation) -> str:
+    """What is compared. A gain that nobody has confirmed is called so."""
+    confirmed = "" if found.confirmed else " (not confirmed)"
+    return f"trial {found.trial}{confirmed} with one value set back to the default"
+
+
+def runs_of_each(found: Ablation) -> str:
+    rest = "" if found.complete else ", not all finished"
+    return f"({found.seeds} runs of each{rest}; 95 %)"
 
 
 def left_out(found: Ablation) -> list[str]:

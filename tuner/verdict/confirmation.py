@@ -122,6 +122,11 @@ class Confirmation:
         return self.tests[self._answer] if self.tests else None
 
     @property
+    def holds(self) -> bool:
+        """What is recommended is shown to be as good as the study's own default."""
+        return self.test is not None and self.test.claimed
+
+    @property
     def _answer(self) -> int:
         """The place of the step that answers."""
         return max(self.claimed - 1, 0)

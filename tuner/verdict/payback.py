@@ -150,7 +150,7 @@ def paybacks(groups: Mapping[str, Sequence[StudySnapshot]]) -> tuple[Payback, ..
 
 
 def _holds(there: Confirmation | None) -> bool:
-    return there is not None and there.test is not None and there.test.claimed
+    return there is not None and there.holds
 
 
 def _seconds(there: Confirmation | None) -> float:

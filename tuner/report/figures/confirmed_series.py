@@ -71,12 +71,11 @@ def _of_group(
         if answer is not None and _same(answer, confirmation):
             labelled = len(found)
         (at,) = points
-        test = confirmation.test
         found.append(
             Found(
                 at=dataclasses.replace(at, label=f"{study.name}, {at.label}"),
                 seen=_seen(study, recommended.trial_number),
-                confirmed=test is not None and test.claimed,
+                confirmed=confirmation.holds,
             )
         )
     ratio = answer.test.ratio if answer is not None and answer.test is not None else None

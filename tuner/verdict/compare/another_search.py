@@ -77,7 +77,7 @@ def another_search_of(
         margins = {each.frozen.margin for each in there}
         if len(margins) != 1 or len(studies) < LEAST_DRAWS:
             continue
-        tests = [each.test for each in there if each.test is not None and each.test.claimed]
+        tests = [each.test for each in there if each.test is not None and each.holds]
         ratios = tuple(test.ratio for test in tests if test.ratio is not None)
         found.append(
             AnotherSearch(

@@ -105,8 +105,7 @@ def _confirmed_rows(study: StudySnapshot, there: Confirmation) -> list[Row]:
     """Of the runs of a confirmation. Where the default stands there is nothing beside it."""
     rows = [_row(study, there.frozen.default, DEFAULT, there.default)]
     if there.trial is not None:
-        found = there.test is not None and there.test.claimed
-        word = "retuned (confirmed)" if found else "retuned (not shown to be as good)"
+        word = "retuned (confirmed)" if there.holds else "retuned (not shown to be as good)"
         rows.append(_row(study, there.trial, word, there.recommended))
     return rows
 

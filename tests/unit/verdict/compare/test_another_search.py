@@ -31,7 +31,9 @@ def search(
 ) -> Any:
     """A study as its confirmation is: complete or not, with a test or none."""
     test = SimpleNamespace(claimed=claimed, ratio=found) if found else None
-    return SimpleNamespace(complete=complete, test=test, frozen=SimpleNamespace(margin=margin))
+    holds = test is not None and claimed
+    frozen = SimpleNamespace(margin=margin)
+    return SimpleNamespace(complete=complete, test=test, holds=holds, frozen=frozen)
 
 
 @pytest.fixture(autouse=True)
