@@ -1,16 +1,18 @@
 """What a retune came to, from its exported studies: its sentences, and a table of its searches.
 
-    python benchmarks/retune/report.py --device "2 x NVIDIA H100" benchmarks/retune/h100 --readme README.md --picture docs/front.png
+    python benchmarks/retune/report.py --device "2 x NVIDIA H100" benchmarks/retune/h100 --picture docs/front.png \\
+        --beside benchmarks/retune/campaign --readme README.md
 
 The folder holds the studies, as `tuner study export` writes them. Writes FOLDER.md and FOLDER.json;
-with `--readme` the short answer, the picture's caption and a table between their markers there; and
-with `--picture` the picture itself, which needs a Chromium.
+with `--readme` the short answer, the picture's caption and a table between their markers there,
+those of other GPU models' folders `--beside` it; and with `--picture` the picture itself, which needs a Chromium.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +121,17 @@ def sentences(report: Report) -> list[str]:
     return [*told, "", f"**{COST}**", "", *(f"- {each}." for each in lines)]
 
 
-def with_answer(text: str, report: Report) -> str:
-    """A document with the short answer, of two variants or more, its picture and table between
-    their markers.
+def with_answer(text: str, reports: Sequence[Report]) -> str:
+    """A document with the short answer, of two variants or more on each GPU model, the picture of
+    the first and a table between their markers.
     """
-    studies = report.studies
-    if len(groups_of(studies)) == 1:
+    if any(len(groups_of(each.studies)) == 1 for each in reports):
         raise SystemExit(
             "--readme: the short answer is of two variants or more; see two_models.py for one"
         )
-    text = replaced(text, ANSWER, short_answer(report, LINK))
-    text = replaced(text, FRONT, caption(studies, PICTURE, LINK))
-    return replaced(text, VARIANTS, variants_lines(studies))
+    text = replaced(text, ANSWER, short_answer(reports, LINK))
+    text = replaced(text, FRONT, caption(reports[0].studies, PICTURE, LINK))
+    return replaced(text, VARIANTS, variants_lines(reports))
 
 
 def main() -> None:
@@ -140,13 +141,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--device", required=True, help="what it ran on")
     parser.add_argument("--readme", type=Path, help="a document with the short answer")
+    parser.add_argument("--beside", type=Path, nargs="*", default=[], help="other GPU models'")
     parser.add_argument("--picture", type=Path, help="where to draw what is confirmed")
     options = parser.parse_args()
     studies = read(options.folder)
     found = compare(studies)
     if options.readme is not None:
         before = options.readme.read_text(encoding="utf-8")
-        options.readme.write_text(with_answer(before, found), encoding="utf-8")
+        reports = [found, *(compare(read(each)) for each in options.beside)]
+        options.readme.write_text(with_answer(before, reports), encoding="utf-8")
     if options.picture is not None:
         save(draw("confirmed", studies), options.picture)
     where = circumstances(options.device)

@@ -15,12 +15,31 @@ from tuner.verdict.compare.studies import names_of_groups
 from tuner.verdict.payback import paybacks
 
 
-def short_answer(report: Report, link: str) -> list[str]:
-    """What is claimed, and the times it rests on; `link` leads to the whole."""
-    held = "; ".join(_of_level(report, level) for level in _first_and_easiest(report))
+def gpu_word(model: str | None) -> str:
+    """A GPU model as one says it: H200."""
+    return str(model).removeprefix("NVIDIA ").split()[0]
+
+
+def short_answer(reports: Sequence[Report], link: str) -> list[str]:
+    """What is claimed, and the times it rests on, for each GPU model; `link` leads to the whole."""
+    if len(reports) == 1:
+        (report,) = reports
+        claimed = [_conclusions(report)]
+        held = [" ".join(_of_level(report, level)) for level in _first_and_easiest(report)]
+    else:
+        on = [f"on {gpu_word(each.studies[0].device_model)}s" for each in reports]
+        claimed = [
+            f"O{where[1:]} {_conclusions(each)}" for where, each in zip(on, reports, strict=True)
+        ]
+        levels = [_of_level(each, each.registered[0]) for each in reports]
+        held = [
+            f"{label if label not in [other for other, _ in levels[:n]] else ''} {where} {times}"
+            for n, (where, (label, times)) in enumerate(zip(on, levels, strict=True))
+        ]
+    told = "; ".join(each.strip() for each in held)
     return [
-        f"1. {_conclusions(report)} {_searches(report)}",
-        f"2. {held[:1].upper()}{held[1:]} ([what came]({link})).",
+        f"1. {' '.join(claimed)} {_searches(reports[0])}",
+        f"2. {told[:1].upper()}{told[1:]} ([what came]({link})).",
     ]
 
 
@@ -39,34 +58,41 @@ def caption(studies: Sequence[StudySnapshot], picture: str, link: str) -> list[s
     ]
 
 
-def variants_lines(studies: Sequence[StudySnapshot]) -> list[str]:
-    """A row of each variant: its default, and the middle one of what is confirmed, by medians over
-    fresh seeds.
+def variants_lines(reports: Sequence[Report]) -> list[str]:
+    """A row of each variant on each GPU model: its default, and the middle one of what is confirmed,
+    by medians over fresh seeds.
     """
     lines = [
-        "| variant | default: s | MQL | retuned: s | MQL | confirmed: as good as its default, faster |",
-        "|---|---|---|---|---|---|",
+        "| variant | GPU | default: s | MQL | retuned: s | MQL | confirmed |",
+        "|---|---|---|---|---|---|---|",
     ]
+    for report in reports:
+        lines += _rows(report.studies)
+    return lines
+
+
+def _rows(studies: Sequence[StudySnapshot]) -> list[str]:
     names = names_of_groups(studies)
     counts = {names[each.group]: each for each in paybacks(groups_of(studies))}
+    lines = []
     for each in confirmed_series(studies):
         retuned = None if each.answer is None else each.found[each.answer].at
         cells = [
             "- | -" if at is None else f"{at.time.middle:.3f} | {at.mql.middle:.4f}"
             for at in (each.default, retuned)
         ]
-        of = counts[each.name]
+        of, gpu = counts[each.name], gpu_word(studies[0].device_model)
         lines.append(
-            f"| {each.name} | {' | '.join(cells)} | {of.confirmed} of {of.searches} searches |"
+            f"| {each.name} | {gpu} | {' | '.join(cells)} | {of.confirmed} of {of.searches} searches |"
         )
     return lines
 
 
 def _conclusions(report: Report) -> str:
-    """One word or two for each variant that is held against the first, where there are several."""
-    if len(report.between) <= 1:
-        return conclusion(report.between)
-    return " ".join(f"{each.a}: {conclusion([each])}" for each in report.between)
+    """One word or two for each variant that is held against the first."""
+    if len(groups_of(report.studies)) == len(report.between) + 1:
+        return " ".join(f"{each.a}: {conclusion([each])}" for each in report.between)
+    return conclusion(report.between)
 
 
 def _first_and_easiest(report: Report) -> Sequence[RegisteredLevel]:
@@ -91,12 +117,13 @@ def _all_ran(report: Report) -> bool:
     return bool(times) and all(each.confirmed for each in times)
 
 
-def _of_level(report: Report, level: RegisteredLevel) -> str:
-    """How long each variant takes to a level, in a few words."""
+def _of_level(report: Report, level: RegisteredLevel) -> tuple[str, str]:
+    """A level, and how long each variant takes to it, in a few words."""
     names = names_of_groups(report.studies)
     took = "" if _all_ran(report) else "expected "
     times = ", ".join(f"{names[group]} {_took(found)}" for group, found in level.searches.items())
-    return f"{took}time to MQL {level.mql:.4f} ({names[level.group]}'s default + {in_percent(level.margin)}): {times}"
+    label = f"{took}time to MQL {level.mql:.4f}"
+    return f"{label} ({names[level.group]}'s default + {in_percent(level.margin)}):", times
 
 
 def _took(times: Sequence[SearchTime]) -> str:

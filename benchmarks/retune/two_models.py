@@ -1,9 +1,9 @@
 """The same retune on two GPU models: does the verdict hold, and which half of the time changes?
 
-    python benchmarks/retune/two_models.py benchmarks/retune/campaign benchmarks/retune/h100 --output benchmarks/retune/two-models --readme README.md
+    python benchmarks/retune/two_models.py benchmarks/retune/campaign benchmarks/retune/h100 --output benchmarks/retune/two-models
 
 The folders hold studies as `tuner study export` writes them; what they have in common is one variant, and that is compared.
-Writes OUTPUT.md and OUTPUT.json; and with `--readme` what both came to, between its markers there.
+Writes OUTPUT.md and OUTPUT.json.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.retune.report import LINK, read
+from benchmarks.retune.report import read
+from benchmarks.retune.short_answer import gpu_word
 from benchmarks.shared.circumstances import circumstances, heading, write
-from benchmarks.shared.marked_sections import replaced
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.epochs_of import epochs_of
 from tuner.verdict.payback import spent_on
 from tuner.verdict.stats.intervals import Interval
 
-MARKER = "retuned"
 HEADER = (
     "| GPU | search | verdict | time over the default's | epochs over the default's "
     "| seconds an epoch over the default's |"
@@ -48,8 +47,8 @@ class OnModel:
 
     @property
     def word(self) -> str:
-        """As one says it: H200."""
-        return self.model.removeprefix("NVIDIA ").split()[0]
+        """As one says it."""
+        return gpu_word(self.model)
 
     @property
     def confirmed(self) -> list[float]:
@@ -147,33 +146,14 @@ def table(found: Sequence[OnModel]) -> list[str]:
     return lines
 
 
-def in_short(found: Sequence[OnModel]) -> str:
-    """One line of both."""
-    times = [time for each in found for time in each.confirmed]
-    if not times:
-        raise SystemExit("nothing is confirmed on either GPU model: there is no line to write")
-    each_of = ", ".join(
-        f"{len(each.confirmed)} of {len(each.confirmations)}{' confirmed' if not n else ''} on {each.word}s"
-        for n, each in enumerate(found)
-    )
-    return (
-        f"{found[0].variant.capitalize()} on two GPU models, {found[0].search_s:.0f} s a search: {each_of}, in "
-        f"{min(times):.2f} to {max(times):.2f} of its default's time ([campaign]({LINK}))."
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", type=Path, nargs=2)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--readme", type=Path, help="a document with the line of both")
     options = parser.parse_args()
     found = list(map(on_model, of_the_same_variant([read(each) for each in options.folders])))
-    if options.readme is not None:
-        text = replaced(options.readme.read_text(encoding="utf-8"), MARKER, [in_short(found)])
-        options.readme.write_text(text, encoding="utf-8")
     where = circumstances(" and ".join(each.model for each in found))
     lines = table(found)
     document = where | {
