@@ -17,7 +17,7 @@ import numpy as np
 
 from tuner.estimate.cost_model import CostModel, quantile_of, steps_of_epoch
 from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
-from tuner.search.methods import method_of
+from tuner.search.methods import method_of, prunes
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord
@@ -109,11 +109,19 @@ def as_row(name: str, archive: Archive) -> dict[str, Any]:
         "variant": definition.variant,
         "sampler": policy.sampler,
         "repeats": method_of(policy.sampler).repeats,
-        "prune": policy.prune,
+        "prune": prunes(policy.sampler, policy.prune),
+        "pruned_share": round(pruned_share(archive), 3),
         "max_epochs": definition.training.max_epochs,
         "patience": definition.training.patience,
         "trials": rows,
     }
+
+
+def pruned_share(archive: Archive) -> float:
+    """Of its seconds, for trials that were ended early."""
+    took = {each.number: each.recorded.wall_clock_s or 0.0 for each in trials_of(archive)}
+    ended = [e.number for e in trials_of(archive) if e.recorded.pruned_at_epoch is not None]
+    return sum(took[number] for number in ended) / sum(took.values())
 
 
 def same_trials(one: Archive, other: Archive) -> bool:

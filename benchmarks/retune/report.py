@@ -1,6 +1,6 @@
-"""What a retune came to, from its exported studies: its sentences, and a table of its searches.
+r"""What a retune came to, from its exported studies: its sentences, and a table of its searches.
 
-    python benchmarks/retune/report.py --device "2 x NVIDIA H100" benchmarks/retune/h100 --picture docs/front.png \\
+    python benchmarks/retune/report.py --device "2 x NVIDIA H100" benchmarks/retune/h100 --picture docs/front.png \
         --beside benchmarks/retune/campaign --readme README.md
 
 The folder holds the studies, as `tuner study export` writes them. Writes FOLDER.md and FOLDER.json;

@@ -73,9 +73,13 @@ class Gpu:
 
     def train(self, where: Place) -> Training:
         """One training on a fresh seed, paid for."""
-        found = self._drawn(where, self._random)
+        found = self.drawn(where)
         self.record(where, found)
         return found
+
+    def drawn(self, where: Place) -> Training:
+        """One training on a fresh seed, not paid for yet."""
+        return self._drawn(where, self._random)
 
     def record(self, where: Place, training: Training) -> None:
         """A training that was made before, paid for."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import optuna
@@ -15,6 +16,14 @@ from tuner.search.next_run_model import fitted_until
 from tuner.search.past_runs import PastRun
 from tuner.search.sampler import EncodedSampler
 from tuner.spec.margin import MARGIN
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A training that was ended early, and the best that it might have come to."""
+
+    optimistic_s: float
+    optimistic_mql: float
 
 
 class Searched:
@@ -44,7 +53,7 @@ class Searched:
         self._study.enqueue_trial(self._job.default)
         for where in first:
             self._study.enqueue_trial(self._job.space.at(where), skip_if_exists=True)
-        self._untold: list[tuple[optuna.Trial, Training]] = []
+        self._untold: list[tuple[optuna.Trial, Training | Pruned]] = []
         self.ask_s: list[float] = []
 
     def spend(self) -> None:
@@ -57,11 +66,15 @@ class Searched:
             self.ask_s.append(time.process_time() - began)
             while self._untold:
                 self._tell(*self._untold.pop())
-            ended = self._gpu.train(tuple(self._job.where(trial.params)[0].tolist()))
+            ended = self.trained(tuple(self._job.where(trial.params)[0].tolist()))
             if self._ahead:
                 self._untold.append((trial, ended))
             else:
                 self._tell(trial, ended)
+
+    def trained(self, where: Place) -> Training | Pruned:
+        """A trial's training, paid for."""
+        return self._gpu.train(where)
 
     def _made(self, budget: int | None) -> EncodedSampler:
         job, seed = self._job, self._gpu.seed
@@ -69,7 +82,13 @@ class Searched:
             job.space, self._sampler, seed=seed, default=job.default, budget=budget
         )
 
-    def _tell(self, trial: optuna.Trial, ended: Training) -> None:
+    def _tell(self, trial: optuna.Trial, ended: Training | Pruned) -> None:
+        if isinstance(ended, Pruned):
+            trial.set_user_attr("stopped_by", "pruned")
+            trial.set_user_attr("pruned_optimistic_s", ended.optimistic_s)
+            trial.set_user_attr("pruned_optimistic_mql", ended.optimistic_mql)
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+            return
         trial.set_user_attr("epochs", ended.epochs)
         trial.set_user_attr("converged", ended.converged)
         trial.set_user_attr("stopped_by", "converged" if ended.converged else "epoch_limit")

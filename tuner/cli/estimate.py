@@ -219,7 +219,7 @@ def _of_variant(
         trials=trials,
         ended=_ended(options, definition),
         sampler=options.sampler or "auto",
-        prune=options.prune is not False,
+        prune=options.prune,
         within_s=within_s,
     )
     if search is None:

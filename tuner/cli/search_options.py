@@ -73,7 +73,7 @@ Prune = Annotated[
     bool | None,
     typer.Option(
         "--prune/--no-prune",
-        help="End trials early whose best possible end is dominated (--prune).",
+        help="End trials early whose best possible end is dominated (--prune, but with kg).",
     ),
 ]
 BackendName = Annotated[

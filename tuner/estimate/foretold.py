@@ -23,7 +23,7 @@ from tuner.estimate.search_hours import (
 )
 from tuner.estimate.size_costs import SizeCosts
 from tuner.estimate.work_ahead import Kind, work_ahead
-from tuner.search.methods import method_of
+from tuner.search.methods import method_of, prunes
 from tuner.spec.definition import StudyDefinition
 
 HOUR_S = 3600.0
@@ -53,14 +53,14 @@ class SearchForetold:
         return max(0, self.trials - self.ended)
 
 
-def kind_of(definition: StudyDefinition, *, sampler: str, prune: bool) -> Kind:
+def kind_of(definition: StudyDefinition, *, sampler: str, prune: bool | None) -> Kind:
     """Of a study's search, what the epochs of its trials depend on."""
     low, high = definition.space.learning_rate.bounds()
     return Kind(
         variant=definition.variant,
         all_over=sampler in SPREAD_ALL_OVER,
         repeats=method_of(sampler).repeats,
-        prune=prune,
+        prune=prunes(sampler, prune),
         training=definition.training,
         learning_rates=(low, high),
     )
@@ -73,7 +73,7 @@ def search_foretold(
     trials: int,
     ended: Sequence[Ended] = (),
     sampler: str = "auto",
-    prune: bool = True,
+    prune: bool | None = None,
     within_s: float | None = None,
     recorded: Sequence[RecordedSearch] | None = None,
 ) -> SearchForetold | None:
@@ -85,7 +85,7 @@ def search_foretold(
         trials: in all.
         ended: those that have, in order.
         sampler: that chooses.
-        prune: whether dominated trials are ended early.
+        prune: whether dominated trials are ended early; None: as the sampler has it.
         within_s: that it may hold devices for; None: as long as its trials take.
         recorded: searches to go by; None: all that are committed.
 

@@ -23,6 +23,8 @@ SHARE_IN_RANGE = 0.5
 """Of its trials at least so many must lie in the range of learning rates, or all of them count."""
 SPREAD_ALL_OVER = ("random", "qmc")
 """Samplers that never turn to where trainings are short."""
+HARDLY = 0.05
+"""Of a search's seconds, for trials that were ended early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,8 @@ class RecordedSearch:
     repeats: bool
     """It ran configurations again, on other seeds."""
     prune: bool
+    pruned_share: float
+    """Of its seconds, for trials that were ended early."""
     max_epochs: int
     patience: int
     epochs: np.ndarray
@@ -69,6 +73,12 @@ class RecordedSearch:
         found: np.ndarray = epochs[kept] * np.quantile(np.asarray(epoch_s), self.cost_share[kept])
         return found
 
+    def prunes_like(self, prune: bool) -> bool:
+        """Whether its trials ran as long as those of a search that prunes, or does not: also where
+        it might have, and hardly did.
+        """
+        return self.prune if prune else not self.prune or self.pruned_share <= HARDLY
+
 
 @functools.cache
 def recorded_searches() -> tuple[RecordedSearch, ...]:
@@ -84,6 +94,7 @@ def recorded_searches() -> tuple[RecordedSearch, ...]:
                 all_over=row["sampler"] in SPREAD_ALL_OVER,
                 repeats=row["repeats"],
                 prune=row["prune"],
+                pruned_share=row["pruned_share"],
                 max_epochs=row["max_epochs"],
                 patience=row["patience"],
                 epochs=trials[:, 0],

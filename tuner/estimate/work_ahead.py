@@ -167,7 +167,9 @@ def _alike(
         if len(each) > max(LEAST_LENGTH, 1.2 * done)
         and each.max_epochs >= 0.5 * kind.training.max_epochs
     ]
-    same = [each for each in long if each.all_over == kind.all_over and each.prune == kind.prune]
+    same = [
+        each for each in long if each.all_over == kind.all_over and each.prunes_like(kind.prune)
+    ]
     same_sampler = [each for each in same if each.repeats == kind.repeats]
     if len(same_sampler) >= LEAST_ALIKE:
         same = same_sampler

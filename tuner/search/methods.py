@@ -99,6 +99,15 @@ _METHODS: Mapping[str, Method] = {
 }
 
 
+def prunes(sampler: str, said: bool | None) -> bool:
+    """Whether dominated trials are ended early: as somebody said, and else unless the sampler runs
+    configurations again. To that one a single run says little, and so does one that dominates; and
+    where unlucky runs are ended, what is left of a configuration makes it look better than it is
+    (docs/decisions/0041).
+    """
+    return not method_of(sampler).repeats if said is None else said
+
+
 def method_of(name: str) -> Method:
     """How the sampler of this name is used."""
     return _METHODS[AUTO if name == "auto" else name]

@@ -99,6 +99,11 @@ class Pruner:
             )
         self.ready = self._bounds is not None
 
+    @property
+    def front(self) -> list[Point]:
+        """What dominates."""
+        return [trial.values for trial in self._front]
+
     def verdict(
         self, losses: Sequence[float], elapsed_s: Sequence[float], *, earlier: Sequence[Point] = ()
     ) -> Verdict | None:

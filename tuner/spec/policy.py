@@ -25,6 +25,7 @@ NONE = "none"
 """What a flag says that lifts a limit."""
 
 
+_PRUNING = {None: "pruning as the sampler has it", True: "--prune", False: "--no-prune"}
 LARGEST_SEED = 2**32 - 1
 """What NumPy's generators and Optuna's samplers take."""
 MOST_RERUNS = 1_000_000
@@ -39,8 +40,9 @@ class SearchPolicy:
     sampler: str = "auto"
     seed: int | None = None
     """Of the sampler; with one worker the search is then reproducible."""
-    prune: bool = True
-    """End trials early whose best possible end is dominated by finished ones."""
+    prune: bool | None = None
+    """End trials early whose best possible end is dominated by finished ones; None where nobody has
+    said it: as the sampler has it (`tuner.search.methods.prunes`)."""
     max_time_s: float | None = None
     """Constraint on the time objective, seconds."""
     max_mql: float | None = None
@@ -76,7 +78,7 @@ class SearchPolicy:
         return {
             "sampler": f"--sampler {self.sampler}",
             "seed": f"--sampler-seed {_or_none(self.seed)}",
-            "prune": "--prune" if self.prune else "--no-prune",
+            "prune": _PRUNING[self.prune],
             "max_time_s": f"--max-time {_or_none(self.max_time_s)}",
             "max_mql": f"--max-mql {_or_none(self.max_mql)}",
             "max_memory_bytes": f"--max-memory {memory or NONE}",
@@ -95,8 +97,8 @@ class SearchPolicy:
     def to_json(self) -> str:
         """The stored form. What came later than others, and nobody has said, is left out."""
         plain = dataclasses.asdict(self)
-        for name in ("margin", "search_s", "until", "max_gpu_s", "gpu_shared"):
-            if not plain[name] and plain[name] != 0:
+        for name in ("prune", "margin", "search_s", "until", "max_gpu_s", "gpu_shared"):
+            if plain[name] is None or plain[name] == ():
                 del plain[name]
         return json.dumps(plain, sort_keys=True)
 
@@ -174,7 +176,7 @@ class _Stored(Strict):
 
     sampler: SamplerName = "auto"
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None
-    prune: bool = True
+    prune: bool | None = None
     max_time_s: Annotated[float, Field(gt=0)] | None = None
     max_mql: Annotated[float, Field(gt=0)] | None = None
     max_memory_bytes: Annotated[int, Field(gt=0, le=LARGEST)] | None = None

@@ -10,6 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 from tuner.record import Recorded
 from tuner.search.bounds import FinishedTrial, Stopping
 from tuner.search.history import Configuration, configuration
+from tuner.search.methods import prunes
 from tuner.search.pruning import Pruner
 from tuner.search.validated import carried_on
 from tuner.spec.policy import SearchPolicy
@@ -45,7 +46,8 @@ class StudyPruning:
         repeats a complete trial: it is there for the mean, which would miss its slow and bad runs.
         A database that is away is no reason to wait: the trial is then trained to its end.
         """
-        if not policy.prune or Recorded.from_flat(trial.user_attrs).default:
+        wanted = prunes(policy.sampler, policy.prune)
+        if not wanted or Recorded.from_flat(trial.user_attrs).default:
             return None
         definition = self._opened.definition
         training = definition.training

@@ -241,15 +241,33 @@ def test_finished_trials_are_judged_by_the_limits_of_now(searched: Searched) -> 
 def test_the_default_is_not_watched_and_neither_is_anything_before_enough_have_finished(
     searched: Searched,
 ) -> None:
-    pruning, policy = StudyPruning(searched.study), SearchPolicy()
+    pruning, policy = StudyPruning(searched.study), SearchPolicy(prune=True)
     default, other = searched.study.optuna.get_trials(deepcopy=False)[:2]
     assert pruning.watch(default, policy) is None
     assert pruning.watch(other, policy) is not None
     assert pruning.watch(other, SearchPolicy(prune=False)) is None
 
 
+@pytest.mark.parametrize(
+    ("sampler", "said", "watched"),
+    [
+        ("auto", None, False),
+        ("kg", None, False),
+        ("kg", True, True),
+        ("tpe", None, True),
+        ("tpe", False, False),
+    ],
+)
+def test_a_sampler_that_repeats_prunes_only_where_somebody_says_so(
+    searched: Searched, sampler: str, said: bool | None, watched: bool
+) -> None:
+    _, other = searched.study.optuna.get_trials(deepcopy=False)[:2]
+    policy = SearchPolicy(sampler=sampler, prune=said)
+    assert (StudyPruning(searched.study).watch(other, policy) is not None) == watched
+
+
 def test_a_trial_that_repeats_a_complete_one_is_not_watched(searched: Searched) -> None:
-    pruning, policy = StudyPruning(searched.study), SearchPolicy()
+    pruning, policy = StudyPruning(searched.study), SearchPolicy(prune=True)
     trials = searched.study.optuna.get_trials(deepcopy=False)
     for state, watched in ((TrialState.COMPLETE, False), (TrialState.PRUNED, True)):
         first = next(t for t in trials[1:] if t.state is state)

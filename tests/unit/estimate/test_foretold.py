@@ -59,6 +59,7 @@ def foretold(
         costs,
         trials=trials,
         ended=ended,
+        prune=True,  # as they did
         within_s=within_s,
         recorded=[each for each in recorded_searches() if not each.name.startswith(RETUNES)],
     )

@@ -23,7 +23,12 @@ SIZES = [0.1, 0.2, 0.4, 0.8]
 
 
 def search(
-    seed: int, *, scale: float = 1.0, trials: int = 80, variant: str = "other"
+    seed: int,
+    *,
+    scale: float = 1.0,
+    trials: int = 80,
+    variant: str = "other",
+    pruned_share: float = 0.0,
 ) -> RecordedSearch:
     """Long trainings all over the space first, short ones of cheap sizes after."""
     drawn = np.random.default_rng(seed)
@@ -36,6 +41,7 @@ def search(
         all_over=False,
         repeats=False,
         prune=True,
+        pruned_share=pruned_share,
         max_epochs=200,
         patience=10,
         epochs=epochs,
@@ -116,3 +122,13 @@ def test_searches_that_repeat_configurations_are_foretold_from_their_like() -> N
     assert again is not None
     assert plain.searches == again.searches == 6
     assert again.middle == pytest.approx(0.5 * plain.middle)
+
+
+def test_where_nothing_is_pruned_those_go_before_of_which_hardly_anything_was() -> None:
+    hardly = [search(n, scale=2.0, pruned_share=0.04) for n in range(8)]
+    much = [search(n, pruned_share=0.3) for n in range(8, 24)]
+    found = work_ahead(dataclasses.replace(KIND, prune=False), SIZES, [*hardly, *much], trials=80)
+    assert found is not None
+    assert found.searches == 8
+    assert found.low <= np.median([float(seconds_of(each).sum()) for each in hardly]) <= found.high
+    assert found.low > np.median([float(seconds_of(each).sum()) for each in much])
