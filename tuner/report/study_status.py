@@ -9,6 +9,7 @@ from typing import Any
 from optuna.trial import TrialState
 
 from tuner.report.alarms import alarms_of
+from tuner.search.methods import prunes
 from tuner.study.group import names_by_group
 from tuner.study.host_differences import all_in_words
 from tuner.study.open import OpenStudy
@@ -21,7 +22,7 @@ from tuner.verdict.verified import progress, read_verified
 
 def status_of(opened: OpenStudy) -> dict[str, Any]:
     """The study's status as one JSON-able document."""
-    results = read_results(opened)
+    results, policy = read_results(opened), opened.policy()
     counts = opened.ledger.counts()
     verified = {each.trial_number: each.as_dict() for each in read_verified(opened)}
     confirmation = confirmation_of(snapshot(opened))
@@ -47,7 +48,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "verification": progress(verifications_of([opened]).runs()),
         "confirmation": confirmation.as_dict() if confirmation else None,
         "objectives": list(results.objectives),
-        "policy": dataclasses.asdict(opened.policy()),
+        "policy": dataclasses.asdict(policy) | {"prune": prunes(policy.sampler, policy.prune)},
         "little_left": dataclasses.asdict(counts.little_left) if counts.little_left else None,
         "limits": results.limits or None,
         "feasible": not results.infeasible if results.limits and results.eligible else None,
