@@ -69,7 +69,8 @@ class Ablation:
     rows: tuple[SetBack, ...]
     """What made most first, by time; the whole default last."""
     unsaid: tuple[str, ...]
-    """The hyperparameters of which too few runs have converged so far."""
+    """The hyperparameters of which too few runs have converged so far, with a time that nothing else
+    disturbed."""
 
     def as_dict(self) -> dict[str, Any]:
         return {

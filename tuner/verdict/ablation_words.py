@@ -37,7 +37,7 @@ def runs_of_each(found: Ablation) -> str:
 
 def left_out(found: Ablation) -> list[str]:
     """What can say nothing, once everything has run."""
-    said = "too few of its runs converged"
+    said = "too few of its runs converged undisturbed"
     return [f"{shown(name)}: {said}" for name in found.unsaid] if found.complete else []
 
 

@@ -15,6 +15,7 @@ from tuner.report.comparison_sections import MADE_OF
 from tuner.spec.confirming import STEPS
 from tuner.storage import schema
 from tuner.storage.queue.plans import is_confirmation
+from tuner.storage.records import TrialResult
 from tuner.study.open import list_studies, open_study
 from tuner.study.registered_retune import Registered, registered_in
 
@@ -123,13 +124,18 @@ def taken_apart(bench: Bench, before: Results, verdict: str) -> None:
     assert part["ablation"].items() < found["ablation"].items()
     assert found | {"ablation": {}} == before
     runs = len(found["ablation"])
+    ran = map(TrialResult.from_json, found["ablation"].values())
+    disturbed = any(each.recorded.contaminated for each in ran)
     assert f"stage 4 of 5, ablation: done, {runs} runs" in done.err
     title, _, rest = done.out.partition(f"{MADE_OF}:\n")
     said, cost, _ = rest.partition("What it cost, and what it gives:")
     assert title + cost + _ == verdict
     for name, line in zip(TWO, said.splitlines(), strict=True):
         assert line.strip().startswith(f"{name}, trial ")
-        assert "; 95 %): dropout" in line, "what made most comes first"
+        if disturbed:  # a busy machine: such a time says nothing, and may be the last it has
+            assert "dropout" in line
+        else:
+            assert "; 95 %): dropout" in line, "what made most comes first"
     page = bench.folder / "storage" / f"retune-{STUDY}.html"
     assert MADE_OF in page.read_text(encoding="utf-8")
     # It is there from now on, and nothing is left to run.

@@ -123,7 +123,7 @@ def test_what_did_not_converge_is_said(unverified: Database) -> None:
     for said in ("\n".join(ablation_lines(short)), ablation_sentence(short)):
         assert said.count(", 2 did not converge") == 1
         for row in others:
-            assert f"{row.name}: too few of its runs converged" in said
+            assert f"{row.name}: too few of its runs converged undisturbed" in said
     under_way = dataclasses.replace(short, complete=False)
     assert "too few of its runs" not in ablation_sentence(under_way)
     assert ", not all finished" in ablation_sentence(under_way)
