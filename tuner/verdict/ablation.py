@@ -69,8 +69,7 @@ class Ablation:
     rows: tuple[SetBack, ...]
     """What made most first, by time; the whole default last."""
     unsaid: tuple[str, ...]
-    """The hyperparameters of which too few runs have converged so far, with a time that nothing else
-    disturbed."""
+    """The hyperparameters of which too few runs have converged so far, undisturbed."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
