@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,16 @@ def kind_of(archive: Archive) -> Kind:
 class Replayer:
     """All recorded searches, and who is a twin of whom."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, as_unpruned: bool = False) -> None:
         self.archives = exports()
+        self._prune = False if as_unpruned else None
+        if as_unpruned:
+            recorded = {each.name: each for each in recorded_searches()}
+            self.archives = {
+                name: archive
+                for name, archive in self.archives.items()
+                if recorded[name].repeats and recorded[name].prunes_like(False)
+            }
         self.figures = {name: list(epoch_seconds(a).values()) for name, a in self.archives.items()}
         self.twins = {
             name: {other for other, b in self.archives.items() if same_trials(a, b)}
@@ -118,10 +126,14 @@ class Replayer:
             searches=ahead.searches,
         )
 
+    def kind(self, name: str) -> Kind:
+        kind = kind_of(self.archives[name])
+        return kind if self._prune is None else replace(kind, prune=self._prune)
+
     def _ahead(self, name: str, ended: list[Ended], *, trials: int) -> WorkAhead | None:
         others = [each for each in recorded_searches() if each.name not in self.twins[name]]
         return work_ahead(
-            kind_of(self.archives[name]),
+            self.kind(name),
             self.figures[name],
             others,
             trials=trials,
@@ -165,8 +177,13 @@ def main() -> None:
     parser.add_argument("--replays", type=int, default=REPLAYS)
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--as-unpruned",
+        action="store_true",
+        help="searches that repeat, and hardly pruned, foretold as those that do not prune",
+    )
     options = parser.parse_args()
-    replayer = Replayer()
+    replayer = Replayer(as_unpruned=options.as_unpruned)
     groups = {
         "all": lambda _name: True,
         "chosen by what ran before": lambda name: not kind_of(replayer.archives[name]).all_over,

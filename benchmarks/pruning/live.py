@@ -29,6 +29,7 @@ from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.errors import UsageError
 from tuner.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.search.history import configuration
+from tuner.search.methods import prunes
 from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord
 
@@ -51,7 +52,10 @@ def pairs_of(unpruned: Archive, pruned: Archive) -> list[Pair]:
         raise SystemExit(
             f"the studies were timed on {models}: their seconds do not compare; give two of one model"
         )
-    if unpruned.policy.prune or not pruned.policy.prune:
+    without, with_it = (
+        prunes(each.policy.sampler, each.policy.prune) for each in (unpruned, pruned)
+    )
+    if without or not with_it:
         raise SystemExit(
             "expected a study launched with --no-prune, then one launched with --prune"
         )

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ import numpy as np
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.pareto import Point
-from tuner.search.bounds import FinishedTrial, Stopping
+from tuner.search.bounds import Caution, FinishedTrial, Stopping
 from tuner.search.pruning import Pruner
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive, read_archive
@@ -41,6 +42,7 @@ DEEPEST = 3.0
 """A run that lies further inside is as surely ended."""
 TOWARDS_MEAN = 0.3
 """One over the variance of the searches' own values, as believed before."""
+BEFORE = Caution().min_finished
 STEPS = 50
 """Of the fit, by Newton's method."""
 
@@ -69,6 +71,11 @@ class Search:
     """Share of the pruned trials that one and the same trial dominates, the one with most of them."""
     again: int
     """Pruned trials of a configuration that was pruned before."""
+    by_default: int
+    """Pruned trials whose best end the default dominates, by its median run."""
+    slow_share: float
+    """Of the seconds once `BEFORE` trials had finished, for runs that ended slower and worse than the
+    default: of those that trained to their end, what a pruner by the default could shorten."""
     repeats: tuple[Repeat, ...]
 
 
@@ -86,6 +93,7 @@ def searched(path: Path) -> Search:
     over = [record for record in records if record.state.is_finished()]
     pruned = [record for record in over if record.recorded.pruned_at_epoch is not None]
     spent = [device_seconds(record.recorded) for record in over]
+    default = _default_of(over)
     by = Counter(record.recorded.pruned_dominated_by for record in pruned)
     there = confirmation_of(study)
     return Search(
@@ -94,9 +102,41 @@ def searched(path: Path) -> Search:
         pruned=len(pruned),
         pruned_share=sum(device_seconds(each.recorded) for each in pruned) / sum(spent),
         by_one=by.most_common(1)[0][1] / len(pruned) if pruned else 0.0,
+        by_default=sum(_beyond(_best_end(each), default) for each in pruned),
+        slow_share=_slow_share(over, default),
         again=len(pruned) - len({_configuration(record) for record in pruned}),
         repeats=tuple(_repeats(archive, over, None if there is None else there.trial)),
     )
+
+
+def _default_of(over: Sequence[TrialRecord]) -> Point:
+    values = [each.values for each in over if each.is_default and each.values is not None]
+    return statistics.median(s for s, _ in values), statistics.median(q for _, q in values)
+
+
+def _best_end(record: TrialRecord) -> Point:
+    seconds, mql = record.recorded.pruned_optimistic_s, record.recorded.pruned_optimistic_mql
+    assert seconds is not None, "it was pruned"
+    assert mql is not None, "it was pruned"
+    return seconds, mql
+
+
+def _beyond(values: Point, default: Point) -> bool:
+    return values[0] >= default[0] and values[1] >= default[1]
+
+
+def _slow_share(over: Sequence[TrialRecord], default: Point) -> float:
+    late = over[BEFORE:]
+    slow = [
+        each
+        for each in late
+        if each.values is not None
+        and each.recorded.pruned_at_epoch is None
+        and not each.is_default
+        and _beyond(each.values, default)
+    ]
+    spent, all_spent = (sum(device_seconds(e.recorded) for e in some) for some in (slow, late))
+    return spent / all_spent
 
 
 def _repeats(
@@ -193,6 +233,8 @@ def document(searches: Sequence[Search]) -> dict[str, Any]:
                 "pruned_share": one.pruned_share,
                 "by_one": one.by_one,
                 "again": one.again,
+                "by_default": one.by_default,
+                "slow_share": one.slow_share,
                 "repeats": len(one.repeats),
                 "ended": sum(each.share is not None for each in one.repeats),
             }
@@ -204,6 +246,8 @@ def document(searches: Sequence[Search]) -> dict[str, Any]:
 def lines(found: dict[str, Any]) -> list[str]:
     seconds, mql = found["optimistic_over_end"]
     least, most = min(found["at_the_front"]), max(found["at_the_front"])
+    every = found["searches"]
+    slow = sorted(one["slow_share"] for one in every)
     text = [
         (
             f"Of {found['repeats']} repeated runs {found['ended']:.0%} would have been ended as first runs, and of the "
@@ -216,6 +260,12 @@ def lines(found: dict[str, Any]) -> list[str]:
             f"The chance is 1 / (1 + exp(-a - {found['slope']:.2f} d)), where d is how far inside the front's area a run ends: the "
             f"lesser of log time / {SCALES[0]} and log MQL / {SCALES[1]}. Each search has an a of its own, {least:.1f} to "
             f"{most:.1f}, in the median {np.median(found['at_the_front']):.1f}."
+        ),
+        "",
+        (
+            f"Of {sum(one['pruned'] for one in every)} pruned trials the default dominates the best end of "
+            f"{sum(one['by_default'] for one in every)}. Once {BEFORE} trials have finished, runs that end slower and worse than "
+            f"the default take {statistics.median(slow):.1%} of the seconds (median of the searches), at most {slow[-1]:.1%}."
         ),
         "",
         "| search | trials | pruned | of its seconds | by one and the same trial | pruned again | repeats | of these, would be |",

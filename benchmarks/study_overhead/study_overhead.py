@@ -37,6 +37,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.shared.circumstances import QUICK, circumstances, heading, tuner, write
 from benchmarks.shared.data_folder import add_data_dir
 from benchmarks.study_overhead.analysis import TARGET_S, analyse
+from tuner.search.methods import prunes
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, archive_of, read_archive, write_archive
@@ -229,7 +230,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "validation_share": share,
     }
     found |= {"ran": ran(archive.records), "front": front_of(archive)}
-    found |= {"sampler": archive.policy.sampler, "prune": archive.policy.prune}
+    policy = archive.policy
+    found |= {"sampler": policy.sampler, "prune": prunes(policy.sampler, policy.prune)}
     where = circumstances(archive.device_model or "no device")
     lines = [
         *heading(where),

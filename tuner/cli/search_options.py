@@ -73,7 +73,8 @@ Prune = Annotated[
     bool | None,
     typer.Option(
         "--prune/--no-prune",
-        help="End trials early whose best possible end is dominated (--prune, but with kg).",
+        help="End trials early whose best possible end is dominated (on; off with kg, and so "
+        "with auto).",
     ),
 ]
 BackendName = Annotated[

@@ -97,14 +97,15 @@ class SearchPolicy:
     def to_json(self) -> str:
         """The stored form. What came later than others, and nobody has said, is left out."""
         plain = dataclasses.asdict(self)
-        for name in ("prune", "margin", "search_s", "until", "max_gpu_s", "gpu_shared"):
-            if plain[name] is None or plain[name] == ():
+        for name in ("margin", "search_s", "until", "max_gpu_s", "gpu_shared"):
+            if not plain[name] and plain[name] != 0:
                 del plain[name]
         return json.dumps(plain, sort_keys=True)
 
     @staticmethod
     def from_json(text: str | None) -> SearchPolicy:
-        """The stored policy; the default one where none was stored.
+        """The stored policy; where none was stored, what was usual in versions that did not store
+        it for each study.
 
         Raises:
             StorageError: a newer tuner wrote settings that this one does not know, or somebody what
@@ -176,7 +177,8 @@ class _Stored(Strict):
 
     sampler: SamplerName = "auto"
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] | None = None
-    prune: bool | None = None
+    prune: bool | None = True
+    """Absent where a version stored it in which each study pruned that said nothing."""
     max_time_s: Annotated[float, Field(gt=0)] | None = None
     max_mql: Annotated[float, Field(gt=0)] | None = None
     max_memory_bytes: Annotated[int, Field(gt=0, le=LARGEST)] | None = None

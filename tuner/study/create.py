@@ -100,7 +100,7 @@ def register(
             definition=definition.to_json(),
             definition_hash=definition.identity(),
             budget=trials,
-            policy=policy.to_json() if policy is not None else None,
+            policy=(policy or SearchPolicy()).to_json(),
             created_at=database_now(),
         )
     )

@@ -15,6 +15,7 @@ from tuner.config import LATER_SETTINGS
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
+from tuner.search.methods import prunes
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.objectives import objective_names, violations
@@ -289,5 +290,8 @@ def _in_words(
     kept = [flag for name, flag in flags_of(study.definition).items() if flag != new[name]]
     kept += [own[name] for name in _differ(SearchPolicy(), after) if name not in said.policy]
     changed = [f"{old[name]} to {own[name]}" for name in _differ(before, after)]
+    pruned, prunes_now = (prunes(each.sampler, each.prune) for each in (before, after))
+    if "prune" not in said.policy and pruned != prunes_now:
+        changed.append("pruning to no pruning" if pruned else "no pruning to pruning")
     lines = [f"{study.name} changes from {', from '.join(changed)}"] if changed else []
     return [*lines, f"{study.name} keeps {' '.join(kept)}"] if kept else lines

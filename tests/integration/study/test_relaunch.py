@@ -6,12 +6,14 @@ import dataclasses
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from tests.support.small_study import definition
 from tuner.config import Backend, Precision
 from tuner.errors import UsageError
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.policy import SearchPolicy
+from tuner.storage import schema
 from tuner.storage.database import Database
 from tuner.study.open import DEFAULT_TRIALS, open_study
 from tuner.study.relaunch import Launched, Said, open_studies
@@ -172,3 +174,28 @@ def test_other_data_is_refused_whatever_was_said(database: Database) -> None:
     launch(database)
     with pytest.raises(UsageError, match="data_hash"):
         launch(database, definition(data_hash="1" * 64))
+
+
+def test_a_study_of_before_prunes_as_it_did_also_where_nobody_had_said_so(
+    database: Database,
+) -> None:
+    study = launch(database).study
+    assert study.policy().prune is None, "as the sampler has it: it is stored so"
+    mine = schema.studies.c.study_id == study.study_id
+    for stored in (None, '{"sampler": "auto"}'):
+        with database.engine.begin() as connection:
+            connection.execute(update(schema.studies).where(mine).values(policy=stored))
+        again = launch(database)
+        assert again.study.policy() == SearchPolicy(prune=True)
+        assert again.notes == ("small keeps --prune",)
+
+
+def test_a_sampler_that_changes_what_is_pruned_says_so(database: Database) -> None:
+    launch(database, policy={"sampler": "tpe"})
+    (line,) = launch(database, policy={"sampler": "kg"}).notes
+    assert line == "small changes from --sampler tpe to --sampler kg, from pruning to no pruning"
+    (line,) = launch(database, policy={"sampler": "tpe", "prune": False}).notes
+    assert line == (
+        "small changes from --sampler kg to --sampler tpe, from pruning as the sampler has it to "
+        "--no-prune"
+    )
