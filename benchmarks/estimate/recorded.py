@@ -119,9 +119,10 @@ def as_row(name: str, archive: Archive) -> dict[str, Any]:
 
 def pruned_share(archive: Archive) -> float:
     """Of its seconds, for trials that were ended early."""
-    took = {each.number: each.recorded.wall_clock_s or 0.0 for each in trials_of(archive)}
-    ended = [e.number for e in trials_of(archive) if e.recorded.pruned_at_epoch is not None]
-    return sum(took[number] for number in ended) / sum(took.values())
+    every = [each.recorded for each in trials_of(archive)]
+    pruned = [each for each in every if each.pruned_at_epoch is not None]
+    ended_s, all_s = (sum(each.wall_clock_s or 0.0 for each in some) for some in (pruned, every))
+    return ended_s / all_s
 
 
 def same_trials(one: Archive, other: Archive) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pruning.simulated_curves import WORLDS, simulate
+from tuner.config import TrainingSettings
 from tuner.pareto import Point
 from tuner.search.bounds import FinishedTrial, Stopping
 from tuner.spec.study_file import load_study_file
@@ -85,7 +86,6 @@ def simulated_sets() -> Iterator[Curves]:
 def read_curves(path: Path, *, even_clock: bool, numbers: range | None = None) -> Curves:
     """The trials of an exported study (`tuner study export`) that were trained to their end, of these numbers or all."""
     archive = read_archive(path)
-    training = archive.definition.training
     trials = []
     for record in archive.records:
         if numbers is not None and record.number not in numbers:
@@ -112,11 +112,15 @@ def read_curves(path: Path, *, even_clock: bool, numbers: range | None = None) -
                 "elapsed_s": elapsed,
             }
         )
-    stopping = Stopping(
+    name = archive.name if numbers is None else f"{archive.name}, trials {numbers[0]}-{numbers[-1]}"
+    return Curves(name, stopping_of(archive.definition.training), recorded(trials))
+
+
+def stopping_of(training: TrainingSettings) -> Stopping:
+    """The rule that ended a study's trials."""
+    return Stopping(
         patience=training.patience, min_delta=training.min_delta, max_epochs=training.max_epochs
     )
-    name = archive.name if numbers is None else f"{archive.name}, trials {numbers[0]}-{numbers[-1]}"
-    return Curves(name, stopping, recorded(trials))
 
 
 def numbers(text: str) -> range:

@@ -27,15 +27,18 @@ from typing import Any
 import numpy as np
 
 sys.path.append(str(Path(__file__).parents[2]))
+from benchmarks.pruning.curve_sets import stopping_of
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.pareto import Point
-from tuner.search.bounds import Caution, FinishedTrial, Stopping
+from tuner.search.bounds import Caution, FinishedTrial
+from tuner.search.history import Configuration, configuration
 from tuner.search.pruning import Pruner
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive, read_archive
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import snapshot
 from tuner.verdict.confirmation import confirmation_of
+from tuner.worker.live_pruning import finished_trial
 
 SCALES = (0.5, 0.005)
 DEEPEST = 3.0
@@ -104,7 +107,7 @@ def searched(path: Path) -> Search:
         by_one=by.most_common(1)[0][1] / len(pruned) if pruned else 0.0,
         by_default=sum(_beyond(_best_end(each), default) for each in pruned),
         slow_share=_slow_share(over, default),
-        again=len(pruned) - len({_configuration(record) for record in pruned}),
+        again=len(pruned) - len({configuration(record.params) for record in pruned}),
         repeats=tuple(_repeats(archive, over, None if there is None else there.trial)),
     )
 
@@ -142,18 +145,15 @@ def _slow_share(over: Sequence[TrialRecord], default: Point) -> float:
 def _repeats(
     archive: Archive, over: Sequence[TrialRecord], recommended: int | None
 ) -> list[Repeat]:
-    training = archive.definition.training
-    stopping = Stopping(
-        patience=training.patience, min_delta=training.min_delta, max_epochs=training.max_epochs
-    )
-    chosen = {_configuration(record) for record in over if record.number == recommended}
+    stopping = stopping_of(archive.definition.training)
+    chosen = {configuration(record.params) for record in over if record.number == recommended}
     done: list[FinishedTrial] = []
-    ran: set[Any] = set()
+    ran: set[Configuration] = set()
     found = []
     for record in over:
         if record.values is None or record.recorded.pruned_at_epoch is not None:
             continue
-        mine = _configuration(record)
+        mine = configuration(record.params)
         rows = archive.curves[record.number]
         losses = [row.val_loss for row in rows]
         elapsed_s = [row.elapsed_s for row in rows]
@@ -162,14 +162,7 @@ def _repeats(
             if pruner.ready:
                 found.append(_judged(pruner, record.values, losses, elapsed_s, mine in chosen))
         ran.add(mine)
-        done.append(
-            FinishedTrial(
-                number=record.number,
-                values=record.values,
-                curves=(tuple(losses),),
-                dominates=record.converged and record.feasible,
-            )
-        )
+        done.append(finished_trial(record, (tuple(losses),)))
     return found
 
 
@@ -184,10 +177,6 @@ def _judged(
             of_end = (seconds / values[0], mql / values[1])
             return Repeat(chosen, depth, elapsed_s[epoch - 1] / elapsed_s[-1], of_end)
     return Repeat(chosen, depth, None, None)
-
-
-def _configuration(record: TrialRecord) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(record.params.items()))
 
 
 def fitted(searches: Sequence[Search]) -> tuple[list[float], float]:

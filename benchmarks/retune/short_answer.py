@@ -27,16 +27,14 @@ def short_answer(reports: Sequence[Report], link: str) -> list[str]:
         claimed = [_conclusions(report)]
         held = [" ".join(_of_level(report, level)) for level in _first_and_easiest(report)]
     else:
-        on = [f"on {gpu_word(each.studies[0].device_model)}s" for each in reports]
-        claimed = [
-            f"O{where[1:]} {_conclusions(each)}" for where, each in zip(on, reports, strict=True)
-        ]
-        levels = [_of_level(each, each.registered[0]) for each in reports]
-        held = [
-            f"{label if label not in [other for other, _ in levels[:n]] else ''} {where} {times}"
-            for n, (where, (label, times)) in enumerate(zip(on, levels, strict=True))
-        ]
-    told = "; ".join(each.strip() for each in held)
+        claimed, held, before = [], [], ""
+        for report in reports:
+            gpus = f"{gpu_word(report.studies[0].device_model)}s"
+            claimed.append(f"On {gpus} {_conclusions(report)}")
+            label, times = _of_level(report, report.registered[0])
+            held.append(f"on {gpus} {times}" if label == before else f"{label} on {gpus} {times}")
+            before = label
+    told = "; ".join(held)
     return [
         f"1. {' '.join(claimed)} {_searches(reports[0])}",
         f"2. {told[:1].upper()}{told[1:]} ([what came]({link})).",

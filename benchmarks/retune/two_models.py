@@ -18,12 +18,10 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.retune.report import read
-from benchmarks.retune.short_answer import gpu_word
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.epochs_of import epochs_of
-from tuner.verdict.payback import spent_on
 from tuner.verdict.stats.intervals import Interval
 
 HEADER = (
@@ -40,21 +38,7 @@ class OnModel:
     """What one folder holds: a retune on one GPU model."""
 
     model: str
-    variant: str
-    search_s: float
-    """That a search had devices for, in the mean."""
     confirmations: tuple[Confirmation, ...]
-
-    @property
-    def word(self) -> str:
-        """As one says it."""
-        return gpu_word(self.model)
-
-    @property
-    def confirmed(self) -> list[float]:
-        """Times over the default's, of the searches that are confirmed."""
-        tests = [each.test for each in self.confirmations]
-        return [one.ratio.estimate for one in tests if one and one.claimed and one.ratio]
 
     @property
     def default(self) -> dict[str, Any]:
@@ -94,8 +78,6 @@ def on_model(studies: Sequence[StudySnapshot]) -> OnModel:
         raise SystemExit(f"studies of one GPU model were expected, they are of {sorted(models)}")
     return OnModel(
         model=models.pop(),
-        variant=studies[0].variant,
-        search_s=spent_on(studies).search_s / len(studies),
         confirmations=tuple(filter(None, map(confirmation_of, studies))),
     )
 

@@ -77,10 +77,6 @@ class Gpu:
         self.record(where, found)
         return found
 
-    def drawn(self, where: Place) -> Training:
-        """One training on a fresh seed, not paid for yet."""
-        return self._drawn(where, self._random)
-
     def record(self, where: Place, training: Training) -> None:
         """A training that was made before, paid for."""
         self.spent_s += training.seconds + BESIDE_S
@@ -112,8 +108,9 @@ class Gpu:
             self._known[where] = Known(log_epochs, log_s - log_epochs, float(job.mql(here)[0]))
         return self._known[where]
 
-    def _drawn(self, where: Place, random: np.random.Generator) -> Training:
-        known = self.known(where)
+    def drawn(self, where: Place) -> Training:
+        """One training on a fresh seed, not paid for yet."""
+        known, random = self.known(where), self._random
         drawn = math.exp(known.log_epochs + NOISE_LOG_EPOCHS * random.standard_normal())
         epochs = int(np.clip(round(drawn), LEAST_EPOCHS, MOST_EPOCHS))
         seconds = epochs * math.exp(known.log_epoch_s + 0.01 * random.standard_normal())

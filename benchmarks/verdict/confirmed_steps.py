@@ -29,6 +29,7 @@ import numpy as np
 
 from benchmarks.verdict.budgets import Gpu, Judged, judged
 from benchmarks.verdict.next_runs import Searched
+from benchmarks.verdict.over_truths import over_truths
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.steps_tested import steps_tested
 from benchmarks.verdict.truths import TRUTHS
@@ -109,8 +110,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Of one search and one way; truths count alike."""
     truths = list(dict.fromkeys(row.truth for row in rows))
     gains = [[row.found.log_gain for row in rows if row.truth == name] for name in truths]
-    mean = float(np.mean([np.mean(each) for each in gains]))
-    error = math.sqrt(sum(np.var(each, ddof=1) / len(each) for each in gains)) / len(gains)
+    mean, error = over_truths(gains)
     stands = math.exp(-mean)
     return {
         "search": rows[0].search,

@@ -29,6 +29,7 @@ import numpy as np
 
 from benchmarks.verdict.asynchronous import Asynchronous
 from benchmarks.verdict.budgets import Gpu, judged
+from benchmarks.verdict.over_truths import ratio_over_truths
 from benchmarks.verdict.simulation_files import kept, options_of, publish, searches_in
 from benchmarks.verdict.steps_tested import steps_tested
 from benchmarks.verdict.truths import TRUTHS
@@ -79,9 +80,7 @@ def ratio(rows: Sequence[dict[str, Any]], others: Sequence[dict[str, Any]]) -> l
             apart.setdefault(row["truth"], []).append(difference)
     if not apart or min(len(each) for each in apart.values()) < 2:
         return [math.nan] * 3
-    mean = float(np.mean([np.mean(each) for each in apart.values()]))
-    error = math.sqrt(sum(np.var(each, ddof=1) / len(each) for each in apart.values())) / len(apart)
-    return [math.exp(mean + side * 1.96 * error) for side in (0, -1, 1)]
+    return list(ratio_over_truths(apart.values()))
 
 
 def summary(rows: Sequence[dict[str, Any]], one: Sequence[dict[str, Any]]) -> dict[str, Any]:

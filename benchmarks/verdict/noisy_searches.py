@@ -38,6 +38,7 @@ from benchmarks.verdict.noisy_methods import (
     outcome,
 )
 from benchmarks.verdict.noisy_searches_table import lines
+from benchmarks.verdict.over_truths import over_truths
 from benchmarks.verdict.simulation_files import kept, options_of, publish, searches_in
 from benchmarks.verdict.truths import TRUTHS
 from tuner.spec.margin import MARGIN
@@ -82,8 +83,7 @@ def summary(rows: Sequence[Outcome]) -> dict[str, Any]:
     """Of one method; truths count alike, whatever its searches."""
     each = by_truth(rows)
     gains = {name: [row.recommended.log_gain for row in mine] for name, mine in each.items()}
-    mean = float(np.mean([np.mean(mine) for mine in gains.values()]))
-    error = math.sqrt(sum(np.var(m, ddof=1) / len(m) for m in gains.values())) / len(gains)
+    mean, error = over_truths(gains.values())
     named = [row.recommended for row in rows if row.recommended.recommended]
     levels = [np.log([row.at_level for row in mine]) for mine in each.values()]
     return {

@@ -1,11 +1,11 @@
 """Does a search that expects noise gain from pruning? Judged by what its user gets, at equal GPU seconds.
 
-    python benchmarks/verdict/pruned_searches.py --searches 4 --jobs 2 --output benchmarks/verdict/pruned-searches
+    python benchmarks/verdict/pruned_searches.py --searches 10 --jobs 2 --output benchmarks/verdict/pruned-searches
 
 Searches by `kg` as in kg_variants.py, with pruning and without. How probably a first run is pruned, after which share of its
 time, and what is told of it then, is what the pruner would have done to repeated runs of real searches
-(benchmarks/pruning/repeats.json): the simulation has no curves. Each search is as strict as one of those, drawn at random. Truths for tuning and for reporting are told apart; nothing
-was chosen on either. Writes OUTPUT.md and OUTPUT.json.
+(benchmarks/pruning/repeats.json): the simulation has no curves. Each search is as strict as one of those, drawn at random.
+Truths for tuning and for reporting are told apart; nothing was chosen on either. Writes OUTPUT.md and OUTPUT.json.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from benchmarks.verdict.next_runs import Pruned, Searched
 from benchmarks.verdict.noisy_methods import BUDGET_S, Outcome, best, outcome
 from benchmarks.verdict.noisy_searches import summary
 from benchmarks.verdict.noisy_searches_table import lines
+from benchmarks.verdict.over_truths import ratio_over_truths
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.truths import TRUTHS, Training, truth
 from tuner.pareto import front_indices
@@ -102,10 +103,8 @@ def compared(pairs: Sequence[Pair]) -> dict[str, Any]:
         pruned, whole = pair.outcomes
         gained = whole.recommended.log_gain - pruned.recommended.log_gain
         apart.setdefault(pruned.truth, []).append(-gained)
-    mean = float(np.mean([np.mean(each) for each in apart.values()]))
-    error = math.sqrt(sum(np.var(each, ddof=1) / len(each) for each in apart.values())) / len(apart)
-    low, high = (math.exp(mean + side * 1.96 * error) for side in (-1, 1))
-    return {"ratio": math.exp(mean), "low": low, "high": high, "pairs": len(pairs)}
+    ratio, low, high = ratio_over_truths(apart.values())
+    return {"ratio": ratio, "low": low, "high": high, "pairs": len(pairs)}
 
 
 def said(pairs: Sequence[Pair]) -> list[str]:

@@ -29,6 +29,7 @@ import numpy as np
 
 from benchmarks.verdict.budgets import Gpu, Judged, judged
 from benchmarks.verdict.next_runs import Searched
+from benchmarks.verdict.over_truths import over_truths
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.steps_tested import steps_tested
 from benchmarks.verdict.truths import TRUTHS
@@ -150,11 +151,8 @@ def summary(rows: Sequence[Stop], ends: Sequence[Stop]) -> dict[str, Any]:
 def _stands(rows: Sequence[Stop]) -> tuple[float, float]:
     truths = list(dict.fromkeys(row.truth for row in rows))
     gains = [[row.found.log_gain for row in rows if row.truth == name] for name in truths]
-    mean = math.exp(-float(np.mean([np.mean(each) for each in gains])))
-    if min(map(len, gains)) < 2:
-        return mean, math.nan
-    error = math.sqrt(sum(np.var(each, ddof=1) / len(each) for each in gains)) / len(gains)
-    return mean, mean * error
+    mean, error = over_truths(gains)
+    return math.exp(-mean), math.exp(-mean) * error
 
 
 def lines(document: dict[str, Any]) -> list[str]:

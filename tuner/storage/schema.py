@@ -50,7 +50,7 @@ studies = Table(
     Column("definition", Text, nullable=False),
     Column("definition_hash", String(64), nullable=False),
     Column("budget", Integer, nullable=False),
-    Column("policy", Text),  # JSON: how the study is searched; NULL is the default
+    Column("policy", Text),  # JSON: how the study is searched; NULL in older ones
     Column("device_model", String(200)),
     Column("created_at", Double, nullable=False),
 )

@@ -46,8 +46,7 @@ class StudyPruning:
         repeats a complete trial: it is there for the mean, which would miss its slow and bad runs.
         A database that is away is no reason to wait: the trial is then trained to its end.
         """
-        wanted = prunes(policy.sampler, policy.prune)
-        if not wanted or Recorded.from_flat(trial.user_attrs).default:
+        if not prunes(policy.sampler, policy.prune) or Recorded.from_flat(trial.user_attrs).default:
             return None
         definition = self._opened.definition
         training = definition.training
@@ -95,12 +94,16 @@ class StudyPruning:
             rows = self._opened.epochs.of_trials(without)
             self._curves.update({number: _curves(rows.get(number, ())) for number in without})
         self._finished.update(
-            {record.number: _finished(record, self._curves[record.number]) for record in records}
+            {
+                record.number: finished_trial(record, self._curves[record.number])
+                for record in records
+            }
         )
         return [self._finished[number] for number in sorted(self._finished)]
 
 
-def _finished(record: TrialRecord, curves: tuple[tuple[float, ...], ...]) -> FinishedTrial:
+def finished_trial(record: TrialRecord, curves: tuple[tuple[float, ...], ...]) -> FinishedTrial:
+    """A complete trial, with the validation losses of each of its seeds, as the pruner takes it."""
     assert record.values is not None, "a complete trial has values"
     dominates = record.converged and record.feasible
     return FinishedTrial(

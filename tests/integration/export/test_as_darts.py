@@ -27,15 +27,14 @@ from tuner.training import fit
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quietly_on_one_thread() -> Iterator[None]:
-    threads, theirs = torch.get_num_threads(), tsmixer_model._TSMixerModule
-    torch.set_num_threads(1)
+def _quietly(one_thread: None) -> Iterator[None]:
+    del one_thread  # for what it does
+    theirs = tsmixer_model._TSMixerModule
     for name in ("pytorch_lightning", "darts"):
         logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-    torch.set_num_threads(threads)
     tsmixer_model._TSMixerModule = theirs
 
 

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,7 @@ from tuner.export.recipe import read_recipe
 from tuner.models.names import builtin_names
 from tuner.training import evaluate, fit
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Two threads of a test that waits for each other cost more than they give."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("variant", builtin_names())

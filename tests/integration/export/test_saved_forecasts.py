@@ -35,15 +35,13 @@ Floats = npt.NDArray[np.float64]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _quietly_on_one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+def _quietly(one_thread: None) -> Iterator[None]:
+    del one_thread  # for what it does
     for name in ("pytorch_lightning", "darts"):
         logging.getLogger(name).setLevel(logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-    torch.set_num_threads(threads)
 
 
 def test_ten_thousand_rows_of_an_untrained_network_do_not_cross_once_they_are_forecast(
