@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tuner.config import Value
+from tuner.config import StopReason, Value
 from tuner.search.history import Configuration, configuration
 from tuner.spec.space import SearchSpace
 from tuner.storage.queue.plans import StoredAblation, is_ablation
@@ -24,6 +24,8 @@ from tuner.verdict.stats.noninferiority import paired_ratio
 from tuner.verdict.verified import Verified, values_in
 
 Params = Mapping[str, Value]
+WHOLE = ""
+"""In place of a hyperparameter's name: everything is set back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +56,34 @@ class SetBack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CutOff:
+    """The recommendation with one value set back, where so few of its runs converged before a limit
+    of epochs or of time that there is no ratio: how long it takes at least.
+    """
+
+    name: str
+    """The hyperparameter's; empty for the default configuration: everything set back."""
+    value: Value | None
+    default: Value | None
+    least: float
+    """How many times as long it takes at least (the lower end of the 95 % interval, with the times
+    at which runs were cut off in place of those that they would have taken)."""
+    cut: int
+    """Of its runs, those that a limit cut off."""
+    runs: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "set_back": self.name or None,
+            "value": self.value,
+            "default": self.default,
+            "time_ratio_at_least": self.least,
+            "cut_off": self.cut,
+            "runs": self.runs,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ablation:
     """The last ablation of a study."""
 
@@ -68,8 +98,11 @@ class Ablation:
     """A confirmation has shown that trial to be as good as the default."""
     rows: tuple[SetBack, ...]
     """What made most first, by time; the whole default last."""
+    cut_off: tuple[CutOff, ...]
+    """What hardly ever converges, once it is set back; in the same order."""
     unsaid: tuple[str, ...]
-    """The hyperparameters of which too few runs have converged so far, undisturbed."""
+    """The hyperparameters of which too few runs have converged so far, undisturbed, and too few
+    were cut off."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -77,6 +110,7 @@ class Ablation:
             "seeds": self.seeds,
             "complete": self.complete,
             "confirmed": self.confirmed,
+            "cut_off": [each.as_dict() for each in self.cut_off],
             "unsaid": list(self.unsaid),
             "set_back": [row.as_dict() for row in self.rows],
         }
@@ -112,15 +146,20 @@ def ablation_of(study: StudySnapshot) -> Ablation | None:
 
     base = of(plan.recommended)
     rows: list[SetBack] = []
+    cut_off: list[CutOff] = []
     unsaid: list[str] = []
-    for name, params in set_back(study.definition.space, plan.recommended, plan.default).items():
-        row = _row(of(params), base, name, plan)
-        if row is None:
-            unsaid.append(name)
-        else:
-            rows.append(row)
-    rows.sort(key=lambda row: -row.time_ratio.estimate)
-    whole = _row(of(plan.default), base, "", plan)
+    each = set_back(study.definition.space, plan.recommended, plan.default)
+    for name, params in (*each.items(), (WHOLE, plan.default)):
+        found = _row(of(params), base, name, plan) or _cut_off(of(params), base, name, plan)
+        match found:
+            case SetBack():
+                rows.append(found)
+            case CutOff():
+                cut_off.append(found)
+            case None if name != WHOLE:
+                unsaid.append(name)
+    rows.sort(key=lambda row: (row.name == WHOLE, -row.time_ratio.estimate))
+    cut_off.sort(key=lambda row: (row.name == WHOLE, -row.least))
     there = confirmation_of(study)
     return Ablation(
         study=study.name,
@@ -128,8 +167,9 @@ def ablation_of(study: StudySnapshot) -> Ablation | None:
         seeds=int(runs[0].plan.get("seeds", 0)),
         complete=all(run.state == "finished" for run in runs),
         confirmed=there is not None and there.holds and there.trial == plan.trial,
+        rows=tuple(rows),
+        cut_off=tuple(cut_off),
         unsaid=tuple(unsaid),
-        rows=(*rows, *([] if whole is None else [whole])),
     )
 
 
@@ -156,6 +196,37 @@ def _row(one: Verified, base: Verified, name: str, plan: StoredAblation) -> SetB
         time_ratio=time_ratio,
         mql_ratio=mql_ratio,
         missed=one.missed,
+    )
+
+
+def _cut_off(one: Verified, base: Verified, name: str, plan: StoredAblation) -> CutOff | None:
+    """A run that a limit cut off would have taken longer than that, so the mean with its time as it
+    was cut is too small: what lies surely below that mean lies surely below the true one.
+    """
+    cut = {run.block: seconds for run in one.runs if (seconds := _cut_at(run)) is not None}
+    least = paired_ratio(_by_block(one.clean, 0) | cut, _by_block(base.clean, 0))
+    if least is None or not cut:
+        return None
+    return CutOff(
+        name=name,
+        value=plan.recommended.get(name),
+        default=plan.default.get(name),
+        least=least.low,
+        cut=len(cut),
+        runs=len(one.runs),
+    )
+
+
+def _cut_at(run: VerificationRun) -> float | None:
+    """The seconds at which a limit cut it off, undisturbed; what diverged or failed says nothing of
+    how long it takes.
+    """
+    if run.result is None or run.result.values is None or values_in(run) is not None:
+        return None
+    recorded = run.result.recorded
+    limits = (StopReason.EPOCH_LIMIT, StopReason.TIME_LIMIT)
+    return (
+        None if recorded.contaminated or recorded.stopped_by not in limits else run.result.values[0]
     )
 
 

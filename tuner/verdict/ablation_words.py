@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from tuner.display.text import shown, shown_value
 from tuner.files.plain import harmless
-from tuner.verdict.ablation import Ablation, SetBack
+from tuner.verdict.ablation import WHOLE, Ablation, CutOff, SetBack
 
 
 def ablation_sentence(found: Ablation) -> str:
     """What made most first: `learning_rate 0.0009 -> 0.0001: 2.92 [2.65, 3.21] x the time, ...`."""
-    if not found.rows:
+    rows = said_of_each(found)
+    if not rows:
         return too_few(found)
-    each = "; ".join(
-        [*(f"{what_is_set_back(row)}: {ratios(row)}" for row in found.rows), *left_out(found)]
-    )
+    each = "; ".join([*(f"{what}: {how_much}" for what, how_much in rows), *left_out(found)])
     name, what = harmless(found.study), as_set_back(found)
     return f"{name}, {what}, against itself {runs_of_each(found)}: {each}"
 
 
+def said_of_each(found: Ablation) -> list[tuple[str, str]]:
+    """What was set back, and how much slower and worse that is; what hardly converges first."""
+    cut_off = [(what_is_set_back(row), at_least(row)) for row in found.cut_off]
+    return [*cut_off, *((what_is_set_back(row), ratios(row)) for row in found.rows)]
+
+
 def too_few(found: Ablation) -> str:
-    """In place of figures, where there is none yet."""
+    """In place of figures, where there is none."""
     name = harmless(found.study)
+    if found.complete:
+        return f"{name}: of trial {found.trial}, taken apart, too few runs converged undisturbed"
     return f"{name}: trial {found.trial} is being taken apart; too few runs are finished"
 
 
@@ -47,9 +54,15 @@ def ratios(row: SetBack) -> str:
     return f"{row.time_ratio:.2f} x the time, {row.mql_ratio:.4f} x the MQL{missed}"
 
 
-def what_is_set_back(row: SetBack) -> str:
+def at_least(row: CutOff) -> str:
+    """`at least 5.7 x the time, 9 of 10 runs were cut off before they converged`."""
+    runs = f"{row.cut} of {row.runs} runs were cut off before they converged"
+    return f"at least {row.least:.2f} x the time, {runs}"
+
+
+def what_is_set_back(row: SetBack | CutOff) -> str:
     """`learning_rate 0.0009 -> 0.0001`."""
-    if not row.name:
+    if row.name == WHOLE:
         return "all of them: the default"
     assert row.value is not None, "a value was set back"
     assert row.default is not None, "to the default's"

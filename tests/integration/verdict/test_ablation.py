@@ -38,6 +38,26 @@ def slower_by_learning_rate(job: TrialJob) -> TrialResult:
     return drawn_result(job, seconds=6.0 if usual else 2.0, sd_time=0.02, sd_mql=0.0)
 
 
+def cut_off_by_learning_rate(job: TrialJob) -> TrialResult:
+    """What has the default's learning rate is cut off by a limit, at three times the time."""
+    drawn = slower_by_learning_rate(job)
+    usual = job.hyperparameters.learning_rate == job.definition.defaults.learning_rate
+    limit = {"stopped_by": "epoch_limit", "converged": False} if usual else {}
+    return dataclasses.replace(drawn, recorded=dataclasses.replace(drawn.recorded, **limit))
+
+
+def disturbed_where_cut_off(job: TrialJob) -> TrialResult:
+    drawn = cut_off_by_learning_rate(job)
+    disturbed = dataclasses.replace(drawn.recorded, contaminated=not drawn.recorded.converged)
+    return dataclasses.replace(drawn, recorded=disturbed)
+
+
+def never_converged(job: TrialJob) -> TrialResult:
+    drawn = drawn_result(job)
+    diverged = dataclasses.replace(drawn.recorded, stopped_by="diverged", converged=False)
+    return dataclasses.replace(drawn, recorded=diverged)
+
+
 def found(database: Database) -> Ablation:
     (study,) = opened(database, NAME)
     there = ablation_of(snapshot(study))
@@ -127,6 +147,51 @@ def test_what_did_not_converge_is_said(unverified: Database) -> None:
     under_way = dataclasses.replace(short, complete=False)
     assert "too few of its runs" not in ablation_sentence(under_way)
     assert ", not all finished" in ablation_sentence(under_way)
+
+
+def test_what_a_limit_cuts_off_takes_at_least_so_long(unverified: Database) -> None:
+    (study,) = opened(unverified, NAME)
+    plan_ablation([study], seeds=SEEDS)
+    verify_all([study], cut_off_by_learning_rate)
+    there = found(unverified)
+    first, whole = there.cut_off
+    assert (first.name, whole.name) == ("learning_rate", "")
+    for row in (first, whole):
+        assert 2.8 < row.least < 3.0, "below the three times at which it was cut off"
+        assert (row.cut, row.runs) == (SEEDS, SEEDS)
+    assert first.name not in (*there.unsaid, *(row.name for row in there.rows))
+    told = there.as_dict()["cut_off"][0]
+    assert (told["set_back"], told["time_ratio_at_least"]) == ("learning_rate", first.least)
+    said = f"at least {first.least:.2f} x the time, 8 of 8 runs were cut off before they converged"
+    _, line, *_ = ablation_lines(there)
+    assert "learning_rate " in line
+    assert said in line
+    assert f": {said};" in ablation_sentence(there)
+
+
+def test_a_disturbed_time_is_no_bound_either(unverified: Database) -> None:
+    (study,) = opened(unverified, NAME)
+    plan_ablation([study], seeds=SEEDS)
+    verify_all([study], disturbed_where_cut_off)
+    there = found(unverified)
+    assert there.cut_off == ()
+    assert there.unsaid == ("learning_rate",)
+
+
+def test_an_ablation_of_which_nothing_converged_says_so_when_it_is_over(
+    unverified: Database,
+) -> None:
+    (study,) = opened(unverified, NAME)
+    plan_ablation([study], seeds=SEEDS)
+    before = found(unverified)
+    assert "is being taken apart; too few runs are finished" in ablation_sentence(before)
+    verify_all([study], never_converged)
+    there = found(unverified)
+    assert there.complete
+    assert ablation_sentence(there) == (
+        f"{NAME}: of trial {there.trial}, taken apart, too few runs converged undisturbed"
+    )
+    assert ablation_lines(there) == [ablation_sentence(there)]
 
 
 def test_flags_that_do_not_go_with_it_are_one_line() -> None:
