@@ -23,7 +23,7 @@ def conclusion(between: Sequence[Standing]) -> str:
     standing = between[0]
     if standing.claimed and standing.found is not None:
         faster = standing.found.high < 1
-        return "**Yes.**" if faster else "**No: it is slower.**"
+        return "**Yes.**" if faster else "**No: slower.**"
     return "**No claim follows yet.**" if standing.why_not else "**Undecided.**"
 
 

@@ -46,7 +46,7 @@ def caption(studies: Sequence[StudySnapshot], picture: str, link: str) -> list[s
     models = " and ".join(sorted({str(each.device_model) for each in studies}))
     searches = " or ".join(sorted({str(len(each)) for each in groups_of(studies).values()}))
     said = (
-        f"*{searches} searches of each on {models}. What has a colour ran on fresh seeds; arrows come from what a search saw. "
+        f"*{searches} searches of each on {models}. Colours are of fresh seeds; arrows come from what a search saw. "
         f"[Draw it again]({link}).*"
     )
     return [
@@ -89,7 +89,8 @@ def _rows(studies: Sequence[StudySnapshot]) -> list[str]:
 def _conclusions(report: Report) -> str:
     """One word or two for each variant that is held against the first."""
     if len(groups_of(report.studies)) == len(report.between) + 1:
-        return " ".join(f"{each.a}: {conclusion([each])}" for each in report.between)
+        told = [(conclusion([each]), each.a) for each in report.between]
+        return " ".join(f"{names}: {said}" for said, names in _named_together(told))
     return conclusion(report.between)
 
 
@@ -105,7 +106,7 @@ def _searches(report: Report) -> str:
     seconds = sum(each.spent.search_s for each in paid) / sum(each.searches for each in paid)
     least = min(len(each) for each in groups)
     told = "One search of each" if least == 1 else f"{least} searches of each"
-    return f"{told}, {seconds:.0f} s of a GPU long, {'with confirmations' if _all_ran(report) else 'not confirmed'}."
+    return f"{told}, {seconds:.0f} GPU seconds long, {'with confirmations' if _all_ran(report) else 'not confirmed'}."
 
 
 def _all_ran(report: Report) -> bool:
@@ -119,9 +120,18 @@ def _of_level(report: Report, level: RegisteredLevel) -> tuple[str, str]:
     """A level, and how long each variant takes to it, in a few words."""
     names = names_of_groups(report.studies)
     took = "" if _all_ran(report) else "expected "
-    times = ", ".join(f"{names[group]} {_took(found)}" for group, found in level.searches.items())
+    told = [(_took(found), names[group]) for group, found in level.searches.items()]
+    times = ", ".join(f"{those} {said}" for said, those in _named_together(told))
     label = f"{took}time to MQL {level.mql:.4f}"
     return f"{label} ({names[level.group]}'s default + {in_percent(level.margin)}):", times
+
+
+def _named_together(told: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What is said of several variants, once: `("not reached", "rmsnorm and layernorm")`."""
+    names: dict[str, list[str]] = {}
+    for said, name in told:
+        names.setdefault(said, []).append(name)
+    return [(said, " and ".join(each)) for said, each in names.items()]
 
 
 def _took(times: Sequence[SearchTime]) -> str:

@@ -359,7 +359,7 @@ def test_the_report_answers_the_question_first(modules: Any) -> None:
     ("ratio", "claimed", "why_not", "said"),
     [
         (0.6, True, "", "**Yes.**"),
-        (1.6, True, "", "**No: it is slower.**"),
+        (1.6, True, "", "**No: slower.**"),
         (0.9, False, "", "**Undecided.**"),
         (0.6, False, "too few searches", "**No claim follows yet.**"),
     ],

@@ -178,12 +178,12 @@ def test_the_committed_report_follows_from_the_studies() -> None:
     retunes = BENCHMARKS / "retune"
     picks = json.loads((retunes / "botorch" / "picks.json").read_text(encoding="utf-8"))
     found = botorch_report.rows(
-        report.read(retunes / "botorch"), report.read(retunes / "h100", "etth-original*"), picks
+        report.read(retunes / "botorch"), report.read(retunes / "h100"), picks
     )
     text = (retunes / "botorch.md").read_text(encoding="utf-8")
     assert text.endswith("\n".join(each.line() for each in found) + "\n")
     document = json.loads((retunes / "botorch.json").read_text(encoding="utf-8"))
     assert [each["trial"] for each in document["rows"]] == [each.trial for each in found]
-    assert {each.study.variant for each in found} == {"original"}
+    assert {each.study.variant for each in found} == {"original", "rmsnorm"}
     with pytest.raises(SystemExit, match="trial 3, which its model recommends, is not confirmed"):
         botorch_report.by_its_model(found[-1].study, {found[-1].study.name: 3})

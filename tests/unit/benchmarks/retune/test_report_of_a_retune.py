@@ -35,7 +35,7 @@ def compared_in(folder: str) -> Report:
     return compare(studies_in(folder))
 
 
-@pytest.mark.parametrize(("folder", "searches"), [("h200-14m", 10), ("campaign", 10), ("h100", 15)])
+@pytest.mark.parametrize(("folder", "searches"), [("h200-14m", 10), ("campaign", 15), ("h100", 15)])
 def test_a_committed_report_follows_from_the_studies(folder: str, searches: int) -> None:
     path: Path = RETUNES / folder
     studies, found = studies_in(folder), compared_in(folder)
@@ -101,11 +101,11 @@ def test_confirmations_took_what_estimates_take_them_to() -> None:
                 run.result.recorded.wall_clock_s or 0.0 for run in default.clean if run.result
             )
             held.append(low <= spent_on([study]).confirmation_s / runs_s <= high)
-    assert len(held) == 35
-    assert sum(held) >= 28
+    assert len(held) == 40
+    assert sum(held) >= 32
 
 
-@pytest.mark.parametrize(("folder", "apart"), [("h100", 14), ("campaign", 3)])
+@pytest.mark.parametrize(("folder", "apart"), [("h100", 14), ("campaign", 5)])
 def test_what_made_the_gain_is_told_where_it_was_run(folder: str, apart: int) -> None:
     title = f"**{MADE_OF}**"
     told = (RETUNES / folder).with_suffix(".md").read_text(encoding="utf-8").splitlines()
