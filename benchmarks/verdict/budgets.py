@@ -15,6 +15,7 @@ from benchmarks.verdict.truths import (
     LEAST_EPOCHS,
     MOST_EPOCHS,
     NOISE_LOG_EPOCHS,
+    SeedNoise,
     Training,
     noise_of_mql,
     truth,
@@ -114,7 +115,8 @@ class Gpu:
         drawn = math.exp(known.log_epochs + NOISE_LOG_EPOCHS * random.standard_normal())
         epochs = int(np.clip(round(drawn), LEAST_EPOCHS, MOST_EPOCHS))
         seconds = epochs * math.exp(known.log_epoch_s + 0.01 * random.standard_normal())
-        noise = noise_of_mql(np.array([math.exp(known.log_epochs)]), random)
+        at = np.array([math.exp(known.log_epochs)])
+        noise = noise_of_mql(at, random, truth(self.name).noise)
         return Training(seconds, known.mql + float(noise[0]), epochs)
 
 
@@ -154,7 +156,7 @@ def judged(gpu: Gpu, places: Sequence[Place], *, seeds: int = SEEDS) -> Judged:
     stood = []
     random = np.random.default_rng([gpu.seed, truth(gpu.name).made.seed, 30])
     for _ in range(CONFIRMATIONS):
-        stood.append(_claims(steps, default, seeds, random) - 1)
+        stood.append(_claims(steps, default, seeds, truth(gpu.name).noise, random) - 1)
     trainings = [math.exp(step.log_seconds) + BESIDE_S for step in (*steps, default)]
     return Judged(
         math.exp(-saved[0]),
@@ -166,17 +168,19 @@ def judged(gpu: Gpu, places: Sequence[Place], *, seeds: int = SEEDS) -> Judged:
     )
 
 
-def _claims(steps: Sequence[Known], default: Known, seeds: int, random: Any) -> int:
+def _claims(
+    steps: Sequence[Known], default: Known, seeds: int, noise: SeedNoise, random: Any
+) -> int:
     """How many are called no worse, one after the other."""
-    others = _mqls(default, seeds, random)
+    others = _mqls(default, seeds, noise, random)
     for place, step in enumerate(steps):
-        found = no_worse(_mqls(step, seeds, random), others, margin=MARGIN)
+        found = no_worse(_mqls(step, seeds, noise, random), others, margin=MARGIN)
         assert found is not None, "there are runs enough"
         if not found.claimed:
             return place
     return len(steps)
 
 
-def _mqls(known: Known, seeds: int, random: Any) -> dict[int, float]:
-    noise = noise_of_mql(np.full(seeds, math.exp(known.log_epochs)), random)
-    return dict(enumerate(known.mql + noise))
+def _mqls(known: Known, seeds: int, noise: SeedNoise, random: Any) -> dict[int, float]:
+    drawn = noise_of_mql(np.full(seeds, math.exp(known.log_epochs)), random, noise)
+    return dict(enumerate(known.mql + drawn))

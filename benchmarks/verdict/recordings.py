@@ -30,6 +30,14 @@ STUDIES = {
 }
 """Exports on the same task and the same kind of device, by variant; the reference job's table of 400
 trials first."""
+RETUNES = {
+    "original": "h100",
+    "rmsnorm": "h100",
+    "layernorm": "h100",
+    "simple": "campaign",
+    "batchnorm": "campaign",
+}
+"""Folders of benchmarks/retune with five long searches of a variant on one GPU model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +58,13 @@ class Recordings:
     default_log_epochs: float
 
 
-def recordings(variant: str) -> Recordings:
-    """All that is committed of a variant."""
-    studies = [read(BENCHMARKS / f"{name}.json.gz") for name in STUDIES[variant]]
+def recordings(variant: str, *, retunes: bool = False) -> Recordings:
+    """What is committed of a variant: what ran before it was retuned, or the searches of its retune."""
+    if retunes:
+        found = sorted((BENCHMARKS / "retune" / RETUNES[variant]).glob(f"etth-{variant}*.json.gz"))
+    else:
+        found = [BENCHMARKS / f"{name}.json.gz" for name in STUDIES[variant]]
+    studies = [read(path) for path in found]
     space = studies[0].definition.space
     default = dict(studies[0].definition.defaults.as_dict())
     runs = [run for study in studies for run in runs_of(study) if run.seconds and run.epochs]

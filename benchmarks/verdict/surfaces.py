@@ -25,15 +25,18 @@ Surface = Callable[[Array], Array]
 
 TREES = 100
 FEATURES = 2000
+LEAF = 2
 FIT_ROWS = 250
 """Lengths of a kernel are fitted to so many points."""
 SMOOTHNESS = {"exponential": 0.5, "matern32": 1.5, "gaussian": None}
 """Of a kernel, as the degree of a Matérn one; the Gaussian kernel has none."""
 
 
-def forest(x: Array, y: Array, *, seed: int) -> Surface:
-    """The mean of randomised trees, in one pass over their flattened leaves."""
-    fitted = ExtraTreesRegressor(TREES, min_samples_leaf=2, random_state=seed).fit(x, y)
+def forest(x: Array, y: Array, *, seed: int, leaf: int = LEAF) -> Surface:
+    """The mean of randomised trees, in one pass over their flattened leaves, each of `leaf` points
+    at least.
+    """
+    fitted = ExtraTreesRegressor(TREES, min_samples_leaf=leaf, random_state=seed).fit(x, y)
 
     def at(places: Array) -> Array:
         rows = np.asarray(places, dtype=np.float32)

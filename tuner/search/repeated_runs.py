@@ -32,10 +32,10 @@ from tuner.search.one_thread import one_thread
 
 Array = np.ndarray[Any, Any]
 
-EFFECT_PRIOR = (math.log(0.06), 0.6)
-"""Of the logarithm of the variance of a configuration's own effect, in units of the figure's: with
-much less, neighbours are believed against a configuration's own runs, also on surfaces that are
-rougher than the kernel."""
+EFFECT_PRIOR = (math.log(0.006), 0.6)
+"""Of the logarithm of the variance of a configuration's own effect, in units of the figure's. With
+ten times as much, luck in the runs of a configuration is believed to be its own effect
+(docs/decisions/0042)."""
 SLOPE_PRIOR = (1.5, 0.7)
 """Of how fast the noise's variance falls with the training's length, as a power of it. On the
 reference job a seed moves MQL by 0.014 in trainings of 14 epochs, and by 0.006 in those of 40."""

@@ -101,8 +101,9 @@ class RunsModel:
         found: Array = np.sqrt(np.diag(self._mql.covariance))
         return found
 
-    def chance_of_default(self, margin: float) -> Array:
-        """How surely each one's MQL is at most (1 + margin) times the default's.
+    def over_default(self) -> tuple[Array, Array]:
+        """By how much the logarithm of each one's MQL is expected to be above the default's, and
+        the variance of that.
 
         Raises:
             ValueError: the default configuration is not among the runs.
@@ -110,11 +111,20 @@ class RunsModel:
         row = self.row_of_default()
         mean, c = self._mql.mean, self._mql.covariance
         variance = np.diag(c) + c[row, row] - 2 * c[row]
-        room = mean[row] + math.log1p(margin) - mean
+        return mean - mean[row], np.maximum(variance, 0.0)
+
+    def chance_of_default(self, margin: float) -> Array:
+        """How surely each one's MQL is at most (1 + margin) times the default's.
+
+        Raises:
+            ValueError: the default configuration is not among the runs.
+        """
+        over, variance = self.over_default()
         from scipy.special import ndtr  # here: who only watches a launch does not wait for it
 
+        room = math.log1p(margin) - over
         chance: Array = ndtr(room / np.sqrt(np.maximum(variance, 1e-18)))
-        chance[row] = 1.0 if margin >= 0 else 0.0
+        chance[self.row_of_default()] = 1.0 if margin >= 0 else 0.0
         return chance
 
     def chance_to_confirm(self, margin: float, seeds: int) -> Array:
@@ -124,11 +134,8 @@ class RunsModel:
         Raises:
             ValueError: the default configuration is not among the runs.
         """
-        mean, c = self._mql.mean, self._mql.covariance
-        row = self.row_of_default()
-        variance = np.maximum(np.diag(c) + c[row, row] - 2 * c[row], 0.0)
-        chance: Array = self._confirmed(mean[row] - mean, margin, seeds, variance)
-        return chance
+        over, variance = self.over_default()
+        return self._confirmed(-over, margin, seeds, variance)
 
     def drawn_worth(self, margin: float, seeds: int, count: int, seed: int) -> Array:
         """What each configuration may be worth to whoever has it confirmed, (count,

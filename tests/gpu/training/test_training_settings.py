@@ -187,6 +187,7 @@ def test_with_checkpoints_auto_is_plain_and_captures_are_refused(cuda_data: Devi
             fit(config(backend, checkpoint_activations=True), cuda_data)
 
 
+@pytest.mark.timeout(1200)  # max-autotune tries hundreds of kernels first
 @pytest.mark.parametrize("mode", CompileMode)
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_every_compile_mode_trains_as_the_plain_step(

@@ -201,10 +201,11 @@ def of_one_configuration(filled: Study, trials: int) -> int:
 def test_workers_that_ask_together_do_not_all_run_the_same(
     filled: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = [of_one_configuration(filled, trials) for trials in (80, 100, 120)]
+    after = (60, 80, 100, 120, 140)
+    told = [of_one_configuration(filled, trials) for trials in after]
     monkeypatch.setattr(TrialHistory, "running", ())
-    blind = [of_one_configuration(filled, trials) for trials in (80, 100, 120)]
-    assert sum(told) < 0.6 * sum(blind)
+    blind = [of_one_configuration(filled, trials) for trials in after]
+    assert sum(told) < 0.75 * sum(blind)
 
 
 @pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.RUNNING])
@@ -245,11 +246,11 @@ def test_what_is_expected_beyond_a_limit_is_not_run_again() -> None:
     counts = Counter(configuration(params) for params in asked(study))
     again = [p for p in asked(study)[30:] if counts[configuration(p)] > 2 and p != DEFAULT]
     assert again
-    assert np.mean([true_seconds(p) > 0.95 * slowest for p in again]) > 0.8
+    assert np.mean([true_seconds(p) > 0.9 * slowest for p in again]) > 0.8
     free = searched(70)
     counts = Counter(configuration(params) for params in asked(free))
     again = [p for p in asked(free)[30:] if counts[configuration(p)] > 2 and p != DEFAULT]
-    assert np.mean([true_seconds(p) > 0.95 * slowest for p in again]) < 0.2
+    assert np.mean([true_seconds(p) > 0.9 * slowest for p in again]) < 0.2
 
 
 def test_towards_the_end_of_its_budget_it_tries_nothing_new(filled: Study) -> None:

@@ -13,7 +13,7 @@ from benchmarks.verdict import deals, knees, protocol, searches
 from benchmarks.verdict.confirmations import confirmed, wrong_at_the_margin
 from benchmarks.verdict.retunes import Verification, registered_level, retune
 from benchmarks.verdict.surfaces import draw
-from benchmarks.verdict.truths import NOISE_EPOCHS, NOISE_MQL, TRUTHS, noise_of_mql, truth
+from benchmarks.verdict.truths import NOISE, TRUTHS, noise_of_mql, truth
 
 NAME = "forest, layernorm"
 
@@ -49,13 +49,13 @@ def test_the_default_is_planted_where_the_record_has_it() -> None:
     runs = job.runs(np.repeat(here, 2000, axis=0), np.random.default_rng(1))
     mqls = np.array([run.mql for run in runs])
     assert mqls.mean() == pytest.approx(job._recorded.default_mql, abs=0.001)
-    assert mqls.std() == pytest.approx(NOISE_MQL[-1], rel=0.1)
+    assert mqls.std() == pytest.approx(NOISE.sd[-1], rel=0.1)
     assert np.std(np.log([run.seconds for run in runs])) == pytest.approx(0.12, rel=0.1)
 
 
 def test_noise_grows_towards_short_trainings() -> None:
     random = np.random.default_rng(2)
-    for epochs, sd in zip(NOISE_EPOCHS, NOISE_MQL, strict=True):
+    for epochs, sd in zip(NOISE.epochs, NOISE.sd, strict=True):
         noise = noise_of_mql(np.full(20_000, epochs), random)
         assert noise.std() == pytest.approx(sd, rel=0.05)
         assert abs(noise.mean()) < 4 * sd / np.sqrt(20_000)
