@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from unittest.mock import patch
 
 from tuner.search import repeated_runs
 
@@ -34,15 +35,10 @@ PRIORS = (
 @contextmanager
 def believing(prior: Prior) -> Iterator[None]:
     """Everything in this process goes by it meanwhile."""
-    before = repeated_runs.EFFECT_PRIOR, repeated_runs.SLOPE_PRIOR, repeated_runs.LENGTH_PRIOR
-    set_priors(prior.effect, prior.slope, prior.length)
-    try:
+    name = repeated_runs.__name__
+    with (
+        patch(f"{name}.EFFECT_PRIOR", prior.effect),
+        patch(f"{name}.SLOPE_PRIOR", prior.slope),
+        patch(f"{name}.LENGTH_PRIOR", prior.length),
+    ):
         yield
-    finally:
-        set_priors(*before)
-
-
-def set_priors(effect: Normal, slope: Normal, length: Normal) -> None:
-    repeated_runs.EFFECT_PRIOR = effect
-    repeated_runs.SLOPE_PRIOR = slope
-    repeated_runs.LENGTH_PRIOR = length
