@@ -42,8 +42,10 @@ def cut_off_by_learning_rate(job: TrialJob) -> TrialResult:
     """What has the default's learning rate is cut off by a limit, at three times the time."""
     drawn = slower_by_learning_rate(job)
     usual = job.hyperparameters.learning_rate == job.definition.defaults.learning_rate
-    limit = {"stopped_by": "epoch_limit", "converged": False} if usual else {}
-    return dataclasses.replace(drawn, recorded=dataclasses.replace(drawn.recorded, **limit))
+    if not usual:
+        return drawn
+    cut = dataclasses.replace(drawn.recorded, stopped_by="epoch_limit", converged=False)
+    return dataclasses.replace(drawn, recorded=cut)
 
 
 def disturbed_where_cut_off(job: TrialJob) -> TrialResult:

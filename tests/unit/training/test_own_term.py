@@ -21,15 +21,12 @@ from tuner.data.prepare import PreparedData, prepare
 from tuner.data.source_kinds import CsvSource
 from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
-from tuner.errors import TunerError, UsageError
 from tuner.models.own import load_named
 from tuner.models.registry import build_model
 from tuner.training import fit
 from tuner.training.added_term import TermFacts
-from tuner.training.one_step import train_one_step
 from tuner.training.quantile_loss import quantile_loss
 from tuner.training.step import Step
-from tuner.trial.survival import lost_context
 
 Configure = Callable[..., RunConfig]
 
@@ -215,151 +212,11 @@ def test_random_numbers_of_the_trial_of_a_term_change_nothing(
     torch.random.set_rng_state(before)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("many", "it returned a tensor of shape (6, 2, 5) and torch.float32; expected one number"),
-        ("plain", "it returned float; expected a tensor of one number"),
-        ("whole", "it returned a tensor of shape () and torch.int64"),
-        ("detached", "its value has no gradient by the forecast, so it trains nothing"),
-        ("not_a_number", "its value is no finite number"),
-        ("no_slope", "its gradient is no finite number"),
-        ("raises", "KeyError: 'density'"),
-        ("few", "takes 1 positional argument but 4 were given"),
-        ("Learned", "it has parameters of its own, which nothing trains; make them buffers"),
-        ("KeepsOne", "it has parameters of its own, which nothing trains; make them buffers"),
-        ("keeps_one", "it has parameters of its own, which nothing trains; make them buffers"),
-        ("trains_another", "it has parameters of its own, which nothing trains; make them"),
-        ("leaves", "failed: "),
-        ("MASS", "it is no function and no class: float"),
-        ("smoth", "unknown function or class in "),
-    ],
-)
-def test_what_is_wrong_with_a_term_is_one_line_before_anything_is_trained(
-    terms: Path, data: DeviceData, run_config: Configure, name: str, said: str
-) -> None:
-    with pytest.raises(UsageError) as caught:
-        fit(with_term(run_config(), terms, name), data)
-    line = str(caught.value)
-    assert said in line
-    assert "physics.py" in line
-    assert "\n" not in line
-
-
-@pytest.mark.parametrize("left_over", [0, 1, 2])
-def test_a_term_is_tried_on_a_batch_of_one_window_where_such_a_batch_comes(
-    terms: Path, data: DeviceData, run_config: Configure, left_over: int
-) -> None:
-    batch_size = len(data.train) - left_over
-    config = with_term(run_config(batch_size=batch_size, max_epochs=1), terms, "spread")
-    if left_over != 1:
-        assert fit(config, data).stopped_by is StopReason.EPOCH_LIMIT
-        return
-    with pytest.raises(UsageError, match="its value is no finite number on a batch of one window"):
-        fit(config, data)
-
-
-def test_a_training_whose_every_update_fp16_skipped_trained_nothing_and_says_so(
-    terms: Path, data: DeviceData, run_config: Configure
-) -> None:
-    config = run_config(precision=Precision.FP16, max_epochs=2)
-    result = fit(with_term(config, terms, "too_steep"), data)
-    assert result.stopped_by is StopReason.DIVERGED
-    assert result.message.startswith("fp16 skipped every update")
-    assert "0.5 x physics.py:too_steep may be too large" in result.message
-    assert fit(config, data).stopped_by is StopReason.EPOCH_LIMIT
-
-
-def test_the_line_of_the_user_is_named(
-    terms: Path, data: DeviceData, run_config: Configure
-) -> None:
-    with pytest.raises(
-        UsageError, match=r"the term .*physics\.py:later failed: .*physics\.py, line"
-    ):
-        fit(with_term(run_config(), terms, "later"), data)
-
-
-def test_a_term_that_is_no_number_later_ends_the_training_and_is_named(
-    terms: Path, data: DeviceData, run_config: Configure
-) -> None:
-    result = fit(with_term(run_config(), terms, "later_not_a_number"), data)
-    assert result.stopped_by is StopReason.DIVERGED
-    assert "training loss nan (with 0.5 x physics.py:later_not_a_number)" in result.message
-
-
-def test_a_weight_below_0_is_refused(terms: Path, data: DeviceData, run_config: Configure) -> None:
-    with pytest.raises(UsageError, match="must be 0 or more, not -1"):
-        fit(with_term(run_config(), terms, "smooth", -1.0), data)
-
-
 def test_a_buffer_is_on_the_device_and_no_parameter(
     terms: Path, data: DeviceData, run_config: Configure
 ) -> None:
     result = fit(with_term(run_config(max_epochs=1), terms, "Buffered"), data)
     assert result.stopped_by is StopReason.EPOCH_LIMIT
-
-
-def test_what_a_line_hides_may_be_a_lost_context() -> None:
-    error = UsageError("the term failed")
-    error.__cause__ = RuntimeError("CUDA error: device-side assert triggered")
-    assert lost_context(error)
-    error.__cause__ = KeyError("density")
-    assert not lost_context(error)
-
-
-@pytest.mark.parametrize("weight", [0.5, 0.0])
-def test_one_step_says_what_the_term_is(
-    terms: Path, prepared: PreparedData, run_config: Configure, weight: float
-) -> None:
-    """Also where the first trial does not use it."""
-    config = with_term(run_config(), terms, "smooth", weight)
-    seen = train_one_step(config.architecture, config.hyperparameters, config.training, prepared)
-    assert seen.term is not None
-    assert seen.term.reaches
-    assert seen.term.value > 0
-    assert seen.term.weight == weight
-    assert seen.findings.waits.found == ()
-
-
-def test_one_step_says_that_a_term_trains_nothing(
-    tmp_path: Path, prepared: PreparedData, run_config: Configure
-) -> None:
-    path = tmp_path / "physics.py"
-    path.write_text(
-        "def never(forecast, past, future, target):\n"
-        "    return (forecast - 1e6).clamp(min=0).mean()\n",
-        encoding="utf-8",
-    )
-    config = with_term(run_config(), path, "never")
-    seen = train_one_step(config.architecture, config.hyperparameters, config.training, prepared)
-    assert seen.term is not None
-    assert not seen.term.reaches
-    assert "is 0 on the first windows" in seen.term.notices()[0]
-
-
-def test_one_step_finds_what_waits_in_a_term(
-    tmp_path: Path, prepared: PreparedData, run_config: Configure
-) -> None:
-    path = tmp_path / "physics.py"
-    path.write_text(
-        "def waiting(forecast, past, future, target):\n"
-        "    return forecast.mean() * float(target.mean())\n",
-        encoding="utf-8",
-    )
-    config = with_term(run_config(), path, "waiting")
-    seen = train_one_step(config.architecture, config.hyperparameters, config.training, prepared)
-    assert [each.what for each in seen.findings.waits.found] == ["float() of a tensor"]
-    assert seen.findings.waits.found[0].where.endswith("physics.py, line 2")
-
-
-@pytest.mark.parametrize("name", ["raises", "later"])
-def test_one_step_names_the_term_and_not_the_network(
-    terms: Path, prepared: PreparedData, run_config: Configure, name: str
-) -> None:
-    config = with_term(run_config(), terms, name)
-    with pytest.raises(TunerError, match=r"^the term .*physics.py:") as caught:
-        train_one_step(config.architecture, config.hyperparameters, config.training, prepared)
-    assert "UsageError" not in str(caught.value)
 
 
 def test_the_terms_of_the_page_are_what_the_page_says() -> None:
