@@ -1,6 +1,6 @@
 """How large an effect of its own should a configuration be believed to have? By what a search's user gets in the end.
 
-    python benchmarks/verdict/effect_priors.py --searches 12 --jobs 2 --output benchmarks/verdict/effect-priors
+    python benchmarks/verdict/effect_priors.py --searches 10 --jobs 2 --output benchmarks/verdict/effect-priors
 
 Searches by `kg` of 240 GPU seconds, their recommendations confirmed in steps on 90 seeds, under two priors of how much a
 configuration differs from what its neighbours say (tuner/search/repeated_runs.py). Truths made of retunes, whose surfaces
@@ -138,7 +138,7 @@ def todo(searches: int) -> list[tuple[str, int]]:
 
 def main() -> None:
     parser = options_of(__doc__)
-    parser.add_argument("--searches", type=int, default=12, help="of each rough truth")
+    parser.add_argument("--searches", type=int, default=10, help="of each rough truth")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     found = of_each_search(searched, todo(options.searches), options.jobs)

@@ -1,6 +1,6 @@
 """Searches that stop by themselves, beside the same searches that go on.
 
-    python benchmarks/verdict/until.py --searches 2 --output benchmarks/verdict/until
+    python benchmarks/verdict/until.py --searches 2 --jobs 2 --output benchmarks/verdict/until
 
 Searches by `kg` of 480 GPU seconds each, on the truths for tuning. After 12 trials, and whenever there are
 10 % more and at least 10, it is worked out what more runs of what was tried could still save. Where

@@ -26,6 +26,8 @@ from tuner.verdict.verified import Verified, values_in
 Params = Mapping[str, Value]
 WHOLE = ""
 """In place of a hyperparameter's name: everything is set back."""
+MANY_CUT = 0.25
+"""Where so large a share of the runs was cut off, the others are no sample of them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +59,8 @@ class SetBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutOff:
-    """The recommendation with one value set back, where so few of its runs converged before a limit
-    of epochs or of time that there is no ratio: how long it takes at least.
+    """The recommendation with one value set back, where a limit of epochs or of time cut runs off
+    before they converged, the slow ones: how long it takes at least.
     """
 
     name: str
@@ -69,8 +71,9 @@ class CutOff:
     """How many times as long it takes at least (the lower end of the 95 % interval, with the times
     at which runs were cut off in place of those that they would have taken)."""
     cut: int
-    """Of its runs, those that a limit cut off."""
+    """Of its runs beside undisturbed ones of the recommendation, those that a limit cut off."""
     runs: int
+    """All of those."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -150,12 +153,11 @@ def ablation_of(study: StudySnapshot) -> Ablation | None:
     unsaid: list[str] = []
     each = set_back(study.definition.space, plan.recommended, plan.default)
     for name, params in (*each.items(), (WHOLE, plan.default)):
-        found = _row(of(params), base, name, plan) or _cut_off(of(params), base, name, plan)
-        match found:
-            case SetBack():
-                rows.append(found)
-            case CutOff():
-                cut_off.append(found)
+        match _found(of(params), base, name, plan):
+            case SetBack() as row:
+                rows.append(row)
+            case CutOff() as row:
+                cut_off.append(row)
             case None if name != WHOLE:
                 unsaid.append(name)
     rows.sort(key=lambda row: (row.name == WHOLE, -row.time_ratio.estimate))
@@ -184,6 +186,19 @@ def _verified(
     return Verified(study.name, trial, params, kept, len(runs))
 
 
+def _found(
+    one: Verified, base: Verified, name: str, plan: StoredAblation
+) -> SetBack | CutOff | None:
+    """What converged says more, unless many were cut off, or these show that it says too little:
+    then only the quick ones converged.
+    """
+    row, cut_off = _row(one, base, name, plan), _cut_off(one, base, name, plan)
+    if row is None or cut_off is None:
+        return row or cut_off
+    many = cut_off.cut >= MANY_CUT * cut_off.runs
+    return cut_off if many or cut_off.least > row.time_ratio.low else row
+
+
 def _row(one: Verified, base: Verified, name: str, plan: StoredAblation) -> SetBack | None:
     time_ratio = paired_ratio(_by_block(one.clean, 0), _by_block(base.clean, 0))
     mql_ratio = paired_ratio(_by_block(one.converged, 1), _by_block(base.converged, 1))
@@ -203,9 +218,11 @@ def _cut_off(one: Verified, base: Verified, name: str, plan: StoredAblation) -> 
     """A run that a limit cut off would have taken longer than that, so the mean with its time as it
     was cut is too small: what lies surely below that mean lies surely below the true one.
     """
-    cut = {run.block: seconds for run in one.runs if (seconds := _cut_at(run)) is not None}
-    least = paired_ratio(_by_block(one.clean, 0) | cut, _by_block(base.clean, 0))
-    if least is None or not cut:
+    beside = _by_block(base.clean, 0)
+    cut = {run.block: s for run in one.runs if run.block in beside and (s := _cut_at(run))}
+    all_of_them = _by_block(one.clean, 0) | cut
+    least = paired_ratio(all_of_them, beside)
+    if least is None or not cut or least.low <= 1:  # it says nothing then
         return None
     return CutOff(
         name=name,
@@ -213,7 +230,7 @@ def _cut_off(one: Verified, base: Verified, name: str, plan: StoredAblation) -> 
         default=plan.default.get(name),
         least=least.low,
         cut=len(cut),
-        runs=len(one.runs),
+        runs=len(all_of_them.keys() & beside.keys()),
     )
 
 

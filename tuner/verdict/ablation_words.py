@@ -18,9 +18,19 @@ def ablation_sentence(found: Ablation) -> str:
 
 
 def said_of_each(found: Ablation) -> list[tuple[str, str]]:
-    """What was set back, and how much slower and worse that is; what hardly converges first."""
-    cut_off = [(what_is_set_back(row), at_least(row)) for row in found.cut_off]
-    return [*cut_off, *((what_is_set_back(row), ratios(row)) for row in found.rows)]
+    """What was set back, and how much slower and worse that is: what made most first, the whole
+    default last.
+    """
+    rows: list[SetBack | CutOff] = [*found.cut_off, *found.rows]
+    rows.sort(key=lambda row: (row.name == WHOLE, -_times(row)))
+    return [
+        (what_is_set_back(row), at_least(row) if isinstance(row, CutOff) else ratios(row))
+        for row in rows
+    ]
+
+
+def _times(row: SetBack | CutOff) -> float:
+    return row.least if isinstance(row, CutOff) else row.time_ratio.estimate
 
 
 def too_few(found: Ablation) -> str:
@@ -55,9 +65,9 @@ def ratios(row: SetBack) -> str:
 
 
 def at_least(row: CutOff) -> str:
-    """`at least 5.7 x the time, 9 of 10 runs were cut off before they converged`."""
-    runs = f"{row.cut} of {row.runs} runs were cut off before they converged"
-    return f"at least {row.least:.2f} x the time, {runs}"
+    """`at least 5.70 x the time (9 of 10 runs cut off before they converged)`."""
+    runs = f"{row.cut} of {row.runs} runs cut off before they converged"
+    return f"at least {row.least:.2f} x the time ({runs})"
 
 
 def what_is_set_back(row: SetBack | CutOff) -> str:

@@ -130,13 +130,15 @@ def importances(study: StudySnapshot) -> dict[str, dict[str, float]]:
     searched = {name: r.encoded() for name, r in space.ranges.items() if not r.single}
     mirror = optuna.create_study(directions=["minimize", "minimize"])
     for record in study.results.complete:
-        if record.values is not None and space.whole(record.params):
+        # A time of 0 is what a stranger wrote: it has no logarithm.
+        timed = record.values if record.values and record.values[0] > 0 else None
+        if timed is not None and space.whole(record.params):
             encoded = space.encode(record.params)
             mirror.add_trial(
                 optuna.trial.create_trial(
                     params={name: encoded[name] for name in searched},
                     distributions=searched,
-                    values=[math.log(record.values[0]), record.values[1]],
+                    values=[math.log(timed[0]), timed[1]],
                 )
             )
     found = {}

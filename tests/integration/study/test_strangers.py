@@ -71,6 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("trials", 0, "params", "hidden_size"), "64"),
         (("trials", 0, "params", "hidden_size"), 10**6),
         (("trials", 0, "values"), [1.0, float("nan")]),
+        (("trials", 0, "values"), [0.0, 0.8]),
         (("trials", 0, "started"), "yesterday"),
         (("trials", 0, "attributes", "epochs"), "ten"),
         (("trials", 0, "attributes", "versions"), [1]),

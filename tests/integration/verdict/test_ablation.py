@@ -164,11 +164,36 @@ def test_what_a_limit_cuts_off_takes_at_least_so_long(unverified: Database) -> N
     assert first.name not in (*there.unsaid, *(row.name for row in there.rows))
     told = there.as_dict()["cut_off"][0]
     assert (told["set_back"], told["time_ratio_at_least"]) == ("learning_rate", first.least)
-    said = f"at least {first.least:.2f} x the time, 8 of 8 runs were cut off before they converged"
-    _, line, *_ = ablation_lines(there)
+    said = f"at least {first.least:.2f} x the time (8 of 8 runs cut off before they converged)"
+    _, line, *_, last = ablation_lines(there)
     assert "learning_rate " in line
     assert said in line
+    assert last.strip().startswith("all of them: the default")
     assert f": {said};" in ablation_sentence(there)
+
+
+def test_where_a_quarter_was_cut_off_the_others_are_not_told_as_if_they_were_all(
+    unverified: Database,
+) -> None:
+    """Six of eight converge, in three times the time; the slow ones are cut off at twelve times."""
+    (study,) = opened(unverified, NAME)
+    plan_ablation([study], seeds=SEEDS)
+    slow = {run.seed for run in study.verifications.runs() if run.block in (2, 5)}
+
+    def run(job: TrialJob) -> TrialResult:
+        usual = job.hyperparameters.learning_rate == job.definition.defaults.learning_rate
+        if not usual or job.seed not in slow:
+            return slower_by_learning_rate(job)
+        drawn = cut_off_by_learning_rate(job)
+        assert drawn.values is not None
+        return dataclasses.replace(drawn, values=(4 * drawn.values[0], drawn.values[1]))
+
+    verify_all([study], run)
+    there = found(unverified)
+    first, _ = there.cut_off
+    assert (first.name, first.cut, first.runs) == ("learning_rate", 2, SEEDS)
+    assert first.least > 2.0
+    assert all(row.name not in ("learning_rate", "") for row in there.rows)
 
 
 def test_a_disturbed_time_is_no_bound_either(unverified: Database) -> None:

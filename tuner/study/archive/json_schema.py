@@ -29,7 +29,7 @@ MOST_TRIALS = 1_000_000
 MOST_REPEATS = 1_000_000
 
 Figure = Annotated[float, Field(ge=-LARGEST_FIGURE, le=LARGEST_FIGURE)]
-Span = Annotated[float, Field(ge=0, le=LARGEST_FIGURE)]
+Span = Annotated[float, Field(gt=0, le=LARGEST_FIGURE)]
 Number = Annotated[int, Field(ge=0, lt=MOST_TRIALS)]
 
 

@@ -29,6 +29,8 @@ _ROUNDING = 1e-12
 """Relative to the mean: a spread no greater than that is none."""
 _FIRST_STEP, _FARTHEST, _FINE = 1e-3, 100.0, 1e-13
 """Of the search for the bound, in units of the ratio."""
+_LARGEST_LOG = 700.0
+"""Of a quotient that a float can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,16 +83,24 @@ def paired_ratio(
     a: Mapping[int, float], b: Mapping[int, float], *, confidence: float = 0.95
 ) -> Interval | None:
     """The geometric mean of a's figures over b's, such as times, on the seeds that both have, with
-    its interval (t, on logarithms); None where they share too few.
+    its interval (t, on logarithms); None where they share too few. What is not above 0 has no
+    logarithm, and is left out.
     """
     x, y = _shared(a, b)
+    above = (x > 0) & (y > 0)
+    x, y = x[above], y[above]
     n = len(x)
     if n < LEAST_RUNS:
         return None
     logs = np.log(x) - np.log(y)
     mean, half = float(logs.mean()), float(logs.std(ddof=1)) / math.sqrt(n)
     half *= t_beyond((1 - confidence) / 2, n - 1)
-    return Interval(math.exp(mean), math.exp(mean - half), math.exp(mean + half), n)
+    ends = (mean, mean - half, mean + half)
+    # Of times beyond all measure, which only a stranger writes, there is no quotient.
+    if max(map(abs, ends)) > _LARGEST_LOG:
+        return None
+    middle, low, high = map(math.exp, ends)
+    return Interval(middle, low, high, n)
 
 
 def _shared(a: Mapping[int, float], b: Mapping[int, float]) -> tuple[Array, Array]:

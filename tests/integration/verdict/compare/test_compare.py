@@ -32,6 +32,7 @@ from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, write_archive
 from tuner.study.open import open_study
+from tuner.study.results import StudyResults, TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.trial.job import TrialJob
 from tuner.verdict.compare.answers import KNEES
@@ -453,6 +454,13 @@ def test_other_stopping_rules_are_replayed_where_one_asks(
         assert in_html(each["sentence"]) in page_.read_text(encoding="utf-8")
 
 
+def timed_0(results: StudyResults) -> TrialRecord:
+    last = results.complete[-1]
+    assert last.values is not None
+    number = 1 + max(record.number for record in results.records)
+    return dataclasses.replace(last, number=number, values=(0.0, last.values[1]))
+
+
 def test_understanding_a_study(compared: Compared) -> None:
     (study,) = compared.studies("original")
     found = explain_study(study)
@@ -461,6 +469,11 @@ def test_understanding_a_study(compared: Compared) -> None:
         assert set(shares) == set(study.definition.space.ranges)
         assert sum(shares.values()) == pytest.approx(1.0)
     assert found.importances == explain_study(study).importances
+    # A time of 0, which a stranger wrote into a database, has no logarithm.
+    results = study.results
+    more = dataclasses.replace(results, records=(*results.records, timed_0(results)))
+    with_one = dataclasses.replace(study, results=more)
+    assert explain_study(with_one).importances == found.importances
     assert found.ranking is not None
     assert found.ranking.spearman is not None
     assert found.ranking.spearman.estimate == pytest.approx(

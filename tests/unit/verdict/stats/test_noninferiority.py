@@ -110,3 +110,6 @@ def test_the_paired_ratio_is_the_geometric_mean_of_pairs() -> None:
     low, high = stats.t.interval(0.95, 4, logs.mean(), logs.std(ddof=1) / math.sqrt(5))
     assert (noisy.low, noisy.high) == pytest.approx((math.exp(low), math.exp(high)))
     assert paired_ratio(a, {1: 1.0}) is None
+    # A time of 0, or beyond all measure, is what a stranger wrote.
+    assert paired_ratio({**a, 99: 1e308}, {**b, 99: 1e-308}) is None
+    assert paired_ratio({**a, 98: 0.0, 99: 1.0}, {**b, 98: 1.0, 99: 0.0}) == found
