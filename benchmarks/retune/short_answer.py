@@ -90,7 +90,7 @@ def _conclusions(report: Report) -> str:
     """One word or two for each variant that is held against the first."""
     if len(groups_of(report.studies)) == len(report.between) + 1:
         told = [(conclusion([each]), each.a) for each in report.between]
-        return " ".join(f"{names}: {said}" for said, names in _named_together(told))
+        return " ".join(f"{names}: {said}" for said, names in named_together(told))
     return conclusion(report.between)
 
 
@@ -121,17 +121,21 @@ def _of_level(report: Report, level: RegisteredLevel) -> tuple[str, str]:
     names = names_of_groups(report.studies)
     took = "" if _all_ran(report) else "expected "
     told = [(_took(found), names[group]) for group, found in level.searches.items()]
-    times = ", ".join(f"{those} {said}" for said, those in _named_together(told))
+    times = ", ".join(f"{those} {said}" for said, those in named_together(told))
     label = f"{took}time to MQL {level.mql:.4f}"
     return f"{label} ({names[level.group]}'s default + {in_percent(level.margin)}):", times
 
 
-def _named_together(told: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def named_together(told: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """What is said of several variants, once: `("not reached", "rmsnorm and layernorm")`."""
     names: dict[str, list[str]] = {}
     for said, name in told:
         names.setdefault(said, []).append(name)
-    return [(said, " and ".join(each)) for said, each in names.items()]
+    found = []
+    for said, each in names.items():
+        before, last = ", ".join(each[:-1]), each[-1]
+        found.append((said, f"{before} and {last}" if before else last))
+    return found
 
 
 def _took(times: Sequence[SearchTime]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.retune import report, two_models
-from benchmarks.retune.short_answer import variants_lines
+from benchmarks.retune.short_answer import named_together, variants_lines
 from benchmarks.shared.marked_sections import replaced
 from tests.support.paths import REPOSITORY
 from tests.support.present import present
@@ -63,6 +63,11 @@ def test_searches_that_had_nothing_to_test_are_counted() -> None:
     _, _, *rows = variants_lines([compared_in("h200-14m")])
     assert [row.split(" | ")[0] for row in rows] == ["| original", "| rmsnorm"]
     assert all(row.endswith("| - | - | 0 of 5 searches |") for row in rows)
+
+
+def test_what_is_said_of_several_variants_is_said_once() -> None:
+    told = [("slower", "a"), ("faster", "b"), ("slower", "c"), ("slower", "d")]
+    assert named_together(told) == [("slower", "a, c and d"), ("faster", "b")]
 
 
 def test_one_variant_has_no_short_answer_of_two() -> None:
