@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,10 @@ from benchmarks.verdict.priors import PRIORS, Prior, believing
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.steps_tested import steps_tested
 from benchmarks.verdict.truths import RETUNED, TRUTHS, Made
+from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.spec.margin import MARGIN
 from tuner.verdict.runs_model import RunsModel
 
-SEEDS, STEPS = 90, 3
 COMPARED = PRIORS[:2]
 PARTS = (
     ("Made of retunes, for tuning", RETUNED, False),
@@ -72,9 +72,9 @@ def under(prior: Prior, name: str, seed: int) -> Row:
         Searched(gpu, "kg").spend()
         runs = gpu.runs()
         model = RunsModel(runs, 0)
-        places = steps_tested(model, runs, seeds=SEEDS, most=STEPS)
-        chances = model.chance_to_confirm(MARGIN, SEEDS)
-    found = judged(gpu, places, seeds=SEEDS)
+        places = steps_tested(model, runs)
+        chances = model.chance_to_confirm(MARGIN, CONFIRMATION_SEEDS)
+    found = judged(gpu, places, seeds=CONFIRMATION_SEEDS)
     first = None
     if places:
         trial = next(run.trial for run in runs if run.where == places[0])
@@ -84,13 +84,13 @@ def under(prior: Prior, name: str, seed: int) -> Row:
 
 def part(title: str, rows: Sequence[Row]) -> dict[str, Any]:
     """What came under each prior, and the quotient of the times that stand; truths count alike."""
-    before, after = (by_truth(rows, prior) for prior in COMPARED)
+    before, after = found = [by_truth(rows, prior) for prior in COMPARED]
     apart = [
         [a.log_gain - b.log_gain for a, b in zip(before[name], after[name], strict=True)]
         for name in before
     ]
     ratio, low, high = ratio_over_truths(apart)
-    ways = [summary(prior, [row for row in rows if row.prior == prior.name]) for prior in COMPARED]
+    ways = [summary(prior, truths) for prior, truths in zip(COMPARED, found, strict=True)]
     compared = {"ratio": ratio, "low": low, "high": high, "pairs": sum(map(len, apart))}
     return {"title": title, "ways": ways, "compared": compared}
 
@@ -103,9 +103,9 @@ def by_truth(rows: Sequence[Row], prior: Prior) -> dict[str, list[Row]]:
     return found
 
 
-def summary(prior: Prior, rows: Sequence[Row]) -> dict[str, Any]:
-    gains = [[row.log_gain for row in each] for each in by_truth(rows, prior).values()]
-    mean, error = over_truths(gains)
+def summary(prior: Prior, truths: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+    mean, error = over_truths([[row.log_gain for row in each] for each in truths.values()])
+    rows = [row for each in truths.values() for row in each]
     tested = [row for row in rows if row.foretold is not None]
     return {
         "prior": asdict(prior),

@@ -35,7 +35,6 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.known_runs import Run, default_of, runs_of
 from tuner.verdict.runs_model import RunsModel
-from tuner.verdict.verified import Verified, values_in
 
 RETUNES = Path(__file__).parents[1] / "retune"
 FOLDERS = ("campaign", "h100", "h200-14m")
@@ -59,7 +58,6 @@ class Candidate:
 class Search:
     """What a search knew, and what became of its candidates."""
 
-    name: str
     runs: tuple[Run, ...]
     default: int | None
     seeds: int
@@ -91,15 +89,15 @@ def searched(study: StudySnapshot) -> Search | None:
         return None
     kept = tuple(run for run in study.runs if not stands_apart(run.plan))
     before = dataclasses.replace(study, read_runs=lambda: kept)
-    candidates = candidates_of(there, mqls(there.default))
-    return Search(study.name, tuple(runs_of(before)), default_of(before), there.seeds, candidates)
+    candidates = candidates_of(there, there.default.sample().mql)
+    return Search(tuple(runs_of(before)), default_of(before), there.seeds, candidates)
 
 
 def candidates_of(there: Confirmation, default: Mapping[int, float]) -> tuple[Candidate, ...]:
     """In the order in which they were tested."""
     found = []
     for place, step in enumerate(there.steps):
-        own = mqls(step)
+        own = step.sample().mql
         both = sorted(own.keys() & default.keys())
         apart = np.log([own[seed] / default[seed] for seed in both])
         error = float(apart.std(ddof=1)) / math.sqrt(len(both))
@@ -108,11 +106,6 @@ def candidates_of(there: Confirmation, default: Mapping[int, float]) -> tuple[Ca
             Candidate(step.trial_number, place == 0, float(apart.mean()), error, confirmed)
         )
     return tuple(found)
-
-
-def mqls(of: Verified) -> Mapping[int, float]:
-    """By seed."""
-    return {run.seed: values[1] for run in of.runs if (values := values_in(run)) is not None}
 
 
 def foretold(search: Search) -> list[Foretold]:

@@ -133,6 +133,12 @@ def set_back(
     return found
 
 
+def what_made_most_first(row: SetBack | CutOff) -> tuple[bool, float]:
+    """To sort by: how many times as long it takes, or takes at least; the whole default last."""
+    times = row.least if isinstance(row, CutOff) else row.time_ratio.estimate
+    return row.name == WHOLE, -times
+
+
 def ablation_of(study: StudySnapshot) -> Ablation | None:
     """What the last ablation of a study has found so far; None where there is none."""
     mine = [run for run in study.runs if is_ablation(run.plan) and run.state != "skipped"]
@@ -160,8 +166,8 @@ def ablation_of(study: StudySnapshot) -> Ablation | None:
                 cut_off.append(row)
             case None if name != WHOLE:
                 unsaid.append(name)
-    rows.sort(key=lambda row: (row.name == WHOLE, -row.time_ratio.estimate))
-    cut_off.sort(key=lambda row: (row.name == WHOLE, -row.least))
+    rows.sort(key=what_made_most_first)
+    cut_off.sort(key=what_made_most_first)
     there = confirmation_of(study)
     return Ablation(
         study=study.name,
@@ -241,10 +247,10 @@ def _cut_at(run: VerificationRun) -> float | None:
     if run.result is None or run.result.values is None or values_in(run) is not None:
         return None
     recorded = run.result.recorded
+    if recorded.contaminated:
+        return None
     limits = (StopReason.EPOCH_LIMIT, StopReason.TIME_LIMIT)
-    return (
-        None if recorded.contaminated or recorded.stopped_by not in limits else run.result.values[0]
-    )
+    return run.result.values[0] if recorded.stopped_by in limits else None
 
 
 def _by_block(runs: Sequence[VerificationRun], which: int) -> dict[int, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuner.display.text import shown, shown_value
 from tuner.files.plain import harmless
-from tuner.verdict.ablation import WHOLE, Ablation, CutOff, SetBack
+from tuner.verdict.ablation import WHOLE, Ablation, CutOff, SetBack, what_made_most_first
 
 
 def ablation_sentence(found: Ablation) -> str:
@@ -22,15 +22,11 @@ def said_of_each(found: Ablation) -> list[tuple[str, str]]:
     default last.
     """
     rows: list[SetBack | CutOff] = [*found.cut_off, *found.rows]
-    rows.sort(key=lambda row: (row.name == WHOLE, -_times(row)))
+    rows.sort(key=what_made_most_first)
     return [
         (what_is_set_back(row), at_least(row) if isinstance(row, CutOff) else ratios(row))
         for row in rows
     ]
-
-
-def _times(row: SetBack | CutOff) -> float:
-    return row.least if isinstance(row, CutOff) else row.time_ratio.estimate
 
 
 def too_few(found: Ablation) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.loss_terms import terms_file
 from tests.support.tiny_tasks import tiny_task
 from tuner.config import Architecture, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.prepare import PreparedData, prepare
@@ -28,6 +30,12 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 @pytest.fixture(scope="session")
 def data(prepared: PreparedData) -> DeviceData:
     return to_device(prepared, "cpu")
+
+
+@pytest.fixture(scope="module")
+def terms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file of functions and classes that a user might add to the training loss."""
+    return terms_file(tmp_path_factory.mktemp("terms"))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.support.fitted_results import losses_of, same_weights
-from tests.support.loss_terms import terms_file, with_term
+from tests.support.loss_terms import with_term
 from tests.support.paths import REPOSITORY
 from tests.support.present import present
 from tuner.config import Backend, Precision, RunConfig, StopReason
@@ -29,11 +29,6 @@ from tuner.training.quantile_loss import quantile_loss
 from tuner.training.step import Step
 
 Configure = Callable[..., RunConfig]
-
-
-@pytest.fixture(scope="module")
-def terms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return terms_file(tmp_path_factory.mktemp("terms"))
 
 
 @pytest.fixture(scope="module")

@@ -7,18 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loss_terms import terms_file, with_term
+from tests.support.loss_terms import with_term
 from tuner.config import RunConfig
 from tuner.data.prepare import PreparedData
 from tuner.errors import TunerError
-from tuner.training.one_step import train_one_step
+from tuner.training.one_step import OneStep, train_one_step
 
 Configure = Callable[..., RunConfig]
 
 
-@pytest.fixture(scope="module")
-def terms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return terms_file(tmp_path_factory.mktemp("terms"))
+def stepped(config: RunConfig, prepared: PreparedData) -> OneStep:
+    return train_one_step(config.architecture, config.hyperparameters, config.training, prepared)
 
 
 @pytest.mark.parametrize("weight", [0.5, 0.0])
@@ -27,7 +26,7 @@ def test_one_step_says_what_the_term_is(
 ) -> None:
     """Also where the first trial does not use it."""
     config = with_term(run_config(), terms, "smooth", weight)
-    seen = train_one_step(config.architecture, config.hyperparameters, config.training, prepared)
+    seen = stepped(config, prepared)
     assert seen.term is not None
     assert seen.term.reaches
     assert seen.term.value > 0
@@ -45,7 +44,7 @@ def test_one_step_says_that_a_term_trains_nothing(
         encoding="utf-8",
     )
     config = with_term(run_config(), path, "never")
-    seen = train_one_step(config.architecture, config.hyperparameters, config.training, prepared)
+    seen = stepped(config, prepared)
     assert seen.term is not None
     assert not seen.term.reaches
     assert "is 0 on the first windows" in seen.term.notices()[0]
@@ -61,7 +60,7 @@ def test_one_step_finds_what_waits_in_a_term(
         encoding="utf-8",
     )
     config = with_term(run_config(), path, "waiting")
-    seen = train_one_step(config.architecture, config.hyperparameters, config.training, prepared)
+    seen = stepped(config, prepared)
     assert [each.what for each in seen.findings.waits.found] == ["float() of a tensor"]
     assert seen.findings.waits.found[0].where.endswith("physics.py, line 2")
 
@@ -72,5 +71,5 @@ def test_one_step_names_the_term_and_not_the_network(
 ) -> None:
     config = with_term(run_config(), terms, name)
     with pytest.raises(TunerError, match=r"^the term .*physics.py:") as caught:
-        train_one_step(config.architecture, config.hyperparameters, config.training, prepared)
+        stepped(config, prepared)
     assert "UsageError" not in str(caught.value)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.loss_terms import terms_file, with_term
+from tests.support.loss_terms import with_term
 from tuner.config import Precision, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
@@ -15,11 +15,6 @@ from tuner.training import fit
 from tuner.trial.survival import lost_context
 
 Configure = Callable[..., RunConfig]
-
-
-@pytest.fixture(scope="module")
-def terms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return terms_file(tmp_path_factory.mktemp("terms"))
 
 
 @pytest.mark.parametrize(
