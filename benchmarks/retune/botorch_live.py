@@ -206,7 +206,7 @@ def plan(
         raise SystemExit("; ".join(found.missing))
     own = pick(now)
     runs = [run for run in study.verifications.runs() if run.session == there.session]
-    if own is not None and all(run.trial_number != own for run in runs):
+    if own is not None:  # what is there stays; of an imported study, what waited is not
         study.verifications.add(_more(study, now.record(own).params, own, runs))
     print(f"{study.name}: our steps {list(there.frozen.steps())}, its own model {own}")
     return own

@@ -39,6 +39,8 @@ class Row:
     trial: int | None
     """None where the default stands."""
     seeds: int
+    run: int
+    """Of these seeds, so many have run."""
     test: Test | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -46,38 +48,49 @@ class Row:
             name: value for name, value in figures(self.study).items() if name != "confirmation"
         }
         test = self.test and self.test.as_dict()
-        return of_search | {"by": self.by, "trial": self.trial, "seeds": self.seeds, "test": test}
+        told = {"trial": self.trial, "seeds": self.seeds, "run": self.run, "test": test}
+        return of_search | {"by": self.by} | told
 
     def line(self) -> str:
         study, *searched = searched_cells(self.study)
         what, *over_default = tested_cells(self.trial, self.test)
-        cells = (study, self.by, *searched, what, str(self.seeds), *over_default)
+        seeds = str(self.seeds)
+        if self.run < self.seeds:  # its figures are told; a verdict is not, before all have run
+            what, seeds = f"trial {self.trial}, under way", f"{self.run} of {self.seeds}"
+        cells = (study, self.by, *searched, what, seeds, *over_default)
         return f"| {' | '.join(cells)} |"
 
 
 def by_our_steps(study: StudySnapshot, by: str) -> Row:
     there = ended(study)
-    return Row(study=study, by=by, trial=there.trial, seeds=there.seeds, test=there.test)
+    return Row(
+        study=study,
+        by=by,
+        trial=there.trial,
+        seeds=there.seeds,
+        run=there.seeds,
+        test=there.test,
+    )
 
 
 def by_its_model(study: StudySnapshot, picks: Mapping[str, int | None]) -> Row:
     """What the model recommended before it was confirmed.
 
     Raises:
-        SystemExit: it was noted, and has not run.
+        SystemExit: it was noted, and nothing of it has run.
     """
     there, trial = ended(study), picks[study.name]
-    test = None
+    test, run = None, there.seeds
     if trial is not None:
         runs = [run for run in study.runs if run.session == there.session]
         found = as_configurations(study.name, runs, device_model=study.device_model)
         here = next((each for each in found if each.trial_number == trial), None)
-        if here is None or there.default is None or len(here.runs) < there.seeds:
+        if here is None or there.default is None:
             raise SystemExit(
-                f"{study.name}: trial {trial}, which its model recommends, is not confirmed yet"
+                f"{study.name}: trial {trial}, which its model recommends, has not run yet"
             )
-        test = tested(here, there.default, margin=there.frozen.margin)
-    return Row(study=study, by=ITS_MODEL, trial=trial, seeds=there.seeds, test=test)
+        test, run = tested(here, there.default, margin=there.frozen.margin), len(here.runs)
+    return Row(study=study, by=ITS_MODEL, trial=trial, seeds=there.seeds, run=run, test=test)
 
 
 def rows(

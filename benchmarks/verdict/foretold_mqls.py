@@ -1,6 +1,7 @@
 """Is the MQL that a model expects of a candidate what its confirmation comes to? On recorded retunes.
 
     python benchmarks/verdict/foretold_mqls.py --output benchmarks/verdict/foretold-mqls
+    python benchmarks/verdict/foretold_mqls.py --retunes again --output benchmarks/verdict/foretold-again
 
 A confirmation ran what its search had recommended on 30 or 90 fresh seeds, beside the default. What the model of all runs
 (tuner/verdict/runs_model.py) had said of each such configuration before that, over the default's MQL, is held against what
@@ -76,9 +77,9 @@ class Foretold:
     confirmed: bool
 
 
-def recorded() -> list[Search]:
-    """The searches of every retune whose confirmation has something to tell."""
-    studies = [study for folder in FOLDERS for study in read(RETUNES / folder)]
+def recorded(folders: Sequence[str] = FOLDERS) -> list[Search]:
+    """The searches of these retunes whose confirmation has something to tell."""
+    studies = [study for folder in folders for study in read(RETUNES / folder)]
     return [found for study in studies if (found := searched(study)) is not None]
 
 
@@ -157,9 +158,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument(
+        "--retunes", nargs="+", default=FOLDERS, help="folders of benchmarks/retune"
+    )
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    searches = recorded()
+    searches = recorded(options.retunes)
     found = []
     for prior in PRIORS:
         with believing(prior):

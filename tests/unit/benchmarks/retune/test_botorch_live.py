@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import delete
 
 from benchmarks.retune import botorch_report, report
 from benchmarks.retune.botorch_live import BoTorchSampler, make, noted, plan
@@ -26,6 +27,7 @@ from tuner.search.past_runs import Place, place_of
 from tuner.spec.space import SearchSpace
 from tuner.storage.database import Database, open_database
 from tuner.storage.records import TrialResult
+from tuner.storage.schema import verifications
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
@@ -167,6 +169,15 @@ def test_what_its_model_recommends_runs_on_the_seeds_of_our_steps(
         assert len(mine) == 5
         assert {run.session for run in runs} == {there.session}
 
+    first, *waiting = mine
+    with database.engine.begin() as connection:  # as an imported study is: nothing waits there
+        ids = [run.run_id for run in waiting]
+        connection.execute(delete(verifications).where(verifications.c.run_id.in_(ids)))
+    plan(study, seeds=5, pick=pick)
+    again = [run for run in study.verifications.runs() if run.trial_number == 7]
+    assert first.run_id in {run.run_id for run in again}
+    assert sorted(run.seed for run in again) == sorted(run.seed for run in mine)
+
     verify_all([study])
     ended = confirmation_of(snapshot(study).with_runs_read())
     assert ended is not None
@@ -185,5 +196,7 @@ def test_the_committed_report_follows_from_the_studies() -> None:
     document = json.loads((retunes / "botorch.json").read_text(encoding="utf-8"))
     assert [each["trial"] for each in document["rows"]] == [each.trial for each in found]
     assert {each.study.variant for each in found} == {"original", "rmsnorm"}
-    with pytest.raises(SystemExit, match="trial 3, which its model recommends, is not confirmed"):
+    part = next(each for each in found if each.run < each.seeds)
+    assert " under way | 21 of 30 | " in part.line()
+    with pytest.raises(SystemExit, match="trial 3, which its model recommends, has not run yet"):
         botorch_report.by_its_model(found[-1].study, {found[-1].study.name: 3})

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from pathlib import Path
 
 import pytest
 
-from benchmarks.retune import report, two_models
+from benchmarks.retune import report, two_models, whole_retunes
 from benchmarks.retune.short_answer import named_together, variants_lines
 from benchmarks.shared.marked_sections import replaced
 from tests.support.paths import REPOSITORY
@@ -19,7 +20,9 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report, compare
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.payback import spent_on
+from tuner.verdict.stats.intervals import Interval
 
+FAST = tuple(Interval(each, each - 0.01, each + 0.01, 90) for each in (0.1, 0.11, 0.12))
 RETUNES = REPOSITORY / "benchmarks" / "retune"
 
 
@@ -35,7 +38,9 @@ def compared_in(folder: str) -> Report:
     return compare(studies_in(folder))
 
 
-@pytest.mark.parametrize(("folder", "searches"), [("h200-14m", 10), ("campaign", 15), ("h100", 15)])
+@pytest.mark.parametrize(
+    ("folder", "searches"), [("h200-14m", 10), ("campaign", 15), ("h100", 15), ("again", 5)]
+)
 def test_a_committed_report_follows_from_the_studies(folder: str, searches: int) -> None:
     path: Path = RETUNES / folder
     studies, found = studies_in(folder), compared_in(folder)
@@ -96,21 +101,45 @@ def test_two_gpu_models_side_by_side_follow_from_the_studies() -> None:
     assert h200["s_per_epoch"] < h100["s_per_epoch"]
 
 
+def test_whole_retunes_of_one_variant_hold_what_the_others_found() -> None:
+    folders = ("h200-14m", "campaign", "h100", "again")
+    found = []
+    for folder in folders:
+        studies = [each for each in studies_in(folder) if each.variant == "original"]
+        found.append(whole_retunes.retune_of(folder, studies))
+    told = (RETUNES / "whole-retunes.md").read_text(encoding="utf-8")
+    assert told.endswith("\n".join(whole_retunes.table(found)) + "\n")
+    short, *others = whole_retunes.with_others(found)
+    assert short[0].holds(short[1]) is None  # it foretells nothing
+    assert [one.holds(rest) for one, rest in others] == [(9, 9), (10, 10), (9, 9)]
+    # One that foretells less than the others found does not hold it.
+    fast = dataclasses.replace(found[1], found=dataclasses.replace(found[1].found, ratios=FAST))
+    assert fast.holds(found[2:]) == (0, 9)
+
+
+def test_a_retune_of_two_gpu_models_or_of_too_few_searches_is_refused() -> None:
+    h200, h100 = studies_in("campaign")[:5], studies_in("h100")[:5]
+    with pytest.raises(SystemExit, match="both: searches on one GPU model were expected"):
+        whole_retunes.retune_of("both", [*h200, *h100])
+    with pytest.raises(SystemExit, match="two: three searches or more"):
+        whole_retunes.retune_of("two", h200[:2])
+
+
 def test_confirmations_took_what_estimates_take_them_to() -> None:
     low, _, high = CONFIRMED
     held = []
-    for folder in ("campaign", "h100", "h200-14m"):
+    for folder in ("campaign", "h100", "h200-14m", "again"):
         for study in studies_in(folder):
             default = present(present(confirmation_of(study)).default)
             runs_s = sum(
                 run.result.recorded.wall_clock_s or 0.0 for run in default.clean if run.result
             )
             held.append(low <= spent_on([study]).confirmation_s / runs_s <= high)
-    assert len(held) == 40
-    assert sum(held) >= 32
+    assert len(held) == 45
+    assert sum(held) >= 36
 
 
-@pytest.mark.parametrize(("folder", "apart"), [("h100", 14), ("campaign", 5)])
+@pytest.mark.parametrize(("folder", "apart"), [("h100", 14), ("campaign", 5), ("again", 5)])
 def test_what_made_the_gain_is_told_where_it_was_run(folder: str, apart: int) -> None:
     title = f"**{MADE_OF}**"
     told = (RETUNES / folder).with_suffix(".md").read_text(encoding="utf-8").splitlines()
