@@ -1,11 +1,15 @@
 """Are the ranges of a study's hours right? Recorded searches, each foretold without itself:
 
     python -m benchmarks.estimate.replays
+    python -m benchmarks.estimate.replays --measured 3
+    python -m benchmarks.estimate.replays --without-its-retune
 
 A replay takes a recorded search, a number of trials N that it has, and k of them as ended, and foretells
 what all N held their devices for. Its own epoch seconds by size, and what its trials took beside training, stand
 for what `tuner estimate` measures; neither it nor a twin (the same configurations) is among the recorded searches
-it is foretold from. Replays of one search with several N are not independent: searches count alike, whatever
+it is foretold from. With `--measured` so many sizes alone are known, those that are measured first;
+with `--without-its-retune` the other searches of its variant in its folder are left out, too, as for a variant or a
+device that nobody has searched on. Replays of one search with several N are not independent: searches count alike, whatever
 their length.
 """
 
@@ -14,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.estimate.recorded import (
+    costs_of,
     epoch_seconds,
     exports,
     overheads,
@@ -29,8 +35,10 @@ from benchmarks.estimate.recorded import (
 )
 from tuner.estimate import foretold
 from tuner.estimate.cost_model import Foretold
+from tuner.estimate.cost_sizes import key_of, sizes_of, to_measure
 from tuner.estimate.recorded_work import recorded_searches
 from tuner.estimate.search_hours import Ended, search_seconds, trials_bought, usual_beside_s
+from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 from tuner.estimate.work_ahead import Kind, WorkAhead, work_ahead
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive
@@ -75,7 +83,13 @@ def kind_of(archive: Archive) -> Kind:
 class Replayer:
     """All recorded searches, and who is a twin of whom."""
 
-    def __init__(self, *, as_unpruned: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        as_unpruned: bool = False,
+        measured: int | None = None,
+        without_its_retune: bool = False,
+    ) -> None:
         self.archives = exports()
         self._prune = False if as_unpruned else None
         if as_unpruned:
@@ -85,11 +99,25 @@ class Replayer:
                 for name, archive in self.archives.items()
                 if recorded[name].repeats and recorded[name].prunes_like(False)
             }
-        self.figures = {name: list(epoch_seconds(a).values()) for name, a in self.archives.items()}
+        self.figures: dict[str, list[Foretold]] = {}
+        for name, archive in self.archives.items():
+            known = epoch_seconds(archive)
+            if measured is None:
+                self.figures[name] = list(map(Foretold.exactly, known.values()))
+            else:
+                self.figures[name] = list(of_few_sizes(archive, known, measured).values())
         self.twins = {
             name: {other for other, b in self.archives.items() if same_trials(a, b)}
             for name, a in self.archives.items()
         }
+        if without_its_retune:
+            for name, twins in self.twins.items():
+                twins.update(
+                    each for each in self.archives if self._retune(each) == self._retune(name)
+                )
+
+    def _retune(self, name: str) -> tuple[str, str]:
+        return name.rpartition("/")[0], self.archives[name].definition.variant
 
     def cases(self) -> list[tuple[str, int]]:
         found = []
@@ -134,11 +162,29 @@ class Replayer:
         others = [each for each in recorded_searches() if each.name not in self.twins[name]]
         return work_ahead(
             self.kind(name),
-            self.figures[name],
+            [each.middle for each in self.figures[name]],
             others,
             trials=trials,
             seen_s=[each.trained_s for each in ended],
+            unsure=foretold.off_in_common(self.figures[name]),
         )
+
+
+def of_few_sizes(archive: Archive, known: Mapping[str, float], most: int) -> Mapping[str, Foretold]:
+    """Seconds an epoch of all sizes, foretold from those that are measured first."""
+    definition = archive.definition
+    first = to_measure(definition.space, definition.defaults, most=most)
+    _, windows = costs_of(archive)
+    costs = SizeCosts(
+        device_model="",
+        windows=windows,
+        sizes=tuple(
+            MeasuredSize(size=each, epoch_s=known[key_of(each)])
+            for each in first
+            if key_of(each) in known
+        ),
+    )
+    return costs.epoch_seconds(sizes_of(definition.space))
 
 
 def replays(replayer: Replayer, seen: int, number: int, seed: int) -> list[Replay]:
@@ -182,8 +228,16 @@ def main() -> None:
         action="store_true",
         help="searches that repeat, and hardly pruned, foretold as those that do not prune",
     )
+    parser.add_argument("--measured", type=int, help="so many sizes; all by default")
+    parser.add_argument(
+        "--without-its-retune", action="store_true", help="nor by the searches beside it"
+    )
     options = parser.parse_args()
-    replayer = Replayer(as_unpruned=options.as_unpruned)
+    replayer = Replayer(
+        as_unpruned=options.as_unpruned,
+        measured=options.measured,
+        without_its_retune=options.without_its_retune,
+    )
     groups = {
         "all": lambda _name: True,
         "chosen by what ran before": lambda name: not kind_of(replayer.archives[name]).all_over,

@@ -1,9 +1,11 @@
 """How long the trials of a search will train: a distribution before the first one, and of what is
 left once some have ended.
 
-Each recorded search, carried over to the sizes and settings at hand, is one answer. Their
-logarithms are taken as normal. What a search that has begun took so far, beside what the recorded
-ones took to that point, shifts the answer by as much as it did among these.
+Each recorded search, carried over to the sizes and settings at hand, is one answer. Their mean
+logarithm is the middle. What a search that has begun took so far, beside what the recorded ones
+took to that point, shifts it by as much as it did among these. How far it may be off is known by
+replays (benchmarks/estimate), for each kind of search: what the few recorded ones that a search is
+foretold from differ by says no more of it than that.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tuner.config import TrainingSettings
+from tuner.estimate.cost_model import Z80
 from tuner.estimate.recorded_work import RecordedSearch
 
 LEAST_ALIKE = 3
@@ -22,20 +25,17 @@ LEAST_ALIKE = 3
 OWN_VARIANT = 6
 """So many of the same variant, and others are not asked."""
 LEAST_LENGTH = 30
-USUAL_SPREAD, USUAL_DEGREES = 0.2, 8
-"""Of the logarithm, between recorded searches of one kind: a spread that few of them show is taken
-part of the way to it."""
-SPREAD_SEEN, SPREAD_SEEN_ONCE = 0.3, 0.4
-"""The same of what is left of one that has begun, which varies more than the whole; and more where
-nothing is run again: what is repeated takes seconds that are known by then."""
-UNLIKE_SPREAD = 0.45
-"""More, where recorded searches of the kind are too few."""
-DRIFT = 0.25
+REPEATS, ONCE = (0.15, 0.19), (0.2, 0.4)
+"""How far a search may be off, of the logarithm: before its first trial, and what is left of one
+that has begun, which varies more than the whole. More where nothing is run again: what is repeated
+takes seconds that are known by then."""
+UNLIKE_SPREAD = 0.5
+"""Where it chooses all over the space, or recorded searches of the kind are too few."""
+DRIFT = 0.27
 """Of the later trials of such a search against the first ones: pruning, and luck."""
 HELD_BACK = 0.05
-LEAST_VARY = 0.8
+LEAST_VARY = 0.85
 """Between the trials of a search all over a space: what few trials show is often too little."""
-_Z90 = 1.2815515655446004
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +54,11 @@ class Kind:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkAhead:
     """Seconds of training that are left of a search, all trials together; its logarithm is taken as
-    Student's t.
+    normal.
     """
 
     log_seconds: float
     spread: float
-    degrees: int
     searches: int
     """Recorded ones that it was taken from."""
     courses: tuple[np.ndarray, ...] = ()
@@ -71,11 +70,11 @@ class WorkAhead:
 
     @property
     def low(self) -> float:
-        return math.exp(self.log_seconds - _t90(self.degrees) * self.spread)
+        return math.exp(self.log_seconds - Z80 * self.spread)
 
     @property
     def high(self) -> float:
-        return math.exp(self.log_seconds + _t90(self.degrees) * self.spread)
+        return math.exp(self.log_seconds + Z80 * self.spread)
 
 
 def work_ahead(
@@ -85,6 +84,7 @@ def work_ahead(
     *,
     trials: int,
     seen_s: Sequence[float] = (),
+    unsure: float = 0.0,
 ) -> WorkAhead | None:
     """Of the trials of a search that are to come.
 
@@ -94,6 +94,7 @@ def work_ahead(
         recorded: searches to go by, itself not among them.
         trials: of the search in all.
         seen_s: seconds that those trained that have ended, in their order.
+        unsure: standard deviation of the logarithm of `epoch_s`, of all sizes together.
 
     Returns:
         None where nothing is to come, or nothing is recorded.
@@ -109,52 +110,43 @@ def work_ahead(
         for each in alike
     ]
     rest = np.log([float(each[done:].sum()) for each in carried])
+    usual, usual_seen = REPEATS if kind.repeats else ONCE
+    middle, slope = float(rest.mean()), 0.0
     if kind.all_over or not known:
-        found = _by_its_own(rest, np.asarray(seen_s), trials)
-    elif not done:
-        own = float(rest.var(ddof=1))
-        found = _pooled(float(rest.mean()), own, len(rest) - 1, 1 + 1 / len(rest), USUAL_SPREAD)
+        middle, spread = _by_its_own(rest, np.asarray(seen_s), trials, unsure)
     else:
-        before = np.log([float(each[:done].mean()) for each in carried])
-        now = math.log(max(float(np.mean(seen_s)), 1e-9))
-        slope, own, more = _line(before, rest, now)
-        middle = float(rest.mean()) + slope * (now - float(before.mean()))
-        usual = SPREAD_SEEN if kind.repeats else SPREAD_SEEN_ONCE
-        found = _pooled(middle, own, len(rest) - 2, more, usual)
-    middle, spread, degrees = found
+        if done:
+            before = np.log([float(each[:done].mean()) for each in carried])
+            slope = _slope(before, rest)
+            middle += slope * (math.log(max(float(np.mean(seen_s)), 1e-9)) - float(before.mean()))
+        off = (usual_seen if done else usual) * math.sqrt(1 + 1 / len(rest))
+        # Where all sizes are dearer, so are those before: the slope has taken its part of it back.
+        spread = math.hypot(off, (1 - slope) * unsure)
     return WorkAhead(
         log_seconds=middle,
         spread=spread,
-        degrees=degrees,
         searches=len(alike),
         courses=tuple(each[done:] for each in carried),
     )
 
 
-def _pooled(
-    middle: float, own: float, degrees: int, more: float, usual: float
-) -> tuple[float, float, int]:
-    """With the usual spread beside that of these few searches; `more` for what is foretold."""
-    whole = degrees + USUAL_DEGREES
-    pooled = (degrees * own + USUAL_DEGREES * usual**2) / whole
-    return middle, math.sqrt(pooled * more), whole
-
-
-def _by_its_own(rest: np.ndarray, seen_s: np.ndarray, trials: int) -> tuple[float, float, int]:
+def _by_its_own(
+    rest: np.ndarray, seen_s: np.ndarray, trials: int, unsure: float
+) -> tuple[float, float]:
     """Of a search whose trials are alike from the first to the last, or whose kind was hardly
     recorded: what the recorded ones say, and the mean of its own trials, by how sure each is.
     """
-    middle, spread = float(rest.mean()), UNLIKE_SPREAD
+    middle, spread = float(rest.mean()), math.hypot(UNLIKE_SPREAD, unsure)
     done = len(seen_s)
     if done < LEAST_ALIKE:
-        return middle, spread, USUAL_DEGREES
+        return middle, spread
     mean = max(float(seen_s.mean()), 1e-9)
     vary = max(float(seen_s.std(ddof=1)) / mean, LEAST_VARY)
     mine = vary * math.sqrt(1 / done + 1 / (trials - done))
     weight = spread**2 / (spread**2 + mine**2 + DRIFT**2)
     by_mean = math.log(mean * (trials - done))
     both = math.sqrt(weight * mine**2 + DRIFT**2)
-    return (1 - weight) * middle + weight * by_mean, both, USUAL_DEGREES + done
+    return (1 - weight) * middle + weight * by_mean, both
 
 
 def _alike(
@@ -190,20 +182,7 @@ def _as_long_as(seconds: np.ndarray, trials: int) -> np.ndarray:
     return np.concatenate([seconds, more])
 
 
-def _line(before: np.ndarray, rest: np.ndarray, now: float) -> tuple[float, float, float]:
-    """Slope of a line through what came before and after; the variance around it, and by how much
-    that grows where `now` lies.
-    """
+def _slope(before: np.ndarray, rest: np.ndarray) -> float:
+    """Of a line through what came before and what came after, of the recorded ones."""
     x, y = before - before.mean(), rest - rest.mean()
-    slope = min(max(float(x @ y) / (float(x @ x) + HELD_BACK), 0.0), 1.0)
-    left = y - slope * x
-    away = (now - float(before.mean())) ** 2 / (float(x @ x) + 4 * HELD_BACK)
-    return slope, float(left @ left) / (len(rest) - 2), 1 + 1 / len(rest) + away
-
-
-def _t90(degrees: int) -> float:
-    """The 90 % quantile of Student's t, to a thousandth from 4 degrees on (Cornish and Fisher)."""
-    z, n = _Z90, max(degrees, 1)
-    first = (z**3 + z) / (4 * n)
-    second = (5 * z**5 + 16 * z**3 + 3 * z) / (96 * n**2)
-    return z + first + second
+    return min(max(float(x @ y) / (float(x @ x) + HELD_BACK), 0.0), 1.0)

@@ -28,6 +28,9 @@ LEAST_TIMEOUT_S = 240.0
 """Of a launch that is stopped sooner, measuring would take too large a part."""
 MEASURE_S, MEASURED_SIZES = 10.0, 8
 """Once the process is ready: the default, the corners, and what else there is time for."""
+BUILDING_S = 20.0
+"""More for kernels, on a device that has none yet: three sizes alone tell too little, and what is
+built here the trials need, too."""
 WAIT_S = 60.0
 """For the process to be ready, and for one size."""
 TOLD_BY = 3
@@ -129,7 +132,11 @@ def _measured(
             return None
         process.start(within_s=WAIT_S)
         costs = measured_costs(
-            process, seconds=MEASURE_S, most=MEASURED_SIZES, least_for_one_s=WAIT_S
+            process,
+            seconds=MEASURE_S,
+            most=MEASURED_SIZES,
+            least_for_one_s=WAIT_S,
+            building_s=BUILDING_S,
         )
     keep(key_of_search(opened.definition, device.model, installed_torch()), costs)
     return costs

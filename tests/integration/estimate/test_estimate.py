@@ -16,12 +16,14 @@ from tests.support.forked_cli import run
 from tests.support.programs import write_program
 from tests.support.small_study import STUDY_TOML, TASK_TOML
 from tuner.cli.app import app
+from tuner.config import Hyperparameters
 from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
 from tuner.devices import CpuCores
+from tuner.estimate.cost_sizes import size_of
 from tuner.estimate.measuring.measured_costs import measured_costs
 from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
-from tuner.estimate.size_costs import SizeCosts
+from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 from tuner.launch.plan import definition_of
 from tuner.launch.request import StudySettings
 from tuner.spec.definition import StudyDefinition
@@ -81,6 +83,57 @@ def test_every_size_of_a_small_space_is_measured(costs: SizeCosts) -> None:
         assert each.backend == "eager"
     assert costs.windows == 212
     assert costs.evaluation_s > 0
+
+
+def test_what_a_compiler_takes_is_not_taken_from_the_time_for_sizes(
+    small: Small, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+
+    class Slow:
+        """Each size is measured in a second, and its kernels are built in four."""
+
+        subject = Subject(
+            definition=small.definition,
+            task=small.task,
+            data_dir=None,
+            device=CpuCores((0,)),
+            most_bytes=ROOM,
+        )
+        windows, torch_version, start_s = 100, "2.11", 1.0
+
+        def start(self) -> None: ...
+
+        def fit(self, _wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
+            assert within_s > 0
+            return MeasuredSize(size={"batch_size": 1}, epoch_s=1.0)
+
+        def time(self, wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
+            nonlocal now
+            assert within_s > 0
+            now += 5.0
+            size = size_of(wanted.as_dict())
+            return MeasuredSize(size=size, epoch_s=1.0, setup_s=0.1, built_s=4.0)
+
+        def evaluation_s(self, _wanted: Hyperparameters, *, within_s: float) -> float:
+            assert within_s > 0
+            return 0.01
+
+    monkeypatch.setattr("tuner.estimate.measuring.measured_costs.time.monotonic", lambda: now)
+
+    def measured(building_s: float) -> int:
+        nonlocal now
+        now = 0.0
+        found = measured_costs(
+            Slow(),  # type: ignore[arg-type]
+            seconds=2.5,
+            building_s=building_s,
+        )
+        return len(found.sizes)
+
+    assert measured(0.0) == 1
+    assert measured(6.0) == 2  # 10 s are over by then: 8 for kernels, of which 6 do not count
+    assert measured(100.0) == 3  # after two sizes it has 0.5 s left
 
 
 def test_what_has_no_room_is_an_answer_and_whoever_asks_lives(

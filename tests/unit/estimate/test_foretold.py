@@ -17,7 +17,7 @@ from tests.support.present import present
 from tuner.config import Backend
 from tuner.estimate.cost_model import Foretold
 from tuner.estimate.cost_sizes import key_of
-from tuner.estimate.foretold import SearchForetold, search_foretold
+from tuner.estimate.foretold import SearchForetold, off_in_common, search_foretold
 from tuner.estimate.foretold_words import search_line, searches_line, trials_in_words
 from tuner.estimate.recorded_work import recorded_searches
 from tuner.estimate.search_hours import Ended
@@ -30,6 +30,7 @@ from tuner.study.archive import read_archive
 
 BUDGET_S = 240.0
 RETUNES = ("benchmarks/retune/campaign", "benchmarks/retune/h100")
+LATER = (*RETUNES, "benchmarks/retune/again")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def foretold(
         ended=ended,
         prune=True,  # as they did
         within_s=within_s,
-        recorded=[each for each in recorded_searches() if not each.name.startswith(RETUNES)],
+        recorded=[each for each in recorded_searches() if not each.name.startswith(LATER)],
     )
     return present(found)
 
@@ -83,6 +84,22 @@ def test_ten_searches_had_as_many_trials_as_their_time_was_foretold_to_buy(
     page = (REPOSITORY / "docs" / "before-you-spend.md").read_text()
     words = f"{sum(held)} had as many trials as was foretold from searches before them, {{}}."
     assert words.format(trials_in_words(bought, 0)) in page
+
+
+def test_three_measured_sizes_are_told_with_as_wide_a_range_as_they_deserve(
+    costs: SizeCosts,
+) -> None:
+    """On a device that has no kernels yet, a launch has had time for three of twenty."""
+    few = dataclasses.replace(costs, sizes=costs.sizes[:3])
+    known, guessed = foretold(costs, BUDGET_S), foretold(few, BUDGET_S)
+    assert present(known.bought).ratio < 2 < present(guessed.bought).ratio
+    held = present(guessed.bought)
+    assert held.low < present(known.bought).middle < held.high
+    assert known.trial.ratio < guessed.trial.ratio
+    assert off_in_common([]) == 0.0
+    exactly = [Foretold.exactly(1.0)]
+    assert off_in_common(exactly) == 0.0
+    assert off_in_common([*exactly, Foretold.around(0.0, 0.4)]) == pytest.approx(0.2 * 0.5**0.5)
 
 
 def test_searches_that_are_over_are_confirmed_too(costs: SizeCosts) -> None:

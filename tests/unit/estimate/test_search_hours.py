@@ -17,7 +17,7 @@ from tuner.estimate.search_hours import (
 )
 from tuner.estimate.work_ahead import WorkAhead
 
-AHEAD = WorkAhead(log_seconds=3.0, spread=0.2, degrees=20, searches=9)
+AHEAD = WorkAhead(log_seconds=3.0, spread=0.2, searches=9)
 
 
 def test_what_was_spent_is_certain_and_what_is_ahead_is_not() -> None:

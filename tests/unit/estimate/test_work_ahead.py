@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
 
 from tuner.config import TrainingSettings
+from tuner.estimate.cost_model import Z80
 from tuner.estimate.recorded_work import RecordedSearch, recorded_searches
 from tuner.estimate.work_ahead import Kind, work_ahead
 
@@ -77,6 +79,23 @@ def test_what_it_took_so_far_shifts_what_is_left_and_narrows_the_whole() -> None
     assert after.middle == pytest.approx(float(slow[40:].sum()), rel=0.35)
     spent = float(slow[:40].sum())
     assert (spent + after.high) / (spent + after.low) < before.high / before.low
+
+
+def test_sizes_that_are_hardly_known_make_the_range_wide_until_trials_tell() -> None:
+    recorded = [search(n, scale=scale) for n, scale in enumerate((0.5, 0.7, 1.0, 1.4, 2.0, 2.5))]
+    seen = list(seconds_of(search(99))[:40])
+
+    def ratio(unsure: float, done: int = 0, kind: Kind = KIND) -> float:
+        found = work_ahead(kind, SIZES, recorded, trials=80, seen_s=seen[:done], unsure=unsure)
+        assert found is not None
+        return math.log(found.high / found.low) / (2 * Z80)
+
+    assert ratio(0.0) == pytest.approx(0.2 * math.sqrt(7 / 6))
+    assert ratio(0.3) == pytest.approx(math.hypot(ratio(0.0), 0.3))
+    # What trials took so far says most of it: what is left is less unsure, and not sure.
+    assert ratio(0.0, 40) < ratio(0.3, 40) < math.hypot(ratio(0.0, 40), 0.15)
+    over = dataclasses.replace(KIND, all_over=True)
+    assert ratio(0.3, kind=over) == pytest.approx(math.hypot(0.5, 0.3))
 
 
 def test_nothing_is_ahead_of_a_search_that_is_full() -> None:

@@ -22,6 +22,7 @@ def measured_costs(
     seconds: float,
     most: int = EVERY_SIZE,
     least_for_one_s: float = LEAST_FOR_ONE_S,
+    building_s: float = 0.0,
     told: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> SizeCosts:
     """What the search's sizes cost, the default first.
@@ -31,6 +32,8 @@ def measured_costs(
         seconds: no size is begun after so many, once the process is ready.
         most: sizes.
         least_for_one_s: a size may take so long, however little time is left.
+        building_s: more than `seconds`, where a compiler takes it: what is built once is kept, and
+            trials do not wait for it again.
         told: how many are done, and of how many.
 
     Raises:
@@ -48,7 +51,8 @@ def measured_costs(
     wanted = to_measure(definition.space, definition.defaults, most=most)
     found: list[MeasuredSize] = []
     for size in wanted:
-        left = seconds - (time.monotonic() - began)
+        built_s = min(building_s, sum(each.built_s for each in found))
+        left = seconds + built_s - (time.monotonic() - began)
         if found and left <= 0:
             break
         found.append(_one(process, size, within_s=max(left, least_for_one_s)))

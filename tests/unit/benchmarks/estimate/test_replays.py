@@ -46,3 +46,28 @@ def test_twins_have_the_same_configurations(replayer: subject.Replayer) -> None:
     row = subject.row([each for each in [replayer.replay(SHORT, n, 0) for n in (60, 100)] if each])
     assert row["replays"] == 2
     assert 0 <= row["covered"] <= 1
+
+
+def test_of_few_measured_sizes_the_range_is_wider() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        few = {name: readable(REPOSITORY / name) for name in (SHORT,)}
+        patch.setattr(subject, "exports", lambda: few)
+        ratios = []
+        for measured in (None, 3, 1):
+            made = subject.Replayer(measured=measured).replay(SHORT, 100, 0)
+            assert made is not None
+            ratios.append(made.ratio)
+    assert ratios == sorted(ratios)
+    assert ratios[0] < 1.5
+    assert ratios[1] > 2
+
+
+def test_the_searches_beside_it_may_be_left_out() -> None:
+    beside = "benchmarks/retune/h200-14m/etth-rmsnorm-4.json.gz"
+    other = "benchmarks/retune/h200-14m/etth-original.json.gz"
+    with pytest.MonkeyPatch.context() as patch:
+        few = {name: readable(REPOSITORY / name) for name in (SHORT, beside, other)}
+        patch.setattr(subject, "exports", lambda: few)
+        replayer = subject.Replayer(without_its_retune=True)
+    assert replayer.twins[SHORT] == {SHORT, beside}
+    assert replayer.twins[other] == {other}
