@@ -53,8 +53,8 @@ NOISE_OF_RETUNES = SeedNoise(
     (0.0094, 0.0087, 0.0082, 0.0081, 0.0075, 0.0061),
     (0.5, 0.25),
 )
-"""As 90 or 30 seeds of 119 configurations had it (benchmarks/retune), which were confirmed or are
-the default."""
+"""As 90 or 30 seeds of more than a hundred configurations had it (seed_noise.py), which were tested
+or are the default."""
 RETUNED_LEAF = 8
 
 

@@ -20,9 +20,6 @@ from tuner.cli.options import (
     above_zero,
     data_folder,
     duration_s,
-    is_named,
-    note,
-    storage_url,
 )
 from tuner.cli.output import print_json
 from tuner.cli.search_options import BackendName, MaxEpochs, PrecisionName, Prune, Sampler
@@ -31,9 +28,6 @@ from tuner.config import MANY, MOST_SEARCHES
 if TYPE_CHECKING:
     from tuner.data.task import Task
     from tuner.devices import CpuCores, Gpu
-    from tuner.estimate.measuring.measuring_process import MeasuringProcess
-    from tuner.estimate.search_hours import Ended
-    from tuner.estimate.size_costs import SizeCosts
     from tuner.estimate.whole_estimate import Estimate, VariantEstimate
     from tuner.spec.definition import StudyDefinition
 
@@ -80,6 +74,9 @@ class EstimateOptions:
             metavar="20m", help="With --retune: device time for all searches and re-evaluation."
         ),
     ] = None
+    ablate: Annotated[bool, typer.Option("--ablate", help="With --retune: its ablation, too.")] = (
+        False
+    )
     price_per_gpu_hour: Annotated[
         str | None, typer.Option(metavar="PRICE", help="Of a device, in any currency.")
     ] = None
@@ -129,8 +126,14 @@ def _estimate(options: EstimateOptions) -> Estimate:
     from tuner.estimate.stages_ahead import stages_of
     from tuner.estimate.whole_estimate import Estimate
     from tuner.study.registered_retune import SEARCHES
+    from tuner.verdict.ablation_plan import SEEDS as ABLATION_SEEDS
 
-    for flag, given in (("--against", options.against), ("--budget", options.budget)):
+    flags = (
+        ("--against", options.against),
+        ("--budget", options.budget),
+        ("--ablate", options.ablate or None),
+    )
+    for flag, given in flags:
         if given is not None and not options.retune:
             raise UsageError(f"{flag} belongs to a retune: add --retune, or leave it out")
     price = above_zero(options.price_per_gpu_hour, "--price-per-gpu-hour")
@@ -148,7 +151,12 @@ def _estimate(options: EstimateOptions) -> Estimate:
     each = [one.search for one in variants for _ in range(searches)]
     stages = None
     if options.retune:
-        stages = stages_of(each, sampler=options.sampler or "auto", budget_s=budget_s)
+        stages = stages_of(
+            each,
+            sampler=options.sampler or "auto",
+            ablated_seeds=ABLATION_SEEDS if options.ablate else None,
+            budget_s=budget_s,
+        )
     return Estimate(
         device_model=device.model,
         devices=options.gpus,
@@ -189,6 +197,7 @@ def _of_variant(
     seconds: float,
     ends: tuple[int, float | None],
 ) -> VariantEstimate:
+    from tuner.cli.estimate_known import ended_before, known_or_measured
     from tuner.devices import CpuCores, exclusive
     from tuner.devices.free_memory import free_memory_bytes
     from tuner.errors import TunerError
@@ -210,14 +219,14 @@ def _of_variant(
         exclusive(device.lock_names, waiting=waiting_for(device.label)),
         MeasuringProcess(subject) as process,
     ):
-        costs = _costs(process, seconds, again=options.again)
+        costs = known_or_measured(process, seconds, again=options.again)
         largest = largest_batches(process, costs.windows) if options.largest_batch else {}
     trials, within_s = ends
     search = search_foretold(
         definition,
         costs,
         trials=trials,
-        ended=_ended(options, definition),
+        ended=ended_before(options.storage, definition),
         sampler=options.sampler or "auto",
         prune=options.prune,
         within_s=within_s,
@@ -249,52 +258,3 @@ def _ends(options: EstimateOptions, budget_s: float | None) -> tuple[int, float 
         searches=(options.searches or SEARCHES) * variants,
         repeats=method_of(options.sampler or "auto").repeats,
     )
-
-
-def _costs(process: MeasuringProcess, seconds: float, *, again: bool) -> SizeCosts:
-    from tuner.estimate.cost_sizes import to_measure
-    from tuner.estimate.measuring.measured_costs import EVERY_SIZE, measured_costs
-    from tuner.estimate.size_costs import keep, kept, key_of_search
-    from tuner.estimate.trials_so_far import installed_torch
-
-    definition = process.subject.definition
-    key = key_of_search(definition, process.subject.device.model, installed_torch())
-    wanted = to_measure(definition.space, definition.defaults, most=EVERY_SIZE)
-    before = None if again else kept(key)
-    if before is not None and len(before.sizes) >= len(wanted):
-        note("these sizes were measured here before; --again measures them anew")
-        return before
-    note(f"measuring {len(wanted)} sizes of {definition.variant}, for at most {seconds:.0f} s")
-    found = measured_costs(process, seconds=seconds)
-    keep(key, found)
-    return found
-
-
-def _ended(options: EstimateOptions, definition: StudyDefinition) -> list[Ended]:
-    """The trials that its study has in the database that was named, if it is the same study."""
-    from tuner.errors import EmptyDatabaseError, UsageError
-    from tuner.estimate.trials_so_far import ended_trials
-    from tuner.storage.database import open_database
-    from tuner.storage.url import absolute, parse_url
-    from tuner.study.open import open_study
-
-    if not is_named(options.storage):
-        return []
-    address = absolute(parse_url(storage_url(options.storage)))
-    if address.is_sqlite and not address.sqlite_path.exists():
-        return []
-    name = f"{definition.task_name}-{definition.variant}"
-    try:
-        database = open_database(address, create=False)
-    except EmptyDatabaseError:
-        return []
-    try:
-        opened = open_study(database, name)
-        same = opened.definition.comparable() == definition.comparable()
-        if not same:
-            note(f"study {name} has other settings than were named here: its trials do not count")
-        return ended_trials(opened) if same else []
-    except UsageError:  # no such study yet
-        return []
-    finally:
-        database.close()

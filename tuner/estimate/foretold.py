@@ -105,14 +105,9 @@ def search_foretold(
     if (epoch := figures.get(key_of(default))) is None:
         return None
     epoch_s, seeds = [each.middle for each in figures.values()], definition.seeds_per_trial
-    ahead = work_ahead(
-        kind,
-        [seeds * each for each in epoch_s],
-        known,
-        trials=trials,
-        seen_s=[each.trained_s for each in ended],
-        unsure=(unsure := off_in_common(list(figures.values()))),
-    )
+    unsure = off_in_common(list(figures.values()))
+    whole_s, seen_s = [seeds * each for each in epoch_s], [each.trained_s for each in ended]
+    ahead = work_ahead(kind, whole_s, known, trials=trials, seen_s=seen_s, unsure=unsure)
     measured_s = seeds * (_setup_s(costs, default) + costs.evaluation_s)
     trial = _trial(kind, epoch_s, known, trials, measured_s, seeds, unsure)
     once = _built_once(costs, sizes, ended, trials=trials)

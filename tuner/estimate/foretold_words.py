@@ -80,10 +80,13 @@ def retune_line(stages: Stages, *, devices: int) -> str:
     """What a retune says before it begins: what follows its searches."""
     whole = stages.whole
     several = f", {range_in_words(whole.times(1 / devices))} on {devices} devices"
+    ablation = ""
+    if stages.ablation is not None:
+        ablation = f" and its ablation {range_in_words(stages.ablation)}"
     return (
         f"foretold: the whole retune takes {range_in_words(whole)} of device time"
         f"{several if devices > 1 else ''}, its confirmation "
-        f"{range_in_words(stages.confirmation)} of that"
+        f"{range_in_words(stages.confirmation)}{ablation} of that"
     )
 
 

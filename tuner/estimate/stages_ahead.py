@@ -15,9 +15,12 @@ REEVALUATED = 90
 configurations with 5 seeds."""
 CONFIRMED = (1.2, 2.0, 2.5)
 """What a confirmation of one search takes, in runs of the default on all its seeds: the default,
-and beside it nothing, where that stands, or up to three configurations that are faster. Of 20
-that were recorded (benchmarks/retune): those after searches of 240 s, on 90 seeds, took 1.8 to
-2.5."""
+and beside it nothing, where that stands, or up to three configurations that are faster. Of 45
+that were recorded (benchmarks/retune) 39 took so much."""
+ABLATED = (0.8, 2.8, 3.7)
+"""What the ablation of what one search recommends takes, in runs of the default on all its seeds.
+Of 30 that were recorded 24 took 3.0 to 4.2; six searches recommended the default, or nothing that
+an ablation is made of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +30,15 @@ class Stages:
     search: Foretold
     reevaluation: Foretold
     confirmation: Foretold
+    ablation: Foretold | None = None
+    """None where nobody asks for it."""
 
     @property
     def whole(self) -> Foretold:
-        return together([self.search, self.reevaluation, self.confirmation], alike=True)
+        parts = [self.search, self.reevaluation, self.confirmation]
+        if self.ablation is not None:
+            parts.append(self.ablation)
+        return together(parts, alike=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +55,7 @@ def stages_of(
     *,
     sampler: str = "auto",
     seeds: int = CONFIRMATION_SEEDS,
+    ablated_seeds: int | None = None,
     budget_s: float | None = None,
     over: Over | None = None,
 ) -> Stages:
@@ -57,28 +66,36 @@ def stages_of(
         searches: those that trials are to come of, one at least.
         sampler: that chooses.
         seeds: of a confirmation.
+        ablated_seeds: of an ablation; None: there is none.
         budget_s: for all searches and their re-evaluation.
         over: the others.
     """
     over = over or Over()
     usual = together([each.default_run for each in searches]).times(1 / len(searches))
     runs = [*(each.default_run for each in searches), *[usual] * over.searches]
-    low, middle, high = CONFIRMED
     repeats = method_of(sampler).repeats
     again = together([each.times(0.0 if repeats else REEVALUATED / 2) for each in runs], alike=True)
     searched = together([each.search for each in searches]).plus(over.spent_s)
     if budget_s is not None:
         again = again.at_most(max(0.0, budget_s - searched.low))
-    confirmations = [
-        Foretold(
-            middle=middle * seeds * each.middle,
-            low=low * seeds * each.low,
-            high=high * seeds * each.high,
-        )
-        for each in runs
-    ]
     return Stages(
         search=searched,
         reevaluation=again,
-        confirmation=together(confirmations),
+        confirmation=_on_seeds(runs, seeds, CONFIRMED),
+        ablation=None if ablated_seeds is None else _on_seeds(runs, ablated_seeds, ABLATED),
+    )
+
+
+def _on_seeds(runs: Sequence[Foretold], seeds: int, times: tuple[float, float, float]) -> Foretold:
+    """Of each search, so many times a run of its default on every seed."""
+    low, middle, high = times
+    return together(
+        [
+            Foretold(
+                middle=middle * seeds * each.middle,
+                low=low * seeds * each.low,
+                high=high * seeds * each.high,
+            )
+            for each in runs
+        ]
     )

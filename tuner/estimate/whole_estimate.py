@@ -111,6 +111,7 @@ class Estimate:
                 "search_s": stages.search.as_dict(),
                 "reevaluation_s": stages.reevaluation.as_dict(),
                 "confirmation_s": stages.confirmation.as_dict(),
+                "ablation_s": None if stages.ablation is None else stages.ablation.as_dict(),
             }
         return {
             "device": self.device_model,

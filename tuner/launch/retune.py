@@ -190,7 +190,10 @@ class _Call:
         if found:
             now, devices = self.agreed.registered, self.devices
             with self._opened() as searches:
-                notes.note(whole_retune_line(found, searches, now, devices=devices))
+                line = whole_retune_line(
+                    found, searches, now, devices=devices, ablate=self.request.ablate
+                )
+                notes.note(line)
 
     def _register(self, studies: Sequence[OpenStudy]) -> None:
         """What was asked for, before anybody works."""

@@ -10,6 +10,7 @@ from tuner.estimate.stages_ahead import Over, stages_of
 from tuner.spec.confirming import CONFIRMATION_SEEDS
 from tuner.study.open import OpenStudy
 from tuner.study.registered_retune import Registered
+from tuner.verdict.ablation_plan import SEEDS as ABLATION_SEEDS
 
 
 def whole_retune_line(
@@ -18,12 +19,16 @@ def whole_retune_line(
     registered: Registered,
     *,
     devices: int,
+    ablate: bool,
 ) -> str:
-    """Of all its `searches`, those that are over included; `found` is of the others."""
+    """Of all its `searches`, those that are over included; `found` is of the others. With its
+    ablation where somebody asks for it.
+    """
     stages = stages_of(
         found,
         sampler=searches[0].policy().sampler,
         seeds=registered.confirm_seeds or CONFIRMATION_SEEDS,
+        ablated_seeds=ABLATION_SEEDS if ablate else None,
         budget_s=registered.budget_s,
         over=searches_over(searches),
     )

@@ -191,18 +191,21 @@ def test_the_command_tells_a_study_and_a_retune(
                       "--searches", "2", "--trials", "30", "--json"])  # fmt: skip
         assert whole["retune"]["searches"] == 2
         assert whole["retune"]["confirmation_s"]["middle"] > 0
+        assert whole["retune"]["ablation_s"] is None
         assert whole["retune"]["reevaluation_s"]["middle"] == 0  # its searches repeat by themselves
         timed = told(["estimate", *small.words, "--cpu", "--no-largest-batch", "--retune",
-                      "--searches", "2", "--budget", "2s", "--json"])  # fmt: skip
+                      "--searches", "2", "--budget", "2s", "--ablate", "--json"])  # fmt: skip
         assert timed["retune"]["search_s"]["low"] >= 2.0
         assert timed["retune"]["search_s"]["high"] < whole["retune"]["search_s"]["middle"]
         assert timed["variants"][0]["trials_bought"]["middle"] < 2000
-        assert timed["retune"]["confirmation_s"]["middle"] > 0
+        confirmed_s = timed["retune"]["confirmation_s"]["middle"]
+        # 2.8 runs of the default on 10 seeds, where a confirmation takes 2.0 on 90.
+        assert timed["retune"]["ablation_s"]["middle"] == pytest.approx(confirmed_s * 28 / 180)
         words = CliRunner().invoke(
             app, ["estimate", *small.words, "--cpu", "--no-largest-batch", "--trials", "30"]
         )
         assert "a search of 30 trials takes" in " ".join(words.stdout.split())
-        for option in (["--against", "original"], ["--budget", "20m"]):
+        for option in (["--against", "original"], ["--budget", "20m"], ["--ablate"]):
             refused = CliRunner().invoke(app, ["estimate", *small.words, *option])
             assert refused.exception is not None
             assert f"{option[0]} belongs to a retune" in str(refused.exception)

@@ -87,10 +87,10 @@ def results(bench: Bench) -> Results:
     return found
 
 
-def killed_in(bench: Bench, stage: str) -> Results:
+def killed_in(bench: Bench, stage: str, *more: str) -> Results:
     """What there is after a retune was killed once `stage` had a result, and before it had all."""
     slow = bench.folder / "slow"
-    process = bench.start(*RETUNE, cores=1)
+    process = bench.start(*RETUNE, *more, cores=1)
     try:
         says_that_it_begins(process, stage)
         slow.write_text("0.1", encoding="utf-8")
@@ -106,7 +106,11 @@ def killed_in(bench: Bench, stage: str) -> Results:
 
 
 def taken_apart(bench: Bench, before: Results, verdict: str) -> None:
-    """What is over is taken apart later: an ablation, cut off, goes on and adds a section."""
+    """What is over is taken apart later: an ablation, killed and cut off, goes on and adds a
+    section.
+    """
+    killed = killed_in(bench, "ablation", "--ablate")
+    assert killed | {"ablation": {}} == before
     slow = bench.folder / "slow"
     slow.write_text("0.1", encoding="utf-8")
     short = bench.run(*RETUNE, "--ablate", "--timeout", "4s", cores=1)
@@ -114,6 +118,7 @@ def taken_apart(bench: Bench, before: Results, verdict: str) -> None:
     assert short.out.startswith("Confirmed on untouched seeds:"), "the verdict stands meanwhile"
     slow.unlink()
     part = results(bench)
+    assert killed["ablation"].items() < part["ablation"].items()
     left = bench.run(*RETUNE, cores=1)
     assert f"ablation: {len(part['ablation'])} of " in left.err
     assert "; --ablate goes on" in left.err

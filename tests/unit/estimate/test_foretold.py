@@ -18,7 +18,13 @@ from tuner.config import Backend
 from tuner.estimate.cost_model import Foretold
 from tuner.estimate.cost_sizes import key_of
 from tuner.estimate.foretold import SearchForetold, off_in_common, search_foretold
-from tuner.estimate.foretold_words import search_line, searches_line, trials_in_words
+from tuner.estimate.foretold_words import (
+    range_in_words,
+    retune_line,
+    search_line,
+    searches_line,
+    trials_in_words,
+)
 from tuner.estimate.recorded_work import recorded_searches
 from tuner.estimate.search_hours import Ended
 from tuner.estimate.size_costs import SizeCosts
@@ -110,6 +116,19 @@ def test_searches_that_are_over_are_confirmed_too(costs: SizeCosts) -> None:
     assert five.search.middle == pytest.approx(four.search.middle + BUDGET_S)
     each_s = 90 * found[0].default_run.middle
     assert each_s < four.confirmation.middle / 4 < 3 * each_s
+
+
+def test_an_ablation_is_foretold_where_it_is_asked_for(costs: SizeCosts) -> None:
+    searches = [foretold(costs, BUDGET_S)] * 5
+    plain, taken_apart = stages_of(searches), stages_of(searches, ablated_seeds=10)
+    assert plain.ablation is None
+    ablation = present(taken_apart.ablation)
+    # That of five searches of `original` took 2.8 minutes (benchmarks/retune/again.md).
+    assert ablation.low < 2.8 * 60 < ablation.high
+    assert taken_apart.whole.middle == pytest.approx(plain.whole.middle + ablation.middle)
+    line = retune_line(taken_apart, devices=2)
+    assert f"and its ablation {range_in_words(ablation)} of that" in line
+    assert "ablation" not in retune_line(plain, devices=2)
 
 
 def test_time_that_is_enough_for_all_trials_ends_nothing(costs: SizeCosts) -> None:

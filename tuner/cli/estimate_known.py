@@ -1,0 +1,63 @@
+"""What `tuner estimate` need not ask a device: sizes measured before, trials that have ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tuner.cli.options import is_named, note, storage_url
+
+if TYPE_CHECKING:
+    from tuner.estimate.measuring.measuring_process import MeasuringProcess
+    from tuner.estimate.search_hours import Ended
+    from tuner.estimate.size_costs import SizeCosts
+    from tuner.spec.definition import StudyDefinition
+
+
+def known_or_measured(process: MeasuringProcess, seconds: float, *, again: bool) -> SizeCosts:
+    """What the sizes cost: as it was measured before, all of them, or measured now and kept."""
+    from tuner.estimate.cost_sizes import to_measure
+    from tuner.estimate.measuring.measured_costs import EVERY_SIZE, measured_costs
+    from tuner.estimate.size_costs import keep, kept, key_of_search
+    from tuner.estimate.trials_so_far import installed_torch
+
+    definition = process.subject.definition
+    key = key_of_search(definition, process.subject.device.model, installed_torch())
+    wanted = to_measure(definition.space, definition.defaults, most=EVERY_SIZE)
+    before = None if again else kept(key)
+    if before is not None and len(before.sizes) >= len(wanted):
+        note("these sizes were measured here before; --again measures them anew")
+        return before
+    note(f"measuring {len(wanted)} sizes of {definition.variant}, for at most {seconds:.0f} s")
+    found = measured_costs(process, seconds=seconds)
+    keep(key, found)
+    return found
+
+
+def ended_before(storage: str | None, definition: StudyDefinition) -> list[Ended]:
+    """The trials that its study has in the database that was named, if it is the same study."""
+    from tuner.errors import EmptyDatabaseError, UsageError
+    from tuner.estimate.trials_so_far import ended_trials
+    from tuner.storage.database import open_database
+    from tuner.storage.url import absolute, parse_url
+    from tuner.study.open import open_study
+
+    if not is_named(storage):
+        return []
+    address = absolute(parse_url(storage_url(storage)))
+    if address.is_sqlite and not address.sqlite_path.exists():
+        return []
+    name = f"{definition.task_name}-{definition.variant}"
+    try:
+        database = open_database(address, create=False)
+    except EmptyDatabaseError:
+        return []
+    try:
+        opened = open_study(database, name)
+        same = opened.definition.comparable() == definition.comparable()
+        if not same:
+            note(f"study {name} has other settings than were named here: its trials do not count")
+        return ended_trials(opened) if same else []
+    except UsageError:  # no such study yet
+        return []
+    finally:
+        database.close()
