@@ -279,6 +279,7 @@ def _kind_of_other(name: str) -> Kind:
     return kinds.PLAIN if _scores_of(name) is None else kinds.FIGURE
 
 
+@functools.lru_cache(maxsize=1024)  # a study's trials have the same names
 def _scores_of(name: str) -> str | None:
     return next((of for of, prefix in SCORES.items() if name.startswith(prefix)), None)
 

@@ -112,6 +112,12 @@ class Result(Loose):
         return TrialResult(TrialState[self.state], self.values, self.attributes, self.constraints)
 
 
+@functools.lru_cache(maxsize=64)
+def _plan_of(text: str) -> StoredPlan:
+    """One for all runs of a session, which have the same."""
+    return StoredPlan.model_validate_json(text, strict=True)
+
+
 class Run(Loose):
     """A verification run that ended."""
 
@@ -130,7 +136,7 @@ class Run(Loose):
     @functools.cached_property
     def design(self) -> StoredPlan:
         """What of its plan is read."""
-        return StoredPlan.model_validate_json(json.dumps(self.plan), strict=True)
+        return _plan_of(json.dumps(self.plan))
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
