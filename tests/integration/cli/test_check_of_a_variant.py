@@ -16,7 +16,6 @@ import os
 
 import torch
 from torch import nn
-from pytorch_lightning import LightningModule
 
 print("a class may say what it likes")
 
@@ -31,14 +30,6 @@ class Own(nn.Module):
         s = self.shapes
         out = self.layer(past[..., : s.n_targets].transpose(1, 2))
         return out.unflatten(-1, (s.horizon, s.n_quantiles)).transpose(1, 2)
-
-
-class Lit(Own, LightningModule):
-    def training_step(self, batch, number):
-        return 0.0
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=1.0)
 
 
 class Detached(Own):
@@ -117,14 +108,43 @@ class NotANumber(Own):
 """
 
 
+IMPORT = "from torch import nn\n"
+LIT = (
+    OWN.replace(IMPORT, IMPORT + "from pytorch_lightning import LightningModule\n")
+    + """
+
+class Lit(Own, LightningModule):
+    def training_step(self, batch, number):
+        return 0.0
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=1.0)
+"""
+)
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     return tmp_path
 
 
+@pytest.fixture
+def lit(own: Path) -> Path:
+    """With a module of Lightning's, which takes seconds to import, in a file of its own."""
+    (own / "lit.py").write_text(LIT, encoding="utf-8")
+    return own
+
+
 def check(folder: Path, name: str, *more: str) -> tuple[str, ...]:
-    return ("variants", "--check", f"own.py:{name}", "--task", "demo", *more)
+    return (
+        "variants",
+        "--check",
+        f"{'lit' if name == 'Lit' else 'own'}.py:{name}",
+        "--task",
+        "demo",
+        *more,
+    )
 
 
 def test_a_class_that_cannot_be_trained_does_not_work(own: Path) -> None:
@@ -219,24 +239,24 @@ def test_an_exception_in_a_class_of_ones_own_comes_with_its_file_and_line(own: P
     assert f"own.py, line {number}: NameError: name 'undefined_name' is not defined" in said
 
 
-def test_what_a_lightning_module_says_of_its_training_is_said_to_be_unused(own: Path) -> None:
-    done = run(*check(own, "Lit", "--json"), folder=own)
+def test_what_a_lightning_module_says_of_its_training_is_said_to_be_unused(lit: Path) -> None:
+    done = run(*check(lit, "Lit", "--json"), folder=lit)
     assert done.code == 0, done.err
     found = json.loads(done.out)  # whatever the class prints
     assert found["unused_methods"] == ["training_step", "configure_optimizers"]
     notice, *_ = found["notices"]
     assert "Lit: its own training_step and configure_optimizers will not be used" in notice
-    plain = json.loads(run(*check(own, "Own", "--json"), folder=own).out)
+    plain = json.loads(run(*check(lit, "Own", "--json"), folder=lit).out)
     assert plain["unused_methods"] == []
     assert not any("will not be used" in each for each in plain["notices"])
 
 
-def test_a_launch_says_it_at_its_start_and_every_trial_has_it(own: Path) -> None:
+def test_a_launch_says_it_at_its_start_and_every_trial_has_it(lit: Path) -> None:
     launched = run(
         *(
             "launch",
             "--variant",
-            "own.py:Lit",
+            "lit.py:Lit",
             "--task",
             "demo",
             "--cpu",
@@ -246,20 +266,20 @@ def test_a_launch_says_it_at_its_start_and_every_trial_has_it(own: Path) -> None
             "lit",
         ),
         *("--trials", "1", "--max-epochs", "1"),
-        folder=own,
-        environment={"TMPDIR": str(own)},
+        folder=lit,
+        environment={"TMPDIR": str(lit)},
     )
     assert launched.code == 0, launched.err
     assert "its own training_step and configure_optimizers will not be used" in launched.err
-    trial = json.loads(run("trial", "0", "--study", "lit", "--json", folder=own).out)
+    trial = json.loads(run("trial", "0", "--study", "lit", "--json", folder=lit).out)
     assert "training_step" in json.dumps(trial)
-    (own / "own.py").write_text(OWN + "\n# a remark\n", encoding="utf-8")
+    (lit / "lit.py").write_text(LIT + "\n# a remark\n", encoding="utf-8")
     said = run(
-        "launch", "--variant", "own.py:Lit", "--task", "demo", "--cpu", "--study", "lit", folder=own
+        "launch", "--variant", "lit.py:Lit", "--task", "demo", "--cpu", "--study", "lit", folder=lit
     )
     assert said.code == 2
     assert (
-        "own.py changed since the study was made. Restore own.py as it was, or start a new study"
+        "lit.py changed since the study was made. Restore lit.py as it was, or start a new study"
         in said.error
     )
     assert "model_source" not in said.error
