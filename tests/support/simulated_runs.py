@@ -6,6 +6,8 @@ from pathlib import Path
 
 from benchmarks.tcn_physics.simulate import simulate
 from tests.support.paths import REPOSITORY
+from tuner.data.prepare import PreparedData, prepare
+from tuner.data.task import load_task
 
 PHYSICS = REPOSITORY / "studies" / "physics"
 
@@ -31,3 +33,16 @@ def small_study(folder: Path, *, epochs: int = 2) -> Path:
     path = folder / "small-physics.toml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def changed(path: Path, *changes: tuple[str, str]) -> Path:
+    text = path.read_text()
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    path.write_text(text)
+    return path
+
+
+def prepared_of(path: Path, tmp_path: Path, **more: Path) -> PreparedData:
+    return prepare(load_task(str(path)), cache_dir=tmp_path / "cache", **more)

@@ -1,12 +1,14 @@
-"""Fixtures that write the small CSV and prepare it."""
+"""Fixtures that write the small CSV and prepare it; and a task of many files."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.support.simulated_runs import small_runs
 from tests.support.small_csv import TASK
 from tuner.data.prepare import PreparedData, prepare
 from tuner.data.task import Task, load_task
@@ -50,3 +52,14 @@ def problem(prepare_small: Callable[..., PreparedData], tmp_path: Path) -> Calla
         return message.replace(f"{tmp_path}/", "")
 
     return run
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_runs(tmp_path_factory.mktemp("simulated") / "data")
+
+
+@pytest.fixture
+def task_of_runs(simulated: Path, tmp_path: Path) -> Path:
+    """A task of many files: a copy of its own, to be spoiled."""
+    return Path(shutil.copytree(simulated.parent, tmp_path / "data")) / simulated.name

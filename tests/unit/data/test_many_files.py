@@ -2,49 +2,22 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.simulated_runs import small_runs
+from tests.support.simulated_runs import changed, prepared_of, small_runs
 from tuner.data.facts import facts_of
 from tuner.data.many_files import in_order_of_splits
-from tuner.data.prepare import PreparedData, PreparedSplit, prepare
+from tuner.data.prepare import PreparedData, PreparedSplit
 from tuner.data.sources import open_source
 from tuner.data.split_rows import pieces_of
 from tuner.data.task import Task, load_task, task_of
 from tuner.data.task_rows import rows_of_task
 from tuner.errors import DataError, UsageError
-
-
-@pytest.fixture(scope="module")
-def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_runs(tmp_path_factory.mktemp("simulated") / "data")
-
-
-@pytest.fixture
-def task_file(simulated: Path, tmp_path: Path) -> Path:
-    """A copy of its own, to be spoiled."""
-    return Path(shutil.copytree(simulated.parent, tmp_path / "data")) / simulated.name
-
-
-def changed(path: Path, *changes: tuple[str, str]) -> Path:
-    text = path.read_text()
-    for old, new in changes:
-        assert old in text, old
-        text = text.replace(old, new)
-    path.write_text(text)
-    return path
-
-
-def prepared_of(path: Path, tmp_path: Path, **more: Path) -> PreparedData:
-    return prepare(load_task(str(path)), cache_dir=tmp_path / "cache", **more)
 
 
 def raw(path: Path) -> dict[str, np.ndarray]:
@@ -87,14 +60,14 @@ def test_whole_files_are_dealt_to_the_splits_and_scaled_as_one(
 
 
 @pytest.mark.parametrize("runs", ["by_file", "by_time"])
-def test_no_window_crosses_files(task_file: Path, tmp_path: Path, runs: str) -> None:
+def test_no_window_crosses_files(task_of_runs: Path, tmp_path: Path, runs: str) -> None:
     changed(
-        task_file,
+        task_of_runs,
         ('"by_file"', f'"{runs}"'),
         ("input_size = 8", "input_size = 3"),
         ("horizon = 6", "horizon = 2"),
     )
-    data, files = prepared_of(task_file, tmp_path), raw(task_file)
+    data, files = prepared_of(task_of_runs, tmp_path), raw(task_of_runs)
     together = {name: each[:, :2] for name, each in files.items()}
     counts = {"by_file": (6 * 36, 2 * 36, 2 * 18), "by_time": (10 * 20, 10 * 4, 10 * 2)}
     splits = (data.train, data.val, data.test)
@@ -111,9 +84,9 @@ def test_no_window_crosses_files(task_file: Path, tmp_path: Path, runs: str) -> 
             )
 
 
-def test_what_the_data_is_does_not_depend_on_its_place(task_file: Path, tmp_path: Path) -> None:
-    here = prepared_of(task_file, tmp_path)
-    moved = Path(shutil.move(task_file.parent, tmp_path / "elsewhere")) / task_file.name
+def test_what_the_data_is_does_not_depend_on_its_place(task_of_runs: Path, tmp_path: Path) -> None:
+    here = prepared_of(task_of_runs, tmp_path)
+    moved = Path(shutil.move(task_of_runs.parent, tmp_path / "elsewhere")) / task_of_runs.name
     assert prepared_of(moved, tmp_path).data_hash == here.data_hash
     again = task_of(load_task(str(moved)).definition())
     assert again.definition() == here.task.definition()
@@ -121,33 +94,33 @@ def test_what_the_data_is_does_not_depend_on_its_place(task_file: Path, tmp_path
 
 
 def test_names_and_contents_of_all_files_are_what_the_data_is(
-    task_file: Path, tmp_path: Path
+    task_of_runs: Path, tmp_path: Path
 ) -> None:
-    before = prepared_of(task_file, tmp_path).data_hash
-    last = task_file.parent / "data_simulation_009"
+    before = prepared_of(task_of_runs, tmp_path).data_hash
+    last = task_of_runs.parent / "data_simulation_009"
     renamed = last.rename(last.with_name("data_simulation_010"))
-    other = prepared_of(task_file, tmp_path).data_hash
+    other = prepared_of(task_of_runs, tmp_path).data_hash
     renamed.rename(last)
-    assert prepared_of(task_file, tmp_path).data_hash == before != other
+    assert prepared_of(task_of_runs, tmp_path).data_hash == before != other
     text = (last / "series.csv").read_text()
     (last / "series.csv").write_text(text.replace("0.", "0.1", 1))
-    assert prepared_of(task_file, tmp_path).data_hash != before
+    assert prepared_of(task_of_runs, tmp_path).data_hash != before
     shutil.rmtree(last)
-    assert prepared_of(task_file, tmp_path).data_hash != before
+    assert prepared_of(task_of_runs, tmp_path).data_hash != before
 
 
 def test_it_is_looked_for_in_another_folder_too(
-    task_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    task_of_runs: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    here = prepared_of(task_file, tmp_path).data_hash
+    here = prepared_of(task_of_runs, tmp_path).data_hash
     alone = tmp_path / "alone" / "oscillator.toml"
     alone.parent.mkdir()
-    shutil.copy(task_file, alone)
+    shutil.copy(task_of_runs, alone)
     with pytest.raises(DataError, match=r"the pattern finds no file in .*alone"):
         prepared_of(alone, tmp_path)
     assert not caplog.text
-    assert prepared_of(alone, tmp_path, data_dir=task_file.parent).data_hash == here
-    assert f"finds nothing in its place; taken from {task_file.parent}" in caplog.text
+    assert prepared_of(alone, tmp_path, data_dir=task_of_runs.parent).data_hash == here
+    assert f"finds nothing in its place; taken from {task_of_runs.parent}" in caplog.text
 
 
 def spoiled_columns(folder: Path) -> None:
@@ -192,12 +165,12 @@ def spoiled_cell(folder: Path) -> None:
     ],
 )
 def test_a_file_that_does_not_fit_is_named_with_a_remedy(
-    task_file: Path, tmp_path: Path, spoil: object, said: str
+    task_of_runs: Path, tmp_path: Path, spoil: object, said: str
 ) -> None:
     assert callable(spoil)
-    spoil(task_file.parent)
+    spoil(task_of_runs.parent)
     with pytest.raises(DataError) as caught:
-        prepared_of(task_file, tmp_path)
+        prepared_of(task_of_runs, tmp_path)
     line = str(caught.value)
     assert "data_simulation_004/series.csv" in line
     among = "(one of the 10 files of data_simulation_*/series.csv: " in line
@@ -207,18 +180,18 @@ def test_a_file_that_does_not_fit_is_named_with_a_remedy(
     assert "\n" not in line
 
 
-def test_by_time_a_short_file_is_named(task_file: Path, tmp_path: Path) -> None:
-    changed(task_file, ('"by_file"', '"by_time"'))
+def test_by_time_a_short_file_is_named(task_of_runs: Path, tmp_path: Path) -> None:
+    changed(task_of_runs, ('"by_file"', '"by_time"'))
     with pytest.raises(DataError, match=r"file data_simulation_000/series.csv has 40 rows, needed"):
-        prepared_of(task_file, tmp_path)
+        prepared_of(task_of_runs, tmp_path)
 
 
-def test_too_few_files_for_the_splits(task_file: Path, tmp_path: Path) -> None:
-    changed(task_file, ("data_simulation_*", "data_simulation_00?"))
+def test_too_few_files_for_the_splits(task_of_runs: Path, tmp_path: Path) -> None:
+    changed(task_of_runs, ("data_simulation_*", "data_simulation_00?"))
     for number in range(1, 10):
-        shutil.rmtree(task_file.parent / f"data_simulation_{number:03}")
+        shutil.rmtree(task_of_runs.parent / f"data_simulation_{number:03}")
     with pytest.raises(DataError, match=r'finds 1 file, and the train split .* runs = "by_time"'):
-        prepared_of(task_file, tmp_path)
+        prepared_of(task_of_runs, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -230,140 +203,14 @@ def test_too_few_files_for_the_splits(task_file: Path, tmp_path: Path) -> None:
     ],
 )
 def test_keys_that_do_not_go_together_are_refused(
-    task_file: Path, old: str, new: str, said: str
+    task_of_runs: Path, old: str, new: str, said: str
 ) -> None:
     with pytest.raises(UsageError, match=said):
-        load_task(str(changed(task_file, (old, new))))
+        load_task(str(changed(task_of_runs, (old, new))))
 
 
-def test_a_bracket_in_a_path_is_a_bracket(task_file: Path, tmp_path: Path) -> None:
-    folder = task_file.parent.rename(tmp_path / "runs [1]")
-    assert prepared_of(folder / task_file.name, tmp_path).series == ("oscillator",)
-    one = changed(
-        folder / task_file.name,
-        ("data_simulation_*/series.csv", "data [1].csv"),
-        ('runs = "by_file" ', ""),
-        ("input_size = 8", "input_size = 3"),
-        ("horizon = 6", "horizon = 2"),
-    )
-    shutil.copy(folder / "data_simulation_000/series.csv", folder / "data [1].csv")
-    assert len(prepared_of(one, tmp_path).train.targets) == 24
-
-
-def test_a_wildcard_in_the_folder_of_the_task_is_a_letter(task_file: Path, tmp_path: Path) -> None:
-    folder = task_file.parent.rename(tmp_path / "a*")
-    shutil.copytree(folder, tmp_path / "ab")
-    here = prepared_of(folder / task_file.name, tmp_path)
-    assert here.series == ("oscillator",)
-    assert here.data_hash == prepared_of(tmp_path / "ab" / task_file.name, tmp_path).data_hash
-
-
-def test_what_is_there_twice_is_not_trained_on_and_forecast(
-    task_file: Path, tmp_path: Path
-) -> None:
-    copy = task_file.parent / "data_simulation_copy"
-    shutil.copytree(task_file.parent / "data_simulation_003", copy)
-    said = (
-        r"data_simulation_003/series.csv and data_simulation_copy/series.csv hold the same values"
-    )
-    with pytest.raises(DataError, match=said):
-        prepared_of(task_file, tmp_path)
-    shutil.rmtree(copy)
-    copy.symlink_to("data_simulation_003")
-    with pytest.raises(DataError, match=said):
-        prepared_of(task_file, tmp_path)
-    changed(task_file, ('"by_file"', '"by_time"'), ("= 8", "= 3"), ("= 6", "= 2"))
-    assert len(open_source(load_task(str(task_file)), None).parse()) == 11
-
-
-def test_what_is_hidden_is_left_alone(task_file: Path, tmp_path: Path) -> None:
-    before = prepared_of(task_file, tmp_path).data_hash
-    changed(task_file, ("data_simulation_*/series.csv", "*/*.csv"))
-    same = prepared_of(task_file, tmp_path)
-    for name in (".trash", "data_simulation_001/.trash"):
-        (task_file.parent / name).mkdir()
-    for name in (".trash/series.csv", "data_simulation_000/._series.csv"):
-        (task_file.parent / name).write_text("rubbish")
-    assert prepared_of(task_file, tmp_path).data_hash == same.data_hash == before
-
-
-def test_any_depth_is_looked_through_and_a_circle_of_links_is_none(
-    task_file: Path, tmp_path: Path
-) -> None:
-    files = len(open_source(load_task(str(task_file)), None).parse())
-    deep = task_file.parent / "deep" / "er"
-    deep.mkdir(parents=True)
-    (task_file.parent / "data_simulation_004").rename(deep / "data_simulation_004")
-    (deep / "round").symlink_to(task_file.parent)
-    changed(task_file, ("data_simulation_*/series.csv", "**/series.csv"))
-    names = [one.name for one in open_source(load_task(str(task_file)), None).parse()]
-    assert len(names) == files
-    assert "deep/er/data_simulation_004/series.csv" in names
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        (
-            b"data_simulation_\xff",
-            r"the name 'data_simulation_\\udcff' in .* is no text; rename it",
-        ),
-        (b"data_simulation_\x1b[31m", r"the name 'data_simulation_\\x1b\[31m' in .* is no text"),
-    ],
-)
-def test_a_name_that_cannot_be_shown_is_refused(task_file: Path, name: bytes, said: str) -> None:
-    (task_file.parent / os.fsdecode(name)).mkdir()
-    with pytest.raises(DataError, match=said):
-        open_source(load_task(str(task_file)), None)
-
-
-def test_a_folder_where_a_file_is_expected_is_refused(task_file: Path) -> None:
-    (task_file.parent / "data_simulation_999" / "series.csv").mkdir(parents=True)
-    with pytest.raises(DataError, match=r"series\.csv is no regular file; leave it out"):
-        open_source(load_task(str(task_file)), None)
-
-
-def test_what_is_no_file_is_refused_and_not_waited_for(task_file: Path) -> None:
-    os.mkfifo(task_file.parent / "data_simulation_000" / "other.csv")
-    changed(task_file, ("series.csv", "*.csv"))
-    with pytest.raises(DataError, match=r"other\.csv is no regular file; leave it out"):
-        open_source(load_task(str(task_file)), None)
-
-
-def test_a_folder_that_cannot_be_read_is_not_left_out(
-    task_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever runs this may be allowed to read everything."""
-    listed = Path.iterdir
-
-    def refused(folder: Path) -> Iterator[Path]:
-        if folder.name == "data_simulation_002":
-            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
-        return listed(folder)
-
-    monkeypatch.setattr(Path, "iterdir", refused)
-    changed(task_file, ("series.csv", "s*.csv"))
-    with pytest.raises(DataError, match=r"data_simulation_002: cannot be read \(Permission denied"):
-        open_source(load_task(str(task_file)), None)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "said"),
-    [
-        ("data_**/series.csv", r"in 'data_\*\*', \*\* is not a folder by itself"),
-        ("**/a/**/series.csv", r"\*\* stands once, and not last"),
-        ("runs/**", r"\*\* stands once, and not last"),
-        ("*/../*/series.csv", "'..' after a wildcard finds files twice"),
-    ],
-)
-def test_a_pattern_that_is_none_is_refused(task_file: Path, pattern: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said) as caught:
-        load_task(str(changed(task_file, ("data_simulation_*/series.csv", pattern))))
-    assert "\n" not in str(caught.value)
-
-
-def test_without_a_word_whole_files_are_dealt(task_file: Path) -> None:
-    task = load_task(str(changed(task_file, ('runs = "by_file" ', ""))))
+def test_without_a_word_whole_files_are_dealt(task_of_runs: Path) -> None:
+    task = load_task(str(changed(task_of_runs, ('runs = "by_file" ', ""))))
     assert task.definition()["source"]["runs"] == "by_file"
 
 
@@ -374,24 +221,24 @@ def test_a_task_of_one_file_is_what_it_was() -> None:
     assert task.definition()["source"] == {"kind": "csv", "time_column": "ds", "id_column": None}
 
 
-def test_what_is_constant_in_each_file_may_tell_them_apart(task_file: Path) -> None:
-    for number, path in enumerate(sorted(task_file.parent.glob("*/series.csv"))):
+def test_what_is_constant_in_each_file_may_tell_them_apart(task_of_runs: Path) -> None:
+    for number, path in enumerate(sorted(task_of_runs.parent.glob("*/series.csv"))):
         head, *lines = path.read_text().splitlines()
         rows = [f"{head},mass,fixed", *(f"{line},{number},1" for line in lines)]
         path.write_text("\n".join(rows) + "\n")
     covariates = 'past_covariates = ["mass", "fixed"]\nfrequency'
-    facts = facts_of(load_task(str(changed(task_file, ("frequency", covariates)))))
+    facts = facts_of(load_task(str(changed(task_of_runs, ("frequency", covariates)))))
     assert facts.constant == ("fixed",)
     assert len(facts.series) == 10
 
 
-def test_a_forecast_begins_at_the_end_of_one_file(task_file: Path) -> None:
+def test_a_forecast_begins_at_the_end_of_one_file(task_of_runs: Path) -> None:
     with pytest.raises(UsageError, match="has many files, and a forecast begins at the end of one"):
-        rows_of_task(task_file)
+        rows_of_task(task_of_runs)
 
 
-def test_each_file_is_shown_with_the_split_that_it_is_in(task_file: Path) -> None:
-    task = load_task(str(task_file))
+def test_each_file_is_shown_with_the_split_that_it_is_in(task_of_runs: Path) -> None:
+    task = load_task(str(task_of_runs))
     pieces = pieces_of(task, open_source(task, None).parse(), "files")
     assert [piece.ends for piece in pieces] == [(40, 40, 40)] * 6 + [(0, 40, 40)] * 2 + [
         (0, 0, 40)
