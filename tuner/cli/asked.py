@@ -8,9 +8,9 @@ from tuner.cli.options import above_zero
 from tuner.cli.policy_options import said_policy
 
 if TYPE_CHECKING:
-    from tuner.cli.launch import LaunchOptions
-    from tuner.cli.retune import RetuneOptions
-    from tuner.cli.verify import VerifyOptions
+    from tuner.cli.launch_options import LaunchOptions
+    from tuner.cli.retune_options import RetuneOptions
+    from tuner.cli.verify_options import VerifyOptions
     from tuner.launch import DeviceChoice, PolicyChanges, StudySettings
 
 

@@ -5,94 +5,22 @@ ladder of one variant's settings.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from tuner.cli.bench_ladder import climb
+from tuner.cli.bench_options import TRAIN_BUDGET_S, BenchOptions
 from tuner.cli.bench_run import Asked, job_of, measured
 from tuner.cli.command import takes
 from tuner.cli.device import chosen_device
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, TaskName, note
+from tuner.cli.options import note
 from tuner.cli.output import print_json
-from tuner.cli.replace import Force, check_bench_free
-from tuner.config import Precision
+from tuner.cli.replace import check_bench_free
 from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
     from tuner.bench import Circumstances, Plan
     from tuner.bench.contender import Job
     from tuner.bench.measurement import Measurement
-
-DEFAULT_OUTPUT = Path("storage/bench")
-TRAIN_BUDGET_S = 600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BenchOptions:
-    """The options of `tuner bench`; the hidden one is for itself in a fresh process."""
-
-    task: TaskName = "etth"
-    data_dir: DataDir = None
-    variants: Annotated[str, typer.Option(metavar="NAME[,NAME]|all", help="Variants to run.")] = (
-        "original"
-    )
-    backends: Annotated[
-        str, typer.Option(metavar="NAME[,NAME]|all", help="Our backends to run.")
-    ] = "all"
-    against: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME[,NAME]|none", help="darts, neuralforecast (those installed), or none."
-        ),
-    ] = None
-    against_everywhere: Annotated[
-        bool,
-        typer.Option("--against-everywhere", help="Run these at all sizes, not only at the first."),
-    ] = False
-    hidden: Annotated[str, typer.Option(metavar="N[,N]", help="Hidden sizes.")] = "64"
-    batch: Annotated[str, typer.Option(metavar="N[,N]", help="Batch sizes.")] = "256"
-    precision: Annotated[Precision, typer.Option(help="Arithmetic of all contenders.")] = (
-        Precision.FP32
-    )
-    rounds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Counted turns of each contender.")
-    ] = 3
-    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Counted epochs in a turn.")] = 3
-    gpu: OneGpu = None
-    cpu: Cpu = False
-    ladder: Annotated[
-        bool,
-        typer.Option(
-            "--ladder",
-            help="One variant in fp32 and plain operations, then one setting after the other.",
-        ),
-    ] = False
-    ladder_batch: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="The ladder's larger batch (default: 4 times the usual).",
-        ),
-    ] = None
-    train: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="SEEDS", help="Train the ladder's rungs to convergence, so often each."
-        ),
-    ] = 0
-    train_budget: Annotated[
-        float, typer.Option(min=0.0, metavar="S", help="Seconds for all these trainings.")
-    ] = TRAIN_BUDGET_S
-    output: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where results.csv and results.md go.")
-    ] = DEFAULT_OUTPUT
-    force: Force = False
-    json: Json = False
-    carried: Annotated[int | None, typer.Option(hidden=True)] = None
 
 
 @takes(BenchOptions)

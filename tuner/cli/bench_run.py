@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tuner.bench import Circumstances
     from tuner.bench.contender import Contender, Job
     from tuner.bench.measurement import Measurement
-    from tuner.cli.bench import BenchOptions
+    from tuner.cli.bench_options import BenchOptions
     from tuner.devices import CpuCores, Gpu
 
 MARK = "--carried"

@@ -21,7 +21,7 @@ from tuner.cli.options import (
     storage_url,
 )
 from tuner.cli.policy_options import said_policy
-from tuner.cli.verify import VerifyOptions
+from tuner.cli.verify_options import VerifyOptions
 from tuner.errors import UsageError
 from tuner.launch.verification import SEEDS, TOP
 from tuner.storage.url import DEFAULT_URL

@@ -1,0 +1,149 @@
+"""The options of `tuner launch`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from tuner.cli.options import (
+    Cpu,
+    DataDir,
+    Gpus,
+    Json,
+    On,
+    Placement,
+    PrintOnly,
+    Storage,
+    Study,
+    TaskName,
+    Timeout,
+    Trust,
+    Workers,
+)
+from tuner.cli.search_options import (
+    Accumulate,
+    BackendName,
+    CheckpointActivations,
+    CheckpointEvery,
+    CompileModeName,
+    HangLimit,
+    MaxEpochs,
+    MaxGpuHours,
+    MqlSplitName,
+    NoEstimate,
+    PrecisionName,
+    Prune,
+    Reruns,
+    Sampler,
+    SamplerSeed,
+    TargetValLoss,
+    TimeObjectiveName,
+    Until,
+    ValidateEvery,
+)
+from tuner.config import MANY, MOST_SEARCHES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """The options of `tuner launch`."""
+
+    variant: Annotated[
+        str, typer.Option(metavar="NAME[,NAME]", help="Variants or study files (.toml) to retune.")
+    ]
+    gpus: Gpus = None
+    cpu: Cpu = False
+    workers: Workers = None
+    on: On = None
+    placement: Placement = None
+    print_only: PrintOnly = False
+    task: TaskName = "etth"
+    data_dir: DataDir = None
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MANY,
+            metavar="N",
+            help="Until each study holds this many finished trials (a new one: 50).",
+        ),
+    ] = None
+    search_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="5m|none",
+            help="No trial begins once those of its search have had their devices for so long.",
+        ),
+    ] = None
+    until: Until = None
+    max_gpu_hours: MaxGpuHours = None
+    no_estimate: NoEstimate = False
+    searches: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_SEARCHES,
+            metavar="S",
+            help="Independent searches of each variant, each a study with all the trials (those "
+            "that are there, or 1).",
+        ),
+    ] = None
+    timeout: Timeout = None
+    max_epochs: MaxEpochs = None
+    storage: Storage = None
+    study: Study = None
+    time_objective: TimeObjectiveName = None
+    target_val_loss: TargetValLoss = None
+    mql_split: MqlSplitName = None
+    max_time: Annotated[
+        str | None,
+        typer.Option(metavar="S|none", help="Configurations must take at most S seconds."),
+    ] = None
+    max_mql: Annotated[
+        str | None, typer.Option(metavar="Q|none", help="Configurations must have at most Q.")
+    ] = None
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="8GB|none", help="Configurations must need at most this (GPU: allocated)."
+        ),
+    ] = None
+    sampler: Sampler = None
+    sampler_seed: SamplerSeed = None
+    warm_start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="STUDY[,STUDY]", help="Studies, or exported ones, whose fronts go first."
+        ),
+    ] = None
+    prune: Prune = None
+    backend: BackendName = None
+    precision: PrecisionName = None
+    accumulate: Accumulate = None
+    checkpoint_activations: CheckpointActivations = None
+    compile_mode: CompileModeName = None
+    validate_every: ValidateEvery = None
+    seeds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MANY,
+            metavar="N",
+            help="Train each configuration with so many seeds; medians count (1).",
+        ),
+    ] = None
+    reruns: Reruns = None
+    checkpoint_every: CheckpointEvery = None
+    margin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="1%",
+            help="As good as the default is an MQL at most so much above its own "
+            "(a new study: 1%).",
+        ),
+    ] = None
+    hang_limit: HangLimit = None
+    trust: Trust = False
+    json: Json = False
