@@ -218,6 +218,14 @@ def row(made: list[Replay]) -> dict[str, Any]:
     }
 
 
+def line(found: Mapping[str, Any]) -> str:
+    return (
+        f"| {found['seen']} | {found['searches']}, {found['searches_of']} | {found['replays']} | "
+        f"{100 * found['covered']:.0f} % | {found['ratio_median']:.2f} | {found['ratio_highest']:.2f} | "
+        f"{100 * found['at_most_1.5']:.0f} % | {100 * found['count_covered']:.0f} % |"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--replays", type=int, default=REPLAYS)
@@ -256,12 +264,7 @@ def main() -> None:
         "| trials seen | searches | replays | in the 80 % range | high : low, median | highest | at most 1.5 | trials of a budget in their range |"
     )
     print("|---|---|---|---|---|---|---|---|")
-    for each in rows:
-        print(
-            f"| {each['seen']} | {each['searches']}, {each['searches_of']} | {each['replays']} | "
-            f"{100 * each['covered']:.0f} % | {each['ratio_median']:.2f} | {each['ratio_highest']:.2f} | "
-            f"{100 * each['at_most_1.5']:.0f} % | {100 * each['count_covered']:.0f} % |"
-        )
+    print("\n".join(map(line, rows)))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
 

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks.retune.report import figures, read
+from benchmarks.retune.report import read
 from benchmarks.shared.circumstances import circumstances, heading, write
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.another_search import AnotherSearch, another_search_of
 from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.payback import spent_on
 
 HEADER = (
     "| retune | GPU | device s a search | seeds | confirmed | times over the default's "
@@ -75,7 +76,7 @@ def retune_of(name: str, studies: Sequence[StudySnapshot]) -> Retune:
     return Retune(
         name=name,
         model=models.pop(),
-        search_s=sum(figures(each)["device_s"] for each in studies) / len(studies),
+        search_s=spent_on(studies).search_s / len(studies),
         seeds=confirmations[0].seeds,
         found=said[0],
     )

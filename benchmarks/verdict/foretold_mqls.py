@@ -77,10 +77,14 @@ class Foretold:
     confirmed: bool
 
 
+def retuned(folders: Sequence[str]) -> list[StudySnapshot]:
+    """All searches of these retunes."""
+    return [study for folder in folders for study in read(RETUNES / folder)]
+
+
 def recorded(folders: Sequence[str] = FOLDERS) -> list[Search]:
     """The searches of these retunes whose confirmation has something to tell."""
-    studies = [study for folder in folders for study in read(RETUNES / folder)]
-    return [found for study in studies if (found := searched(study)) is not None]
+    return [found for study in retuned(folders) if (found := searched(study)) is not None]
 
 
 def searched(study: StudySnapshot) -> Search | None:

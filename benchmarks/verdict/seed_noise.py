@@ -20,8 +20,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[2]))
 import numpy as np
 
-from benchmarks.retune.report import read
-from benchmarks.verdict.foretold_mqls import FOLDERS, RETUNES
+from benchmarks.verdict.foretold_mqls import FOLDERS, retuned
 from benchmarks.verdict.simulation_files import publish
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.verified import Verified
@@ -82,8 +81,7 @@ def of_confirmations(confirmations: Iterable[Confirmation]) -> list[OverSeeds]:
 
 def recorded(folders: Sequence[str] = FOLDERS) -> list[OverSeeds]:
     """Of every configuration that the confirmations of these retunes ran."""
-    studies = [study for folder in folders for study in read(RETUNES / folder)]
-    return of_confirmations(filter(None, map(confirmation_of, studies)))
+    return of_confirmations(filter(None, map(confirmation_of, retuned(folders))))
 
 
 def grouped(found: Sequence[OverSeeds]) -> list[Group]:

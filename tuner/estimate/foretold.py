@@ -29,7 +29,7 @@ from tuner.spec.definition import StudyDefinition
 HOUR_S = 3600.0
 IN_COMMON = math.sqrt(0.5)
 """Of what the sizes' epochs may be off by: half of its variance is taken to be common to all of
-them, and does not go away where trials are many. With one to eight measured sizes 78 to 92 % of
+them, and does not go away where trials are many. With one to eight measured sizes 74 to 92 % of
 recorded searches lie in their range of four out of five then (benchmarks/estimate); 19 to 76 % did
 without."""
 

@@ -21,7 +21,7 @@ from tuner.estimate.cost_model import Z80
 from tuner.estimate.recorded_work import RecordedSearch
 
 LEAST_ALIKE = 3
-"""Fewer recorded searches of a kind tell no spread: then all kinds count, and the range is wide."""
+"""Fewer recorded searches of a kind are too few: then all kinds count, and the range is wide."""
 OWN_VARIANT = 6
 """So many of the same variant, and others are not asked."""
 LEAST_LENGTH = 30
@@ -110,11 +110,11 @@ def work_ahead(
         for each in alike
     ]
     rest = np.log([float(each[done:].sum()) for each in carried])
-    usual, usual_seen = REPEATS if kind.repeats else ONCE
-    middle, slope = float(rest.mean()), 0.0
     if kind.all_over or not known:
         middle, spread = _by_its_own(rest, np.asarray(seen_s), trials, unsure)
     else:
+        usual, usual_seen = REPEATS if kind.repeats else ONCE
+        middle, slope = float(rest.mean()), 0.0
         if done:
             before = np.log([float(each[:done].mean()) for each in carried])
             slope = _slope(before, rest)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from benchmarks.estimate import replays as subject
@@ -71,3 +73,15 @@ def test_the_searches_beside_it_may_be_left_out() -> None:
         replayer = subject.Replayer(without_its_retune=True)
     assert replayer.twins[SHORT] == {SHORT, beside}
     assert replayer.twins[other] == {other}
+
+
+def test_what_the_page_says_is_what_the_replays_came_to() -> None:
+    folder = REPOSITORY / "benchmarks" / "estimate"
+    rows = json.loads((folder / "replays.json").read_text(encoding="utf-8"))
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert "\n".join(map(subject.line, rows)) in page
+    repeating = [each for each in rows if "a sampler that repeats" in each["searches_of"]]
+    assert len(repeating) == len(subject.SEEN)
+    for each in repeating:
+        assert 0.75 <= each["covered"] <= 0.9
+        assert each["at_most_1.5"] > 0.99

@@ -7,9 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.retune.report import read
 from benchmarks.verdict import seed_noise
-from benchmarks.verdict.foretold_mqls import RETUNES
+from benchmarks.verdict.foretold_mqls import retuned
 from benchmarks.verdict.truths import NOISE_OF_RETUNES
 from tests.support.paths import BENCHMARKS
 from tests.support.present import present
@@ -44,7 +43,7 @@ def test_seeds_of_a_later_retune_have_it_too() -> None:
 
 
 def test_a_configuration_of_few_seeds_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    study = read(RETUNES / "again", "etth-original")[0]
+    study = retuned(["again"])[0]
     default = present(present(confirmation_of(study)).default)
     found = present(seed_noise.of_configuration(default))
     assert found.epochs == pytest.approx(51.0, abs=1.5)
