@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,16 +40,18 @@ class Searched:
         settled_after: float = 1.0,
         ahead: bool = False,
         first: Sequence[Place] = (),
+        trials: int | None = None,
     ) -> None:
         """After the share `settled_after` of the seconds it is at the end of its budget of trials;
         `ahead`: a trial is asked for while the one before trains, as on a GPU; `first`: where it
-        begins, after the default.
+        begins, after the default; `trials`: so many at most, which the sampler knows.
         """
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._gpu, self._job, self._sampler = gpu, truth(gpu.name), sampler
         self._settled_after, self._ahead = settled_after, ahead
+        self._trials = math.inf if trials is None else trials
         self._study = optuna.create_study(
-            directions=["minimize", "minimize"], sampler=self._made(None)
+            directions=["minimize", "minimize"], sampler=self._made(trials)
         )
         self._study.enqueue_trial(self._job.default)
         for where in first:
@@ -58,7 +61,7 @@ class Searched:
 
     def spend(self) -> None:
         """Until nothing is left."""
-        while self._gpu.left_s > 0:
+        while self._gpu.left_s > 0 and len(self._gpu.trained) < self._trials:
             if self._gpu.spent_s > self._settled_after * self._gpu.budget_s:
                 self._study.sampler = self._made(0)
             began = time.process_time()

@@ -14,9 +14,10 @@ from benchmarks.verdict.confirmations import answered
 from benchmarks.verdict.next_runs import NextSeeds, Searched
 from benchmarks.verdict.retunes import Answer, Retune, registered_level
 from benchmarks.verdict.truths import Training, truth
+from tuner.spec.confirming import LEAST_RUNS
 from tuner.spec.margin import MARGIN
 from tuner.verdict.left_to_gain import left_to_gain
-from tuner.verdict.recommendation import CHANCE, LEAST_RUNS, recommend, to_confirm_at, to_verify
+from tuner.verdict.recommendation import CHANCE, recommend, to_confirm_at, to_verify
 from tuner.verdict.runs_model import RunsModel
 
 BUDGET_S = 240.0

@@ -18,9 +18,9 @@ from benchmarks.verdict.budgets import Gpu, Place
 from benchmarks.verdict.others_contenders import Contender, place_of
 from benchmarks.verdict.others_rules import scalarised
 from benchmarks.verdict.truths import Training, truth
+from tuner.spec.confirming import LEAST_RUNS
 from tuner.spec.ranges import FloatRange
 from tuner.spec.space import SearchSpace
-from tuner.verdict.recommendation import LEAST_RUNS
 
 TIME, QUALITY, SCORE = "seconds", "mql", "score"
 

@@ -11,8 +11,8 @@ from benchmarks.verdict.budgets import Gpu, Place
 from benchmarks.verdict.steps_tested import steps_tested
 from benchmarks.verdict.truths import Training
 from tuner.pareto import front_indices, knee_index
+from tuner.spec.confirming import LEAST_RUNS
 from tuner.spec.margin import MARGIN
-from tuner.verdict.recommendation import LEAST_RUNS
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, RunsModel
 
 PER_PERCENT = 1.0
@@ -113,4 +113,4 @@ def steps(gpu: Gpu, least_runs: int) -> tuple[Place, ...]:
     where = {run.trial: run.where for run in runs}
     if len(where) < LEAST_CONFIGURATIONS or gpu.default not in where.values():
         return ()
-    return steps_tested(RunsModel(runs, 0), runs, least_runs=least_runs)
+    return steps_tested(RunsModel(runs, 0), runs, least_runs=least_runs, of_each=least_runs)

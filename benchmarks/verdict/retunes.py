@@ -16,10 +16,10 @@ import numpy as np
 
 from benchmarks.verdict.searches import runs_of_search
 from benchmarks.verdict.truths import MOST_EPOCHS, Truth, truth
+from tuner.spec.confirming import LEAST_RUNS
 from tuner.spec.margin import MARGIN
 from tuner.verdict.known_runs import Run
 from tuner.verdict.recommendation import (
-    LEAST_RUNS,
     recommend,
     recommend_at,
     to_confirm_at,

@@ -33,9 +33,9 @@ from benchmarks.verdict.over_truths import over_truths
 from benchmarks.verdict.simulation_files import of_each_search, options_of, publish
 from benchmarks.verdict.steps_tested import steps_tested
 from benchmarks.verdict.truths import TRUTHS
-from tuner.spec.confirming import CONFIRMATION_SEEDS
+from tuner.spec.confirming import CONFIRMATION_SEEDS, LEAST_RUNS
 from tuner.verdict.left_to_gain import left_to_gain
-from tuner.verdict.recommendation import LEAST_RUNS, recommend
+from tuner.verdict.recommendation import recommend
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, RunsModel
 from tuner.verdict.until import LEAST_MORE, LEAST_TRIALS, MORE_SHARE
 

@@ -16,9 +16,13 @@ from tuner.estimate.work_ahead import WorkAhead
 
 MEASURED_COUNTS = 5
 """What is measured before a search counts as so many of its trials."""
-MORE_THAN_USUAL = 1.1
+MORE_THAN_USUAL = 1.15
 """The mean trial takes more beside its training than the usual one: a wait now and then for what to
-try. Kernels that are built once are in the first trials, which tell too much."""
+try."""
+FIRST_S = 2.0
+"""A search's first trial waits for what is loaded and built once: 1 to 6 s on H100s and H200s."""
+EARLY, EARLY_TIMES = 10, 2.0
+"""The first trials meet most sizes for the first time, and take so much more beside training."""
 BESIDE_SPREAD = 0.3
 NOTHING = Foretold.exactly(0.0)
 
@@ -31,6 +35,8 @@ class Ended:
     held_s: float
     size: str = ""
     """The key of its size; empty where nobody asks for it."""
+    of_default: bool = False
+    """It ran the default configuration."""
 
 
 def beside_training(measured_s: float, seen: Sequence[float]) -> Foretold:
@@ -40,8 +46,11 @@ def beside_training(measured_s: float, seen: Sequence[float]) -> Foretold:
         measured_s: set-up, evaluation and what else is measured of a trial.
         seen: of trials that have ended, in order. The first is the device's first, and waits for
             what is built once: it is left out.
+
+    Returns:
+        Of one that is no early one.
     """
-    later = seen[1:]
+    later = [each / EARLY_TIMES for each in seen[1:EARLY]] + list(seen[EARLY:])
     count = MEASURED_COUNTS + len(later)
     usual = usual_beside_s(later)
     middle = MORE_THAN_USUAL * (MEASURED_COUNTS * measured_s + len(later) * usual) / count
@@ -64,8 +73,9 @@ def search_seconds(
     to_come = max(0, trials - len(ended))
     if ahead is None or not to_come:
         return Foretold.exactly(spent)
-    beside = beside_training(measured_s, [each.held_s - each.trained_s for each in ended])
-    beside = beside.times(to_come)
+    usual = beside_training(measured_s, [each.held_s - each.trained_s for each in ended])
+    first_s = 0.0 if ended else FIRST_S
+    beside = usual.times(float(_as_usual(len(ended), trials).sum())).plus(first_s)
     down = math.hypot(ahead.middle - ahead.low, beside.middle - beside.low)
     up = math.hypot(ahead.high - ahead.middle, beside.high - beside.middle)
     middle = spent + ahead.middle + beside.middle
@@ -92,11 +102,14 @@ def trials_bought(
         once: seconds that a compiler takes of it.
     """
     left_s = within_s - sum(each.held_s for each in ended)
-    beside = beside_training(measured_s, [each.held_s - each.trained_s for each in ended]).middle
+    beside_s = beside_training(measured_s, [each.held_s - each.trained_s for each in ended]).middle
+    most = len(ended) + max(map(len, ahead.courses))
+    beside = beside_s * _as_usual(len(ended), most)
+    beside[0] += 0.0 if ended else FIRST_S
     usual_s = math.exp(statistics.fmean(math.log(each.sum()) for each in ahead.courses))
 
     def counts(whole_s: float, once_s: float) -> list[int]:
-        scaled = (course * (whole_s / usual_s) + beside for course in ahead.courses)
+        scaled = (c * (whole_s / usual_s) + beside[: len(c)] for c in ahead.courses)
         return [_begun_within(course, left_s, once_s) for course in scaled]
 
     alike = counts(ahead.middle, once.middle)
@@ -108,7 +121,12 @@ def trials_bought(
         low=len(ended) + middle / _both(middle, slow, few),
         high=len(ended) + middle * _both(middle, fast, many),
     )
-    return found.at_most(len(ended) + max(map(len, ahead.courses)))
+    return found.at_most(most)
+
+
+def _as_usual(done: int, trials: int) -> np.ndarray:
+    """What each trial to come takes beside its training, as multiples of the usual one's."""
+    return np.where(np.arange(done, trials) < EARLY, EARLY_TIMES, 1.0)
 
 
 def _both(middle: float, by_pace: float, by_course: float) -> float:

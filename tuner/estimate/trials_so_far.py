@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from tuner.estimate.cost_sizes import key_of, size_of
 from tuner.estimate.search_hours import Ended
 from tuner.estimate.size_costs import SizeCosts, costs_of_trials
+from tuner.search.history import configuration
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.open import OpenStudy
 from tuner.study.results import read_results
@@ -24,12 +25,14 @@ def trained(opened: OpenStudy) -> list[TrialRecord]:
 
 
 def ended_trials(opened: OpenStudy) -> list[Ended]:
-    """Their times, and which size each had."""
+    """Their times, which size each had, and which ran the default."""
+    default = configuration(opened.definition.defaults.as_dict())
     return [
         Ended(
             trained_s=record.recorded.wall_clock_s or 0.0,
             held_s=device_seconds(record.recorded),
             size=key_of(size_of(dict(record.params))),
+            of_default=configuration(record.params) == default,
         )
         for record in trained(opened)
     ]

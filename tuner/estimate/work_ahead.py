@@ -25,7 +25,7 @@ LEAST_ALIKE = 3
 OWN_VARIANT = 6
 """So many of the same variant, and others are not asked."""
 LEAST_LENGTH = 30
-REPEATS, ONCE = (0.15, 0.19), (0.2, 0.4)
+REPEATS, ONCE = (0.16, 0.19), (0.2, 0.4)
 """How far a search may be off, of the logarithm: before its first trial, and what is left of one
 that has begun, which varies more than the whole. More where nothing is run again: what is repeated
 takes seconds that are known by then."""

@@ -13,3 +13,7 @@ STEPS = 3
 LEVEL = 0.04
 """Of the test. "No worse" is said in at most 5 % of cases where it is worse by the margin, or more:
 a tail of bad seeds leaves this much to spare (benchmarks/verdict)."""
+LEAST_RUNS = 5
+"""Of its own, without which nothing is recommended where a verification has run, or where a search
+runs configurations again: a surface may be rougher than the model believes. A confirmation may test
+what has run less often."""

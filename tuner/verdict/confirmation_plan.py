@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tuner.config import Value
-from tuner.spec.confirming import CONFIRMATION_SEEDS
+from tuner.spec.confirming import CONFIRMATION_SEEDS, LEAST_RUNS
 from tuner.storage.database import initialisation_lock
 from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen
 from tuner.study.group import Group, grouped
@@ -76,7 +76,8 @@ def plan_confirmation(
     What was frozen stays: the same call again plans nothing new, until the search or another
     verification has gone on since. Only runs that an exported study left behind are planned again.
     The reference is that of a comparison: the first variant where none is named. Runs are in
-    blocks, in which every configuration has its turn in random order.
+    blocks, in which every configuration has its turn in random order. Where nothing is held against
+    any default, and no reference is named, the defaults run `LEAST_RUNS` times.
 
     Raises:
         UsageError: the studies are of different data or devices, or another margin is recorded.
@@ -96,6 +97,7 @@ def plan_confirmation(
             found.notes.append(f"{again} runs of a confirmation were not exported: planned again")
         if not found.frozen:
             return Planned(again, tuple(found.missing), tuple(found.notes))
+        seeds = seeds if reference or _anything_to_test(found.frozen) else min(seeds, LEAST_RUNS)
         members = [*found.frozen, *_only_default(reference, found.frozen)]
         searches = sorted({each.study.membership.search for each in members})
         drawn = fresh_seeds(seeds * len(searches), seen_seeds(opened[0].database))
@@ -132,6 +134,11 @@ def _block(members: Sequence[_Frozen], seeds: Mapping[int, Sequence[int]], nth: 
     ]
 
 
+def _anything_to_test(frozen: Sequence[_Frozen]) -> bool:
+    """Where there is nothing, the defaults run a few times, for the record."""
+    return any(each.plan.recommended is not None for each in frozen)
+
+
 def each_once(studies: Sequence[OpenStudy]) -> list[OpenStudy]:
     """The studies in their order, none twice."""
     return list({each.name: each for each in studies}.values())
@@ -149,7 +156,9 @@ def _freeze_all(
     for each in opened:
         now = snapshot(each).with_runs_read()
         there = confirmation_of(now)
-        if there is not None and _goes_on(now, there, reference.name if reference else None):
+        goes_on = there is not None and _goes_on(now, there, reference.name if reference else None)
+        tests_nothing = there is not None and there.complete and there.default_stands
+        if there is not None and goes_on and not tests_nothing:
             if there.seeds != seeds:
                 found.notes.append(
                     f"{each.name}: its confirmation was planned with {there.seeds} seeds and keeps "
@@ -160,6 +169,8 @@ def _freeze_all(
             mine = _freeze(each, now, level, of_level, seeds)
         except NoAnswerError as error:
             found.missing.append(f"{each.name}: {error}")
+            continue
+        if goes_on and mine.plan.recommended is None:
             continue
         found.frozen.append(mine)
         found.notes.extend(mine.notes)
@@ -213,10 +224,17 @@ def _freeze(
         margin=margin,
         chance=steps[0].chance if steps else None,
         known=known_runs_of(now),
-        attempt=1 if last is None else last.frozen.attempt + 1,
+        attempt=_attempt(last),
     )
     params = {number: now.record(number).params for number in plan.trials()}
     return _Frozen(study, plan, params, tuple(notes))
+
+
+def _attempt(last: Confirmation | None) -> int:
+    """Of how many that tested something this is the next one."""
+    if last is None:
+        return 1
+    return last.frozen.attempt + (not last.default_stands)
 
 
 def _steps(
@@ -227,7 +245,6 @@ def _steps(
         model,
         None if own.default_stands else own.chosen.trial,
         margin=own.margin,
-        least_runs=own.least_runs,
         seeds=seeds,
         candidates=candidates_of(now),
     )

@@ -4,7 +4,9 @@ What is fastest is hardly ever within the margin by much, and what is surely wit
 Tested one after the other, the surest first, several cost no more errors than one
 (`tuner.verdict.confirmation`), and what stands in the end is the boldest that was shown to be as
 good. The order is the one by which most time is expected to be saved in the end: worked out on
-draws of what may be true, and of what a confirmation may then come to.
+draws of what may be true, and of what a confirmation may then come to. How often each has run is
+no matter: fresh seeds decide, and a search of few trials has run hardly anything five times
+(docs/decisions/0043).
 """
 
 from __future__ import annotations
@@ -36,7 +38,6 @@ def confirmation_steps(
     first: int | None,
     *,
     margin: float,
-    least_runs: int = 1,
     seeds: int = CONFIRMATION_SEEDS,
     most: int = STEPS,
     candidates: Collection[int] | None = None,
@@ -47,7 +48,6 @@ def confirmation_steps(
         model: of the study's runs.
         first: the trial that is recommended, which is among them; None where none is.
         margin: how much higher an MQL may be, relative.
-        least_runs: how often each must have run itself.
         seeds: of the confirmation.
         most: how many at most.
         candidates: trials that may be recommended; all where None.
@@ -56,7 +56,7 @@ def confirmation_steps(
         ValueError: the default configuration is not among the runs.
     """
     chances = model.chance_of_default(margin)
-    may = model.faster(candidates) & (model.runs >= least_runs) & (chances >= LEAST_CHANCE)
+    may = model.faster(candidates) & (chances >= LEAST_CHANCE)
     saved, claims = model.drawn_confirmations(margin, seeds, _DRAWS, _SEED)
     alone = (saved * claims).mean(axis=0)
     rows = [row for row in np.argsort(-alone, kind="stable").tolist() if may[row]][:_SHORT_LIST]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.pareto import Point
 from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
+from tuner.verdict.confirmation_steps import LEAST_CHANCE
 from tuner.verdict.estimate_words import in_words, left_in_words, percent, too_few_runs
 from tuner.verdict.front_by_values import Values
 from tuner.verdict.known_runs import runs_of
@@ -17,6 +18,9 @@ _FRONTS = {
     Values.EXPECTED: "the front of what all runs of the study together expect",
     Values.VERIFIED: "the front of medians over fresh seeds, of what was verified alone",
 }
+_MAY_BE_TESTED = (
+    " A confirmation tests what may be as good, on fresh seeds: tuner verify --confirm."
+)
 _MEDIANS = "the front of the search's runs: medians where a configuration has several"
 
 
@@ -93,7 +97,8 @@ def _stands(answer: Answer) -> str:
         return f"{said}; nothing that may be chosen is expected to be faster."
     near = answer.nearest
     said += f"; the nearest is {in_words(near)}, with a chance of {percent(near.chance)}"
-    return f"{said}{too_few_runs(near, answer.sure_enough, answer.least_runs)}.{_left(answer)}"
+    said += f"{too_few_runs(near, answer.sure_enough, answer.least_runs)}.{_left(answer)}"
+    return f"{said}{_MAY_BE_TESTED}" if near.chance >= LEAST_CHANCE else said
 
 
 def _left(answer: Answer) -> str:

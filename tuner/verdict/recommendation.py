@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from tuner.spec.confirming import CONFIRMATION_SEEDS
+from tuner.spec.confirming import CONFIRMATION_SEEDS, LEAST_RUNS
 from tuner.spec.margin import MARGIN
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.known_runs import default_of, runs_of
@@ -35,8 +35,6 @@ BOLDEST_FIRST = (0.5, 0.7, 0.8, 0.9, 0.95)
 VERIFIED, VERIFIED_SEEDS, ROUNDS = 6, 6, 3
 """Before a recommendation: in so many rounds so many configurations, and the default, run again on
 so many fresh seeds each."""
-LEAST_RUNS = 5
-"""Of its own, without which nothing is recommended where a verification has run."""
 
 _SURE = 0.99
 _DRAWS = 1000

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tuner.errors import UsageError
 from tuner.search.history import configuration
+from tuner.spec.confirming import LEAST_RUNS
 from tuner.storage.queue.plans import stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import standing_trial
@@ -18,7 +19,6 @@ from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.left_to_gain import LeftToGain, left_to_gain
 from tuner.verdict.no_answer import NoAnswerError, nothing_within, why_none
 from tuner.verdict.recommendation import (
-    LEAST_RUNS,
     model_of,
     recommend,
     recommend_at,

@@ -34,6 +34,7 @@ from tuner.report.terminal.tables import print_summary
 from tuner.report.terminal.trial_sections import print_trial
 from tuner.report.trial_detail import read_trial
 from tuner.search.history import configuration
+from tuner.spec.confirming import LEAST_RUNS
 from tuner.spec.seeds import seed_of_trial
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
@@ -48,7 +49,7 @@ from tuner.verdict.expected_front import Choice
 from tuner.verdict.explain import explain_study
 from tuner.verdict.known_runs import candidates_of, default_of, runs_of
 from tuner.verdict.picks import picks_expected
-from tuner.verdict.recommendation import LEAST_RUNS, model_of
+from tuner.verdict.recommendation import model_of
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in
 

@@ -219,3 +219,15 @@ def test_trials_in_words() -> None:
     one = Foretold(middle=1.0, low=1.0, high=1.0)
     assert trials_in_words(one, 0) == "1 trial"
     assert trials_in_words(one.times(3), 3) == "3 trials"
+
+
+def test_a_default_that_has_run_is_foretold_by_its_runs(costs: SizeCosts) -> None:
+    """Recorded defaults train for some fifty epochs; this one does for a tenth of that."""
+    guessed = foretold(costs)
+    runs = [Ended(trained_s=0.1, held_s=0.2, of_default=True)] * 4
+    others = [Ended(trained_s=5.0, held_s=5.1)] * 4
+    known = foretold(costs, ended=[*runs, *others])
+    assert known.default_run.middle < 0.3 * guessed.default_run.middle
+    assert known.default_run.ratio < 1.2 < guessed.default_run.ratio
+    confirmation = [stages_of([each]).confirmation.middle for each in (known, guessed)]
+    assert confirmation[0] < 0.3 * confirmation[1]

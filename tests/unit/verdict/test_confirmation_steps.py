@@ -53,9 +53,8 @@ def test_what_is_recommended_is_among_them(model: RunsModel) -> None:
     assert confirmation_steps(model, 5, margin=MARGIN, candidates={0, 5})[0].trial == 5
 
 
-def test_nothing_is_tested_that_is_no_candidate_or_ran_too_seldom(model: RunsModel) -> None:
+def test_nothing_is_tested_that_is_no_candidate(model: RunsModel) -> None:
     assert confirmation_steps(model, None, margin=MARGIN, candidates=()) == ()
-    assert confirmation_steps(model, None, margin=MARGIN, least_runs=13) == ()
     fewer = confirmation_steps(model, None, margin=MARGIN, candidates={3, 4})
     assert {each.trial for each in fewer} <= {3, 4}
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.paths import REPOSITORY
 from tuner.errors import UsageError
+from tuner.spec.confirming import LEAST_RUNS
 from tuner.study.archive import read_archive
 from tuner.study.results import StudyResults
 from tuner.study.snapshot import StudySnapshot, snapshot
@@ -18,7 +19,7 @@ from tuner.verdict.estimate_words import percent
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.no_answer import NoAnswerError, why_none
 from tuner.verdict.reasons import because_of_answer
-from tuner.verdict.recommendation import CHANCE, LEAST_RUNS, model_of
+from tuner.verdict.recommendation import CHANCE, model_of
 from tuner.verdict.runs_model import FENCE, LEAST_CONFIGURATIONS, RunsModel
 from tuner.verdict.same_quality import (
     Answer,
@@ -103,7 +104,8 @@ def test_once_a_verification_has_run_what_is_recommended_has_run_some_times() ->
     assert f"but it ran once, and {LEAST_RUNS} runs of it are needed. " in said
     assert answer.left is not None
     most = f"{100 * answer.left.at_most:.0f} %"
-    assert said.endswith(f"would save at most {most} more of its time (at 90 %).")
+    assert f"would save at most {most} more of its time (at 90 %). " in said
+    assert said.endswith("tests what may be as good, on fresh seeds: tuner verify --confirm.")
     searched = dataclasses.replace(verified, read_runs=lambda: ())
     assert least_runs(searched) == 1
     assert least_runs(verified) == LEAST_RUNS
