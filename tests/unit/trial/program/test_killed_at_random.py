@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -76,9 +77,13 @@ def curve_of(where: Path) -> list[tuple[int, float]]:
     return [(number, seconds) for number, seconds in json.loads(path.read_text())]
 
 
-def living(where: Path) -> list[int]:
+def living(where: Path) -> list[psutil.Process]:
     pids = (where / "pids").read_text().split() if (where / "pids").exists() else []
-    return [int(pid) for pid in pids if psutil.pid_exists(int(pid))]
+    found = []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            found.append(psutil.Process(int(pid)))
+    return found
 
 
 @pytest.mark.slow
@@ -97,9 +102,7 @@ def test_a_training_outlives_twenty_kills_of_who_trains_it(tmp_path: Path) -> No
         killed += how == -signal.SIGKILL
         if killed == KILLS:
             (tmp_path / "enough").touch()
-        gone, left = psutil.wait_procs(
-            [psutil.Process(pid) for pid in living(tmp_path)], timeout=10
-        )
+        gone, left = psutil.wait_procs(living(tmp_path), timeout=10)
         assert left == [], gone
     assert killed == KILLS
     curve = curve_of(tmp_path)
