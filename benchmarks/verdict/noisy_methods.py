@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.verdict.budgets import Gpu, Judged, Place, judged
-from benchmarks.verdict.confirmations import answered
+from benchmarks.verdict.confirmations import AtLevel, answered
 from benchmarks.verdict.next_runs import NextSeeds, Searched
 from benchmarks.verdict.retunes import Answer, Retune, registered_level
 from benchmarks.verdict.truths import Training, truth
@@ -126,8 +126,30 @@ def outcome(gpu: Gpu, method: str, choose: Callable[[RunsModel], int | None]) ->
     model = RunsModel(runs, 0)
     where = {run.trial: run.where for run in runs}
     chosen = choose(model)
+    at, ratio = at_level(gpu, model, least_runs=LEAST_RUNS)
+    left = left_to_gain(model, chosen)
+    return Outcome(
+        gpu.name,
+        gpu.seed,
+        method,
+        judged(gpu, () if chosen is None else (where[chosen],)),
+        ratio,
+        at.truly_within,
+        len(gpu.trained),
+        len(where),
+        left.expected,
+        left.at_most,
+    )
+
+
+def at_level(gpu: Gpu, model: RunsModel, *, least_runs: int) -> tuple[AtLevel, float]:
+    """A search's answer at the registered level, of what has run so often, and its time over the
+    default's.
+    """
+    runs = gpu.runs()
+    where = {run.trial: run.where for run in runs}
     level, error = registered_level(truth(gpu.name))
-    offered = to_confirm_at(model, level, error=error, least_runs=LEAST_RUNS)
+    offered = to_confirm_at(model, level, error=error, least_runs=least_runs)
     default = _answer(gpu, gpu.default)
     at = answered(
         Retune(
@@ -143,19 +165,7 @@ def outcome(gpu: Gpu, method: str, choose: Callable[[RunsModel], int | None]) ->
             len(runs),
         )
     )
-    left = left_to_gain(model, chosen)
-    return Outcome(
-        gpu.name,
-        gpu.seed,
-        method,
-        judged(gpu, () if chosen is None else (where[chosen],)),
-        at.seconds / default.seconds,
-        at.truly_within,
-        len(gpu.trained),
-        len(where),
-        left.expected,
-        left.at_most,
-    )
+    return at, at.seconds / default.seconds
 
 
 def _answer(gpu: Gpu, where: Place) -> Answer:

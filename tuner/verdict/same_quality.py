@@ -27,6 +27,10 @@ from tuner.verdict.recommendation import (
 from tuner.verdict.runs_model import Estimate, RunsModel
 from tuner.verdict.upper_bounds import UNBOUNDED, Bounds, excess
 
+OFFERED_RUNS = 2
+"""Of its own, of what a search offers at another's quality: each is to run on fresh seeds, and a
+search of few trials has run nothing `LEAST_RUNS` times (docs/decisions/0043)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
@@ -179,7 +183,7 @@ def offered(
         model,
         level.mql * (1 + margin),
         error=level.error,
-        least_runs=least_runs(study),
+        least_runs=min(OFFERED_RUNS, least_runs(study)),
         candidates=candidates_of(study),
     )
 

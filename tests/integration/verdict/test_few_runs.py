@@ -20,11 +20,13 @@ from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
 from tuner.study.transfer import restore
 from tuner.trial.job import TrialJob
+from tuner.verdict import same_quality
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.confirmed_words import confirmed_sentence
 from tuner.verdict.reasons import because_of_answer
-from tuner.verdict.same_quality import Answer, answer_of
+from tuner.verdict.recommendation import model_of
+from tuner.verdict.same_quality import Answer, answer_of, offered
 
 SEEDS = 12
 
@@ -96,3 +98,17 @@ def test_where_nothing_is_as_good_the_default_alone_runs_and_not_for_long(
     assert confirmed_sentence(found, name="few").startswith("few: the default stands")
     again = plan_confirmation([study], seeds=SEEDS)
     assert (again.new_runs, again.notes) == (0, ())
+
+
+def test_what_ran_twice_is_offered_at_anothers_quality(
+    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = snapshot(opened(with_runs(archive, ((0.1, 0.5), (0.12, 0.51))), tmp_path))
+    reference = snapshot(all_worse(archive))
+
+    def trials() -> set[int]:
+        return {e.trial for e in offered(study, model_of(study), reference, margin=0.01)}
+
+    assert REPEATED in trials()
+    monkeypatch.setattr(same_quality, "OFFERED_RUNS", LEAST_RUNS)
+    assert REPEATED not in trials()
