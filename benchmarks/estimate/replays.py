@@ -5,8 +5,8 @@
     python -m benchmarks.estimate.replays --without-its-retune
 
 A replay takes a recorded search, a number of trials N that it has, and k of them as ended, and foretells
-what all N held their devices for. All are made: a draw of 200 of them had shares that lay six points apart. Its own epoch seconds by size, and what its trials took beside training, stand
-for what `tuner estimate` measures; neither it nor a twin (the same configurations) is among the recorded searches
+what all N held their devices for. All replays are made: the shares of 200 drawn ones moved by six points from
+draw to draw. Its own epoch seconds by size, and what its trials took beside training, stand for what `tuner estimate` measures; neither it nor a twin (the same configurations) is among the recorded searches
 it is foretold from. With `--measured` so many sizes alone are known, those that are measured first;
 with `--without-its-retune` the other searches of its variant in its folder are left out, too, as for a variant or a
 device that nobody has searched on. Replays of one search with several N are not independent: searches count alike, whatever

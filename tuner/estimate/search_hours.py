@@ -74,8 +74,7 @@ def search_seconds(
     if ahead is None or not to_come:
         return Foretold.exactly(spent)
     usual = beside_training(measured_s, [each.held_s - each.trained_s for each in ended])
-    first_s = 0.0 if ended else FIRST_S
-    beside = usual.times(float(_as_usual(len(ended), trials).sum())).plus(first_s)
+    beside = usual.times(float(_as_usual(len(ended), trials).sum())).plus(_first_s(ended))
     down = math.hypot(ahead.middle - ahead.low, beside.middle - beside.low)
     up = math.hypot(ahead.high - ahead.middle, beside.high - beside.middle)
     middle = spent + ahead.middle + beside.middle
@@ -105,7 +104,7 @@ def trials_bought(
     beside_s = beside_training(measured_s, [each.held_s - each.trained_s for each in ended]).middle
     most = len(ended) + max(map(len, ahead.courses))
     beside = beside_s * _as_usual(len(ended), most)
-    beside[0] += 0.0 if ended else FIRST_S
+    beside[0] += _first_s(ended)
     usual_s = math.exp(statistics.fmean(math.log(each.sum()) for each in ahead.courses))
 
     def counts(whole_s: float, once_s: float) -> list[int]:
@@ -122,6 +121,11 @@ def trials_bought(
         high=len(ended) + middle * _both(middle, fast, many),
     )
     return found.at_most(most)
+
+
+def _first_s(ended: Sequence[Ended]) -> float:
+    """What the first trial waits for, where it is to come."""
+    return 0.0 if ended else FIRST_S
 
 
 def _as_usual(done: int, trials: int) -> np.ndarray:
