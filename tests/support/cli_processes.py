@@ -190,11 +190,15 @@ def finished(process: subprocess.Popen[str]) -> Done:
 
 
 def wait_for(condition: Callable[[], T], what: str, *, patience_s: float = PATIENCE_S) -> T:
+    """What `condition` finds. What takes long is looked at more seldom: others want the cores."""
     deadline = time.monotonic() + patience_s
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"waited {patience_s:.0f} s in vain for {what}"
-        time.sleep(0.1)
-    return found
+    while True:
+        began = time.monotonic()
+        if found := condition():
+            return found
+        now = time.monotonic()
+        assert now < deadline, f"waited {patience_s:.0f} s in vain for {what}"
+        time.sleep(max(0.1, 4.0 * (now - began)))
 
 
 def workers_of(supervisor: int) -> list[psutil.Process]:

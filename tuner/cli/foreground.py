@@ -37,18 +37,18 @@ class Foreground:
 
 
 @contextmanager
-def stopped_by_signals(stop: StopRequests, *, same_signal_s: float = 0.0) -> Iterator[None]:
+def stopped_by_signals(stop: StopRequests, *, passed_on_s: float = 0.0) -> Iterator[None]:
     """SIGINT and SIGTERM are requests, as long as the context lasts.
 
-    What follows the first within `same_signal_s` is that one still: who ends a job on a cluster
-    tells each of its processes, and those between pass it on.
+    A SIGTERM that follows the first request within `passed_on_s` is that one still: who ends a job
+    on a cluster tells each of its processes, and those between pass it on.
     """
     first_at = -math.inf
 
     def ask(number: int, frame: FrameType | None) -> None:
         nonlocal first_at
         del frame
-        if time.monotonic() < first_at + same_signal_s:
+        if number == signal.SIGTERM and time.monotonic() < first_at + passed_on_s:
             return
         if stop.first is None:
             first_at = time.monotonic()

@@ -26,12 +26,14 @@ ORPHAN_WILL_S = 1.0
 """For handing back in its stead."""
 
 
-def stop_on_signals(stop: StopFlag) -> list[int]:
+def stop_on_signals(stop: StopFlag, *, supervised: bool = False) -> list[int]:
     """First SIGTERM or SIGINT: stop after this step and hand back.
     A second one ends the process at once.
 
-    What follows within `SAME_SIGNAL_S` is the first one still: the kernel says more than once that
-    a supervisor with several threads has died. Returns the signals received, in time to come.
+    What follows within `SAME_SIGNAL_S` is the first one still. To a worker with a supervisor all
+    are one: a cluster tells each process of a job, a supervisor passes it on, and the kernel says
+    that it has died, once for each of its threads. Who is in a hurry kills that worker. Returns the
+    signals received, in time to come.
     """
     received: list[int] = []
     first_at = 0.0
@@ -43,7 +45,7 @@ def stop_on_signals(stop: StopFlag) -> list[int]:
             first_at = time.monotonic()
             received.append(number)
             stop.set()
-        elif time.monotonic() - first_at > SAME_SIGNAL_S:
+        elif not supervised and time.monotonic() - first_at > SAME_SIGNAL_S:
             os._exit(128 + number)
 
     signal.signal(signal.SIGTERM, note)

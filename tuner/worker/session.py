@@ -107,7 +107,7 @@ def _work(
         studies = [
             with_code(each, trust=order.trust, trusted=order.trusted_code) for each in studies
         ]
-        received = stop_on_signals(stop)
+        received = stop_on_signals(stop, supervised=orphan is not None)
         stops().count()
         # Where a launch supervises it, that looks whether searches may stop.
         alone = orphan is None and not order.verify

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shutil
 import tempfile
@@ -56,8 +57,19 @@ def gone(cluster: RayCluster) -> bool:
     return not cluster.actors()
 
 
+def workers_in(bench: Bench) -> list[psutil.Process]:
+    """Whatever works there, whoever started it."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cwd() == str(bench.folder) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
 def handed_back(bench: Bench) -> bool:
-    return {state for state, _ in bench.claims()} == {"returned"}
+    """All that ran: by whoever ran it, or in its stead."""
+    return {state for state, _ in bench.claims()} <= {"returned", "lost"}
 
 
 def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
@@ -98,13 +110,14 @@ def test_a_killed_launch_and_ctrl_c_leave_no_worker_and_hand_back_what_runs(
     kill([process])
     process.communicate()
     wait_for(lambda: gone(cluster), "the actors' end")
-    wait_for(lambda: handed_back(bench), "the end of what outlived the actors")
+    wait_for(lambda: not workers_in(bench), "the end of what outlived the actors")
 
+    # What a worker had no time to hand back, on a busy machine, the next launch takes over.
     process = bench.start(*launch(bench, 3))
     bench.wait_until_training(process, workers=2)
     done = interrupt(process)
     assert done.code == 130, done.err
-    assert handed_back(bench)
+    assert handed_back(bench), bench.claims()
     wait_for(lambda: gone(cluster), "the actors' end")
 
 

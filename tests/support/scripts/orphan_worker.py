@@ -49,7 +49,7 @@ class Endless:
 
 def work(supervisor: int) -> None:
     stop = StopFlag()
-    stop_on_signals(stop)
+    stop_on_signals(stop, supervised=True)
     orphan = Orphan(supervisor)
     orphan.will = lambda: None
     Path("worker").write_text(str(os.getpid()))

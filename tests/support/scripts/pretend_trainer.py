@@ -23,7 +23,7 @@ from tuner.trial.job import TrialJob
 from tuner.trial.time_left import TimeLeft
 from tuner.worker.trainer.serve import main
 
-EPOCHS, EPOCH_S = 3, 0.05
+EPOCHS, EPOCH_S = 3, 0.1
 
 
 def train(job: TrialJob) -> TrialResult | None:

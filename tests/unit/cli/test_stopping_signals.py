@@ -11,15 +11,17 @@ from tuner.launch import Outcome, StopRequests
 def test_a_signal_that_follows_at_once_is_the_first_one_still() -> None:
     """As where Slurm tells each process of a job, and the job's shell passes it on."""
     stop = StopRequests()
-    with stopped_by_signals(stop, same_signal_s=60.0):
+    with stopped_by_signals(stop, passed_on_s=60.0):
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
         assert (stop.first, stop.urgent) == (Outcome.TERMINATED, False)
+        os.kill(os.getpid(), signal.SIGINT)  # nobody passes that on: somebody pressed Ctrl-C
+        assert stop.urgent
 
 
 def test_a_later_one_is_another() -> None:
     stop = StopRequests()
-    with stopped_by_signals(stop, same_signal_s=0.01):
+    with stopped_by_signals(stop, passed_on_s=0.01):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGTERM)

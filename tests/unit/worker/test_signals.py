@@ -33,6 +33,21 @@ def test_the_same_signal_said_twice_at_once_is_one_and_lets_the_trial_be_handed_
     assert received == [signal.SIGTERM]
 
 
+def test_what_its_supervisor_passes_on_late_takes_no_checkpoint_from_a_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Slurm does on a busy node: it tells each process of a job, and so does the job's shell."""
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setattr(process, "SAME_SIGNAL_S", -1.0)
+    stop = StopFlag()
+    received = process.stop_on_signals(stop, supervised=True)
+    for _ in range(3):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert stop.is_set()
+    assert (received, ended) == ([signal.SIGTERM], [])
+
+
 def test_a_second_signal_ends_the_worker_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
