@@ -153,7 +153,7 @@ def _end_as(words: Sequence[str], folder: str, environment: Mapping[str, str]) -
     """Run `tuner WORDS` in this process, and end it with the exit code."""
     if SUPERVISED not in words:
         namespaces.enter_if_asked(environment)
-    has_children = words[:1] in (["launch"], ["verify"]) and forks.available()
+    has_children = words[:1] in (["launch"], ["verify"], ["retune"]) and forks.available()
     children = OwnNursery(_end_as) if has_children else None
     if SUPERVISED in words:
         _call_itself(f"of-{words[words.index(SUPERVISED) + 1]}")
