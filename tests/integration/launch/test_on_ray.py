@@ -67,11 +67,6 @@ def workers_in(bench: Bench) -> list[psutil.Process]:
     return found
 
 
-def handed_back(bench: Bench) -> bool:
-    """All that ran: by whoever ran it, or in its stead."""
-    return {state for state, _ in bench.claims()} <= {"returned", "lost"}
-
-
 def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
     bench: Bench, cluster: RayCluster
 ) -> None:
@@ -82,8 +77,14 @@ def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
         wait_for(functools.partial(two, there), "both workers")
         bench.wait_until_training(process, workers=1)
         kill(there()[:1])
+    bench.wait_until_training(process, workers=2)
+    kill([process])
+    process.communicate()
+    wait_for(lambda: gone(cluster), "the actors' end")
+    wait_for(lambda: not workers_in(bench), "the end of what outlived the actors")
+
     slow.unlink()
-    done = finished(process)
+    done = finished(bench.start(*launch(bench, TRIALS)))
     assert done.code == 0, done.err
     counted = Counter(number for state, number in bench.claims() if state == "finished")
     assert counted == Counter(range(TRIALS))
@@ -101,23 +102,15 @@ def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
     assert "nothing to do" in again.err
 
 
-def test_a_killed_launch_and_ctrl_c_leave_no_worker_and_hand_back_what_runs(
+def test_ctrl_c_leaves_no_worker_and_hands_back_what_runs(
     bench: Bench, cluster: RayCluster
 ) -> None:
     bench.slowed()
     process = bench.start(*launch(bench, 3))
     bench.wait_until_training(process, workers=2)
-    kill([process])
-    process.communicate()
-    wait_for(lambda: gone(cluster), "the actors' end")
-    wait_for(lambda: not workers_in(bench), "the end of what outlived the actors")
-
-    # What a worker had no time to hand back, on a busy machine, the next launch takes over.
-    process = bench.start(*launch(bench, 3))
-    bench.wait_until_training(process, workers=2)
     done = interrupt(process)
     assert done.code == 130, done.err
-    assert handed_back(bench), bench.claims()
+    assert {state for state, _ in bench.claims()} == {"returned"}
     wait_for(lambda: gone(cluster), "the actors' end")
 
 
