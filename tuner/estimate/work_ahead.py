@@ -22,10 +22,10 @@ from tuner.estimate.recorded_work import RecordedSearch
 
 LEAST_ALIKE = 3
 """Fewer recorded searches of a kind are too few: then all kinds count, and the range is wide."""
-OWN_VARIANT = 6
-"""So many of the same variant, and others are not asked."""
+AS_MUCH = 1.0
+"""So many searches of the same variant say as much of it as those of all variants do."""
 LEAST_LENGTH = 30
-REPEATS, ONCE = (0.16, 0.19), (0.2, 0.4)
+REPEATS, ONCE = (0.16, 0.185), (0.2, 0.4)
 """How far a search may be off, of the logarithm: before its first trial, and what is left of one
 that has begun, which varies more than the whole. More where nothing is run again: what is repeated
 takes seconds that are known by then."""
@@ -119,6 +119,8 @@ def work_ahead(
             before = np.log([float(each[:done].mean()) for each in carried])
             slope = _slope(before, rest)
             middle += slope * (math.log(max(float(np.mean(seen_s)), 1e-9)) - float(before.mean()))
+            rest -= slope * (before - before.mean())
+        middle += _of_own(rest, np.array([each.variant == kind.variant for each in alike]))
         off = (usual_seen if done else usual) * math.sqrt(1 + 1 / len(rest))
         # Where all sizes are dearer, so are those before: the slope has taken its part of it back.
         spread = math.hypot(off, (1 - slope) * unsure)
@@ -128,6 +130,14 @@ def work_ahead(
         searches=len(alike),
         courses=tuple(each[done:] for each in carried),
     )
+
+
+def _of_own(rest: np.ndarray, own: np.ndarray) -> float:
+    """How much more those of the same variant took than all did, as far as so few can tell."""
+    count = int(own.sum())
+    if not count:
+        return 0.0
+    return count / (count + AS_MUCH) * float(rest[own].mean() - rest.mean())
 
 
 def _by_its_own(
@@ -165,9 +175,6 @@ def _alike(
     same_sampler = [each for each in same if each.repeats == kind.repeats]
     if len(same_sampler) >= LEAST_ALIKE:
         same = same_sampler
-    own = [each for each in same if each.variant == kind.variant]
-    if len(own) >= OWN_VARIANT:
-        return own, True
     if len(same) >= LEAST_ALIKE:
         return same, True
     others = [each for each in long if each.all_over == kind.all_over] or long

@@ -81,6 +81,31 @@ def test_what_it_took_so_far_shifts_what_is_left_and_narrows_the_whole() -> None
     assert (spent + after.high) / (spent + after.low) < before.high / before.low
 
 
+@pytest.mark.parametrize("done", [0, 10])
+def test_searches_of_its_own_variant_shift_what_others_say(done: int) -> None:
+    """One by half of how far it is from all, three by three quarters."""
+    others = [search(n) for n in range(8)]
+    own = [search(n, scale=1.5, variant=KIND.variant) for n in range(20, 23)]
+    usual_s = list(seconds_of(others[0])[:done])
+
+    def log_seconds(recorded: list[RecordedSearch], kind: Kind = KIND) -> float:
+        found = work_ahead(kind, SIZES, recorded, trials=80, seen_s=usual_s)
+        assert found is not None
+        return found.log_seconds
+
+    nobodys = dataclasses.replace(KIND, variant="another")
+    shifts = [
+        log_seconds(recorded) - log_seconds(recorded, nobodys)
+        for recorded in (others, others + own[:1], others + own)
+    ]
+    assert shifts[0] == 0.0
+    assert 0.0 < shifts[1] < 0.5 * math.log(1.5) + 0.1
+    assert 0.0 < shifts[2] < 0.75 * math.log(1.5) + 0.1
+    if not done:  # then nothing else says how long its own take
+        rest = np.log([seconds_of(each).sum() for each in others + own])
+        assert shifts[2] == pytest.approx(0.75 * (rest[8:].mean() - rest.mean()))
+
+
 def test_sizes_that_are_hardly_known_make_the_range_wide_until_trials_tell() -> None:
     recorded = [search(n, scale=scale) for n, scale in enumerate((0.5, 0.7, 1.0, 1.4, 2.0, 2.5))]
     seen = list(seconds_of(search(99))[:40])

@@ -84,4 +84,4 @@ def test_what_the_page_says_is_what_the_replays_came_to() -> None:
     assert len(repeating) == len(subject.SEEN)
     for each in repeating:
         assert 0.75 <= each["covered"] <= 0.9
-        assert each["at_most_1.5"] > 0.97
+        assert each["at_most_1.5"] == 1.0
