@@ -18,6 +18,8 @@ from tuner.study.open import OpenStudy
 
 EXIT_CODES = {Outcome.INTERRUPTED: INTERRUPTED, Outcome.TERMINATED: TERMINATED}
 """Other ends are good ones."""
+PASSED_ON_S = 10.0
+"""So late a busy node may pass on the signal that ends a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +39,18 @@ class Foreground:
 
 
 @contextmanager
-def stopped_by_signals(stop: StopRequests, *, passed_on_s: float = 0.0) -> Iterator[None]:
+def stopped_by_signals(stop: StopRequests) -> Iterator[None]:
     """SIGINT and SIGTERM are requests, as long as the context lasts.
 
-    A SIGTERM that follows the first request within `passed_on_s` is that one still: who ends a job
-    on a cluster tells each of its processes, and those between pass it on.
+    A SIGTERM that follows the first request within `PASSED_ON_S` is that one still: who ends a job
+    on a cluster, or a container, tells each of its processes, and those between pass it on.
     """
     first_at = -math.inf
 
     def ask(number: int, frame: FrameType | None) -> None:
         nonlocal first_at
         del frame
-        if number == signal.SIGTERM and time.monotonic() < first_at + passed_on_s:
+        if number == signal.SIGTERM and time.monotonic() < first_at + PASSED_ON_S:
             return
         if stop.first is None:
             first_at = time.monotonic()

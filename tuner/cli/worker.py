@@ -35,8 +35,6 @@ STUDIES_FOLLOW = "-"
 """In place of their names, to a supervised worker: they come on standard input."""
 PREDECESSOR_S = 90.0
 """So long a worker that was placed waits for one before it to hand back what it ran, and to go."""
-PASSED_ON_S = 10.0
-"""So late a busy node may pass on the signal that ends a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +168,7 @@ def _kept(options: WorkerOptions, device: Gpu | CpuCores, storage: str, folder: 
         trust=options.trust,
         trusted_code=sorted(_hashes(options.trust_code)),
     )
-    with stopped_by_signals(stop, passed_on_s=PASSED_ON_S):
+    with stopped_by_signals(stop):
         return EXIT_CODES.get(keep(asked, device, stop=stop, note=note), 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import psutil
@@ -78,9 +79,18 @@ def test_ctrl_c_hands_back_and_the_next_launch_finishes_exactly(bench: Bench) ->
 
 
 def test_sigterm_hands_back_and_says_so_by_its_exit_code(bench: Bench) -> None:
+    """Heard twice at once it is one, as in a job that a cluster ends."""
     with bench.launched(2, epochs=ENDLESS, afresh=True) as launch:
         bench.wait_until_training(launch)
-        ended = interrupt(launch, signal.SIGTERM)
+        (worker,) = workers_of(launch.pid)
+        worker.suspend()  # it hears neither
+        launch.send_signal(signal.SIGTERM)
+        time.sleep(0.5)  # signals of a kind that wait together are one
+        launch.send_signal(signal.SIGTERM)
+        with pytest.raises(psutil.TimeoutExpired):
+            worker.wait(1.0)  # nobody was in a hurry
+        worker.resume()
+        ended = finished(launch)
         assert ended.code == 143, ended.err
         assert workers_of(launch.pid) == []
     assert_handed_back(bench)

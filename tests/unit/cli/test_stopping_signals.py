@@ -4,6 +4,9 @@ import os
 import signal
 import time
 
+import pytest
+
+from tuner.cli import foreground
 from tuner.cli.foreground import stopped_by_signals
 from tuner.launch import Outcome, StopRequests
 
@@ -11,7 +14,7 @@ from tuner.launch import Outcome, StopRequests
 def test_a_signal_that_follows_at_once_is_the_first_one_still() -> None:
     """As where Slurm tells each process of a job, and the job's shell passes it on."""
     stop = StopRequests()
-    with stopped_by_signals(stop, passed_on_s=60.0):
+    with stopped_by_signals(stop):
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
         assert (stop.first, stop.urgent) == (Outcome.TERMINATED, False)
@@ -19,9 +22,19 @@ def test_a_signal_that_follows_at_once_is_the_first_one_still() -> None:
         assert stop.urgent
 
 
-def test_a_later_one_is_another() -> None:
+def test_ctrl_c_that_a_container_follows_up_is_one_request() -> None:
+    """As of `docker compose up`: the terminal tells all processes, and compose then ends them."""
     stop = StopRequests()
-    with stopped_by_signals(stop, passed_on_s=0.01):
+    with stopped_by_signals(stop):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert (stop.first, stop.urgent) == (Outcome.INTERRUPTED, False)
+
+
+def test_a_later_one_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    stop = StopRequests()
+    monkeypatch.setattr(foreground, "PASSED_ON_S", 0.01)
+    with stopped_by_signals(stop):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGTERM)
