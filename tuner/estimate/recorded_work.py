@@ -45,7 +45,7 @@ class RecordedSearch:
     epochs: np.ndarray
     """As many as each trial had, a pruned one too; a part of one counts as a part."""
     cost_share: np.ndarray
-    """Which share of all sizes of its space cost less an epoch than the trial's."""
+    """Which share of all sizes of its space cost less an epoch than the trial's, and half of it."""
     learning_rate: np.ndarray
 
     def __len__(self) -> int:
@@ -70,7 +70,9 @@ class RecordedSearch:
         low, high = learning_rates
         inside = (self.learning_rate >= low * 0.999) & (self.learning_rate <= high * 1.001)
         kept = inside if inside.mean() >= SHARE_IN_RANGE else np.ones_like(inside)
-        found: np.ndarray = epochs[kept] * np.quantile(np.asarray(epoch_s), self.cost_share[kept])
+        # Shares are of those that cost less and half of the size itself: Hazen's way inverts that.
+        epoch = np.quantile(np.asarray(epoch_s), self.cost_share[kept], method="hazen")
+        found: np.ndarray = epochs[kept] * epoch
         return found
 
     def prunes_like(self, prune: bool) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tuner.config import TrainingSettings
-from tuner.estimate.cost_model import Z80
+from tuner.estimate.cost_model import Z80, quantile_of
 from tuner.estimate.recorded_work import RecordedSearch, recorded_searches
 from tuner.estimate.work_ahead import Kind, work_ahead
 
@@ -134,7 +134,17 @@ def test_the_epoch_limit_and_patience_of_the_search_count() -> None:
     patient = dataclasses.replace(KIND.training, patience=20)
     assert each.seconds(SIZES, short, KIND.learning_rates).sum() < 0.3 * usual
     more = each.seconds(SIZES, patient, KIND.learning_rates).sum() - usual
-    assert more == pytest.approx(10 * np.quantile(SIZES, each.cost_share).sum(), rel=1e-6)
+    step_s = np.quantile(SIZES, each.cost_share, method="hazen")
+    assert more == pytest.approx(10 * step_s.sum(), rel=1e-6)
+
+
+def test_carried_over_to_its_own_sizes_a_search_takes_what_it_took() -> None:
+    figures = {str(n): seconds for n, seconds in enumerate(SIZES)}
+    keys = [str(n % len(SIZES)) for n in range(80)]
+    share = np.array([quantile_of(figures, key) for key in keys])
+    each = dataclasses.replace(search(1), cost_share=share)
+    took = each.epochs.clip(1.0, KIND.training.max_epochs) * [figures[key] for key in keys]
+    assert seconds_of(each) == pytest.approx(took)
 
 
 def test_trials_outside_the_range_of_learning_rates_are_left_out() -> None:
