@@ -45,7 +45,8 @@ class RecordedSearch:
     epochs: np.ndarray
     """As many as each trial had, a pruned one too; a part of one counts as a part."""
     cost_share: np.ndarray
-    """Which share of all sizes of its space cost less an epoch than the trial's, and half of it."""
+    """Which share of all sizes of its space cost less an epoch than the trial's, which counts as
+    half of one."""
     learning_rate: np.ndarray
 
     def __len__(self) -> int:
