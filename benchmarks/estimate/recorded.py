@@ -3,7 +3,7 @@
     python benchmarks/estimate/recorded.py
 
 It writes tuner/estimate/recorded_searches.json: of each trial its epochs (of a pruned one those that it had),
-where the cost of its size lies among all sizes of its space (0: the cheapest), and its learning rate.
+which share of all sizes of its space cost less, its own counted half, and its learning rate.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 left once some have ended.
 
 Each recorded search, carried over to the sizes and settings at hand, is one answer. Their mean
-logarithm is the middle. What a search that has begun took so far, beside what the recorded ones
-took to that point, shifts it by as much as it did among these. How far it may be off is known by
-replays (benchmarks/estimate), for each kind of search: what the few recorded ones that a search is
-foretold from differ by says no more of it than that.
+logarithm is the middle, and those of the same variant shift it. What a search that has begun took
+so far, beside what the recorded ones took to that point, shifts it by as much as it did among
+these. How far it may be off is known by replays (benchmarks/estimate), for each kind of search:
+what the few recorded ones that a search is foretold from differ by says no more of it than that.
 """
 
 from __future__ import annotations
