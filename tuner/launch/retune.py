@@ -256,8 +256,10 @@ class _Call:
             yield [each for name in names for each in open_group(database, name).members]
 
     def spent(self) -> Spent:
-        with self._opened() as members:
-            return spent_on([snapshot(each).with_runs_read() for each in members])
+        with self._opened(self.agreed.groups) as members:
+            whole = [snapshot(each).with_runs_read() for each in members]
+        own = [e for e in whole if e.membership.group in self.agreed.own_groups]
+        return spent_on(own, whole)
 
     # -- the end -----------------------------------------------------------------------------------
 

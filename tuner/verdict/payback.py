@@ -9,8 +9,9 @@ from typing import Any
 
 from tuner.storage.queue.device_time import device_seconds
 from tuner.storage.queue.plans import is_confirmation, stands_apart
+from tuner.storage.queue.runs import VerificationRun
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.confirmation import Confirmation, confirmation_of, confirmed_studies
 from tuner.verdict.round_allowances import run_seconds
 
 
@@ -116,31 +117,49 @@ class Payback:
 _ENDS = ("estimate", "low", "high")
 
 
-def spent_on(studies: Sequence[StudySnapshot]) -> Spent:
-    """What all trials and all verification runs of these studies took that have ended."""
+def spent_on(studies: Sequence[StudySnapshot], others: Sequence[StudySnapshot] = ()) -> Spent:
+    """What all trials and all verification runs of these studies took that have ended; and the runs
+    of `others`, as of a reference's default, that were made for these.
+    """
     trials = [r.recorded for each in studies for r in each.results.records if r.state.is_finished()]
-    runs = [run for each in studies for run in each.runs if run.state == "finished"]
-    confirming = [run for run in runs if is_confirmation(run.plan)]
-    others = [run for run in runs if not stands_apart(run.plan)]
+    own = {each.name for each in studies}
+    known = {each.name: each for each in (*studies, *others)}.values()
+    runs = [
+        (run, _made_for(run, each.name) in own, each.name in own)
+        for each in known
+        for run in each.runs
+        if run.state == "finished"
+    ]
+    confirming = [run for run, for_these, _ in runs if for_these and is_confirmation(run.plan)]
+    again = [run for run, _, is_own in runs if is_own and not stands_apart(run.plan)]
     return Spent(
         search_s=sum(map(device_seconds, trials)),
-        reevaluation_s=run_seconds(others),
+        reevaluation_s=run_seconds(again),
         confirmation_s=run_seconds(confirming),
         trials=len(trials),
-        reevaluation_runs=len(others),
+        reevaluation_runs=len(again),
         confirmation_runs=len(confirming),
     )
+
+
+def _made_for(run: VerificationRun, study: str) -> str:
+    """The study whose confirmation needs this run of `study`: itself, where it is confirmed by it;
+    of several others the first, so that no run is paid for twice.
+    """
+    confirmed = confirmed_studies(run)
+    return study if study in confirmed or not confirmed else min(confirmed)
 
 
 def paybacks(groups: Mapping[str, Sequence[StudySnapshot]]) -> tuple[Payback, ...]:
     """Of each group of searches, in their order."""
     found = []
     for name, studies in groups.items():
+        others = [each for other in groups.values() for each in other if other is not studies]
         confirmed = sorted(filter(_holds, map(confirmation_of, studies)), key=_seconds)
         found.append(
             Payback(
                 group=name,
-                spent=spent_on(studies),
+                spent=spent_on(studies, others),
                 confirmation=confirmed[len(confirmed) // 2] if confirmed else None,
                 confirmed=len(confirmed),
                 searches=len(studies),

@@ -25,6 +25,7 @@ from tuner.storage.records import LittleLeft
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.archive.json_form import as_dict, from_dict
+from tuner.study.group import open_group
 from tuner.study.open import OpenStudy
 from tuner.study.registered_retune import Registered, register_retune, registered_in
 from tuner.study.transfer import restore
@@ -251,6 +252,29 @@ def test_a_stage_says_how_long_the_rest_takes(studies: list[OpenStudy]) -> None:
     done = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None, own=own)
     assert done.done == done.planned == len(runs)
     assert done.left_s == 0
+
+
+def test_runs_of_the_reference_are_of_the_retune_that_asked_for_them(
+    studies: list[OpenStudy], unverified: Database
+) -> None:
+    variant = studies[2:]
+    registered = Registered(against="original", searches=2, trials=24, together=1, finished=True)
+    register_retune(variant[0], registered)
+    plan_confirmation(variant, reference=open_group(unverified, "demo-original"), seeds=SEEDS)
+    counts = [len(each.verifications.runs()) for each in studies]
+    assert counts[0] == SEEDS  # what is offered is held against the reference's default
+    verify_all(studies, known(mql=0.78))
+    own = [each.name for each in variant]
+    whole = of_runs(Stage.CONFIRMATION, studies, devices=1, budget_s=None, own=own)
+    outcome = retune.run(dataclasses.replace(ASKED, storage=unverified.address.full()))
+    told = outcome.stages[list(Stage).index(Stage.CONFIRMATION)]
+    assert told.over
+    assert told.done == whole.done == whole.planned == sum(counts)
+    assert told.device_s == pytest.approx(whole.device_s)
+    reference, paid = outcome.paybacks
+    assert reference.spent.confirmation_runs == 0
+    assert paid.spent.confirmation_runs == sum(counts)
+    assert paid.spent.confirmation_s == pytest.approx(whole.device_s)
 
 
 def test_what_is_under_way_takes_its_time_where_a_budget_is_spent(
