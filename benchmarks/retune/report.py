@@ -3,7 +3,8 @@ r"""What a retune came to, from its exported studies: its sentences, and a table
     python benchmarks/retune/report.py --device "2 x NVIDIA H100" benchmarks/retune/h100 --picture docs/front.png \
         --beside benchmarks/retune/campaign --readme README.md
 
-The folder holds the studies, as `tuner study export` writes them. Writes FOLDER.md and FOLDER.json;
+The folder holds the studies, as `tuner study export` writes them; those of a reference that ran no more than it had before may lie in
+another one, `--reference`. Writes FOLDER.md and FOLDER.json;
 with `--readme` the short answer, the picture's caption and a table between their markers there,
 those of other GPU models' folders `--beside` it; and with `--picture` the picture itself, which needs a Chromium.
 """
@@ -56,6 +57,15 @@ def read(folder: Path, names: str = "*") -> list[StudySnapshot]:
     return sorted(
         [snapshot(read_archive(path)) for path in folder.glob(f"{names}.json.gz")], key=place
     )
+
+
+def with_reference(studies: Sequence[StudySnapshot], folder: Path) -> list[StudySnapshot]:
+    """The same, after those of the first one's group that only the other folder has."""
+    group, known = studies[0].membership.group, {each.name for each in studies}
+    more = [each for each in read(folder, f"{group}*") if each.name not in known]
+    found = [each for each in (*studies, *more) if each.membership.group == group]
+    found.sort(key=lambda each: each.membership.search)
+    return [*found, *(each for each in studies if each.membership.group != group)]
 
 
 def figures(study: StudySnapshot) -> dict[str, Any]:
@@ -142,9 +152,12 @@ def main() -> None:
     parser.add_argument("--device", required=True, help="what it ran on")
     parser.add_argument("--readme", type=Path, help="a document with the short answer")
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="other GPU models'")
+    parser.add_argument("--reference", type=Path, help="where other searches of it lie")
     parser.add_argument("--picture", type=Path, help="where to draw what is confirmed")
     options = parser.parse_args()
     studies = read(options.folder)
+    if options.reference is not None:
+        studies = with_reference(studies, options.reference)
     found = compare(studies)
     if options.readme is not None:
         before = options.readme.read_text(encoding="utf-8")

@@ -18,18 +18,23 @@ from tuner.estimate.stages_ahead import CONFIRMED
 from tuner.report.comparison_sections import MADE_OF
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.findings import Report, compare
+from tuner.verdict.compare.registered import groups_of
 from tuner.verdict.confirmation import confirmation_of
-from tuner.verdict.payback import spent_on
+from tuner.verdict.payback import paybacks, spent_on
 from tuner.verdict.stats.intervals import Interval
 
 FAST = tuple(Interval(each, each - 0.01, each + 0.01, 90) for each in (0.1, 0.11, 0.12))
 RETUNES = REPOSITORY / "benchmarks" / "retune"
 
 
+ECOSYSTEM = "../neuralforecast_classes/h200-retune"
+
+
 @functools.cache
 def studies_in(folder: str) -> list[StudySnapshot]:
     """Read once: it takes seconds."""
-    return report.read(RETUNES / folder)
+    found = report.read(RETUNES / folder)
+    return report.with_reference(found, RETUNES / "campaign") if folder == ECOSYSTEM else found
 
 
 @functools.cache
@@ -39,7 +44,8 @@ def compared_in(folder: str) -> Report:
 
 
 @pytest.mark.parametrize(
-    ("folder", "searches"), [("h200-14m", 10), ("campaign", 15), ("h100", 15), ("again", 5)]
+    ("folder", "searches"),
+    [("h200-14m", 10), ("campaign", 15), ("h100", 15), ("again", 5), (ECOSYSTEM, 10)],
 )
 def test_a_committed_report_follows_from_the_studies(folder: str, searches: int) -> None:
     path: Path = RETUNES / folder
@@ -51,6 +57,16 @@ def test_a_committed_report_follows_from_the_studies(folder: str, searches: int)
     assert text.endswith("\n".join(report.sentences(found)) + "\n")
     document = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     assert [each["study"] for each in document["searches"]] == [each.name for each in studies]
+
+
+def test_other_searches_of_a_reference_come_from_another_folder_and_its_own_stay() -> None:
+    names = [each.name for each in studies_in(ECOSYSTEM)]
+    assert names[:5] == ["etth-original", *(f"etth-original-{n}" for n in range(2, 6))]
+    assert all(each.startswith("etth-nf-tsmixerx") for each in names[5:])
+    own, before = (studies_in(folder)[0] for folder in (ECOSYSTEM, "campaign"))
+    assert len(own.runs) == len(before.runs) + 30  # of its default, beside what it is held against
+    *_, variant = paybacks(groups_of(studies_in(ECOSYSTEM)))
+    assert variant.spent.confirmation_runs == 510
 
 
 def test_the_readme_follows_from_the_studies() -> None:
