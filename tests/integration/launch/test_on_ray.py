@@ -56,8 +56,8 @@ def gone(cluster: RayCluster) -> bool:
     return not cluster.actors()
 
 
-def handed_back(bench: Bench) -> bool:
-    return {state for state, _ in bench.claims()} == {"returned"}
+def states(bench: Bench) -> set[str]:
+    return {state for state, _ in bench.claims()}
 
 
 def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
@@ -75,7 +75,7 @@ def test_whatever_is_killed_the_budget_is_exact_and_each_trial_has_one_result(
     assert done.code == 0, done.err
     counted = Counter(number for state, number in bench.claims() if state == "finished")
     assert counted == Counter(range(TRIALS))
-    assert "running" not in {state for state, _ in bench.claims()}
+    assert "running" not in states(bench)
     wait_for(lambda: gone(cluster), "the actors' end")
 
     one = ["--cpu", "--workers=1", "--on=ray", "--choose=front", "--top=1", "--seeds=2", "--json"]
@@ -98,13 +98,13 @@ def test_a_killed_launch_and_ctrl_c_leave_no_worker_and_hand_back_what_runs(
     kill([process])
     process.communicate()
     wait_for(lambda: gone(cluster), "the actors' end")
-    wait_for(lambda: handed_back(bench), "the end of what outlived the actors")
+    wait_for(lambda: states(bench) == {"returned"}, "the end of what outlived the actors")
 
     process = bench.start(*launch(bench, 3))
     bench.wait_until_training(process, workers=2)
     done = interrupt(process)
     assert done.code == 130, done.err
-    assert handed_back(bench)
+    assert states(bench) == {"returned"}
     wait_for(lambda: gone(cluster), "the actors' end")
 
 

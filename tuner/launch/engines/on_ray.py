@@ -203,6 +203,10 @@ class RayPlacement:
                 ) from None
 
     def stop(self) -> None:
+        # One of which the last look heard nothing may have begun, and then hands back its work.
+        if any(not each.heard and not each.killed for each in self.actors):
+            with contextlib.suppress(TunerError):
+                self.look()
         for each in self.actors:
             if each.heard and not each.killed:
                 each.handle.stop.remote()

@@ -8,7 +8,8 @@ import pytest
 
 from tuner.errors import UsageError
 from tuner.launch.engines import on_ray
-from tuner.launch.engines.on_ray import RayEngine, ray_engine
+from tuner.launch.engines.on_ray import RayEngine, RayPlacement, _Actor, ray_engine
+from tuner.launch.engines.placement import Place, PlaceState
 from tuner.launch.request import DeviceChoice
 from tuner.storage.url import parse_url
 
@@ -52,3 +53,29 @@ def test_an_sqlite_file_is_shared_by_one_host_alone(monkeypatch: pytest.MonkeyPa
     engine(monkeypatch, gpus=1.0, hosts=2).check(server)
     with pytest.raises(UsageError, match="the Ray cluster has 2"):
         engine(monkeypatch, gpus=1.0, hosts=2).check(file)
+
+
+def test_a_worker_that_had_not_been_heard_yet_is_asked_to_stop_and_not_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It hands back what it runs; one that Ray has no place for does not begin any more."""
+    told: list[str] = []
+
+    def actor(name: str) -> _Actor:
+        stop = types.SimpleNamespace(remote=lambda: told.append(name))
+        look = types.SimpleNamespace(remote=lambda: f"how {name} is")
+        return _Actor(name=name, handle=types.SimpleNamespace(stop=stop, look=look))
+
+    def take_in(self: _Actor) -> None:
+        self.place = Place(name=self.name, state=PlaceState.WORKING)
+
+    def answered(references: list[str], **_: object) -> tuple[list[str], list[str]]:
+        return [each for each in references if "begun" in each], []
+
+    monkeypatch.setattr(_Actor, "take_in", take_in)
+    begun, pending = actor("begun"), actor("pending")
+    RayPlacement(ray=types.SimpleNamespace(wait=answered), actors=[begun, pending]).stop()
+    assert told == ["begun"]
+    assert not begun.killed
+    assert pending.killed
+    assert pending.place.state is PlaceState.ENDED
