@@ -3,8 +3,8 @@ r"""What a retune came to, from its exported studies: its sentences, and a table
     python benchmarks/retune/report.py --device "2 x NVIDIA H100" benchmarks/retune/h100 --picture docs/front.png \
         --beside benchmarks/retune/campaign --readme README.md
 
-The folder holds the studies, as `tuner study export` writes them; those of a reference that ran no more than it had before may lie in
-another one, `--reference`. Writes FOLDER.md and FOLDER.json;
+The folder holds the studies, as `tuner study export` writes them; searches of the reference that have not changed since may lie
+in another one, `--reference`. Writes FOLDER.md and FOLDER.json;
 with `--readme` the short answer, the picture's caption and a table between their markers there,
 those of other GPU models' folders `--beside` it; and with `--picture` the picture itself, which needs a Chromium.
 """
@@ -60,9 +60,15 @@ def read(folder: Path, names: str = "*") -> list[StudySnapshot]:
 
 
 def with_reference(studies: Sequence[StudySnapshot], folder: Path) -> list[StudySnapshot]:
-    """The same, after those of the first one's group that only the other folder has."""
+    """The same, after those of the first one's group that only the other folder has.
+
+    Raises:
+        SystemExit: it has none.
+    """
     group, known = studies[0].membership.group, {each.name for each in studies}
     more = [each for each in read(folder, f"{group}*") if each.name not in known]
+    if not more:
+        raise SystemExit(f"--reference: no other search of {group} is in {folder}")
     found = [each for each in (*studies, *more) if each.membership.group == group]
     found.sort(key=lambda each: each.membership.search)
     return [*found, *(each for each in studies if each.membership.group != group)]

@@ -122,16 +122,14 @@ def spent_on(studies: Sequence[StudySnapshot], others: Sequence[StudySnapshot] =
     of `others`, as of a reference's default, that were made for these.
     """
     trials = [r.recorded for each in studies for r in each.results.records if r.state.is_finished()]
+    again = [run for each in studies for run in _finished(each) if not stands_apart(run.plan)]
     own = {each.name for each in studies}
-    known = {each.name: each for each in (*studies, *others)}.values()
-    runs = [
-        (run, _made_for(run, each.name) in own, each.name in own)
-        for each in known
-        for run in each.runs
-        if run.state == "finished"
+    confirming = [
+        run
+        for each in {each.name: each for each in (*studies, *others)}.values()
+        for run in _finished(each)
+        if is_confirmation(run.plan) and _made_for(run, each.name) in own
     ]
-    confirming = [run for run, for_these, _ in runs if for_these and is_confirmation(run.plan)]
-    again = [run for run, _, is_own in runs if is_own and not stands_apart(run.plan)]
     return Spent(
         search_s=sum(map(device_seconds, trials)),
         reevaluation_s=run_seconds(again),
@@ -140,6 +138,10 @@ def spent_on(studies: Sequence[StudySnapshot], others: Sequence[StudySnapshot] =
         reevaluation_runs=len(again),
         confirmation_runs=len(confirming),
     )
+
+
+def _finished(study: StudySnapshot) -> list[VerificationRun]:
+    return [run for run in study.runs if run.state == "finished"]
 
 
 def _made_for(run: VerificationRun, study: str) -> str:
@@ -153,13 +155,13 @@ def _made_for(run: VerificationRun, study: str) -> str:
 def paybacks(groups: Mapping[str, Sequence[StudySnapshot]]) -> tuple[Payback, ...]:
     """Of each group of searches, in their order."""
     found = []
+    whole = [each for studies in groups.values() for each in studies]
     for name, studies in groups.items():
-        others = [each for other in groups.values() for each in other if other is not studies]
         confirmed = sorted(filter(_holds, map(confirmation_of, studies)), key=_seconds)
         found.append(
             Payback(
                 group=name,
-                spent=spent_on(studies, others),
+                spent=spent_on(studies, whole),
                 confirmation=confirmed[len(confirmed) // 2] if confirmed else None,
                 confirmed=len(confirmed),
                 searches=len(studies),
