@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.support.cli_processes import wait_for
 from tests.support.programs import program_job, trained
 from tuner.config import EpochRecord
 from tuner.storage.records import TrialResult
@@ -89,13 +90,18 @@ def living(where: Path) -> list[psutil.Process]:
 @pytest.mark.slow
 def test_a_training_outlives_twenty_kills_of_who_trains_it(tmp_path: Path) -> None:
     chance, killed, began = random.Random(20), 0, time.monotonic()
+    reach_s = 0.0
     while not (tmp_path / "result").exists():
         worker = os.fork()
         if worker == 0:
             attempt(tmp_path)
             os._exit(0)
-        if killed < KILLS:
-            time.sleep(chance.uniform(0.0, 0.4))
+        if not killed:  # an epoch has ended by then, however slow this machine is
+            wait_for((tmp_path / "curve").exists, "an epoch's end")
+            reach_s = max(0.4, 2.0 * (time.monotonic() - began))
+            os.kill(worker, signal.SIGKILL)
+        elif killed < KILLS:
+            time.sleep(chance.uniform(0.0, reach_s))
             os.kill(worker, signal.SIGKILL)
         how = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
         assert how in (0, -signal.SIGKILL)
