@@ -3,7 +3,8 @@
     python benchmarks/estimate/recorded.py
 
 It writes tuner/estimate/recorded_searches.json: of each trial its epochs (of a pruned one those that it had),
-which share of all sizes of its space cost less, its own counted half, and its learning rate.
+which share of all sizes of its space cost less, its own counted half, and its learning rate; and which of them
+ran the default.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from tuner.estimate.cost_model import CostModel, quantile_of, steps_of_epoch
 from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
+from tuner.search.history import configuration
 from tuner.search.methods import method_of, prunes
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive, read_archive
@@ -123,8 +125,16 @@ def as_row(name: str, archive: Archive) -> dict[str, Any]:
         "pruned_share": round(pruned_share(archive), 3),
         "max_epochs": definition.training.max_epochs,
         "patience": definition.training.patience,
+        "of_default": of_default(archive),
         "trials": rows,
     }
+
+
+def of_default(archive: Archive) -> list[int]:
+    """Which of its trials, counted from 0, ran its default."""
+    default = configuration(archive.definition.defaults.as_dict())
+    ran = [configuration(each.params) for each in trials_of(archive)[:MOST_TRIALS]]
+    return [number for number, params in enumerate(ran) if params == default]
 
 
 def pruned_share(archive: Archive) -> float:

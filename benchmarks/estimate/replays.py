@@ -35,8 +35,8 @@ from benchmarks.estimate.recorded import (
 )
 from tuner.estimate import foretold
 from tuner.estimate.cost_model import Foretold
-from tuner.estimate.cost_sizes import key_of, sizes_of, to_measure
-from tuner.estimate.recorded_work import recorded_searches
+from tuner.estimate.cost_sizes import key_of, size_of, sizes_of, to_measure
+from tuner.estimate.recorded_work import SpaceCosts, recorded_searches
 from tuner.estimate.search_hours import Ended, search_seconds, trials_bought, usual_beside_s
 from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 from tuner.estimate.work_ahead import Kind, WorkAhead, work_ahead
@@ -99,12 +99,18 @@ class Replayer:
                 if recorded[name].repeats and recorded[name].prunes_like(False)
             }
         self.figures: dict[str, list[Foretold]] = {}
+        self.costs: dict[str, SpaceCosts] = {}
         for name, archive in self.archives.items():
             known = epoch_seconds(archive)
-            if measured is None:
-                self.figures[name] = list(map(Foretold.exactly, known.values()))
-            else:
-                self.figures[name] = list(of_few_sizes(archive, known, measured).values())
+            figures = {key: Foretold.exactly(each) for key, each in known.items()}
+            if measured is not None:
+                figures = of_few_sizes(archive, known, measured)
+            default = figures.get(key_of(size_of(archive.definition.defaults.as_dict())))
+            self.figures[name] = list(figures.values())
+            self.costs[name] = SpaceCosts(
+                [each.middle for each in figures.values()],
+                None if default is None else default.middle,
+            )
         self.twins = {
             name: {other for other, b in self.archives.items() if same_trials(a, b)}
             for name, a in self.archives.items()
@@ -161,7 +167,7 @@ class Replayer:
         others = [each for each in recorded_searches() if each.name not in self.twins[name]]
         return work_ahead(
             self.kind(name),
-            [each.middle for each in self.figures[name]],
+            self.costs[name],
             others,
             trials=trials,
             seen_s=[each.trained_s for each in ended],
@@ -169,7 +175,7 @@ class Replayer:
         )
 
 
-def of_few_sizes(archive: Archive, known: Mapping[str, float], most: int) -> Mapping[str, Foretold]:
+def of_few_sizes(archive: Archive, known: Mapping[str, float], most: int) -> dict[str, Foretold]:
     """Seconds an epoch of all sizes, foretold from those that are measured first."""
     definition = archive.definition
     first = to_measure(definition.space, definition.defaults, most=most)

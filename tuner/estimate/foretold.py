@@ -13,7 +13,12 @@ import numpy as np
 from tuner.config import Backend
 from tuner.estimate.cost_model import Z80, Foretold
 from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
-from tuner.estimate.recorded_work import SPREAD_ALL_OVER, RecordedSearch, recorded_searches
+from tuner.estimate.recorded_work import (
+    SPREAD_ALL_OVER,
+    RecordedSearch,
+    SpaceCosts,
+    recorded_searches,
+)
 from tuner.estimate.search_hours import (
     NOTHING,
     Ended,
@@ -108,25 +113,25 @@ def search_foretold(
     figures = costs.epoch_seconds([*sizes, default])
     if (epoch := figures.get(key_of(default))) is None:
         return None
-    epoch_s, seeds = [each.middle for each in figures.values()], definition.seeds_per_trial
-    unsure = off_in_common(list(figures.values()))
-    whole_s, seen_s = [seeds * each for each in epoch_s], [each.trained_s for each in ended]
-    ahead = work_ahead(kind, whole_s, known, trials=trials, seen_s=seen_s, unsure=unsure)
+    seeds, unsure = definition.seeds_per_trial, off_in_common(list(figures.values()))
+    whole = SpaceCosts([seeds * each.middle for each in figures.values()], seeds * epoch.middle)
+    seen_s = [each.trained_s for each in ended]
+    ahead = work_ahead(kind, whole, known, trials=trials, seen_s=seen_s, unsure=unsure)
     measured_s = seeds * (_setup_s(costs, default) + costs.evaluation_s)
-    trial = _trial(kind, epoch_s, known, trials, measured_s, seeds, unsure)
+    trial = _trial(kind, whole, known, trials, measured_s, unsure)
     once = _built_once(costs, sizes, ended, trials=trials)
-    whole = together([search_seconds(ahead, ended, trials=trials, measured_s=measured_s), once])
+    search = together([search_seconds(ahead, ended, trials=trials, measured_s=measured_s), once])
     bought = None
-    if ahead is not None and within_s is not None and whole.middle > within_s:
+    if ahead is not None and within_s is not None and search.middle > within_s:
         bought = trials_bought(ahead, ended, measured_s=measured_s, within_s=within_s, once=once)
     if within_s is not None:
-        whole = _ended_by_time(whole, trial, within_s, sum(each.held_s for each in ended))
+        search = _ended_by_time(search, trial, within_s, sum(each.held_s for each in ended))
     return SearchForetold(
         trials=trials,
         ended=len(ended),
         epoch=epoch,
         trial=trial,
-        search=whole,
+        search=search,
         default_run=_default_run(kind, epoch, known, measured_s, ended),
         searches=0 if ahead is None else ahead.searches,
         bought=bought,
@@ -215,17 +220,16 @@ def _built_once(
 
 def _trial(
     kind: Kind,
-    epoch_s: Sequence[float],
+    costs: SpaceCosts,
     known: Sequence[RecordedSearch],
     trials: int,
     beside_s: float,
-    seeds: int,
     unsure: float,
 ) -> Foretold:
     """Of one trial of a search of this length."""
     alike = [each for each in known if each.all_over == kind.all_over] or list(known)
-    carried = [each.seconds(epoch_s, kind.training, kind.learning_rates)[:trials] for each in alike]
-    every = np.concatenate(carried) * seeds if carried else np.array([0.0])
+    carried = [each.seconds(costs, kind.training, kind.learning_rates)[:trials] for each in alike]
+    every = np.concatenate(carried) if carried else np.array([0.0])
     low, middle, high = (float(q) for q in np.quantile(every, (0.1, 0.5, 0.9)))
     more = beside_training(beside_s, ()).middle
     return _less_sure(Foretold(middle=middle, low=low, high=high), unsure).plus(more)

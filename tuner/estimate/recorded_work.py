@@ -4,6 +4,8 @@ file, which benchmarks/estimate/recorded.py makes from the committed exports.
 A recorded search is carried over to another architecture by its place among the costs: a trial of a
 size that was the cheapest of its space but for a tenth is taken to cost what such a size costs
 here. So what a sampler does, first all over the space and then where trainings are short, is kept.
+A search comes back to its default time and again, and what the default at hand costs is known: a
+trial of the recorded one's is taken to cost something between the two.
 """
 
 from __future__ import annotations
@@ -27,6 +29,15 @@ HARDLY = 0.05
 """Of a search's seconds, for trials that were ended early."""
 
 
+@dataclass(frozen=True, slots=True)
+class SpaceCosts:
+    """Seconds an epoch of every size of a space, and of its default."""
+
+    sizes: Sequence[float]
+    default: float | None = None
+    """None: nobody knows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSearch:
     """One search as it was recorded; arrays are (trials,), in the order of the trials."""
@@ -48,17 +59,19 @@ class RecordedSearch:
     """Which share of all sizes of its space cost less an epoch than the trial's, which counts as
     half of one."""
     learning_rate: np.ndarray
+    of_default: np.ndarray
+    """Whether it ran its search's default."""
 
     def __len__(self) -> int:
         return len(self.epochs)
 
     def seconds(
         self,
-        epoch_s: Sequence[float],
+        costs: SpaceCosts,
         training: TrainingSettings,
         learning_rates: tuple[float, float],
     ) -> np.ndarray:
-        """(trials,): what its trials would take where the sizes' epochs take `epoch_s`, under these
+        """(trials,): what its trials would take where the sizes' epochs cost this, under these
         settings and in this range of learning rates.
 
         A training that ended by early stopping had so many epochs to its best as it had without its
@@ -72,7 +85,10 @@ class RecordedSearch:
         inside = (self.learning_rate >= low * 0.999) & (self.learning_rate <= high * 1.001)
         kept = inside if inside.mean() >= SHARE_IN_RANGE else np.ones_like(inside)
         # Shares are of those that cost less and half of the size itself: Hazen's way inverts that.
-        epoch = np.quantile(np.asarray(epoch_s), self.cost_share[kept], method="hazen")
+        epoch = np.quantile(np.asarray(costs.sizes), self.cost_share[kept], method="hazen")
+        if costs.default is not None:
+            mine = self.of_default[kept]
+            epoch[mine] = np.sqrt(epoch[mine] * costs.default)
         found: np.ndarray = epochs[kept] * epoch
         return found
 
@@ -90,6 +106,7 @@ def recorded_searches() -> tuple[RecordedSearch, ...]:
     found = []
     for row in rows:
         trials = np.array(row["trials"], dtype=float)
+        of_default = np.isin(np.arange(len(trials)), row["of_default"])
         found.append(
             RecordedSearch(
                 name=row["name"],
@@ -103,6 +120,7 @@ def recorded_searches() -> tuple[RecordedSearch, ...]:
                 epochs=trials[:, 0],
                 cost_share=trials[:, 1],
                 learning_rate=trials[:, 2],
+                of_default=of_default,
             )
         )
     return tuple(found)

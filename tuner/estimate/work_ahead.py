@@ -18,17 +18,20 @@ import numpy as np
 
 from tuner.config import TrainingSettings
 from tuner.estimate.cost_model import Z80
-from tuner.estimate.recorded_work import RecordedSearch
+from tuner.estimate.recorded_work import RecordedSearch, SpaceCosts
 
 LEAST_ALIKE = 3
 """Fewer recorded searches of a kind are too few: then all kinds count, and the range is wide."""
 AS_MUCH = 1.0
 """So many searches of the same variant say as much of it as those of all variants do."""
 LEAST_LENGTH = 30
-REPEATS, ONCE = (0.16, 0.185), (0.2, 0.4)
+REPEATS, ONCE = (0.16, 0.175), (0.2, 0.38)
 """How far a search may be off, of the logarithm: before its first trial, and what is left of one
-that has begun, which varies more than the whole. More where nothing is run again: what is repeated
+that has begun, however many trials those are. More where nothing is run again: what is repeated
 takes seconds that are known by then."""
+ONE_TRIAL = 0.6
+"""How far one trial may be off beside that: of few that are left their mean is not the usual one's.
+"""
 UNLIKE_SPREAD = 0.5
 """Where it chooses all over the space, or recorded searches of the kind are too few."""
 DRIFT = 0.27
@@ -79,7 +82,7 @@ class WorkAhead:
 
 def work_ahead(
     kind: Kind,
-    epoch_s: Sequence[float],
+    costs: SpaceCosts,
     recorded: Sequence[RecordedSearch],
     *,
     trials: int,
@@ -90,11 +93,11 @@ def work_ahead(
 
     Args:
         kind: of the search.
-        epoch_s: seconds an epoch of every size of its space.
+        costs: seconds an epoch of every size of its space.
         recorded: searches to go by, itself not among them.
         trials: of the search in all.
         seen_s: seconds that those trained that have ended, in their order.
-        unsure: standard deviation of the logarithm of `epoch_s`, of all sizes together.
+        unsure: standard deviation of the logarithm of `costs`, of all sizes together.
 
     Returns:
         None where nothing is to come, or nothing is recorded.
@@ -106,22 +109,23 @@ def work_ahead(
     if not alike:
         return None
     carried = [
-        _as_long_as(each.seconds(epoch_s, kind.training, kind.learning_rates), trials)
+        _as_long_as(each.seconds(costs, kind.training, kind.learning_rates), trials)
         for each in alike
     ]
     rest = np.log([float(each[done:].sum()) for each in carried])
     if kind.all_over or not known:
         middle, spread = _by_its_own(rest, np.asarray(seen_s), trials, unsure)
     else:
-        usual, usual_seen = REPEATS if kind.repeats else ONCE
+        off, off_left = REPEATS if kind.repeats else ONCE
         middle, slope = float(rest.mean()), 0.0
         if done:
             before = np.log([float(each[:done].mean()) for each in carried])
             slope = _slope(before, rest)
             middle += slope * (math.log(max(float(np.mean(seen_s)), 1e-9)) - float(before.mean()))
             rest -= slope * (before - before.mean())
+            off = math.hypot(off_left, ONE_TRIAL / math.sqrt(trials - done))
         middle += _of_own(rest, np.array([each.variant == kind.variant for each in alike]))
-        off = (usual_seen if done else usual) * math.sqrt(1 + 1 / len(rest))
+        off *= math.sqrt(1 + 1 / len(rest))
         # Where all sizes are dearer, so are those before: the slope has taken its part of it back.
         spread = math.hypot(off, (1 - slope) * unsure)
     return WorkAhead(

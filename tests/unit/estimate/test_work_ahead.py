@@ -10,7 +10,7 @@ import pytest
 
 from tuner.config import TrainingSettings
 from tuner.estimate.cost_model import Z80, quantile_of
-from tuner.estimate.recorded_work import RecordedSearch, recorded_searches
+from tuner.estimate.recorded_work import RecordedSearch, SpaceCosts, recorded_searches
 from tuner.estimate.work_ahead import Kind, work_ahead
 
 KIND = Kind(
@@ -22,6 +22,7 @@ KIND = Kind(
     learning_rates=(1e-5, 1e-2),
 )
 SIZES = [0.1, 0.2, 0.4, 0.8]
+COSTS = SpaceCosts(SIZES)
 
 
 def search(
@@ -49,11 +50,12 @@ def search(
         epochs=epochs,
         cost_share=share,
         learning_rate=np.full(trials, 1e-3),
+        of_default=np.arange(trials) % 4 == 0,
     )
 
 
 def seconds_of(each: RecordedSearch) -> np.ndarray:
-    return each.seconds(SIZES, KIND.training, KIND.learning_rates)
+    return each.seconds(COSTS, KIND.training, KIND.learning_rates)
 
 
 def test_a_search_like_those_recorded_lies_in_the_range_four_times_out_of_five() -> None:
@@ -63,7 +65,7 @@ def test_a_search_like_those_recorded_lies_in_the_range_four_times_out_of_five()
     inside = 0
     for each in recorded:
         others = [one for one in recorded if one is not each]
-        found = work_ahead(KIND, SIZES, others, trials=80)
+        found = work_ahead(KIND, COSTS, others, trials=80)
         assert found is not None
         inside += found.low <= float(seconds_of(each).sum()) <= found.high
     assert 0.7 <= inside / 24 <= 1.0
@@ -72,8 +74,8 @@ def test_a_search_like_those_recorded_lies_in_the_range_four_times_out_of_five()
 def test_what_it_took_so_far_shifts_what_is_left_and_narrows_the_whole() -> None:
     recorded = [search(n, scale=scale) for n, scale in enumerate((0.5, 0.7, 1.0, 1.4, 2.0, 2.5))]
     slow = seconds_of(search(99, scale=2.0))
-    before = work_ahead(KIND, SIZES, recorded, trials=80)
-    after = work_ahead(KIND, SIZES, recorded, trials=80, seen_s=list(slow[:40]))
+    before = work_ahead(KIND, COSTS, recorded, trials=80)
+    after = work_ahead(KIND, COSTS, recorded, trials=80, seen_s=list(slow[:40]))
     assert before is not None
     assert after is not None
     assert after.middle == pytest.approx(float(slow[40:].sum()), rel=0.35)
@@ -89,7 +91,7 @@ def test_searches_of_its_own_variant_shift_what_others_say(done: int) -> None:
     usual_s = list(seconds_of(others[0])[:done])
 
     def log_seconds(recorded: list[RecordedSearch], kind: Kind = KIND) -> float:
-        found = work_ahead(kind, SIZES, recorded, trials=80, seen_s=usual_s)
+        found = work_ahead(kind, COSTS, recorded, trials=80, seen_s=usual_s)
         assert found is not None
         return found.log_seconds
 
@@ -111,7 +113,7 @@ def test_sizes_that_are_hardly_known_make_the_range_wide_until_trials_tell() -> 
     seen = list(seconds_of(search(99))[:40])
 
     def ratio(unsure: float, done: int = 0, kind: Kind = KIND) -> float:
-        found = work_ahead(kind, SIZES, recorded, trials=80, seen_s=seen[:done], unsure=unsure)
+        found = work_ahead(kind, COSTS, recorded, trials=80, seen_s=seen[:done], unsure=unsure)
         assert found is not None
         return math.log(found.high / found.low) / (2 * Z80)
 
@@ -123,8 +125,22 @@ def test_sizes_that_are_hardly_known_make_the_range_wide_until_trials_tell() -> 
     assert ratio(0.3, kind=over) == pytest.approx(math.hypot(0.5, 0.3))
 
 
+def test_few_trials_that_are_left_are_less_sure_than_many() -> None:
+    """The mean of a few is not the usual trial's: their spread falls with the root of how many."""
+    recorded = [search(n, trials=320) for n in range(8)]
+    kind = dataclasses.replace(KIND, repeats=True)
+    seen = list(seconds_of(recorded[0])[:10])
+    spreads = []
+    for trials in (12, 40, 310):
+        found = work_ahead(kind, COSTS, recorded, trials=trials, seen_s=seen)
+        assert found is not None
+        spreads.append(found.spread / math.sqrt(9 / 8))
+    assert spreads == sorted(spreads, reverse=True)
+    assert spreads[0] ** 2 - spreads[2] ** 2 == pytest.approx(0.36 * (1 / 2 - 1 / 300))
+
+
 def test_nothing_is_ahead_of_a_search_that_is_full() -> None:
-    assert work_ahead(KIND, SIZES, [search(1)], trials=3, seen_s=[1.0, 1.0, 1.0]) is None
+    assert work_ahead(KIND, COSTS, [search(1)], trials=3, seen_s=[1.0, 1.0, 1.0]) is None
 
 
 def test_the_epoch_limit_and_patience_of_the_search_count() -> None:
@@ -132,8 +148,8 @@ def test_the_epoch_limit_and_patience_of_the_search_count() -> None:
     usual = seconds_of(each).sum()
     short = dataclasses.replace(KIND.training, max_epochs=5)
     patient = dataclasses.replace(KIND.training, patience=20)
-    assert each.seconds(SIZES, short, KIND.learning_rates).sum() < 0.3 * usual
-    more = each.seconds(SIZES, patient, KIND.learning_rates).sum() - usual
+    assert each.seconds(COSTS, short, KIND.learning_rates).sum() < 0.3 * usual
+    more = each.seconds(COSTS, patient, KIND.learning_rates).sum() - usual
     step_s = np.quantile(SIZES, each.cost_share, method="hazen")
     assert more == pytest.approx(10 * step_s.sum(), rel=1e-6)
 
@@ -147,10 +163,21 @@ def test_carried_over_to_its_own_sizes_a_search_takes_what_it_took() -> None:
     assert seconds_of(each) == pytest.approx(took)
 
 
+def test_trials_of_a_default_cost_half_as_the_default_at_hand_does() -> None:
+    """Of the logarithm: the other half is their place among the sizes of their own space."""
+    each = search(1)
+    usual, dear = seconds_of(each), SpaceCosts(SIZES, 0.8)
+    found = each.seconds(dear, KIND.training, KIND.learning_rates)
+    of_default = np.arange(80) % 4 == 0
+    assert found[~of_default] == pytest.approx(usual[~of_default])
+    step_s = np.quantile(SIZES, each.cost_share, method="hazen")
+    assert (found / usual)[of_default] == pytest.approx(np.sqrt(0.8 / step_s)[of_default])
+
+
 def test_trials_outside_the_range_of_learning_rates_are_left_out() -> None:
     each = dataclasses.replace(search(1), learning_rate=np.where(np.arange(80) < 20, 1e-4, 1e-2))
-    assert len(each.seconds(SIZES, KIND.training, (1e-3, 1e-1))) == 60
-    assert len(each.seconds(SIZES, KIND.training, (1e-5, 1e-4))) == 80  # too few are inside
+    assert len(each.seconds(COSTS, KIND.training, (1e-3, 1e-1))) == 60
+    assert len(each.seconds(COSTS, KIND.training, (1e-5, 1e-4))) == 80  # too few are inside
 
 
 def test_the_table_of_recorded_searches_is_whole() -> None:
@@ -160,6 +187,9 @@ def test_the_table_of_recorded_searches_is_whole() -> None:
     for each in found:
         assert np.isfinite(each.epochs).all()
         assert ((each.cost_share >= 0) & (each.cost_share <= 1)).all()
+        assert each.of_default.shape == each.epochs.shape
+    begun_with_it = [each for each in found if each.of_default[0]]
+    assert len(begun_with_it) > 0.8 * len(found)
 
 
 def test_searches_that_repeat_configurations_are_foretold_from_their_like() -> None:
@@ -170,8 +200,8 @@ def test_searches_that_repeat_configurations_are_foretold_from_their_like() -> N
         for n, each in enumerate(once)
     ]
     repeats = dataclasses.replace(KIND, repeats=True)
-    plain = work_ahead(KIND, SIZES, once + repeating, trials=80)
-    again = work_ahead(repeats, SIZES, once + repeating, trials=80)
+    plain = work_ahead(KIND, COSTS, once + repeating, trials=80)
+    again = work_ahead(repeats, COSTS, once + repeating, trials=80)
     assert plain is not None
     assert again is not None
     assert plain.searches == again.searches == 6
@@ -181,7 +211,7 @@ def test_searches_that_repeat_configurations_are_foretold_from_their_like() -> N
 def test_where_nothing_is_pruned_those_go_before_of_which_hardly_anything_was() -> None:
     hardly = [search(n, scale=2.0, pruned_share=0.04) for n in range(8)]
     much = [search(n, pruned_share=0.3) for n in range(8, 24)]
-    found = work_ahead(dataclasses.replace(KIND, prune=False), SIZES, [*hardly, *much], trials=80)
+    found = work_ahead(dataclasses.replace(KIND, prune=False), COSTS, [*hardly, *much], trials=80)
     assert found is not None
     assert found.searches == 8
     assert found.low <= np.median([float(seconds_of(each).sum()) for each in hardly]) <= found.high
