@@ -12,6 +12,7 @@ import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import from_json
 
 from tuner.display.text import shown
 
@@ -29,6 +30,7 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # C0 and C1 controls, line and paragraph separators, what turns the direction of writing, halves of
 # surrogate pairs.
 _OBEYED = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
+_PLAIN = frozenset((str, bool, type(None)))
 _UNSAFE = re.compile(f"[{_OBEYED}]")
 _UNSAFE_IN_PROSE = re.compile(f"(?![\n\t])[{_OBEYED}]")
 
@@ -106,10 +108,10 @@ def read_json(text: str | bytes) -> Any:
     if raw.count(b"[") + raw.count(b"{") > CONTAINERS:
         raise ValueError(f"it holds more than {CONTAINERS:,} tables and lists")
     try:
-        data = json.loads(text, parse_float=_finite, parse_int=_whole, parse_constant=_finite)
-    except RecursionError:
-        raise ValueError(f"it is nested more than {DEPTH} deep") from None
-    _leaves(data)
+        data = from_json(raw, allow_inf_nan=False)
+        check_plain(data)
+    except ValueError:
+        return _read_slowly(text)  # which says what is wrong in words of its own
     return data
 
 
@@ -117,11 +119,25 @@ def check_plain(data: Any) -> None:
     """Raises ValueError where parsed data is nested too deep or holds a number that is not finite
     or beyond 64 bits.
     """
-    for value in _leaves(data):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{value} is no finite number")
-        if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
-            raise ValueError("it holds a whole number beyond 64 bits")
+    level = [data]
+    for _ in range(DEPTH + 1):
+        below: list[Any] = []
+        for value in level:
+            if type(value) in _PLAIN:
+                continue
+            if isinstance(value, float):
+                if not math.isfinite(value):
+                    raise ValueError(f"{value} is no finite number")
+            elif isinstance(value, dict):
+                below.extend(value.values())
+            elif isinstance(value, list | tuple):
+                below.extend(value)
+            elif isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+                raise ValueError("it holds a whole number beyond 64 bits")
+        if not below:
+            return
+        level = below
+    raise ValueError(f"it is nested more than {DEPTH} deep")
 
 
 def explained(error: Exception) -> str:
@@ -143,6 +159,16 @@ def explained(error: Exception) -> str:
     return excerpt(str(error) or type(error).__name__, at_most=300)
 
 
+def _read_slowly(text: str | bytes) -> Any:
+    """As Python's own parser has it, which takes more than UTF-8."""
+    try:
+        data = json.loads(text, parse_float=_finite, parse_int=_whole, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {DEPTH} deep") from None
+    check_plain(data)
+    return data
+
+
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
@@ -157,24 +183,3 @@ def _whole(text: str) -> int:
     if not -LARGEST <= value <= LARGEST:
         raise ValueError(f"{text} is a whole number beyond 64 bits")
     return value
-
-
-def _leaves(data: Any) -> list[Any]:
-    """The values in `data` that are no tables or lists.
-    Raises ValueError where it is nested too deep.
-    """
-    leaves: list[Any] = []
-    level = [data]
-    for _ in range(DEPTH + 1):
-        below: list[Any] = []
-        for value in level:
-            if isinstance(value, dict):
-                below.extend(value.values())
-            elif isinstance(value, list | tuple):
-                below.extend(value)
-            else:
-                leaves.append(value)
-        if not below:
-            return leaves
-        level = below
-    raise ValueError(f"it is nested more than {DEPTH} deep")

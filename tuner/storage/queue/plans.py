@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -130,8 +131,10 @@ def stands_apart(plan: Mapping[str, Any]) -> bool:
 _PARAMS: TypeAdapter[dict[str, Value]] = TypeAdapter(dict[Label, ChoiceValue])
 
 
+@functools.lru_cache(maxsize=64)
 def read_plan(text: str) -> dict[str, Any]:
-    """The plan that a run keeps, all of it.
+    """The plan that a run keeps, all of it. All runs of a session have the same, which is not to be
+    changed.
 
     Raises:
         ValueError: it is none.

@@ -52,7 +52,8 @@ def read_archive(path: Path) -> Archive:
         UsageError: no such file, no exported study, or one of a newer tuner.
     """
     try:
-        data = read_json(_text(path))
+        text = _text(path)
+        data = read_json(text)
     except FileNotFoundError:
         raise UsageError(
             f"there is no file {path}; 'tuner study export NAME --output FILE' writes one"
@@ -76,7 +77,7 @@ def read_archive(path: Path) -> Archive:
             "use the tuner that wrote it, or a newer one"
         )
     try:
-        return from_dict(data)
+        return from_dict(data, text if json.detect_encoding(text) == "utf-8" else None)
     except (ValueError, StorageError) as error:
         raise UsageError(f"{path} is damaged: {explained(error)}; export the study again") from None
 

@@ -69,14 +69,18 @@ def as_dict(archive: Archive) -> dict[str, Any]:
     }
 
 
-def from_dict(data: Mapping[str, Any]) -> Archive:
+def from_dict(data: Mapping[str, Any], text: bytes | None = None) -> Archive:
     """What a document holds.
+
+    Args:
+        data: that was read with `read_json`.
+        text: the same as JSON in UTF-8; None: it is written here.
 
     Raises:
         ValueError: it is not as `as_dict` writes one, or its trials are outside of its space.
         StorageError: a newer tuner wrote its policy.
     """
-    study = ArchivedStudy.model_validate_json(json.dumps(data), strict=True)
+    study = ArchivedStudy.model_validate_json(text or json.dumps(data), strict=True)
     definition = StudyDefinition.from_dict(study.definition)
     for trial in study.trials:
         whole = trial.state == "COMPLETE"
@@ -168,9 +172,8 @@ def _columns(rows: Sequence[EpochRow]) -> dict[str, list[Any]]:
 
 
 def _rows(curve: Curve) -> tuple[EpochRow, ...]:
-    names = ("epoch", "repeat", *_FLOATS)
-    columns = zip(*(getattr(curve, name) for name in names), strict=True)
-    return tuple(EpochRow(**dict(zip(names, row, strict=True))) for row in columns)
+    in_order = (getattr(curve, each.name) for each in dataclasses.fields(EpochRow))
+    return tuple(map(EpochRow, *in_order))
 
 
 def _seven_digits(value: float | None) -> float | None:

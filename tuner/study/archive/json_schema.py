@@ -11,10 +11,10 @@ import json
 from typing import Annotated, Any, Literal, Self
 
 from optuna.trial import TrialState
-from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
 from tuner.files.kinds import LARGEST_FIGURE, MOST_EPOCHS
-from tuner.files.plain import Count, Label, Loose, PlainTable
+from tuner.files.plain import Count, Label, Loose, PlainTable, harmless_data, read_json
 from tuner.record import Recorded, checked
 from tuner.spec.configuration import PartOfConfiguration
 from tuner.spec.membership import Membership, StoredMembership
@@ -118,6 +118,12 @@ def _plan_of(text: str) -> StoredPlan:
     return StoredPlan.model_validate_json(text, strict=True)
 
 
+@functools.lru_cache(maxsize=64)
+def _plain(text: str) -> Any:
+    """One for all of them, too."""
+    return harmless_data(read_json(text))
+
+
 class Run(Loose):
     """A verification run that ended."""
 
@@ -127,7 +133,7 @@ class Run(Loose):
     block: Number
     place: Number
     session: Annotated[Label, Field(max_length=32)]
-    plan: PlainTable
+    plan: Annotated[dict[str, Any], BeforeValidator(lambda given: _plain(json.dumps(given)))]
     state: Literal["finished", "skipped"]
     losses: Number
     worker: Annotated[Label, Field(max_length=120)] | None
