@@ -3,6 +3,7 @@ values fit?"""
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ def parse(arguments: Sequence[str]) -> str:
     Raises:
         Exception: whatever the parser says of an unknown command, an unknown flag or a wrong value.
     """
-    group: Any = typer.main.get_command(app)
+    group = _tool()
     rest = list(arguments)
     names: list[str] = []
     context = None
@@ -54,4 +55,10 @@ def commands() -> Iterator[str]:
             else:
                 yield prefix + name
 
-    yield from below(typer.main.get_command(app), "")
+    yield from below(_tool(), "")
+
+
+@functools.cache
+def _tool() -> Any:
+    """All of its commands, put together once: that takes longer than to parse a line."""
+    return typer.main.get_command(app)

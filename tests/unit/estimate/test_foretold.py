@@ -4,6 +4,7 @@ words, too."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 import statistics
@@ -32,11 +33,17 @@ from tuner.estimate.stages_ahead import Over, stages_of
 from tuner.estimate.whole_estimate import Estimate, VariantEstimate
 from tuner.report.terminal.estimate_lines import estimate_lines
 from tuner.storage.queue.device_time import device_seconds
-from tuner.study.archive import read_archive
+from tuner.study.archive import Archive, read_archive
 
 BUDGET_S = 240.0
 RETUNES = ("benchmarks/retune/campaign", "benchmarks/retune/h100")
 LATER = (*RETUNES, "benchmarks/retune/again")
+
+
+@functools.cache
+def original() -> Archive:
+    """One of those searches, read once."""
+    return read_archive(REPOSITORY / RETUNES[0] / "etth-original.json.gz")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +51,7 @@ def costs() -> SizeCosts:
     """Of `original` on an H200, with what a trial of its took beside training."""
     document = json.loads((REPOSITORY / "benchmarks/estimate/h200-sizes.json").read_text())
     (found,) = (each for each in document["variants"] if each["variant"] == "original")
-    records = read_archive(REPOSITORY / RETUNES[0] / "etth-original.json.gz").records
+    records = original().records
     # What was measured then was a process's first evaluation, which waits for libraries.
     usual_s = statistics.median(
         each.recorded.evaluation_s or 0.0 for each in records if each.state is TrialState.COMPLETE
@@ -60,9 +67,8 @@ def foretold(
     ended: Sequence[Ended] = (),
 ) -> SearchForetold:
     """By the searches that were recorded before those of `RETUNES`."""
-    study = read_archive(REPOSITORY / RETUNES[0] / "etth-original.json.gz")
     found = search_foretold(
-        study.definition,
+        original().definition,
         costs,
         trials=trials,
         ended=ended,
