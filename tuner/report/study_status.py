@@ -13,19 +13,17 @@ from tuner.search.methods import prunes
 from tuner.study.group import names_by_group
 from tuner.study.host_differences import all_in_words
 from tuner.study.open import OpenStudy
-from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
 from tuner.verdict.confirmation import confirmation_of
-from tuner.verdict.queue import verifications_of
-from tuner.verdict.verified import progress, read_verified
+from tuner.verdict.verified import progress, verified_in
 
 
 def status_of(opened: OpenStudy) -> dict[str, Any]:
     """The study's status as one JSON-able document."""
-    results, policy = read_results(opened), opened.policy()
-    counts = opened.ledger.counts()
-    verified = {each.trial_number: each.as_dict() for each in read_verified(opened)}
-    confirmation = confirmation_of(snapshot(opened))
+    seen = snapshot(opened)
+    results, policy, counts = seen.results, seen.policy, opened.ledger.counts()
+    verified = {number: each.as_dict() for number, each in verified_in(seen).items()}
+    confirmation = confirmation_of(seen)
     hosts, workers = opened.roster.hosts(), opened.roster.working()
     return {
         "name": opened.name,
@@ -45,7 +43,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "front": [
             record.as_dict() | {"verified": verified.get(record.number)} for record in results.front
         ],
-        "verification": progress(verifications_of([opened]).runs()),
+        "verification": progress(seen.runs),
         "confirmation": confirmation.as_dict() if confirmation else None,
         "objectives": list(results.objectives),
         "policy": dataclasses.asdict(policy) | {"prune": prunes(policy.sampler, policy.prune)},
@@ -57,7 +55,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "clocks": list(results.clocks),
         "hypervolume": results.hypervolume,
         "reference": results.reference,
-        "device_model": opened.device_model(),
+        "device_model": seen.device_model,
         "workers": [
             {
                 "worker": row.worker,
