@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from tuner.config import Backend
 from tuner.estimate.cost_model import Z80, Foretold
 from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
+from tuner.estimate.one_trial import default_run_foretold, trial_foretold
 from tuner.estimate.recorded_work import (
     SPREAD_ALL_OVER,
     RecordedSearch,
@@ -22,7 +22,6 @@ from tuner.estimate.recorded_work import (
 from tuner.estimate.search_hours import (
     NOTHING,
     Ended,
-    beside_training,
     search_seconds,
     trials_bought,
 )
@@ -37,10 +36,6 @@ IN_COMMON = math.sqrt(0.5)
 them, and does not go away where trials are many. With one to eight measured sizes 75 to 92 % of
 recorded searches lie in their range of four out of five then (benchmarks/estimate); 19 to 76 % did
 without."""
-
-DEFAULT_SPREAD = 0.1
-"""Of the logarithm of what one training of a default takes, from seed to seed: 0.07 to 0.12 for
-eight networks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +101,8 @@ def search_foretold(
     Returns:
         None where the costs do not tell the default's epoch.
     """
+    if any(each.trained_s <= 0 for each in ended):
+        return _with_failed(definition, costs, trials, ended, sampler, prune, within_s, recorded)
     known = recorded_searches() if recorded is None else recorded
     kind = kind_of(definition, sampler=sampler, prune=prune)
     sizes = sizes_of(definition.space)
@@ -118,7 +115,7 @@ def search_foretold(
     seen_s = [each.trained_s for each in ended]
     ahead = work_ahead(kind, whole, known, trials=trials, seen_s=seen_s, unsure=unsure)
     measured_s = seeds * (_setup_s(costs, default) + costs.evaluation_s)
-    trial = _trial(kind, whole, known, trials, measured_s, unsure)
+    trial = trial_foretold(kind, whole, known, trials, measured_s, unsure)
     once = _built_once(costs, sizes, ended, trials=trials)
     search = together([search_seconds(ahead, ended, trials=trials, measured_s=measured_s), once])
     bought = None
@@ -132,9 +129,43 @@ def search_foretold(
         epoch=epoch,
         trial=trial,
         search=search,
-        default_run=_default_run(kind, epoch, known, measured_s, ended),
+        default_run=default_run_foretold(kind, epoch, known, measured_s, ended),
         searches=0 if ahead is None else ahead.searches,
         bought=bought,
+    )
+
+
+def _with_failed(
+    definition: StudyDefinition,
+    costs: SizeCosts,
+    trials: int,
+    ended: Sequence[Ended],
+    sampler: str,
+    prune: bool | None,
+    within_s: float | None,
+    recorded: Sequence[RecordedSearch] | None,
+) -> SearchForetold | None:
+    """Where some failed before their training began: they are of the budget, and of its time, and
+    tell nothing of the others.
+    """
+    failed = [each for each in ended if each.trained_s <= 0]
+    spent_s = sum(each.held_s for each in failed)
+    found = search_foretold(
+        definition,
+        costs,
+        trials=trials - len(failed),
+        ended=[each for each in ended if each.trained_s > 0],
+        sampler=sampler,
+        prune=prune,
+        within_s=None if within_s is None else max(0.0, within_s - spent_s),
+        recorded=recorded,
+    )
+    return found and dataclasses.replace(
+        found,
+        trials=trials,
+        ended=len(ended),
+        search=found.search.plus(spent_s),
+        bought=found.bought and found.bought.plus(len(failed)),
     )
 
 
@@ -216,59 +247,3 @@ def _built_once(
         return NOTHING
     most_s = min(new, max(0, trials - len(ended))) * statistics.fmean(seen)
     return Foretold(middle=0.75 * most_s, low=0.5 * most_s, high=most_s)
-
-
-def _trial(
-    kind: Kind,
-    costs: SpaceCosts,
-    known: Sequence[RecordedSearch],
-    trials: int,
-    beside_s: float,
-    unsure: float,
-) -> Foretold:
-    """Of one trial of a search of this length."""
-    alike = [each for each in known if each.all_over == kind.all_over] or list(known)
-    carried = [each.seconds(costs, kind.training, kind.learning_rates)[:trials] for each in alike]
-    every = np.concatenate(carried) if carried else np.array([0.0])
-    low, middle, high = (float(q) for q in np.quantile(every, (0.1, 0.5, 0.9)))
-    more = beside_training(beside_s, ()).middle
-    return _less_sure(Foretold(middle=middle, low=low, high=high), unsure).plus(more)
-
-
-def _less_sure(found: Foretold, unsure: float) -> Foretold:
-    """With the standard deviation of its logarithm beside the range that it has."""
-    if found.low <= 0:
-        return found
-    down, up = found.middle / found.low, found.high / found.middle
-    more = Z80 * unsure
-    return Foretold(
-        middle=found.middle,
-        low=found.middle / math.exp(math.hypot(math.log(down), more)),
-        high=found.middle * math.exp(math.hypot(math.log(up), more)),
-    )
-
-
-def _default_run(
-    kind: Kind,
-    epoch: Foretold,
-    known: Sequence[RecordedSearch],
-    beside_s: float,
-    ended: Sequence[Ended],
-) -> Foretold:
-    """By its own runs, where some have ended. Else by the first trial of each recorded search,
-    which is its default and never pruned.
-    """
-    if mine := [each.trained_s for each in ended if each.of_default]:
-        log_s = math.log(statistics.fmean(mine) + beside_s)
-        return Foretold.around(log_s, DEFAULT_SPREAD / math.sqrt(len(mine)))
-    first = np.array([float(each.epochs[0]) for each in known if each.max_epochs > each.patience])
-    if not len(first):
-        first = np.array([float(kind.training.max_epochs)])
-    low, middle, high = (
-        float(min(q, kind.training.max_epochs)) for q in np.quantile(first, (0.1, 0.5, 0.9))
-    )
-    return Foretold(
-        middle=middle * epoch.middle + beside_s,
-        low=low * epoch.low + beside_s,
-        high=high * epoch.high + beside_s,
-    )

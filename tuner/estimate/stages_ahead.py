@@ -10,9 +10,9 @@ from tuner.estimate.foretold import SearchForetold, together
 from tuner.search.methods import method_of
 from tuner.spec.confirming import CONFIRMATION_SEEDS
 
-REEVALUATED = 90
+REEVALUATED, BESIDE_THEM = 108, 18
 """Runs of the re-evaluation of one search by a sampler that repeats nothing: 3 rounds of 6
-configurations with 5 seeds."""
+configurations with 6 seeds, each half as long as one of the default; and those of the default."""
 CONFIRMED = (1.2, 2.0, 2.5)
 """What a confirmation of one search takes, in runs of the default on all its seeds: the default,
 and beside it nothing, where that stands, or up to three configurations that are faster. Of 45
@@ -74,7 +74,8 @@ def stages_of(
     usual = together([each.default_run for each in searches]).times(1 / len(searches))
     runs = [*(each.default_run for each in searches), *[usual] * over.searches]
     repeats = method_of(sampler).repeats
-    again = together([each.times(0.0 if repeats else REEVALUATED / 2) for each in runs], alike=True)
+    times = 0.0 if repeats else REEVALUATED / 2 + BESIDE_THEM
+    again = together([each.times(times) for each in runs], alike=True)
     searched = together([each.search for each in searches]).plus(over.spent_s)
     if budget_s is not None:
         again = again.at_most(max(0.0, budget_s - searched.low))

@@ -17,15 +17,17 @@ from tuner.study.trial_record import TrialRecord
 
 def trained(opened: OpenStudy) -> list[TrialRecord]:
     """The trials that trained and have ended, in the order of their numbers."""
-    return [
-        record
-        for record in read_results(opened).records
-        if record.state.is_finished() and (record.recorded.wall_clock_s or 0.0) > 0
-    ]
+    return [each for each in _ended(opened) if (each.recorded.wall_clock_s or 0.0) > 0]
+
+
+def _ended(opened: OpenStudy) -> list[TrialRecord]:
+    return [record for record in read_results(opened).records if record.state.is_finished()]
 
 
 def ended_trials(opened: OpenStudy) -> list[Ended]:
-    """Their times, which size each had, and which ran the default."""
+    """All that have ended: their times, which size each had, and which ran the default. One that
+    failed before its training began held its device, too.
+    """
     default = configuration(opened.definition.defaults.as_dict())
     return [
         Ended(
@@ -34,7 +36,7 @@ def ended_trials(opened: OpenStudy) -> list[Ended]:
             size=key_of(size_of(dict(record.params))),
             of_default=configuration(record.params) == default,
         )
-        for record in trained(opened)
+        for record in _ended(opened)
     ]
 
 

@@ -35,14 +35,22 @@ decomposed."""
 
 _ITERATIONS = 40
 _LEAST_VARIANCE = 1e-9
+_ROUNDING = 1e-12
 _ROOT5 = math.sqrt(5.0)
+
+
+def centre_and_scale(figures: Array) -> tuple[float, float]:
+    """Their mean and standard deviation; 1 in place of one that is nothing but rounding."""
+    scale = float(figures.std())
+    rounding = _ROUNDING * float(np.abs(figures).max(initial=0.0))
+    return float(figures.mean()), scale if scale > rounding else 1.0
 
 
 class GaussianProcess:
     """Fitted to `x`, (rows, coordinates) of the unit cube, and `y`, (rows,); deterministic."""
 
     def __init__(self, x: Array, y: Array) -> None:
-        self._mean, self._scale = float(y.mean()), float(y.std()) or 1.0
+        self._mean, self._scale = centre_and_scale(y)
         self._x, self._z = x, (y - self._mean) / self._scale
         lengths, self._signal, self._noise = _settings(x[-FIT_ROWS:], self._z[-FIT_ROWS:])
         self._shrink = 1 / lengths

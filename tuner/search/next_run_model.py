@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
+from tuner.search.gaussian_process import centre_and_scale
 from tuner.search.past_runs import Configurations, PastRun, Place
 from tuner.search.repeated_runs import Repeated, Settings, probable_settings
 
@@ -159,7 +160,7 @@ def promising(ran: Configurations, count: int) -> Array:
 def _fitted(ran: Configurations, some: Configurations, figure: int) -> Fitted:
     """By the spread of all configurations, and settings that fit some of them."""
     mean = ran.mean[:, figure]
-    centre, scale = float(mean.mean()), float(mean.std()) or 1.0
+    centre, scale = centre_and_scale(mean)
     data = Repeated(
         where=some.where,
         mean=(some.mean[:, figure] - centre) / scale,

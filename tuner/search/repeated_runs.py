@@ -24,6 +24,7 @@ from tuner.search.gaussian_process import (
     NOISE_PRIOR,
     START_LENGTH,
     Distances,
+    centre_and_scale,
     matern,
     most_probable,
     unlikely,
@@ -78,7 +79,7 @@ def believed(data: Repeated) -> Belief:
     """Fit the model and say what it makes of each configuration; deterministic."""
     from scipy.linalg import cho_factor, cho_solve
 
-    centre, scale = float(data.mean.mean()), float(data.mean.std()) or 1.0
+    centre, scale = centre_and_scale(data.mean)
     scaled = Repeated(
         where=data.where,
         mean=(data.mean - centre) / scale,
@@ -131,7 +132,8 @@ def _some_of(data: Repeated) -> Repeated:
     n = len(data.mean)
     if n <= FIT_ROWS:
         return data
-    often = np.flatnonzero(data.runs > 1)[: FIT_ROWS // 2]
+    most_first = np.argsort(-data.runs, kind="stable")
+    often = most_first[: min(FIT_ROWS // 2, int((data.runs > 1).sum()))]
     others = np.setdiff1d(np.arange(n), often)
     spread = others[np.linspace(0, len(others) - 1, FIT_ROWS - len(often)).round().astype(int)]
     rows = np.sort(np.concatenate([often, spread]))

@@ -56,8 +56,12 @@ def configurations(records: Iterable[TrialRecord]) -> tuple[TrialRecord, ...]:
 
 def is_miss(record: TrialRecord) -> bool:
     """Whether it ended without values for a reason that is the configuration's own."""
-    recorded = record.recorded
-    failed = record.state == TrialState.FAIL and recorded.stopped_by in _MISSES
+    return ended_as_miss(record.state, record.recorded)
+
+
+def ended_as_miss(state: TrialState, recorded: Recorded) -> bool:
+    """The same of a trial, or of a verification run, that ended so."""
+    failed = state == TrialState.FAIL and recorded.stopped_by in _MISSES
     return failed or bool(recorded.target_missed)
 
 

@@ -30,7 +30,7 @@ class Test:
     """A configuration against a default, on the same untouched seeds."""
 
     no_worse: NoWorse | None
-    """None while they share too few seeds."""
+    """None while they share too few seeds, or where their figures have no ratio."""
     ratio: Interval | None
     """Of their times."""
     missed: tuple[int, int]

@@ -116,7 +116,7 @@ def _elsewhere(there: Confirmation) -> str:
 def _mql(test: Test) -> str:
     found = test.no_worse
     if found is None:
-        return ": too few runs converged"
+        return ": too few runs converged, or their MQLs have no ratio"
     sure = f"{100 * (1 - found.level):g} % confidence"
     return f" (MQL {found.ratio:.4f} of the default's, below {found.bound:.4f} with {sure})"
 

@@ -7,10 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from optuna.trial import TrialState
+
 from tuner.pareto import Point
 from tuner.record import Recorded
 from tuner.search.history import Configuration, configuration
 from tuner.spec.objectives import values_of
+from tuner.storage.queue.runs import VerificationRun
+from tuner.study.configurations import ended_as_miss
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import runs_to_learn_from
@@ -37,11 +41,7 @@ def candidates_of(study: StudySnapshot) -> frozenset[int]:
     """The configurations that may be recommended, by their first trials: those within the study's
     limits, of which no run missed, neither of the search nor on a fresh seed.
     """
-    missed = {
-        run.trial_number
-        for run in runs_to_learn_from(study)
-        if run.result is not None and not run.result.recorded.converged
-    }
+    missed = {run.trial_number for run in runs_to_learn_from(study) if _missed(run)}
     found = set()
     for each in study.results.eligible:
         # Where nothing converged, what missed is eligible, too: a search shows what there is.
@@ -49,6 +49,16 @@ def candidates_of(study: StudySnapshot) -> frozenset[int]:
         if not mixed and missed.isdisjoint(each.numbers):
             found.add(each.number)
     return frozenset(found)
+
+
+def _missed(run: VerificationRun) -> bool:
+    """Whether it speaks against its configuration: it did not converge in its time, or ended for a
+    reason of its own. An error may be anything.
+    """
+    if (result := run.result) is None:
+        return False
+    cut = result.state == TrialState.COMPLETE and not result.recorded.converged
+    return cut or ended_as_miss(result.state, result.recorded)
 
 
 def default_of(study: StudySnapshot) -> int | None:

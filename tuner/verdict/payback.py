@@ -64,7 +64,7 @@ class Payback:
     @property
     def saved_s(self) -> tuple[float, float, float] | None:
         """Seconds saved by a training, and the ends of their interval, the lower one first; None
-        where nothing is confirmed.
+        where nothing is confirmed, or too few of its timings are undisturbed.
         """
         there = self.confirmation
         if there is None or there.default is None or there.default.seconds is None:

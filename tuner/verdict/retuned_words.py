@@ -33,6 +33,9 @@ def payback_sentence(found: Payback, name: str) -> str:
     if trainings is None:
         if found.confirmation is None:
             why = "nothing faster than the default is confirmed"
+        elif found.saved_s is None:
+            why = "for too many timings of its confirmation were disturbed"
+            return f"{cost}: when it pays is not known, {why}"
         else:
             why = "what is confirmed saves no time"
         return f"{cost}: it does not pay, {why}"

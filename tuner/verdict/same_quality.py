@@ -91,7 +91,7 @@ def recommended(
     may = _within(study, model, bounds)
     least = least_runs(study)
     found = recommend(model, margin=margin, least_runs=least, candidates=may)
-    chosen = found.chosen or (found.default if model.default in may else None)
+    chosen = found.chosen or (found.default if _default_stands(study, model, bounds) else None)
     held = standing_trial(study, margin)
     if held in may & frozenset(model.trials):
         chosen = model.estimate(held, model.chance_of_default(margin))
@@ -227,9 +227,22 @@ def recommended_trial(study: StudySnapshot) -> int | None:
 
 def _within(study: StudySnapshot, model: RunsModel, bounds: Bounds) -> frozenset[int]:
     """The trials that may be recommended, within the bounds by what is expected of them."""
+    return candidates_of(study) & _inside(model, bounds)
+
+
+def _default_stands(study: StudySnapshot, model: RunsModel, bounds: Bounds) -> bool:
+    """Whether the default may stand where nothing else is recommended: within the limits and the
+    bounds, and however often it missed. It is what one trains with now.
+    """
+    default = study.results.default
+    return (
+        default is not None and bool(default.feasible) and model.default in _inside(model, bounds)
+    )
+
+
+def _inside(model: RunsModel, bounds: Bounds) -> frozenset[int | None]:
     points = zip(model.trials, model.seconds, model.mql, strict=True)
-    inside = {number for number, *point in points if excess((point[0], point[1]), bounds) == 0}
-    return candidates_of(study) & inside
+    return frozenset(n for n, *point in points if excess((point[0], point[1]), bounds) == 0)
 
 
 def _reference(study: StudySnapshot, reference: StudySnapshot, of: RunsModel | None) -> Reference:

@@ -274,12 +274,16 @@ def _interval_of(
 
 
 def values_in(run: VerificationRun) -> tuple[float, ...] | None:
-    """(seconds, test MQL) of a run that converged; None for a miss."""
+    """(seconds, test MQL) of a run that converged; None for a miss, which is also one whose test
+    MQL was no number.
+    """
     result = run.result
     if result is None or result.state != TrialState.COMPLETE or not result.recorded.converged:
         return None
     assert result.values is not None, "a complete run has values"
     mql = result.recorded.test_mql
+    if "test_mql" in result.recorded.nulls:
+        return None
     return result.values[0], float(result.values[1] if mql is None else mql)
 
 

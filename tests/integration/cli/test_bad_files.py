@@ -4,6 +4,7 @@ remedy, no more."""
 from __future__ import annotations
 
 import socket
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -281,6 +282,7 @@ def test_etth_without_a_network_fails_within_seconds(
     """The network here is a proxy that takes the connection and never answers: the slowest way to
     have none. Of the seconds it may take this waits for a part of one."""
     assert remote.SILENCE_S <= 10
+    monkeypatch.setattr(urllib.request, "_opener", None)  # another test may have made one
     monkeypatch.setattr(remote, "SILENCE_S", 0.25)
     cache, work = tmp_path / "cache", tmp_path / "work"
     work.mkdir()

@@ -34,6 +34,7 @@ from tuner.estimate.whole_estimate import Estimate, VariantEstimate
 from tuner.report.terminal.estimate_lines import estimate_lines
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive, read_archive
+from tuner.verdict.recommendation import ROUNDS, VERIFIED, VERIFIED_SEEDS
 
 BUDGET_S = 240.0
 RETUNES = ("benchmarks/retune/campaign", "benchmarks/retune/h100")
@@ -176,6 +177,28 @@ def test_what_was_spent_beyond_its_time_was_spent(costs: SizeCosts) -> None:
     found = foretold(costs, BUDGET_S, ended=ended)
     assert found.search.low == found.search.high == pytest.approx(310.0)
     assert present(found.bought).high == 100
+
+
+def test_trials_that_failed_before_their_training_are_of_the_budget_and_of_its_time(
+    costs: SizeCosts,
+) -> None:
+    trained = [Ended(trained_s=0.5, held_s=0.6)] * 12
+    failed = [Ended(trained_s=0.0, held_s=5.0)] * 6
+    plain = foretold(costs, trials=60, ended=trained)
+    found = foretold(costs, trials=66, ended=[*failed, *trained])
+    assert (found.trials, found.ended, found.to_come) == (66, 18, plain.to_come)
+    assert found.search.middle == pytest.approx(plain.search.middle + 30.0)
+    bought = present(foretold(costs, BUDGET_S, ended=trained).bought)
+    less = present(foretold(costs, BUDGET_S + 30.0, ended=[*failed, *trained]).bought)
+    assert less.middle == bought.middle + 6
+
+
+def test_a_re_evaluation_runs_three_rounds_and_the_default_in_each(costs: SizeCosts) -> None:
+    found = foretold(costs, trials=200)
+    again = stages_of([found], sampler="tpe").reevaluation
+    runs = ROUNDS * VERIFIED_SEEDS
+    times = VERIFIED * runs / 2 + runs  # each half as long as the default
+    assert again.middle == pytest.approx(times * found.default_run.middle)
 
 
 def test_a_re_evaluation_has_what_the_searches_leave_of_the_budget(costs: SizeCosts) -> None:

@@ -1,14 +1,18 @@
 """The trainings of a study, whichever run they were: from a committed export."""
 
 import dataclasses
+import math
 from pathlib import Path
 
 import pytest
 
+from tests.support.present import present
+from tuner.record import Recorded
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.known_runs import candidates_of, runs_of
 from tuner.verdict.recommendation import model_of, recommend
+from tuner.verdict.verified import values_in
 
 EXPORT = Path(__file__).parents[3] / "benchmarks" / "campaign" / "etth-original.json.gz"
 
@@ -71,6 +75,21 @@ def test_a_configuration_that_missed_on_a_fresh_seed_is_no_candidate(study: Stud
     runs = (dataclasses.replace(run, result=missed), *study.runs[1:])
     changed = dataclasses.replace(study, read_runs=lambda: runs)
     assert candidates_of(study) - candidates_of(changed) == {177}
+
+
+def test_a_run_whose_test_mql_is_no_number_is_a_miss(study: StudySnapshot) -> None:
+    """JSON has no infinity: such a figure is stored as null, and its name among the nulls."""
+    run = next(run for run in study.runs if run.trial_number == 177)
+    result = present(run.result)
+    for changed, counts in (
+        ({"test_mql": math.inf}, False),
+        ({"test_mql": 0.9}, True),
+        ({"test_mql": None}, True),  # an older one, whose values have it
+    ):
+        recorded = dataclasses.replace(result.recorded, **changed).storable()
+        stored = dataclasses.replace(result, recorded=Recorded.from_flat(recorded.to_flat()))
+        found = values_in(dataclasses.replace(run, result=stored))
+        assert (found is not None) is counts
 
 
 def test_the_lucky_knee_of_the_campaign_is_not_recommended(study: StudySnapshot) -> None:

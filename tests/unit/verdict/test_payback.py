@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -93,6 +94,18 @@ def test_it_does_not_pay_where_nothing_is_confirmed_or_saved(ratio: Ratio | None
     assert found.trainings is None
     assert payback_sentence(found, "rmsnorm").endswith(why)
     assert found.as_dict()["pays_after"] is None
+
+
+def test_where_timings_were_disturbed_nobody_knows_when_it_pays() -> None:
+    known = payback(Ratio(0.5, 0.4, 0.6))
+    confirmation = SimpleNamespace(
+        default=SimpleNamespace(seconds=None), test=SimpleNamespace(ratio=None), study="s", trial=7
+    )
+    found = dataclasses.replace(known, confirmation=cast("Confirmation", confirmation))
+    assert found.trainings is None
+    assert payback_sentence(found, "it").endswith(
+        "when it pays is not known, for too many timings of its confirmation were disturbed"
+    )
 
 
 def test_what_a_budget_bought_is_said() -> None:

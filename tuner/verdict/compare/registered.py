@@ -8,6 +8,7 @@ confirmed; else of its default, where that is within the level; else none, which
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ from tuner.verdict.verified import Verified, as_configurations, verified_in
 TEST = "test"
 """The split whose MQL a verdict is about."""
 SEARCHED_ON_TEST = (TEST, MqlSplit.ORIGINS)
+OF_MEDIAN = math.sqrt(math.pi / 2)
+"""By how much the standard error of a median of many normal figures is above that of their mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +117,12 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
     levels = []
     for name, members in groups.items():
         runs, confirmed = _default_runs(members)
-        if len(runs) < LEAST_RUNS:
+        # A share of an MQL of 0 is no margin.
+        if len(runs) < LEAST_RUNS or not (default := float(np.median(runs))) > 0:
             continue
-        default, margin = float(np.median(runs)), members[0].policy.counted_margin
+        margin = members[0].policy.counted_margin
         level = (1 + margin) * default
-        error = float(np.std(runs, ddof=1)) / len(runs) ** 0.5 / default
+        error = OF_MEDIAN * float(np.std(runs, ddof=1)) / len(runs) ** 0.5 / default
         found = RegisteredLevel(
             group=name,
             mql=level,
@@ -213,7 +217,8 @@ def _confirmed_time(
     if place is None:
         return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=True)
     found = asked[place]
-    assert found.seconds is not None, "or it did not count"
+    if found.seconds is None:
+        return _unknown(study, f"too many timings of trial {found.trial_number} were disturbed")
     return SearchTime(
         study=study.name,
         seconds=found.seconds.estimate,
@@ -224,6 +229,8 @@ def _confirmed_time(
 
 
 def _counted(found: Verified, default: Verified | None) -> float | None:
-    """Its median MQL; None where too few runs converged, or fewer than of the default."""
+    """Its median MQL; None where too few runs converged, or fewer than of the default. It is
+    reached by its quality, whatever is known of its times.
+    """
     missed = default is not None and found.missed > default.missed
-    return None if found.seconds is None or found.mql is None or missed else found.mql.estimate
+    return None if found.mql is None or missed else found.mql.estimate

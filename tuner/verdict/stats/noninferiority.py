@@ -58,7 +58,7 @@ def no_worse(
     a: Mapping[int, float], b: Mapping[int, float], *, margin: float, level: float = LEVEL
 ) -> NoWorse | None:
     """Test "a's mean is at most (1 + margin) times b's" on the seeds that both have; None where
-    they share too few.
+    they share too few, or figures have no ratio: one is not finite, or b's mean is 0.
 
     Args:
         a: figures above 0, by seed, lower being better.
@@ -67,7 +67,7 @@ def no_worse(
         level: the chance of a wrong claim.
     """
     x, y = _shared(a, b)
-    if len(x) < LEAST_RUNS:
+    if len(x) < LEAST_RUNS or not np.isfinite([*x, *y]).all() or not y.mean() > 0:
         return None
     return NoWorse(
         ratio=float(x.mean() / y.mean()),

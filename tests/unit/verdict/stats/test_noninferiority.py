@@ -18,6 +18,11 @@ def by_seed(values: list[float]) -> dict[int, float]:
     return dict(enumerate(values))
 
 
+@pytest.mark.parametrize("wrong", [[0.0] * 5, [-1.0] * 5, [0.8, math.inf, 0.8, 0.8, 0.8]])
+def test_figures_without_a_ratio_have_no_test(wrong: list[float]) -> None:
+    assert no_worse(by_seed([0.8, 0.7, 0.8, 0.9, 0.8]), by_seed(wrong), margin=0.01) is None
+
+
 def test_without_skewness_it_is_students_test() -> None:
     b = [0.81, 0.80, 0.80, 0.82, 0.79, 0.82]
     off = [-0.02, -0.01, -0.005, 0.005, 0.01, 0.02]

@@ -1,0 +1,168 @@
+"""What a miss, an error of the machine, a disturbed timing and a figure of 0 do to an answer: no
+more than they say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.trial import TrialState
+
+from tests.support.drawn_verifications import drawn_result, missed, verify_all
+from tests.support.present import present
+from tests.support.repeated_configurations import repeated_archive, run_of, with_runs
+from tuner.record import Recorded
+from tuner.storage.database import open_database
+from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.archive import Archive
+from tuner.study.open import OpenStudy
+from tuner.study.snapshot import snapshot
+from tuner.study.transfer import restore
+from tuner.trial.job import TrialJob, on_device
+from tuner.verdict.compare.findings import compare
+from tuner.verdict.compare.registered import groups_of, registered_levels
+from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.confirmation_plan import plan_confirmation
+from tuner.verdict.expected_front import Choice
+from tuner.verdict.known_runs import candidates_of
+from tuner.verdict.payback import paybacks
+from tuner.verdict.retuned_words import retuned_lines
+from tuner.verdict.same_quality import Answer, answer_of
+from tuner.verdict.verification_plan import plan_verification
+
+SEEDS = 12
+FAST = 5
+"""The trial that is fast and good once it ran three times."""
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    found = repeated_archive(tmp_path_factory.mktemp("repeated"))
+    return with_runs(found, ((0.1, 0.5), (0.12, 0.51)))
+
+
+def opened(archive: Archive, folder: Path) -> OpenStudy:
+    return restore(open_database(parse_url(f"sqlite:///{folder}/tuner.db")), archive, "few")
+
+
+def default_and(mql: float) -> Callable[[TrialJob], TrialResult]:
+    def run(job: TrialJob) -> TrialResult:
+        return drawn_result(job, seconds=10.0, mql=0.8 if job.number == 0 else mql)
+
+    return run
+
+
+def once(number: int, instead: Callable[[TrialJob], TrialResult], mql: float) -> Callable[..., Any]:
+    """The same, but for one run of a trial."""
+    usual = default_and(mql)
+    seen: list[TrialJob] = []
+
+    def run(job: TrialJob) -> TrialResult:
+        if job.number == number and not seen:
+            seen.append(job)
+            return instead(job)
+        return usual(job)
+
+    return run
+
+
+def failed_by_the_machine(job: TrialJob) -> TrialResult:
+    recorded = Recorded(stopped_by="error", failure="CUDA error: unspecified launch failure")
+    return TrialResult(TrialState.FAIL, None, on_device(recorded, job.device))
+
+
+def answer(study: OpenStudy) -> Answer:
+    found = answer_of(snapshot(study))
+    assert isinstance(found, Answer), found
+    return found
+
+
+def test_a_default_that_missed_once_still_stands_and_is_confirmed(
+    archive: Archive, tmp_path: Path
+) -> None:
+    record, number = archive.records[0], len(archive.records)
+    again = run_of(archive, record, number, present(record.values))
+    cut = dataclasses.replace(again.recorded, converged=False, stopped_by="epoch_limit")
+    again = dataclasses.replace(again, recorded=cut)
+    records = (*archive.records, again)
+    study = opened(dataclasses.replace(archive, records=records, budget=number + 1), tmp_path)
+    assert 0 not in candidates_of(snapshot(study)), "it missed"
+    assert answer(study).default_stands
+    planned = plan_confirmation([study], seeds=SEEDS)
+    assert (planned.new_runs, planned.missing) == (2 * SEEDS, ())
+
+
+def test_a_confirmation_that_failed_and_in_which_the_default_missed_leaves_the_default(
+    archive: Archive, tmp_path: Path
+) -> None:
+    study = opened(archive, tmp_path)
+    plan_confirmation([study], seeds=SEEDS)
+    verify_all([study], once(0, missed, 0.95))
+    found = confirmation_of(snapshot(study))
+    assert found is not None
+    assert not found.claimed
+    assert answer(study).default_stands
+
+
+@pytest.mark.parametrize("number", [0, FAST])
+def test_an_error_of_the_machine_bars_no_configuration(
+    archive: Archive, tmp_path: Path, number: int
+) -> None:
+    study = opened(archive, tmp_path)
+    plan_verification([study], top=4, seeds=6, choice=Choice.RECOMMENDED)
+    verify_all([study], once(number, failed_by_the_machine, 0.5))
+    assert {0, FAST} <= candidates_of(snapshot(study))
+    assert answer(study).chosen.trial == FAST
+
+
+def test_a_configuration_that_missed_in_a_verification_is_barred(
+    archive: Archive, tmp_path: Path
+) -> None:
+    study = opened(archive, tmp_path)
+    plan_verification([study], top=4, seeds=6, choice=Choice.RECOMMENDED)
+    verify_all([study], once(FAST, missed, 0.5))
+    assert FAST not in candidates_of(snapshot(study))
+
+
+def test_of_disturbed_timings_the_time_is_unknown_and_the_level_is_reached(
+    archive: Archive, tmp_path: Path
+) -> None:
+    def disturbed(job: TrialJob) -> TrialResult:
+        found = default_and(0.79)(job)
+        return dataclasses.replace(
+            found, recorded=dataclasses.replace(found.recorded, contaminated=True)
+        )
+
+    study = opened(archive, tmp_path)
+    plan_confirmation([study], seeds=SEEDS)
+    verify_all([study], disturbed)
+    now = snapshot(study)
+    confirmation = confirmation_of(now)
+    assert confirmation is not None
+    assert confirmation.claimed
+    (level,) = registered_levels(groups_of([now]))
+    ((time,),) = level.searches.values()
+    assert (time.how, time.seconds) == ("unknown", None)
+    assert time.why_unknown == f"too many timings of trial {FAST} were disturbed"
+    (said,) = retuned_lines(paybacks(groups_of([now])), {"few": "few"})
+    assert said.endswith(
+        "when it pays is not known, for too many timings of its confirmation were disturbed."
+    )
+
+
+@pytest.mark.parametrize("mql", [0.0, -1.0])
+def test_an_mql_of_nothing_has_no_ratio_and_everything_is_shown(
+    archive: Archive, tmp_path: Path, mql: float
+) -> None:
+    study = opened(archive, tmp_path)
+    plan_confirmation([study], seeds=SEEDS)
+    verify_all([study], lambda job: drawn_result(job, mql=mql, sd_mql=0.0))
+    report = compare([snapshot(study)])
+    assert report.confirmed[0].sentence.endswith(
+        "too few runs converged, or their MQLs have no ratio; so nothing is said of its time"
+    )
+    assert report.registered == ()
