@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -96,18 +97,23 @@ def _task(file: str) -> tuple[Task, tuple[Guess, ...]]:
 
 
 def _pace(facts: DataFacts) -> Pace:
+    from tuner.devices import CpuCores
+    from tuner.devices.cpu import available_cores
+    from tuner.devices.watch import Watch
     from tuner.spec.study_file import load_study_file
 
     with nothing_collected():
         from tuner.training.pace import pace_of
 
     file = load_study_file("original")
-    return pace_of(
+    watch = Watch(CpuCores(available_cores()))
+    found = pace_of(
         file.architecture(),
         file.default_hyperparameters(),
         file.training_settings(),
         facts.prepared,
     )
+    return dataclasses.replace(found, disturbed=watch.finish().why)
 
 
 def _draw(facts: DataFacts, path: Path) -> None:
@@ -170,6 +176,7 @@ def _lines(facts: DataFacts, pace: Pace) -> list[str]:
     lines.append(
         f"an epoch of original at its defaults: about {_about(pace.seconds)} s on {pace.device} "
         f"({pace.steps:,} steps; measured over {pace.measured})"
+        + (f"; it may be much less: {pace.disturbed}" if pace.disturbed else "")
     )
     return lines
 
@@ -233,6 +240,7 @@ def _document(facts: DataFacts, pace: Pace, guesses: tuple[Guess, ...]) -> dict[
             "steps": pace.steps,
             "measured_steps": pace.measured,
             "device": pace.device,
+            "disturbed": pace.disturbed or None,
         },
         "guesses": [{"key": each.key, "value": each.value, "why": each.why} for each in guesses],
     }

@@ -27,7 +27,8 @@ def known_or_measured(process: MeasuringProcess, seconds: float, *, again: bool)
     if before is not None and len(before.sizes) >= len(wanted):
         note("these sizes were measured here before; --again measures them anew")
         return before
-    note(f"measuring {len(wanted)} sizes of {definition.variant}, for at most {seconds:.0f} s")
+    sizes = f"{len(wanted)} sizes of {definition.variant}"
+    note(f"measuring {sizes}; after {seconds:.0f} s no further one is begun")
     found = measured_costs(process, seconds=seconds)
     keep(key, found)
     return found

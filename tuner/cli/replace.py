@@ -45,6 +45,8 @@ def check_free(path: Path, is_ours: Callable[[Path], bool], *, force: bool) -> N
         return
     if path.is_dir():
         raise UsageError(f"{path}: is a folder; name a file")
+    if not path.is_file():  # a pipe, of which nothing is lost; to read from it might last for ever
+        return
     try:
         ours = is_ours(path)
     except (OSError, ValueError, AttributeError):  # unreadable, or not of the form that ours have

@@ -13,6 +13,7 @@ from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json, say
 from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.whole_library import check_library
+from tuner.errors import UsageError
 from tuner.models.names import LIBRARY, library_class
 from tuner.trial.uncollected import nothing_collected
 
@@ -87,7 +88,10 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
     file = load_study_file(variant)
     if file.program is not None:
         return _check_program(file, task, json=json)
-    prepared = prepare(load_task(task), data_dir=data_folder(data_dir))
+    loaded = load_task(task)
+    if problem := file.space.input_size_problem(loaded.definition()):
+        raise UsageError(f"{variant}: {problem}")
+    prepared = prepare(loaded, data_dir=data_folder(data_dir))
     # What a class of the user's own prints is not part of the document.
     with printed_to_stderr(wanted=json):
         with nothing_collected():

@@ -223,7 +223,8 @@ def mean_change(*train: Floats) -> Floats:
 def _fit_scaling(train: Floats) -> tuple[Floats, Floats]:
     """Minimum and range of each column of the training rows; a constant column has scale 1."""
     minimum = train.min(axis=0)
-    scale = train.max(axis=0) - minimum
+    with np.errstate(over="ignore"):
+        scale = train.max(axis=0) - minimum
     return minimum, np.where(scale > 0, scale, 1.0)
 
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from tuner.config import Backend
 from tuner.data.cache import keep_text, kept_text
 from tuner.estimate.cost_model import CostModel, Foretold, steps_of_epoch
 from tuner.estimate.cost_sizes import Size, key_of, size_of
@@ -116,7 +117,10 @@ class SizeCosts:
         """What a compiler takes for the kernels of the usual size; None where nothing was seen to
         be built.
         """
-        seen = [each.built_s for each in self.sizes if each.built_s > 0 and not self.from_trials]
+        # Of a plain network nothing is built: its first set-up is slower, as a process's first is.
+        eager = Backend.EAGER.value
+        found = [] if self.from_trials else [e for e in self.sizes if e.backend != eager]
+        seen = [each.built_s for each in found if each.built_s > 0]
         return statistics.median(seen) if seen else None
 
     def of(self, size: Size) -> MeasuredSize | None:

@@ -193,6 +193,11 @@ class SearchSpace(BaseModel):
         """What in `params` lies outside, one phrase each; empty when all of it is inside."""
         outside = []
         there = self.there(params)
+        for name, r in there.items():
+            if name not in params:
+                outside.append(f"{name} is missing")
+            elif (wrong := r.outside(params[name])) is not None:
+                outside.append(f"{name} = {wrong}")
         for name in params:
             if name not in self.ranges:
                 outside.append(f"{name} is no hyperparameter of the space")
@@ -200,11 +205,6 @@ class SearchSpace(BaseModel):
                 outside.append(
                     f"{name} is there only where {condition_in_words(self.ranges[name])}"
                 )
-        for name, r in there.items():
-            if name not in params:
-                outside.append(f"{name} is missing")
-            elif (wrong := r.outside(params[name])) is not None:
-                outside.append(f"{name} = {wrong}")
         return outside
 
     def input_size_problem(self, task: Mapping[str, Any]) -> str | None:
@@ -218,7 +218,7 @@ class SearchSpace(BaseModel):
         if r.bounds()[0] >= 1 and r.bounds()[1] <= input_size:
             return None
         return (
-            f"[space.input_size] goes to {r.in_words()}; task {task['name']!r} has input_size = "
+            f"[space.input_size] holds {r.in_words()}; task {task['name']!r} has input_size = "
             f"{input_size}: expected 1 to {input_size}, or a longer input_size in the task, whose "
             "windows all configurations forecast"
         )

@@ -29,11 +29,16 @@ def variant_name(class_name: str) -> str:
     return f"{name}-own" if name in builtin_variants() else name
 
 
+TRIED_ON = "demo"
+"""Generated data, which is always there: with one's own task in both commands the check is of that.
+"""
+
+
 def next_commands(path: Path) -> tuple[str, str]:
     """What to type when the file is there."""
     return (
-        command_line(["tuner", "variants", "--check", str(path)]),
-        command_line(["tuner", "launch", "--variant", str(path)]),
+        command_line(["tuner", "variants", "--check", str(path), "--task", TRIED_ON]),
+        command_line(["tuner", "launch", "--variant", str(path), "--task", TRIED_ON]),
     )
 
 
@@ -136,7 +141,7 @@ def _training(original: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _end(path: Path) -> Iterator[str]:
-    yield "# Next: try it for a step, then search."
+    yield "# Next: try it for a step, then search. Name your own task in place of generated data."
     for command in next_commands(path):
         yield f"#   {shown(command)}"
     yield ""

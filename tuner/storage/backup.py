@@ -136,8 +136,7 @@ def _dump(address: DatabaseUrl, partial: Path) -> None:
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if "error" in line]
         cause = (said or ["it said nothing"])[0].removeprefix("pg_dump: ").removeprefix("error: ")
-        for secret in address.secrets:
-            cause = cause.replace(secret, "***")
+        cause = address.masked(cause)
         raise StorageError(
             f"{PG_DUMP} could not copy {address}: {cause}; it has to be of the server's version or "
             "newer, and its role has to read all tables (docs/databases.md)"

@@ -72,10 +72,7 @@ def _sentence(address: DatabaseUrl, error: DBAPIError) -> str:
 
 
 def _cause(address: DatabaseUrl, error: BaseException) -> str:
-    cause = _first_line(error)
-    for secret in address.secrets:
-        cause = cause.replace(secret, "***")
-    return cause
+    return address.masked(_first_line(error))
 
 
 def _first_line(error: BaseException) -> str:

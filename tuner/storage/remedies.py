@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from tuner.errors import StorageError
 from tuner.storage.retry import DATABASE_FAILURES, cause_of
+from tuner.storage.sqlite import GONE
 
 _REFUSED = (
     "permission denied",
@@ -50,6 +51,11 @@ def remedy_where_refused(cause: str) -> str | None:
         return (
             "this user may only read it: name a database that can be written, "
             "or let its owner give that right"
+        )
+    if GONE in cause:
+        return (
+            "put it, or a backup of it, back there and give the same command again: results that "
+            "it has not taken wait beside it, in outbox/, and are stored then"
         )
     if any(words in cause for words in _REFUSED):
         return (

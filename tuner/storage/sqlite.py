@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from tuner.storage.optuna.trials import DURABLE, READING
 
 SQLITE_TIMEOUT_S = 60.0
+GONE = "its file was taken away while it was in use"
 
 
 class ReadOnlyConnection(sqlite3.Connection):
@@ -22,9 +23,14 @@ class ReadOnlyConnection(sqlite3.Connection):
 
 
 def sqlite_connector(path: Path) -> Callable[[], sqlite3.Connection]:
-    """What makes connections to the file at `path`."""
+    """What makes connections to the file at `path`: once it was there, to no other."""
+    there = False
 
     def connect() -> sqlite3.Connection:
+        nonlocal there
+        if there and not path.exists():
+            # SQLite would make an empty one, and a backup would find something in its place.
+            raise sqlite3.OperationalError(f"{GONE}: {path}")
         if path.exists() and not may_be_written(path):
             return _read_only(path)
         # isolation_level None: we say BEGIN ourselves. Python's implicit BEGIN is deferred, and two
@@ -35,6 +41,7 @@ def sqlite_connector(path: Path) -> Callable[[], sqlite3.Connection]:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
+        there = True
         return connection
 
     return connect

@@ -17,6 +17,8 @@ from tuner.errors import UsageError
 from tuner.storage.dialects import Dialect, named
 
 DEFAULT_URL = "sqlite:///storage/tuner.db"
+SHORT = 6
+"""Letters: shorter secrets are found within words of other people."""
 
 _AUTHORITY = re.compile(
     r"^(?P<scheme>[\w.+-]+)://(?P<user>[^:@/]*):(?P<password>.*)@(?P<rest>[^@/]*(?:/.*)?)$",
@@ -66,6 +68,16 @@ class DatabaseUrl:
         """What must not be seen, the longest first: a shorter one may be a part of it."""
         found = {*self.parameters.values(), self.password or ""} - {""}
         return tuple(sorted(found, key=len, reverse=True))
+
+    def masked(self, text: str) -> str:
+        """What a driver said, with its secrets hidden. A short word is hidden as a word alone:
+        within another one it would be spelt out by what is left of that.
+        """
+        for secret in self.secrets:
+            word = secret.isalnum() and len(secret) < SHORT
+            edges = (r"(?<!\w)", r"(?!\w)") if word else ("", "")
+            text = re.sub(edges[0] + re.escape(secret) + edges[1], "***", text)
+        return text
 
     @property
     def holds_secrets(self) -> bool:

@@ -31,6 +31,8 @@ class Pace:
     steps: int
     measured: int
     device: str
+    disturbed: str = ""
+    """Why it may be much less; empty where nothing was seen."""
 
 
 def pace_of(

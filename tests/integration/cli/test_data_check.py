@@ -10,6 +10,8 @@ from tests.support import strangers_data as strangers
 from tests.support.forked_cli import run
 from tests.support.refusals import refused
 from tests.support.small_csv import TASK, csv_lines
+from tuner.cli import main
+from tuner.devices.watch import Observation, Watch
 
 
 @pytest.fixture
@@ -38,6 +40,18 @@ def test_a_task_is_described(small: Path) -> None:
     assert "  0.0%  c" in done.out
     assert "2 of them hardly count: MQL is in the columns' own units" in done.out
     assert "an epoch of original at its defaults: about " in done.out
+
+
+def test_a_pace_that_others_disturbed_is_told_as_such(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = "others used 70% of these cores' time"
+    seen = Observation(contaminated=True, why=why)
+    monkeypatch.setattr(Watch, "finish", lambda _watch: seen)
+    monkeypatch.chdir(small)
+    with pytest.raises(SystemExit):
+        main(["data", "check", "small.toml"])
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f"; it may be much less: {why}")
 
 
 def test_json_holds_the_same(small: Path) -> None:

@@ -103,7 +103,7 @@ def test_the_file_is_read_and_its_class_checked(folder: Path) -> None:
         "kernel_size": 3,
         "attention_dropout": 0.1,
     }
-    assert said["next"][0] == "tuner variants --check mine.toml"
+    assert said["next"][0] == "tuner variants --check mine.toml --task demo"
     checked = run(*said["next"][0].split()[1:], folder=folder)
     assert checked.code == 0, checked.err
     assert "mine: " in checked.out
@@ -116,8 +116,8 @@ def test_the_class_is_named_relative_to_the_file(folder: Path) -> None:
     assert done.code == 0, done.err
     assert 'model = "../nets.py:Small"' in to.read_text()
     assert read(to).architecture().model == f"{folder / 'studies' / '..' / 'nets.py'}:Small"
-    assert f"tuner variants --check '{to}'" in done.out
-    assert f"#   tuner launch --variant '{to}'\n" in to.read_text()
+    assert f"tuner variants --check '{to}' --task demo" in done.out
+    assert f"#   tuner launch --variant '{to}' --task demo\n" in to.read_text()
     checked = run("variants", "--check", str(to), folder=folder / "studies")
     assert checked.code == 0, checked.err
 

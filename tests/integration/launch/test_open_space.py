@@ -101,3 +101,14 @@ def test_from_the_study_file_to_a_model_and_a_script_that_stands_alone(
     changed = load_best(study="tiny-stack", pick="mql", storage=storage, trust=True)
     with pytest.raises(UsageError, match="is not the file that study 'tiny-stack' was made with"):
         changed.build_model()
+
+
+def test_the_check_refuses_a_space_that_goes_beyond_the_tasks_windows(tmp_path: Path) -> None:
+    """As a launch does: its windows are of 12 rows."""
+    write_stack(tmp_path, STUDY.replace("choices = [6, 9, 12]", "choices = [6, 48]"))
+    (tmp_path / "tiny.toml").write_text(TASK_TOML, encoding="utf-8")
+    study = ["stack.toml", "--task=tiny.toml"]
+    for words in (["variants", "--check", *study], ["launch", "--cpu", "--variant", *study]):
+        done = run(*words, folder=tmp_path, environment={"TMPDIR": str(tmp_path)})
+        assert done.code == 2
+        assert "[space.input_size] holds 6 or 48; task 'tiny' has input_size = 12" in done.err

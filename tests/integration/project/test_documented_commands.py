@@ -162,7 +162,7 @@ def test_the_documented_architecture_works_as_shown(tmp_path: Path) -> None:
 
     checked = run("variants", "--check", "last_value_mlp.toml", "--task", "demo", folder=tmp_path)
     assert checked.code == 0, checked.err
-    assert checked.out.startswith("last-value-mlp: ")
+    assert checked.out.startswith("last-value-two-layers: ")
     assert "last_value_mlp.py:LastValueMLP works" in checked.out
 
     arguments = (
@@ -187,7 +187,7 @@ def test_the_documented_architecture_works_as_shown(tmp_path: Path) -> None:
     )
     assert launched.code == 0, launched.err
     (study,) = json.loads(launched.out)["studies"]
-    assert study["name"] == "demo-last-value-mlp"
+    assert study["name"] == "demo-last-value-two-layers"
     assert study["trials"]["complete"] == 1
 
 

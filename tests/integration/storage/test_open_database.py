@@ -14,6 +14,7 @@ from tuner.errors import EmptyDatabaseError, StorageError
 from tuner.storage import schema
 from tuner.storage.database import Database, open_database
 from tuner.storage.database_clock import database_now
+from tuner.storage.remedies import in_one_sentence
 from tuner.storage.url import parse_url
 
 
@@ -162,3 +163,18 @@ def test_a_new_sqlite_file_makes_its_folders(tmp_path: Path) -> None:
     open_and_look(f"sqlite:///{path}")
     assert stat.S_ISREG(path.stat().st_mode)
     assert not (tmp_path / "new" / "deeper" / "{{a}} b.db").exists()
+
+
+def test_a_file_that_is_taken_away_while_it_is_in_use_is_not_made_anew(tmp_path: Path) -> None:
+    """An empty one in its place would be in the way of a backup, and be taken for it."""
+    address = parse_url(f"sqlite:///{tmp_path}/tuner.db")
+    database = open_database(address)
+    for file in tmp_path.glob("tuner.db*"):
+        file.unlink()
+    with pytest.raises(StorageError) as refused, in_one_sentence():
+        database_now(database.engine)
+    said = str(refused.value)
+    assert f"its file was taken away while it was in use: {address.sqlite_path}" in said
+    assert "put it, or a backup of it, back there" in said
+    assert not address.sqlite_path.exists()
+    database.close()

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from tuner.data.prepare import PreparedData, prepare
 from tuner.data.source_kinds import CsvSource, DemoSource
 from tuner.data.split_rows import split_sizes
 from tuner.data.task import Task, load_task
-from tuner.errors import UsageError
+from tuner.errors import DataError, UsageError
 
 Prepare = Callable[..., PreparedData]
 
@@ -163,6 +164,20 @@ def test_values_that_scaling_makes_too_large_are_named(prepare_small: Prepare) -
         Exception, match=r"small\.csv: series 'small', column 'b': the values are too large"
     ):
         prepare_small(lines)
+
+
+def test_values_whose_range_is_beyond_all_numbers_are_named_in_one_line(
+    prepare_small: Prepare,
+) -> None:
+    """Without a warning of NumPy before it."""
+    lines = [
+        line if i == 0 else line.rsplit(",", 1)[0] + ("," + "-" * (i % 2) + "1e308")
+        for i, line in enumerate(csv_lines(60))
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(DataError, match="'b': the values are too large for 32-bit"):
+            prepare_small(lines)
 
 
 def test_covariates_are_scaled_and_the_calendar_is_not(prepare_small: Prepare) -> None:

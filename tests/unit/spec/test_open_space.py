@@ -130,6 +130,11 @@ def test_what_does_not_belong_is_named() -> None:
 
 
 WRONG = {
+    "a default that is no choice, on which others depend": (
+        'norm = "layer"',
+        'norm = "instance"',
+        "key 'defaults.norm'",
+    ),
     "a misspelt built-in one": (
         "[space.learning_rate]",
         "[space.learning_rat]",
@@ -233,7 +238,7 @@ def test_no_input_is_longer_than_the_windows_of_the_task(tmp_path: Path) -> None
     longer = STUDY.replace("choices = [6, 9, 12]", "choices = [6, 48]")
     file = load_study_file(str(write_stack(tmp_path, longer)))
     task = demo_task().definition()
-    with pytest.raises(UsageError, match="goes to 6 or 48; task 'demo' has input_size = 24"):
+    with pytest.raises(UsageError, match="holds 6 or 48; task 'demo' has input_size = 24"):
         StudyDefinition.of(file, task=task, data_hash="0" * 64, training=TrainingSettings())
 
 

@@ -156,7 +156,8 @@ def test_the_text_holds_what_is_proposed_and_what_comes_next() -> None:
     assert "alpha = 1e-3\n" in text
     assert "# needed = ...\n" in text
     assert text.endswith(
-        "#   tuner variants --check 'my file.toml'\n#   tuner launch --variant 'my file.toml'\n"
+        "#   tuner variants --check 'my file.toml' --task demo\n"
+        "#   tuner launch --variant 'my file.toml' --task demo\n"
     )
     assert max(len(line) for line in text.split("\n")) <= 120
 

@@ -108,6 +108,13 @@ def test_every_secret_parameter_is_kept_apart_and_reaches_a_child(name: str) -> 
     assert hash(again) == hash(address)
 
 
+def test_a_short_password_is_hidden_as_a_word_and_a_long_one_wherever_it_is() -> None:
+    """ "***ort 1 failed" would spell out what is hidden."""
+    short, long = (parse_url(f"postgresql://u:{word}@db.example/x") for word in ("p", "secret"))
+    assert short.masked('port 1 failed for "p"') == 'port 1 failed for "***"'
+    assert long.masked("secrets, mysecret") == "***s, my***"
+
+
 def test_files_with_secrets_have_names_that_may_be_shown() -> None:
     address = parse_url(
         "postgresql://ann@db.example/studies?passfile=/run/p&sslkey=/run/k&sslcert=c"

@@ -72,7 +72,7 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
         search = each.search
         yield (
             f"{each.variant}: an epoch of the default takes {range_in_words(search.epoch)}, "
-            f"a trial {range_in_words(search.trial)}, a process is ready after "
+            f"the usual trial {range_in_words(search.trial)}, a process is ready after "
             f"{seconds_in_words(each.costs.start_s)}"
         )
         if each.costs.built_s is not None:
