@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tuner.errors import StorageError
-from tuner.storage.retry import DATABASE_FAILURES, cause_of
-from tuner.storage.sqlite import GONE
+from tuner.storage.retry import DATABASE_FAILURES, GONE, cause_of
 
 _REFUSED = (
     "permission denied",

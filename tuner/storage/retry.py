@@ -16,7 +16,9 @@ DATABASE_FAILURES = (DBAPIError, StorageInternalError)
 """What a failed database call raises: ours the first,
 Optuna's the second, with the first as its cause."""
 
-_SQLITE_PASSES = ("locked", "busy", "full", "disk I/O")
+GONE = "its file was taken away while it was in use"
+"""Of an SQLite database. Whoever took it may put it back."""
+_SQLITE_PASSES = ("locked", "busy", "full", "disk I/O", GONE)
 _log = logging.getLogger(__name__)
 
 

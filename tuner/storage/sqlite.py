@@ -13,9 +13,9 @@ from urllib.parse import quote
 from sqlalchemy import Connection
 
 from tuner.storage.optuna.trials import DURABLE, READING
+from tuner.storage.retry import GONE
 
 SQLITE_TIMEOUT_S = 60.0
-GONE = "its file was taken away while it was in use"
 
 
 class ReadOnlyConnection(sqlite3.Connection):
