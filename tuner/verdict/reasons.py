@@ -93,6 +93,8 @@ def _stands(answer: Answer) -> str:
         f"{_asked(answer)} (it takes a chance of {percent(answer.sure_enough)}). Expected of the "
         f"default: {_figures(answer.chosen)}"
     )
+    if answer.default_missed:
+        said += ", where it converges: of its runs not all did"
     if answer.nearest is None:
         return f"{said}; nothing that may be chosen is expected to be faster."
     near = answer.nearest

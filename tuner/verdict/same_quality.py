@@ -62,6 +62,8 @@ class Answer:
     against: Reference | None = None
     confirmed: bool = False
     """A confirmation showed it, and nothing has run since by which one may choose anew."""
+    default_missed: bool = False
+    """The default stands, although a run of it missed."""
     left: LeftToGain | None = None
     """What more runs of what was tried could still change; None where another study's default was
     asked for."""
@@ -105,6 +107,7 @@ def recommended(
         sure_enough=found.chance,
         least_runs=least,
         confirmed=chosen.trial == held,
+        default_missed=chosen.trial == model.default and model.default not in may,
         left=left_to_gain(
             model,
             None if chosen.trial == model.default else chosen.trial,

@@ -30,6 +30,7 @@ from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.expected_front import Choice
 from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.payback import paybacks
+from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.retuned_words import retuned_lines
 from tuner.verdict.same_quality import Answer, answer_of
 from tuner.verdict.verification_plan import plan_verification
@@ -91,7 +92,11 @@ def test_a_default_that_missed_once_still_stands_and_is_confirmed(
     records = (*archive.records, again)
     study = opened(dataclasses.replace(archive, records=records, budget=number + 1), tmp_path)
     assert 0 not in candidates_of(snapshot(study)), "it missed"
-    assert answer(study).default_stands
+    found = answer(study)
+    assert found.default_stands
+    assert found.default_missed
+    said = because_of_answer(found)
+    assert ", where it converges: of its runs not all did; the nearest is" in said
     planned = plan_confirmation([study], seeds=SEEDS)
     assert (planned.new_runs, planned.missing) == (2 * SEEDS, ())
 
