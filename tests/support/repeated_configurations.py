@@ -13,8 +13,9 @@ from tuner.spec.seeds import seed_of_trial
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, archive_of
-from tuner.study.open import open_study
+from tuner.study.open import OpenStudy, open_study
 from tuner.study.results import TrialRecord
+from tuner.study.transfer import restore
 
 TRIALS = 16
 REPEATED = 5
@@ -37,6 +38,11 @@ def repeated_archive(folder: Path) -> Archive:
     finally:
         database.close()
     return with_runs(archive, VALUES)
+
+
+def opened(archive: Archive, folder: Path) -> OpenStudy:
+    """A study of it, in a database of its own."""
+    return restore(open_database(parse_url(f"sqlite:///{folder}/tuner.db")), archive, "few")
 
 
 def with_runs(archive: Archive, values: Sequence[Point]) -> Archive:

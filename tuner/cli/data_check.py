@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,23 +96,18 @@ def _task(file: str) -> tuple[Task, tuple[Guess, ...]]:
 
 
 def _pace(facts: DataFacts) -> Pace:
-    from tuner.devices import CpuCores
-    from tuner.devices.cpu import available_cores
-    from tuner.devices.watch import Watch
     from tuner.spec.study_file import load_study_file
 
     with nothing_collected():
         from tuner.training.pace import pace_of
 
     file = load_study_file("original")
-    watch = Watch(CpuCores(available_cores()))
-    found = pace_of(
+    return pace_of(
         file.architecture(),
         file.default_hyperparameters(),
         file.training_settings(),
         facts.prepared,
     )
-    return dataclasses.replace(found, disturbed=watch.finish().why)
 
 
 def _draw(facts: DataFacts, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from tuner.estimate.search_hours import (
     NOTHING,
     Ended,
     search_seconds,
+    those_that_trained,
     trials_bought,
 )
 from tuner.estimate.size_costs import SizeCosts
@@ -101,8 +101,6 @@ def search_foretold(
     Returns:
         None where the costs do not tell the default's epoch.
     """
-    if any(each.trained_s <= 0 for each in ended):
-        return _with_failed(definition, costs, trials, ended, sampler, prune, within_s, recorded)
     known = recorded_searches() if recorded is None else recorded
     kind = kind_of(definition, sampler=sampler, prune=prune)
     sizes = sizes_of(definition.space)
@@ -111,12 +109,13 @@ def search_foretold(
     if (epoch := figures.get(key_of(default))) is None:
         return None
     seeds, unsure = definition.seeds_per_trial, off_in_common(list(figures.values()))
-    whole = SpaceCosts([seeds * each.middle for each in figures.values()], seeds * epoch.middle)
-    seen_s = [each.trained_s for each in ended]
-    ahead = work_ahead(kind, whole, known, trials=trials, seen_s=seen_s, unsure=unsure)
+    epochs = SpaceCosts([seeds * each.middle for each in figures.values()], seeds * epoch.middle)
+    seen = those_that_trained(ended)
+    to_train, seen_s = trials - len(ended) + len(seen), [each.trained_s for each in seen]
+    ahead = work_ahead(kind, epochs, known, trials=to_train, seen_s=seen_s, unsure=unsure)
     measured_s = seeds * (_setup_s(costs, default) + costs.evaluation_s)
-    trial = trial_foretold(kind, whole, known, trials, measured_s, unsure)
-    once = _built_once(costs, sizes, ended, trials=trials)
+    trial = trial_foretold(kind, epochs, known, to_train, measured_s, unsure)
+    once = _built_once(costs, sizes, seen, trials=to_train)
     search = together([search_seconds(ahead, ended, trials=trials, measured_s=measured_s), once])
     bought = None
     if ahead is not None and within_s is not None and search.middle > within_s:
@@ -129,43 +128,9 @@ def search_foretold(
         epoch=epoch,
         trial=trial,
         search=search,
-        default_run=default_run_foretold(kind, epoch, known, measured_s, ended),
+        default_run=default_run_foretold(kind, epoch, known, measured_s, seen),
         searches=0 if ahead is None else ahead.searches,
         bought=bought,
-    )
-
-
-def _with_failed(
-    definition: StudyDefinition,
-    costs: SizeCosts,
-    trials: int,
-    ended: Sequence[Ended],
-    sampler: str,
-    prune: bool | None,
-    within_s: float | None,
-    recorded: Sequence[RecordedSearch] | None,
-) -> SearchForetold | None:
-    """Where some failed before their training began: they are of the budget, and of its time, and
-    tell nothing of the others.
-    """
-    failed = [each for each in ended if each.trained_s <= 0]
-    spent_s = sum(each.held_s for each in failed)
-    found = search_foretold(
-        definition,
-        costs,
-        trials=trials - len(failed),
-        ended=[each for each in ended if each.trained_s > 0],
-        sampler=sampler,
-        prune=prune,
-        within_s=None if within_s is None else max(0.0, within_s - spent_s),
-        recorded=recorded,
-    )
-    return found and dataclasses.replace(
-        found,
-        trials=trials,
-        ended=len(ended),
-        search=found.search.plus(spent_s),
-        bought=found.bought and found.bought.plus(len(failed)),
     )
 
 

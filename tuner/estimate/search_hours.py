@@ -69,12 +69,12 @@ def search_seconds(
         trials: of the search in all.
         measured_s: of one trial beside its training, as it was measured.
     """
-    spent = sum(each.held_s for each in ended)
+    spent, trained = sum(each.held_s for each in ended), those_that_trained(ended)
     to_come = max(0, trials - len(ended))
     if ahead is None or not to_come:
         return Foretold.exactly(spent)
-    usual = beside_training(measured_s, [each.held_s - each.trained_s for each in ended])
-    beside = usual.times(float(_as_usual(len(ended), trials).sum())).plus(_first_s(ended))
+    usual = beside_training(measured_s, _beside_s(trained))
+    beside = usual.times(float(_as_usual(len(trained), to_come).sum())).plus(_first_s(trained))
     down = math.hypot(ahead.middle - ahead.low, beside.middle - beside.low)
     up = math.hypot(ahead.high - ahead.middle, beside.high - beside.middle)
     middle = spent + ahead.middle + beside.middle
@@ -100,11 +100,11 @@ def trials_bought(
         within_s: that the search may hold devices for, in all.
         once: seconds that a compiler takes of it.
     """
-    left_s = within_s - sum(each.held_s for each in ended)
-    beside_s = beside_training(measured_s, [each.held_s - each.trained_s for each in ended]).middle
-    most = len(ended) + max(map(len, ahead.courses))
-    beside = beside_s * _as_usual(len(ended), most)
-    beside[0] += _first_s(ended)
+    left_s, trained = within_s - sum(each.held_s for each in ended), those_that_trained(ended)
+    beside_s = beside_training(measured_s, _beside_s(trained)).middle
+    most = max(map(len, ahead.courses))
+    beside = beside_s * _as_usual(len(trained), most)
+    beside[0] += _first_s(trained)
     usual_s = math.exp(statistics.fmean(math.log(each.sum()) for each in ahead.courses))
 
     def counts(whole_s: float, once_s: float) -> list[int]:
@@ -120,17 +120,28 @@ def trials_bought(
         low=len(ended) + middle / _both(middle, slow, few),
         high=len(ended) + middle * _both(middle, fast, many),
     )
-    return found.at_most(most)
+    return found.at_most(len(ended) + most)
 
 
-def _first_s(ended: Sequence[Ended]) -> float:
+def those_that_trained(ended: Sequence[Ended]) -> list[Ended]:
+    """All but those that failed before: they are of a search's trials and of its time, and tell
+    nothing of the others.
+    """
+    return [each for each in ended if each.trained_s > 0]
+
+
+def _beside_s(trained: Sequence[Ended]) -> list[float]:
+    return [each.held_s - each.trained_s for each in trained]
+
+
+def _first_s(trained: Sequence[Ended]) -> float:
     """What the first trial waits for, where it is to come."""
-    return 0.0 if ended else FIRST_S
+    return 0.0 if trained else FIRST_S
 
 
-def _as_usual(done: int, trials: int) -> np.ndarray:
+def _as_usual(done: int, to_come: int) -> np.ndarray:
     """What each trial to come takes beside its training, as multiples of the usual one's."""
-    return np.where(np.arange(done, trials) < EARLY, EARLY_TIMES, 1.0)
+    return np.where(np.arange(done, done + to_come) < EARLY, EARLY_TIMES, 1.0)
 
 
 def _both(middle: float, by_pace: float, by_course: float) -> float:

@@ -117,10 +117,11 @@ class SizeCosts:
         """What a compiler takes for the kernels of the usual size; None where nothing was seen to
         be built.
         """
+        if self.from_trials:
+            return None
         # Of a plain network nothing is built: its first set-up is slower, as a process's first is.
-        eager = Backend.EAGER.value
-        found = [] if self.from_trials else [e for e in self.sizes if e.backend != eager]
-        seen = [each.built_s for each in found if each.built_s > 0]
+        built = [each for each in self.sizes if each.backend != Backend.EAGER.value]
+        seen = [each.built_s for each in built if each.built_s > 0]
         return statistics.median(seen) if seen else None
 
     def of(self, size: Size) -> MeasuredSize | None:

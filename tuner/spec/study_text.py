@@ -20,6 +20,9 @@ REASONS = {
     "batch_size": "smaller means more, noisier steps an epoch",
 }
 """Why the ranges are those of studies/original.toml."""
+TRIED_ON = "demo"
+"""Generated data, which is always there: with one's own task in both commands the check is of that.
+"""
 
 
 def variant_name(class_name: str) -> str:
@@ -27,11 +30,6 @@ def variant_name(class_name: str) -> str:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", class_name.strip("_"))
     name = re.sub(r"[^a-z0-9.-]+", "-", words.lower()).strip("-.") or "mine"
     return f"{name}-own" if name in builtin_variants() else name
-
-
-TRIED_ON = "demo"
-"""Generated data, which is always there: with one's own task in both commands the check is of that.
-"""
 
 
 def next_commands(path: Path) -> tuple[str, str]:

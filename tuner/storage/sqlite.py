@@ -28,10 +28,11 @@ def sqlite_connector(path: Path) -> Callable[[], sqlite3.Connection]:
 
     def connect() -> sqlite3.Connection:
         nonlocal there
-        if there and not path.exists():
+        exists = path.exists()
+        if there and not exists:
             # SQLite would make an empty one, and a backup would find something in its place.
             raise sqlite3.OperationalError(f"{GONE}: {path}")
-        if path.exists() and not may_be_written(path):
+        if exists and not may_be_written(path):
             return _read_only(path)
         # isolation_level None: we say BEGIN ourselves. Python's implicit BEGIN is deferred, and two
         # workers that upgrade a read lock at once would deadlock into "database is locked".

@@ -74,9 +74,10 @@ class DatabaseUrl:
         within another one it would be spelt out by what is left of that.
         """
         for secret in self.secrets:
-            word = secret.isalnum() and len(secret) < SHORT
-            edges = (r"(?<!\w)", r"(?!\w)") if word else ("", "")
-            text = re.sub(edges[0] + re.escape(secret) + edges[1], "***", text)
+            pattern = re.escape(secret)
+            if secret.isalnum() and len(secret) < SHORT:
+                pattern = rf"(?<!\w){pattern}(?!\w)"
+            text = re.sub(pattern, "***", text)
         return text
 
     @property

@@ -49,18 +49,15 @@ def configurations(records: Iterable[TrialRecord]) -> tuple[TrialRecord, ...]:
         key = configuration(record.params) if record.params else record.number
         if record.state == TrialState.COMPLETE and record.values:
             groups.setdefault(key, []).append(record)
-        elif is_miss(record):
+        elif is_miss(record.state, record.recorded):
             missed.setdefault(key, []).append(record)
     return tuple(_as_one(trials, missed.get(key, ())) for key, trials in groups.items())
 
 
-def is_miss(record: TrialRecord) -> bool:
-    """Whether it ended without values for a reason that is the configuration's own."""
-    return ended_as_miss(record.state, record.recorded)
-
-
-def ended_as_miss(state: TrialState, recorded: Recorded) -> bool:
-    """The same of a trial, or of a verification run, that ended so."""
+def is_miss(state: TrialState, recorded: Recorded) -> bool:
+    """Whether a trial, or a verification run, ended without values for a reason that is the
+    configuration's own.
+    """
     failed = state == TrialState.FAIL and recorded.stopped_by in _MISSES
     return failed or bool(recorded.target_missed)
 

@@ -12,6 +12,8 @@ import torch
 from tuner.config import Architecture, Hyperparameters, RunConfig, TrainingSettings
 from tuner.data.prepare import PreparedData
 from tuner.data.windows import DeviceSplit, to_device
+from tuner.devices.cpu import CpuCores, available_cores
+from tuner.devices.watch import Watch
 from tuner.training.one_step import build_within_memory
 from tuner.training.step import Step
 
@@ -32,7 +34,7 @@ class Pace:
     measured: int
     device: str
     disturbed: str = ""
-    """Why it may be much less; empty where nothing was seen."""
+    """Why it may be much less; empty where nothing was seen, and on a GPU."""
 
 
 def pace_of(
@@ -53,6 +55,7 @@ def pace_of(
         architecture=architecture, hyperparameters=hyperparameters, training=training, seed=0
     )
     step = Step(config, data, model)
+    watch = Watch(CpuCores(available_cores())) if device.type == "cpu" else None
     began = time.perf_counter()
     took: list[float] = []
     model.train()
@@ -74,6 +77,7 @@ def pace_of(
         steps=steps,
         measured=len(counted),
         device=_name(device),
+        disturbed="" if watch is None else watch.finish().why,
     )
 
 

@@ -14,7 +14,7 @@ from tuner.record import Recorded
 from tuner.search.history import Configuration, configuration
 from tuner.spec.objectives import values_of
 from tuner.storage.queue.runs import VerificationRun
-from tuner.study.configurations import ended_as_miss
+from tuner.study.configurations import is_miss
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import runs_to_learn_from
@@ -58,7 +58,7 @@ def _missed(run: VerificationRun) -> bool:
     if (result := run.result) is None:
         return False
     cut = result.state == TrialState.COMPLETE and not result.recorded.converged
-    return cut or ended_as_miss(result.state, result.recorded)
+    return cut or is_miss(result.state, result.recorded)
 
 
 def default_of(study: StudySnapshot) -> int | None:

@@ -4,22 +4,22 @@ good as the default."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.support.drawn_verifications import drawn_result, verify_all
-from tests.support.repeated_configurations import REPEATED, repeated_archive, run_of, with_runs
+from tests.support.drawn_verifications import known, verify_all
+from tests.support.repeated_configurations import (
+    REPEATED,
+    opened,
+    repeated_archive,
+    run_of,
+    with_runs,
+)
 from tuner.spec.confirming import LEAST_RUNS
-from tuner.storage.database import open_database
-from tuner.storage.records import TrialResult
-from tuner.storage.url import parse_url
 from tuner.study.archive import Archive
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
-from tuner.study.transfer import restore
-from tuner.trial.job import TrialJob
 from tuner.verdict import same_quality
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
@@ -34,17 +34,6 @@ SEEDS = 12
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return repeated_archive(tmp_path_factory.mktemp("repeated"))
-
-
-def opened(archive: Archive, folder: Path) -> OpenStudy:
-    return restore(open_database(parse_url(f"sqlite:///{folder}/tuner.db")), archive, "few")
-
-
-def known(*, mql: float) -> Callable[[TrialJob], TrialResult]:
-    def run(job: TrialJob) -> TrialResult:
-        return drawn_result(job, seconds=10.0, mql=0.8 if job.number == 0 else mql)
-
-    return run
 
 
 def last(study: OpenStudy) -> Confirmation:

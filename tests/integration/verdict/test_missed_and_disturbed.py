@@ -11,17 +11,20 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from tests.support.drawn_verifications import drawn_result, missed, verify_all
+from tests.support.drawn_verifications import drawn_result, known, missed, verify_all
 from tests.support.present import present
-from tests.support.repeated_configurations import repeated_archive, run_of, with_runs
+from tests.support.repeated_configurations import (
+    REPEATED,
+    opened,
+    repeated_archive,
+    run_of,
+    with_runs,
+)
 from tuner.record import Recorded
-from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
-from tuner.storage.url import parse_url
 from tuner.study.archive import Archive
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
-from tuner.study.transfer import restore
 from tuner.trial.job import TrialJob, on_device
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of, registered_levels
@@ -36,8 +39,6 @@ from tuner.verdict.same_quality import Answer, answer_of
 from tuner.verdict.verification_plan import plan_verification
 
 SEEDS = 12
-FAST = 5
-"""The trial that is fast and good once it ran three times."""
 
 
 @pytest.fixture(scope="module")
@@ -46,20 +47,9 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return with_runs(found, ((0.1, 0.5), (0.12, 0.51)))
 
 
-def opened(archive: Archive, folder: Path) -> OpenStudy:
-    return restore(open_database(parse_url(f"sqlite:///{folder}/tuner.db")), archive, "few")
-
-
-def default_and(mql: float) -> Callable[[TrialJob], TrialResult]:
-    def run(job: TrialJob) -> TrialResult:
-        return drawn_result(job, seconds=10.0, mql=0.8 if job.number == 0 else mql)
-
-    return run
-
-
 def once(number: int, instead: Callable[[TrialJob], TrialResult], mql: float) -> Callable[..., Any]:
     """The same, but for one run of a trial."""
-    usual = default_and(mql)
+    usual = known(mql=mql)
     seen: list[TrialJob] = []
 
     def run(job: TrialJob) -> TrialResult:
@@ -113,15 +103,15 @@ def test_a_confirmation_that_failed_and_in_which_the_default_missed_leaves_the_d
     assert answer(study).default_stands
 
 
-@pytest.mark.parametrize("number", [0, FAST])
+@pytest.mark.parametrize("number", [0, REPEATED])
 def test_an_error_of_the_machine_bars_no_configuration(
     archive: Archive, tmp_path: Path, number: int
 ) -> None:
     study = opened(archive, tmp_path)
     plan_verification([study], top=4, seeds=6, choice=Choice.RECOMMENDED)
     verify_all([study], once(number, failed_by_the_machine, 0.5))
-    assert {0, FAST} <= candidates_of(snapshot(study))
-    assert answer(study).chosen.trial == FAST
+    assert {0, REPEATED} <= candidates_of(snapshot(study))
+    assert answer(study).chosen.trial == REPEATED
 
 
 def test_a_configuration_that_missed_in_a_verification_is_barred(
@@ -129,15 +119,15 @@ def test_a_configuration_that_missed_in_a_verification_is_barred(
 ) -> None:
     study = opened(archive, tmp_path)
     plan_verification([study], top=4, seeds=6, choice=Choice.RECOMMENDED)
-    verify_all([study], once(FAST, missed, 0.5))
-    assert FAST not in candidates_of(snapshot(study))
+    verify_all([study], once(REPEATED, missed, 0.5))
+    assert REPEATED not in candidates_of(snapshot(study))
 
 
 def test_of_disturbed_timings_the_time_is_unknown_and_the_level_is_reached(
     archive: Archive, tmp_path: Path
 ) -> None:
     def disturbed(job: TrialJob) -> TrialResult:
-        found = default_and(0.79)(job)
+        found = known(mql=0.79)(job)
         return dataclasses.replace(
             found, recorded=dataclasses.replace(found.recorded, contaminated=True)
         )
@@ -152,7 +142,7 @@ def test_of_disturbed_timings_the_time_is_unknown_and_the_level_is_reached(
     (level,) = registered_levels(groups_of([now]))
     ((time,),) = level.searches.values()
     assert (time.how, time.seconds) == ("unknown", None)
-    assert time.why_unknown == f"too many timings of trial {FAST} were disturbed"
+    assert time.why_unknown == f"too many timings of trial {REPEATED} were disturbed"
     (said,) = retuned_lines(paybacks(groups_of([now])), {"few": "few"})
     assert said.endswith(
         "when it pays is not known, for too many timings of its confirmation were disturbed."

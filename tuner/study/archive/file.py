@@ -16,7 +16,7 @@ from pathlib import Path
 from tuner.errors import StorageError, UsageError
 from tuner.files.plain import excerpt, explained, read_json
 from tuner.study.archive.content import Archive
-from tuner.study.archive.json_form import FORMAT, VERSION, as_dict, from_dict
+from tuner.study.archive.json_form import FORMAT, VERSION, as_dict, from_dict, from_json
 
 ENDINGS = (".json", ".json.gz")
 AT_MOST_BYTES = 64 << 20
@@ -77,7 +77,7 @@ def read_archive(path: Path) -> Archive:
             "use the tuner that wrote it, or a newer one"
         )
     try:
-        return from_dict(data, text if json.detect_encoding(text) == "utf-8" else None)
+        return from_json(text) if json.detect_encoding(text) == "utf-8" else from_dict(data)
     except (ValueError, StorageError) as error:
         raise UsageError(f"{path} is damaged: {explained(error)}; export the study again") from None
 

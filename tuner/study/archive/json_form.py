@@ -69,18 +69,19 @@ def as_dict(archive: Archive) -> dict[str, Any]:
     }
 
 
-def from_dict(data: Mapping[str, Any], text: bytes | None = None) -> Archive:
-    """What a document holds.
+def from_dict(data: Mapping[str, Any]) -> Archive:
+    """The same as `from_json` of plain data."""
+    return from_json(json.dumps(data))
 
-    Args:
-        data: that was read with `read_json`.
-        text: the same as JSON in UTF-8; None: it is written here.
+
+def from_json(text: str | bytes) -> Archive:
+    """What a document holds, which `read_json` has taken for plain; bytes are UTF-8.
 
     Raises:
         ValueError: it is not as `as_dict` writes one, or its trials are outside of its space.
         StorageError: a newer tuner wrote its policy.
     """
-    study = ArchivedStudy.model_validate_json(text or json.dumps(data), strict=True)
+    study = ArchivedStudy.model_validate_json(text, strict=True)
     definition = StudyDefinition.from_dict(study.definition)
     for trial in study.trials:
         whole = trial.state == "COMPLETE"

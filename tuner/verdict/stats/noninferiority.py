@@ -67,7 +67,7 @@ def no_worse(
         level: the chance of a wrong claim.
     """
     x, y = _shared(a, b)
-    if len(x) < LEAST_RUNS or not np.isfinite([*x, *y]).all() or not y.mean() > 0:
+    if len(x) < LEAST_RUNS or not (np.isfinite(x) & np.isfinite(y)).all() or not y.mean() > 0:
         return None
     return NoWorse(
         ratio=float(x.mean() / y.mean()),
