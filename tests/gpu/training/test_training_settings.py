@@ -12,7 +12,7 @@ import torch
 
 from tests.support.backend_trainings import config_of, losses
 from tests.support.fitted_results import losses_of, same_weights
-from tuner.config import Backend, CompileMode, Precision, RunConfig, StopReason
+from tuner.config import Architecture, Backend, CompileMode, Precision, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
 from tuner.models.names import builtin_names
@@ -193,11 +193,17 @@ def test_with_checkpoints_auto_is_plain_and_captures_are_refused(cuda_data: Devi
 def test_every_compile_mode_trains_as_the_plain_step(
     cuda_data: DeviceData, mode: CompileMode, accumulate: int
 ) -> None:
-    """Around our own kernels with one batch an update, around the whole step with two."""
+    """Around our own kernels with one batch an update, around the whole step with two.
+
+    One block has as few different kernels as there can be: each is tuned by itself, in minutes.
+    """
+    one_block = Architecture(model="original", settings={"n_blocks": 1})
     given = config(Backend.COMPILE, compile_mode=mode, accumulate=accumulate, max_epochs=3)
+    given = dataclasses.replace(given, architecture=one_block)
     result = fit(given, cuda_data)
     assert (result.backend, result.backend_fallback) == (Backend.COMPILE, "")
-    plain = fit(config(Backend.EAGER, accumulate=accumulate, max_epochs=3), cuda_data)
+    eager = config(Backend.EAGER, accumulate=accumulate, max_epochs=3)
+    plain = fit(dataclasses.replace(eager, architecture=one_block), cuda_data)
     for ours, theirs in zip(losses_of(result), losses_of(plain), strict=True):
         assert ours == pytest.approx(theirs, rel=1e-3)
 
