@@ -41,6 +41,7 @@ def _recommendation(
         "least_runs": answer.least_runs,
         "default_stands": answer.default_stands,
         "default": _estimate(answer.default, objectives),
+        "default_cut_at_epochs": answer.cut_at,
         "nearest": _estimate(answer.nearest, objectives),
         "against": level
         and {
@@ -48,6 +49,7 @@ def _recommendation(
             "trial": level.trial,
             objectives[1]: level.mql,
             "relative_error": level.error,
+            "cut_at_epochs": level.cut_at,
         },
         "own": own
         and (_estimate(own.chosen, objectives) or {}) | {"default_stands": own.default_stands},

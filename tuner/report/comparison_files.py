@@ -81,12 +81,15 @@ def write_csv(report: Report, path: Path) -> None:
     try:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
-            writer.writerow([*plain, "missed", *figures, *scores, "verdict", *parameters])
+            writer.writerow(
+                [*plain, "missed", "cut_off", *figures, *scores, "verdict", *parameters]
+            )
             for row in report.rows:
                 writer.writerow(
                     [
                         *(getattr(row, name) for name in plain),
                         sum(row.misses.values()),
+                        row.cut_off,
                         *(number for name in FIGURES for number in _numbers(row.figures[name])),
                         *(n for name in columns for n in _numbers(row.columns.get(name))),
                         row.verdict,
@@ -212,6 +215,8 @@ def _table(report: Report) -> str:
         note = "" if row.verified else f"<br><small>{_unverified(row)}</small>"
         missed = sum(row.misses.values())
         note += f"<br><small>{missed} of {row.runs} runs missed</small>" if missed else ""
+        if row.cut_off:
+            note += f"<br><small>{row.cut_off} of {row.runs} runs cut off</small>"
         words = [
             called[row.study],
             row.core_change,

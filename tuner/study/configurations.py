@@ -62,6 +62,13 @@ def is_miss(state: TrialState, recorded: Recorded) -> bool:
     return failed or bool(recorded.target_missed)
 
 
+def is_cut(recorded: Recorded) -> bool:
+    """Whether the study's limit of epochs ended a training that else would have gone on: it has
+    figures, of its best epoch until then.
+    """
+    return not recorded.converged and recorded.stopped_by == StopReason.EPOCH_LIMIT
+
+
 def median_values(trials: Sequence[TrialRecord]) -> Point:
     """Medians of the trials' seconds and MQL. A disturbed timing counts where there is no other."""
     seconds = [trial.values[0] for trial in _timed(trials) if trial.values]

@@ -207,7 +207,7 @@ def _found(
 
 def _row(one: Verified, base: Verified, name: str, plan: StoredAblation) -> SetBack | None:
     time_ratio = paired_ratio(_by_block(one.clean, 0), _by_block(base.clean, 0))
-    mql_ratio = paired_ratio(_by_block(one.converged, 1), _by_block(base.converged, 1))
+    mql_ratio = paired_ratio(_by_block(one.counted, 1), _by_block(base.counted, 1))
     if time_ratio is None or mql_ratio is None:
         return None
     return SetBack(

@@ -24,7 +24,7 @@ from tuner.verdict.confirmation import Confirmation, confirmation_of, known_runs
 from tuner.verdict.confirmation_steps import confirmation_steps
 from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
 from tuner.verdict.interleaving import Turn, interleaved
-from tuner.verdict.known_runs import candidates_of, default_of
+from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of
 from tuner.verdict.no_answer import NoAnswerError
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.recommendation import model_of
@@ -217,6 +217,7 @@ def _freeze(
     last = confirmation_of(now)
     plan = StoredFrozen(
         default=own.default.trial,
+        cut=own.cut_at is not None,
         recommended=steps[0].trial if steps else None,
         bolder=tuple(each.trial for each in steps[1:]),
         at_level=at_level,
@@ -261,5 +262,10 @@ def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen])
     number = default_of(now)
     if number is None:
         return []
-    plan = StoredFrozen(default=number, margin=now.policy.counted_margin, known=known_runs_of(now))
+    plan = StoredFrozen(
+        default=number,
+        cut=default_is_cut(now),
+        margin=now.policy.counted_margin,
+        known=known_runs_of(now),
+    )
     return [_Frozen(first, plan, {number: now.record(number).params})]

@@ -62,15 +62,15 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
     assert test is not None, "it is complete, and something is recommended"
     margin = in_percent(there.frozen.margin).replace("%", " %")
     asked = (
-        f"no worse than the default by more than {margin}"
+        f"no worse than the default{_cut_off(there)} by more than {margin}"
         if there.frozen.margin
-        else ("no worse than the default")
+        else f"no worse than the default{_cut_off(there)}"
     )
     on = f"on {there.seeds} untouched seeds"
     if there.last_block:
         on += " and on the last block of the test split, which the search had not seen"
     if test.claimed:
-        said = f"{name}: trial {trial} is {asked}{_mql(test)}{_time(test)}, {on}"
+        said = f"{name}: trial {trial} is {asked}{_mql(test)}{_time(there, test)}, {on}"
     else:
         said = (
             f"{name}: that trial {trial} is {asked} is not shown {on}{_mql(test)}{_missed(test)}; "
@@ -121,11 +121,21 @@ def _mql(test: Test) -> str:
     return f" (MQL {found.ratio:.4f} of the default's, below {found.bound:.4f} with {sure})"
 
 
-def _time(test: Test) -> str:
+def _cut_off(there: Confirmation) -> str:
+    """Of a default that the limit of epochs cut off in these runs, to be added to it."""
+    if there.default is None or not (cut := there.default.cut_off):
+        return ""
+    runs = len(there.default.runs)
+    some = "" if cut == runs else f" in {cut} of {runs} runs"
+    return f", which its limit of epochs cut off{some},"
+
+
+def _time(there: Confirmation, test: Test) -> str:
     found = test.ratio
     if found is None:
         return ", and too few timings were undisturbed"
-    return f" and takes {found:.2f} of its time"
+    until = " until then" if _cut_off(there) else ""
+    return f" and takes {found:.2f} of its time{until}"
 
 
 def _missed(test: Test) -> str:

@@ -50,7 +50,7 @@ def elsewhere(a: Verified, b: Verified) -> tuple[Elsewhere, ...]:
 
 
 def _recorded(found: Verified) -> list[Recorded]:
-    return [run.result.recorded for run in found.converged if run.result is not None]
+    return [run.result.recorded for run in found.counted if run.result is not None]
 
 
 def _scores(recorded: Recorded, split: str) -> Mapping[str, float | None]:
@@ -65,7 +65,7 @@ def _decides(found: Verified, series: str) -> bool:
 def _by_seed(found: Verified, series: str, split: str) -> dict[int, float]:
     """What has a logarithm."""
     scores: dict[int, float] = {}
-    for run in found.converged:
+    for run in found.counted:
         if run.result is None:
             continue
         score = _scores(run.result.recorded, split).get(series)

@@ -59,7 +59,7 @@ def epochs_of(there: Confirmation | None) -> EpochsOf | None:
     medians = [
         (epochs_.estimate, pace_.estimate)
         for each in (one, other)
-        if (epochs_ := each.of_converged(_epochs)) and (pace_ := each.of_clean(_pace))
+        if (epochs_ := each.of_counted(_epochs)) and (pace_ := each.of_clean(_pace))
     ]
     if epochs is None or pace is None or len(medians) < 2:  # noqa: PLR2004 - of both
         return None

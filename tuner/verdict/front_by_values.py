@@ -59,5 +59,5 @@ def _front(study: StudySnapshot, points: dict[int, Point]) -> Front:
 def _medians(each: Verified, objectives: tuple[str, ...]) -> Point | None:
     """By the study's own objectives, as it was searched; None while there are too few runs."""
     seconds = each.of_clean(lambda run: (values_of(run, objectives) or (None, None))[0])
-    mql = each.of_converged(lambda run: (values_of(run, objectives) or (None, None))[1])
+    mql = each.of_counted(lambda run: (values_of(run, objectives) or (None, None))[1])
     return None if seconds is None or mql is None else (seconds.estimate, mql.estimate)

@@ -14,7 +14,7 @@ from tuner.record import Recorded
 from tuner.search.history import Configuration, configuration
 from tuner.spec.objectives import values_of
 from tuner.storage.queue.runs import VerificationRun
-from tuner.study.configurations import is_miss
+from tuner.study.configurations import is_cut, is_miss
 from tuner.study.results import TrialRecord
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import runs_to_learn_from
@@ -25,7 +25,9 @@ Training = tuple[Recorded, Point | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One training that converged, whichever run of a study it was."""
+    """One training that converged, whichever run of a study it was; or one of a default that is cut
+    off, with what it came to.
+    """
 
     trial: int
     """The number of the trial whose configuration it has."""
@@ -62,16 +64,40 @@ def _missed(run: VerificationRun) -> bool:
 
 
 def default_of(study: StudySnapshot) -> int | None:
-    """The number of the first trial of the default configuration that converged; None where none
-    did.
+    """The number of the first trial of the default configuration that converged; where none did, of
+    the first that the limit of epochs cut off; None where there is none of these.
     """
-    there = (each for c in study.results.configurations if c.is_default for each in c.each_trial)
-    return next((trial.number for trial in there if trial.converged), None)
+    there = _trials_of_default(study)
+    converged = next((trial.number for trial in there if trial.converged), None)
+    if converged is not None:
+        return converged
+    return next((trial.number for trial in there if is_cut(trial.recorded)), None)
+
+
+def default_is_cut(study: StudySnapshot) -> bool:
+    """Whether the study's limit of epochs cuts off its default, as far as the search can say: no
+    trial of it converged, and some ended at the limit.
+
+    What one has now is the default within that limit. So it is what others are held against
+    (docs/decisions/0044).
+    """
+    there = _trials_of_default(study)
+    return any(is_cut(t.recorded) for t in there) and not any(t.converged for t in there)
+
+
+def default_cut_at(study: StudySnapshot) -> int | None:
+    """After how many epochs; None where its default is not cut off."""
+    return study.definition.training.max_epochs if default_is_cut(study) else None
+
+
+def _trials_of_default(study: StudySnapshot) -> list[TrialRecord]:
+    return [each for c in study.results.configurations if c.is_default for each in c.each_trial]
 
 
 def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     """All trainings of a study that converged, of its search and of its verification, each with
-    the number of the first trial of its configuration.
+    the number of the first trial of its configuration. Where its default is cut off, trainings of
+    that count with what they came to.
 
     The figures are the study's own objectives, so that what was searched on validation is chosen
     by validation.
@@ -80,16 +106,20 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     first: dict[Configuration, int] = {}
     found: dict[int, list[Training]] = {}
     where: dict[int, tuple[float, ...]] = {}
+    cut_off = default_of(study) if default_is_cut(study) else None
     for record in study.results.complete:
-        if record.converged:
+        of_default = cut_off is not None and record.is_default
+        if record.converged or (of_default and is_cut(record.recorded)):
             number = first.setdefault(configuration(record.params), record.number)
             where[number] = tuple(space.shares(record.params))
             found.setdefault(number, []).extend(trainings_of(record, names))
     for run in runs_to_learn_from(study):
         known = first.get(configuration(run.params))
-        here = run.result and study.device_model in (None, run.result.recorded.device)
-        if known is not None and here and run.result and run.result.recorded.converged:
-            recorded = run.result.recorded
+        if known is None or run.result is None:
+            continue
+        recorded = run.result.recorded
+        counts = recorded.converged or (known == cut_off and is_cut(recorded))
+        if counts and study.device_model in (None, recorded.device):
             found[known].append((recorded, values_of(recorded, names)))
     runs: list[Run] = []
     for number, trainings in found.items():

@@ -35,9 +35,9 @@ def why_none(study: StudySnapshot, *, default: bool = True) -> str | None:
         )
     if default and default_of(study) is None:
         return (
-            f"the default configuration of study {study.name!r} has no run that converged, so it "
-            "is not known what is as good; take a point of the front: --pick knee, or name another "
-            "study's default: --against"
+            f"the default configuration of study {study.name!r} has no run that converged, or that "
+            "its limit of epochs cut off, so it is not known what is as good; take a point of the "
+            "front: --pick knee, or name another study's default: --against"
         )
     return None
 

@@ -83,7 +83,8 @@ def _found(answer: Answer) -> str:
 def _expected_of(answer: Answer) -> str:
     said = f" Expected of it: {_figures(answer.chosen)}"
     if answer.default is not None and not answer.default_stands:
-        said += f"; of its default, trial {answer.default.trial}: {_figures(answer.default)}"
+        said += f"; of its default, trial {answer.default.trial}{_cut(answer.cut_at)}: "
+        said += _figures(answer.default)
     return f"{said}."
 
 
@@ -91,7 +92,7 @@ def _stands(answer: Answer) -> str:
     said = (
         f"The default stands: of nothing faster is it sure enough that its MQL is "
         f"{_asked(answer)} (it takes a chance of {percent(answer.sure_enough)}). Expected of the "
-        f"default: {_figures(answer.chosen)}"
+        f"default{_cut(answer.cut_at)}: {_figures(answer.chosen)}"
     )
     if answer.default_missed:
         said += ", where it converges: of its runs not all did"
@@ -123,7 +124,15 @@ def _asked(answer: Answer) -> str:
     least = f"at most {margin} above" if answer.margin else "no higher than"
     if answer.against is None:
         return f"{least} the default's"
-    return f"{least} that of the default of {answer.against.study}, {answer.against.mql:.4f}"
+    against = answer.against
+    return (
+        f"{least} that of the default of {against.study}{_cut(against.cut_at)}, {against.mql:.4f}"
+    )
+
+
+def _cut(epochs: int | None) -> str:
+    """Of a default, to be added to it."""
+    return "" if epochs is None else f" as its limit of {epochs} epochs cuts it off"
 
 
 def _figures(estimate: Estimate) -> str:

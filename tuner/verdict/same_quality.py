@@ -15,7 +15,7 @@ from tuner.spec.confirming import LEAST_RUNS
 from tuner.storage.queue.plans import stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import standing_trial
-from tuner.verdict.known_runs import candidates_of
+from tuner.verdict.known_runs import candidates_of, default_cut_at
 from tuner.verdict.left_to_gain import LeftToGain, left_to_gain
 from tuner.verdict.no_answer import NoAnswerError, nothing_within, why_none
 from tuner.verdict.recommendation import (
@@ -42,6 +42,8 @@ class Reference:
     """Expected of it."""
     error: float
     """Its relative standard error."""
+    cut_at: int | None = None
+    """The epochs at which its study's limit cuts it off; None where it converges."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,8 @@ class Answer:
     """A confirmation showed it, and nothing has run since by which one may choose anew."""
     default_missed: bool = False
     """The default stands, although a run of it missed."""
+    cut_at: int | None = None
+    """The epochs at which the study's limit cuts off its default; None where that converges."""
     left: LeftToGain | None = None
     """What more runs of what was tried could still change; None where another study's default was
     asked for."""
@@ -91,7 +95,7 @@ def recommended(
     if model is None or model.default is None or study.results.infeasible:
         raise NoAnswerError(f"nothing to recommend: {why_none(study)}")
     may = _within(study, model, bounds)
-    least = least_runs(study)
+    least, cut_at = least_runs(study), default_cut_at(study)
     found = recommend(model, margin=margin, least_runs=least, candidates=may)
     chosen = found.chosen or (found.default if _default_stands(study, model, bounds) else None)
     held = standing_trial(study, margin)
@@ -107,7 +111,10 @@ def recommended(
         sure_enough=found.chance,
         least_runs=least,
         confirmed=chosen.trial == held,
-        default_missed=chosen.trial == model.default and model.default not in may,
+        default_missed=cut_at is None
+        and model.default == chosen.trial
+        and model.default not in may,
+        cut_at=cut_at,
         left=left_to_gain(
             model,
             None if chosen.trial == model.default else chosen.trial,
@@ -158,6 +165,7 @@ def recommended_against(
         sure_enough=found.chance,
         least_runs=least,
         against=level,
+        cut_at=default_cut_at(study),
     )
 
 
@@ -267,4 +275,5 @@ def _reference(study: StudySnapshot, reference: StudySnapshot, of: RunsModel | N
         trial=model.default,
         mql=float(model.mql[row]),
         error=float(model.mql_error[row]),
+        cut_at=default_cut_at(reference),
     )

@@ -30,15 +30,17 @@ def next_look(trials: int) -> int:
 def little_left(study: StudySnapshot) -> LittleLeft | None:
     """What is left to gain, where that is at most what the study's `until` asks for.
 
-    None where nobody asked, with fewer than `LEAST_TRIALS`, where nothing can be said yet, and
-    where the default stands: as long as nothing better is known, that more runs of the worse would
-    not help is no reason to stop.
+    None where nobody asked, with fewer than `LEAST_TRIALS`, where nothing can be said yet, where
+    the default has not converged, and where it stands: as long as nothing better is known, that
+    more runs of the worse would not help is no reason to stop.
     """
     until = study.policy.until
     if until is None or study.finished < LEAST_TRIALS:
         return None
     answer = answer_of(study)
     if isinstance(answer, str) or answer.left is None or answer.default_stands:
+        return None
+    if answer.cut_at is not None:
         return None
     if answer.left.at_most > until:
         return None

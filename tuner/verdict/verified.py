@@ -1,6 +1,4 @@
-"""What verification found: fresh-seed figures of configurations,
-and whether they are ready to judge by.
-"""
+"""What verification found: fresh-seed figures of configurations."""
 
 from __future__ import annotations
 
@@ -13,16 +11,15 @@ from optuna.trial import TrialState
 
 from tuner.config import Value
 from tuner.record import Recorded
-from tuner.spec.margin import MARGIN
-from tuner.storage.queue.plans import stands_apart
+from tuner.storage.queue.plans import cut_default, stands_apart
 from tuner.storage.queue.runs import VerificationRun
+from tuner.study.configurations import is_cut
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.questions import questions, sample_name
+from tuner.verdict.questions import sample_name
 from tuner.verdict.queue import verifications_of
-from tuner.verdict.stats.effects import Comparison, Sample
+from tuner.verdict.stats.effects import Sample
 from tuner.verdict.stats.intervals import Interval, median_interval
-from tuner.verdict.stats.pairs import judge, judge_at_look
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,43 +37,55 @@ class Verified:
     params: Mapping[str, Value]
     runs: tuple[VerificationRun, ...]
     planned: int
+    to_its_limit: bool = False
+    """A default that the study's limit of epochs cuts off: a run that it ended counts, too."""
 
     @property
     def name(self) -> str:
         return sample_name(self.study, self.trial_number)
 
+    def values(self, run: VerificationRun) -> tuple[float, ...] | None:
+        """(seconds, test MQL) of a run that counts; None of a miss."""
+        return values_in(run, to_its_limit=self.to_its_limit)
+
     @property
-    def converged(self) -> tuple[VerificationRun, ...]:
-        return tuple(run for run in self.runs if values_in(run) is not None)
+    def counted(self) -> tuple[VerificationRun, ...]:
+        """The runs that are no misses: those that converged, or were let go to their limit."""
+        return tuple(run for run in self.runs if self.values(run) is not None)
 
     @property
     def clean(self) -> tuple[VerificationRun, ...]:
-        """Converged runs whose timing nothing else disturbed."""
-        return tuple(run for run in self.converged if not _recorded(run).contaminated)
+        """Of these, those whose timing nothing else disturbed."""
+        return tuple(run for run in self.counted if not _recorded(run).contaminated)
+
+    @property
+    def cut_off(self) -> int:
+        """How many of these the limit of epochs cut off."""
+        return sum(not _recorded(run).converged for run in self.counted)
 
     @property
     def misses(self) -> dict[str, int]:
-        """How often a run did not converge, by how it ended."""
+        """How often a run did not count, by how it ended."""
         return dict(
-            Counter(str(_recorded(run).stopped_by) for run in self.runs if values_in(run) is None)
+            Counter(str(_recorded(run).stopped_by) for run in self.runs if self.values(run) is None)
         )
 
     @property
     def missed(self) -> int:
-        """How many runs did not converge."""
-        return len(self.runs) - len(self.converged)
+        """How many runs did not count."""
+        return len(self.runs) - len(self.counted)
 
     @property
     def seconds(self) -> Interval | None:
-        return median_interval([values[0] for run in self.clean if (values := values_in(run))])
+        return median_interval([values[0] for run in self.clean if (values := self.values(run))])
 
     @property
     def mql(self) -> Interval | None:
-        return median_interval([values[1] for run in self.converged if (values := values_in(run))])
+        return median_interval([values[1] for run in self.counted if (values := self.values(run))])
 
-    def of_converged(self, figure: Callable[[Recorded], float | None]) -> Interval | None:
-        """Median and interval of a recorded figure of the converged runs."""
-        return _interval_of(self.converged, figure)
+    def of_counted(self, figure: Callable[[Recorded], float | None]) -> Interval | None:
+        """Median and interval of a recorded figure of the runs that count."""
+        return _interval_of(self.counted, figure)
 
     def of_clean(self, time: Callable[[Recorded], float | None]) -> Interval | None:
         """The same of a time, which counts where nothing disturbed it."""
@@ -87,7 +96,7 @@ class Verified:
         the first ones of a session that stopped early.
         """
         runs = [run for run in self.runs if blocks is None or run.block < blocks]
-        pairs = [(run, values_in(run)) for run in runs]
+        pairs = [(run, self.values(run)) for run in runs]
         return Sample(
             name=self.name,
             seconds={r.seed: v[0] for r, v in pairs if v and not _recorded(r).contaminated},
@@ -112,9 +121,10 @@ class Verified:
             "wall_clock_s": (clock or seconds).as_dict(),
             "test_mql": mql.as_dict(),
             "planned": self.planned,
-            "converged": len(self.converged),
+            "converged": len(self.counted) - self.cut_off,
+            "cut_off": self.cut_off,
             "misses": self.misses,
-            "contaminated": len(self.converged) - len(self.clean),
+            "contaminated": len(self.counted) - len(self.clean),
         }
 
 
@@ -156,6 +166,7 @@ def as_configurations(
             params=mine[0].params,
             runs=tuple(run for run in mine if run.state == "finished" and _on(device_model, run)),
             planned=len(mine),
+            to_its_limit=any(cut_default(run.plan, study) == number for run in mine),
         )
         for number, mine in sorted(by_trial.items())
     )
@@ -177,92 +188,6 @@ def progress(runs: Iterable[VerificationRun]) -> dict[str, int]:
     return {state: states.get(state, 0) for state in ("waiting", "running", "finished", "skipped")}
 
 
-# -- stopping early --------------------------------------------------------------------------------
-
-
-def stop_if_clear(opened: Sequence[OpenStudy]) -> bool:
-    """Take what is left of a verification off the plan, where it was planned to stop early and its
-    answer is clear.
-
-    Only at its planned looks, each once all runs before it are finished. True when runs were taken
-    off.
-    """
-    queue = verifications_of(opened)
-    sessions = [
-        session for session, plan in queue.waiting_plans().items() if len(plan.get("looks", ())) > 1
-    ]
-    if not sessions:  # nearly always, and workers ask before every run
-        return False
-    by_session = _sessions(queue.runs())
-    stopped = False
-    for session in sessions:
-        look = _clear_at(by_session[session], {each.study_id: each for each in opened})
-        if look is not None:
-            stopped |= bool(
-                queue.skip_waiting(session, f"the answer was clear after {look} seeds", look=look)
-            )
-    return stopped
-
-
-def _clear_at(runs: Sequence[VerificationRun], opened: Mapping[int, OpenStudy]) -> int | None:
-    """The look after which a session's answer is clear;
-    None where it is not, or there are no early looks.
-    """
-    plan = runs[0].plan
-    looks = tuple(int(look) for look in plan.get("looks", ()))
-    done = _complete_blocks(runs)
-    current = [look for look in looks[:-1] if look <= done]
-    if not current or set(plan.get("picks", {})) - {each.name for each in opened.values()}:
-        return None  # a worker of some of the studies cannot judge for all of them
-    groups = {each.name: each.membership.group for each in opened.values()}
-    asked = questions(plan.get("picks", {}), groups)
-    verified = {
-        each.name: each
-        for study_id, study in opened.items()
-        for each in group_runs(
-            study.name,
-            [run for run in runs if run.study_id == study_id],
-            device_model=study.device_model(),
-        )
-    }
-    margin = min(each.policy().counted_margin for each in opened.values())
-    for look in current:
-        answers = compare_at(verified, asked, look=look, looks=looks, margin=margin)
-        if answers and all(answer.decided for answer in answers):
-            return look
-    return None
-
-
-def compare_at(
-    verified: Mapping[str, Verified],
-    asked: Sequence[Any],
-    *,
-    look: int | None,
-    looks: tuple[int, ...],
-    margin: float = MARGIN,
-) -> tuple[Comparison, ...]:
-    """Answer questions by verified configurations: at a look of a design with `looks`, or as
-    planned without looks. MQLs that differ by less than the `margin`, relative, are close.
-    """
-    if look is None:
-        return judge([each.sample() for each in verified.values()], asked, margin=margin)
-    samples = [each.sample(blocks=look) for each in verified.values()]
-    return judge_at_look(samples, asked, look=look, looks=looks, margin=margin)
-
-
-def _sessions(runs: Iterable[VerificationRun]) -> dict[str, list[VerificationRun]]:
-    sessions: dict[str, list[VerificationRun]] = {}
-    for run in runs:
-        sessions.setdefault(run.session, []).append(run)
-    return sessions
-
-
-def _complete_blocks(runs: Sequence[VerificationRun]) -> int:
-    """How many of the first blocks have all their runs finished."""
-    unfinished = [run.block for run in runs if run.state != "finished"]
-    return min(unfinished) if unfinished else max(run.block for run in runs) + 1
-
-
 def _recorded(run: VerificationRun) -> Recorded:
     return run.result.recorded if run.result else Recorded()
 
@@ -273,12 +198,14 @@ def _interval_of(
     return median_interval([found for run in runs if (found := figure(_recorded(run))) is not None])
 
 
-def values_in(run: VerificationRun) -> tuple[float, ...] | None:
-    """(seconds, test MQL) of a run that converged; None for a miss, which is also one whose test
-    MQL was no number.
+def values_in(run: VerificationRun, *, to_its_limit: bool = False) -> tuple[float, ...] | None:
+    """(seconds, test MQL) of a run that converged, or, with `to_its_limit`, that the limit of
+    epochs cut off; None for a miss, which is also one whose test MQL was no number.
     """
     result = run.result
-    if result is None or result.state != TrialState.COMPLETE or not result.recorded.converged:
+    if result is None or result.state != TrialState.COMPLETE:
+        return None
+    if not result.recorded.converged and not (to_its_limit and is_cut(result.recorded)):
         return None
     assert result.values is not None, "a complete run has values"
     mql = result.recorded.test_mql

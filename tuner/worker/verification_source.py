@@ -20,8 +20,8 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.trial.job import TrialJob
 from tuner.verdict.allowance import in_time, skip_what_is_too_late
+from tuner.verdict.early_looks import stop_if_clear
 from tuner.verdict.queue import limits_of, verifications_of
-from tuner.verdict.verified import stop_if_clear
 from tuner.worker.backends import MeasuredBackend
 from tuner.worker.gpu_grants import GpuGrants, Granted
 from tuner.worker.running import RunningTrial

@@ -65,6 +65,14 @@ def test_it_never_stops_while_the_default_stands(
     assert little_left(asked(study, 0.99)) is None
 
 
+def test_it_never_stops_while_the_limit_cuts_off_the_default(
+    study: StudySnapshot, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut = dataclasses.replace(answer, cut_at=60)
+    monkeypatch.setattr("tuner.verdict.until.answer_of", lambda _: cut)
+    assert little_left(asked(study, 0.99)) is None
+
+
 def test_it_never_stops_where_nothing_can_be_said_yet(
     study: StudySnapshot, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

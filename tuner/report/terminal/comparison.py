@@ -152,10 +152,17 @@ def _width(rows: Sequence[Mapping[str, str]]) -> int:
 
 
 def _misses(report: Report) -> list[str]:
-    return [
-        f"{row.variant}, {row.hyperparameters}: {count} of {row.runs} runs missed "
-        f"({how.replace('_', ' ')}); "
-        "not in its figures"
-        for row in report.rows
-        for how, count in row.misses.items()
-    ]
+    found = []
+    for row in report.rows:
+        of_it = f"{row.variant}, {row.hyperparameters}:"
+        for how, count in row.misses.items():
+            found.append(
+                f"{of_it} {count} of {row.runs} runs missed ({how.replace('_', ' ')}); not in its "
+                "figures"
+            )
+        if row.cut_off:
+            found.append(
+                f"{of_it} {row.cut_off} of {row.runs} runs were cut off by the limit of epochs; "
+                "they count with what they came to"
+            )
+    return found

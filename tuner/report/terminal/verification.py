@@ -105,7 +105,7 @@ def _study_document(opened: OpenStudy) -> dict[str, Any]:
                 "runs": {
                     "planned": each.planned,
                     "finished": len(each.runs),
-                    "converged": len(each.converged),
+                    "converged": len(each.counted) - each.cut_off,
                 },
                 "misses": each.misses,
                 "late": [json.loads(result.to_json()) for run in each.runs for result in run.late],
@@ -170,7 +170,7 @@ def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for each in sorted(verified, key=lambda v: v.seconds.estimate if v.seconds else float("inf")):
         seen = _values(results.configuration_of(each.trial_number))
-        epochs = each.of_converged(lambda run: run.epochs)
+        epochs = each.of_counted(lambda run: run.epochs)
         table.add_row(
             str(each.trial_number),
             f"{len(each.runs)}/{each.planned}",
@@ -194,7 +194,7 @@ def _notes(console: Console, verified: Sequence[Verified]) -> None:
             )
         if late := sum(len(run.late) for run in each.runs):
             console.print(f"  {each.name}: results that came too late to count, kept: {late}")
-    disturbed = sum(len(each.converged) - len(each.clean) for each in verified)
+    disturbed = sum(len(each.counted) - len(each.clean) for each in verified)
     if disturbed:
         console.print(
             f"  {disturbed} timings were contaminated and are not in the times", style="yellow"

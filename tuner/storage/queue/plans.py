@@ -35,6 +35,9 @@ class StoredFrozen(Loose):
     """What a confirmation tests of one study, as it was frozen before its first run."""
 
     default: Count
+    cut: bool = False
+    """The study's limit of epochs cut that off before, so that its runs count with what they came
+    to, converged or cut off."""
     recommended: Count | None = None
     """None where the default stands, or where the study's default is run for others alone."""
     bolder: Annotated[tuple[Count, ...], Field(max_length=MOST_OFFERS)] = ()
@@ -121,6 +124,14 @@ def is_confirmation(plan: Mapping[str, Any]) -> bool:
 def is_ablation(plan: Mapping[str, Any]) -> bool:
     """Whether a run of this plan takes a recommendation apart, and chooses nothing."""
     return plan.get("kind") == ABLATION
+
+
+def cut_default(plan: Mapping[str, Any], study: str) -> int | None:
+    """The default of a study that a confirmation holds others against although it is cut off; None
+    where there is none.
+    """
+    frozen = plan.get("confirms", {}).get(study, {})
+    return frozen.get("default") if frozen.get("cut") else None
 
 
 def stands_apart(plan: Mapping[str, Any]) -> bool:

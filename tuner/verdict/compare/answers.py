@@ -12,10 +12,11 @@ from typing import Any
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.sentences import sentence
 from tuner.verdict.compare.studies import DEFAULT, labels
+from tuner.verdict.early_looks import compare_at
 from tuner.verdict.questions import BETWEEN, questions, sample_name
 from tuner.verdict.stats.effects import Comparison, Effect, Question
 from tuner.verdict.stats.intervals import finite
-from tuner.verdict.verified import Verified, compare_at
+from tuner.verdict.verified import Verified
 
 KNEES = (
     "two points of single searches, mostly of different quality, say nothing of their variants: "

@@ -135,11 +135,11 @@ def _sessions(study: StudySnapshot) -> str:
 
 def _disturbed(study: StudySnapshot) -> str:
     clean = sum(len(each.clean) for each in verified_in(study).values())
-    converged = sum(len(each.converged) for each in verified_in(study).values())
-    if clean == converged:
+    counted = sum(len(each.counted) for each in verified_in(study).values())
+    if clean == counted:
         return ""
     return (
-        f"{converged - clean} of {converged} timings of {study.name} were contaminated and are "
+        f"{counted - clean} of {counted} timings of {study.name} were contaminated and are "
         "left out."
     )
 

@@ -74,6 +74,8 @@ class RegisteredLevel:
     """The relative standard error of `mql`."""
     last_block: bool = False
     """It is of the last block of the test split, of which trials and verifications say nothing."""
+    cut_off: bool = False
+    """The limit of epochs cut off runs of that default, which count with what they came to."""
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -84,6 +86,7 @@ class RegisteredLevel:
             "runs": self.runs,
             "confirmed": self.confirmed,
             "last_block": self.last_block,
+            "cut_off": self.cut_off,
             "searches": {
                 group: [each.as_dict() for each in times] for group, times in self.searches.items()
             },
@@ -116,7 +119,8 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
     models = _Models()
     levels = []
     for name, members in groups.items():
-        runs, confirmed = _default_runs(members)
+        defaults, confirmed = _default_runs(members)
+        runs = [mql for each in defaults for mql in _mqls(each)]
         # A share of an MQL of 0 is no margin.
         if len(runs) < LEAST_RUNS or not (default := float(np.median(runs))) > 0:
             continue
@@ -133,6 +137,7 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
             searches={},
             error=error,
             last_block=confirmed and members[0].definition.keeps_last_block,
+            cut_off=any(each.cut_off for each in defaults),
         )
         times = {
             other: tuple(_time(each, found, models) for each in theirs)
@@ -142,22 +147,23 @@ def registered_levels(groups: Groups) -> tuple[RegisteredLevel, ...]:
     return tuple(levels)
 
 
-def _default_runs(members: Sequence[StudySnapshot]) -> tuple[list[float], bool]:
-    """Test MQLs of the default over all searches of a group: of confirmations, else of other
+def _default_runs(members: Sequence[StudySnapshot]) -> tuple[list[Verified], bool]:
+    """Runs of the default over all searches of a group: of confirmations, else of other
     verifications; and whether it was the former.
     """
-    confirmed: list[float] = []
-    others: list[float] = []
+    confirmed: list[Verified] = []
+    others: list[Verified] = []
     for each in members:
         if each.results.default is None:
             continue
         number = each.results.default.number
         of_confirmations = [run for run in each.runs if is_confirmation(run.plan)]
         found = as_configurations(each.name, of_confirmations, device_model=each.device_model)
-        confirmed += [mql for v in found if v.trial_number == number for mql in _mqls(v)]
+        confirmed += [one for one in found if one.trial_number == number]
         if (verified := verified_in(each).get(number)) is not None:
-            others += _mqls(verified)
-    return (confirmed, True) if len(confirmed) >= LEAST_RUNS else (others, False)
+            others.append(verified)
+    enough = sum(len(_mqls(one)) for one in confirmed) >= LEAST_RUNS
+    return (confirmed, True) if enough else (others, False)
 
 
 def _mqls(found: Verified) -> list[float]:

@@ -36,6 +36,8 @@ class Row:
     verified: bool
     runs: int
     misses: Mapping[str, int]
+    cut_off: int
+    """Runs of a default that the study's limit of epochs cut off, and that count all the same."""
     figures: Mapping[str, Interval | float | None]
     verdict: str = ""
     columns: Mapping[str, Interval | float | None] = field(default_factory=dict)
@@ -118,10 +120,10 @@ def _row(study: StudySnapshot, number: int, word: str, verified: Verified | None
     )  # also where all of them missed
     if verified is not None and known:
         figures = {
-            "epochs": verified.of_converged(lambda run: run.epochs),
+            "epochs": verified.of_counted(lambda run: run.epochs),
             "total_time_s": verified.seconds,
             "s_per_epoch": verified.of_clean(lambda run: run.s_per_epoch),
-            "val_loss": verified.of_converged(lambda run: run.val_loss),
+            "val_loss": verified.of_counted(lambda run: run.val_loss),
             "test_mql": verified.mql,
         }
     else:
@@ -143,6 +145,7 @@ def _row(study: StudySnapshot, number: int, word: str, verified: Verified | None
         verified=known,
         runs=len(verified.runs) if verified else 0,
         misses=verified.misses if verified else {},
+        cut_off=verified.cut_off if verified else 0,
         figures=figures,
         columns=_columns(record, verified if known else None),
         search_runs=1 if known else record.runs,
@@ -155,7 +158,7 @@ def _columns(record: TrialRecord, verified: Verified | None) -> dict[str, Interv
         return dict(record.recorded.column_test_mql)
     found: dict[str, Interval | float | None] = {}
     for name in record.recorded.column_test_mql:
-        found[name] = verified.of_converged(functools.partial(_score_of, name))
+        found[name] = verified.of_counted(functools.partial(_score_of, name))
     return found
 
 

@@ -1,0 +1,218 @@
+"""A default that the study's limit of epochs cuts off: what one has within that limit is what
+others are held against, and every sentence says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.drawn_verifications import drawn_result, verify_all
+from tests.support.present import present
+from tests.support.repeated_configurations import (
+    REPEATED,
+    opened,
+    repeated_archive,
+    run_of,
+    with_runs,
+)
+from tuner.config import StopReason
+from tuner.report.comparison_sections import sections_of
+from tuner.report.terminal.comparison import print_report
+from tuner.storage.records import TrialResult
+from tuner.study.archive import Archive
+from tuner.study.open import OpenStudy
+from tuner.study.results import TrialRecord
+from tuner.study.snapshot import snapshot
+from tuner.trial.job import TrialJob
+from tuner.verdict.compare.findings import compare
+from tuner.verdict.compare.registered import groups_of, registered_levels
+from tuner.verdict.confirmation import confirmation_of
+from tuner.verdict.confirmation_plan import plan_confirmation
+from tuner.verdict.confirmed_words import confirmed_lines
+from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of, runs_of
+from tuner.verdict.reasons import because_of_answer
+from tuner.verdict.same_quality import Answer, answer_of
+
+SEEDS = 12
+
+
+def ended(record: TrialRecord, how: StopReason) -> TrialRecord:
+    recorded = dataclasses.replace(record.recorded, converged=False, stopped_by=how)
+    return dataclasses.replace(record, recorded=recorded)
+
+
+@pytest.fixture(scope="module")
+def converging(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    found = repeated_archive(tmp_path_factory.mktemp("repeated"))
+    return with_runs(found, ((0.1, 0.5), (0.12, 0.51)))
+
+
+def with_default(archive: Archive, how: StopReason) -> Archive:
+    """The same study, whose default ended so."""
+    first, *others = archive.records
+    return dataclasses.replace(archive, records=(ended(first, how), *others))
+
+
+@pytest.fixture(scope="module")
+def cut(converging: Archive) -> Archive:
+    return with_default(converging, StopReason.EPOCH_LIMIT)
+
+
+def answer(study: OpenStudy) -> Answer:
+    found = answer_of(snapshot(study))
+    assert isinstance(found, Answer), found
+    return found
+
+
+def cut_off(job: TrialJob, *, mql: float = 0.8) -> TrialResult:
+    found = drawn_result(job, seconds=10.0, mql=mql)
+    recorded = dataclasses.replace(
+        found.recorded, stopped_by=StopReason.EPOCH_LIMIT, converged=False
+    )
+    return dataclasses.replace(found, recorded=recorded)
+
+
+def faster(job: TrialJob) -> TrialResult:
+    """Trial 0 is cut off on every seed, others converge in a quarter of its time."""
+    return cut_off(job) if job.number == 0 else drawn_result(job, seconds=2.5, mql=0.79)
+
+
+def test_others_are_held_against_what_its_limit_leaves_of_the_default(
+    cut: Archive, converging: Archive, tmp_path: Path
+) -> None:
+    study = opened(cut, tmp_path)
+    now = snapshot(study)
+    assert default_is_cut(now)
+    assert default_of(now) == 0
+    (mine,) = [run for run in runs_of(now) if run.trial == 0]
+    assert (mine.seconds, mine.mql) == present(converging.records[0].values)
+    assert 0 not in candidates_of(now), "what is cut off is never recommended for itself"
+    found = answer(study)
+    assert (found.default_stands, found.default_missed) == (True, False), "nothing ran five times"
+    limit = now.definition.training.max_epochs
+    assert found.cut_at == limit
+    assert (
+        f"Expected of the default as its limit of {limit} epochs cuts it off: "
+    ) in because_of_answer(found)
+
+
+def test_what_is_recommended_is_told_beside_a_default_that_is_cut_off(
+    cut: Archive, tmp_path: Path
+) -> None:
+    often = with_runs(cut, [(0.1 + each / 100, 0.5) for each in range(6)])
+    found = answer(opened(often, tmp_path))
+    assert found.chosen.trial == REPEATED
+    said = because_of_answer(found)
+    assert f"; of its default, trial 0 as its limit of {found.cut_at} epochs cuts it off: " in said
+
+
+def test_the_same_study_says_nothing_of_it_where_the_default_converges(
+    converging: Archive, tmp_path: Path
+) -> None:
+    found = answer(opened(converging, tmp_path))
+    assert found.cut_at is None
+    assert "cuts it off" not in because_of_answer(found)
+
+
+def test_a_default_that_a_time_limit_ended_is_no_reference(
+    converging: Archive, tmp_path: Path
+) -> None:
+    """Where that falls is an accident of the machine."""
+    study = opened(with_default(converging, StopReason.TIME_LIMIT), tmp_path)
+    found = answer_of(snapshot(study))
+    assert isinstance(found, str)
+    assert "has no run that converged, or that its limit of epochs cut off" in found
+
+
+def test_once_a_run_of_the_default_converges_what_was_cut_off_is_a_miss(
+    cut: Archive, tmp_path: Path
+) -> None:
+    first, number = cut.records[0], len(cut.records)
+    again = run_of(cut, first, number, present(first.values))
+    converged = dataclasses.replace(again.recorded, converged=True, stopped_by=StopReason.CONVERGED)
+    again = dataclasses.replace(again, recorded=converged)
+    records = (*cut.records, again)
+    study = opened(dataclasses.replace(cut, records=records, budget=number + 1), tmp_path)
+    now = snapshot(study)
+    assert not default_is_cut(now)
+    assert [run.trial for run in runs_of(now) if run.trial in (0, number)] == [number]
+
+
+def confirmed(study: OpenStudy, run: Any = faster) -> dict[str, Any]:
+    planned = plan_confirmation([study], seeds=SEEDS)
+    assert (planned.new_runs, planned.missing) == (2 * SEEDS, ())
+    verify_all([study], run)
+    return present(confirmation_of(snapshot(study))).as_dict()
+
+
+def test_a_confirmation_tests_against_it_and_says_so(cut: Archive, tmp_path: Path) -> None:
+    study = opened(cut, tmp_path)
+    told = confirmed(study)
+    assert told["test"]["no_worse"] is True
+    assert told["test"]["missed"] == [0, 0]
+    assert 0.2 < told["test"]["time_ratio"]["estimate"] < 0.3
+    default = told["default"]["verified"]
+    assert (default["seeds"], default["converged"], default["cut_off"]) == (SEEDS, 0, SEEDS)
+    (said,) = confirmed_lines(snapshot(study))
+    assert (
+        f"trial {REPEATED} is no worse than the default, which its limit of epochs cut off, by "
+        "more than 1 % (MQL 0.9"
+    ) in said
+    assert "of its time until then, on 12 untouched seeds" in said
+    assert answer(study).confirmed
+
+
+def test_seeds_on_which_it_converges_count_beside_the_others(cut: Archive, tmp_path: Path) -> None:
+    converged: list[TrialJob] = []
+
+    def some(job: TrialJob) -> TrialResult:
+        if job.number == 0 and len(converged) < 4:
+            converged.append(job)
+            return drawn_result(job, seconds=9.0, mql=0.8)
+        return faster(job)
+
+    study = opened(cut, tmp_path)
+    told = confirmed(study, some)
+    assert told["default"]["verified"]["converged"] == 4
+    assert told["default"]["verified"]["cut_off"] == SEEDS - 4
+    assert told["test"]["no_worse"] is True
+    (said,) = confirmed_lines(snapshot(study))
+    assert "which its limit of epochs cut off in 8 of 12 runs, by more than" in said
+
+
+def test_what_is_recommended_may_not_be_cut_off_itself(cut: Archive, tmp_path: Path) -> None:
+    study = opened(cut, tmp_path)
+    told = confirmed(study, lambda job: cut_off(job, mql=0.8 if job.number == 0 else 0.7))
+    assert told["test"]["no_worse"] is False
+    (said,) = confirmed_lines(snapshot(study))
+    assert "12 of its runs did not converge, and 0 of the default's" in said
+
+
+def test_where_the_default_converged_a_run_that_is_cut_off_stays_a_miss(
+    converging: Archive, tmp_path: Path
+) -> None:
+    told = confirmed(opened(converging, tmp_path))
+    assert told["test"]["no_worse"] is False, "nothing is left to hold anything against"
+    assert told["default"]["verified"] is None
+
+
+def test_a_level_and_a_comparison_name_it(
+    cut: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = opened(cut, tmp_path)
+    confirmed(study)
+    now = snapshot(study)
+    (level,) = registered_levels(groups_of([now]))
+    assert level.cut_off
+    assert level.as_dict()["cut_off"] is True
+    report = compare([now])
+    (default,) = [row for row in report.rows if row.hyperparameters == "default"]
+    assert (default.cut_off, dict(default.misses)) == (SEEDS, {})
+    told = [line for _, lines in sections_of(report) for line in lines]
+    assert any("default, cut off by its limit, with its margin" in line for line in told)
+    print_report(report)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "default: 12 of 12 runs were cut off by the limit of epochs" in printed
