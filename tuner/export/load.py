@@ -152,8 +152,13 @@ def _found(
         raise UsageError(
             "name the variant, e.g. load_best('rmsnorm') or --variant rmsnorm, or the study"
         )
-    group = f"{task}-{_variant_name(variant or '')}" if study is None else ""
-    return _in_database(study, group, storage or DEFAULT_URL)
+    if study is not None:
+        return _in_database(study, "", storage or DEFAULT_URL)
+    try:
+        return _in_database(None, f"{task}-{_variant_name(variant or '')}", storage or DEFAULT_URL)
+    except UsageError as error:
+        more = "" if named else f"; the task is {task!r} where none is named"
+        raise UsageError(f"{error}{more}") from None
 
 
 def is_archive(storage: str) -> bool:

@@ -34,7 +34,10 @@ class Test:
     ratio: Interval | None
     """Of their times."""
     missed: tuple[int, int]
-    """Runs of either that did not converge."""
+    """Runs of either that do not count. Those of a default that its limit cuts off do, where that
+    was so before."""
+    shared: int
+    """Seeds on which both have a figure."""
 
     @property
     def claimed(self) -> bool:
@@ -91,6 +94,11 @@ class Confirmation:
     @property
     def default_stands(self) -> bool:
         return self.frozen.recommended is None and self.frozen.why_none is None
+
+    @property
+    def default_cut_off(self) -> int:
+        """How many runs of the default count although the limit of epochs cut them off."""
+        return 0 if self.default is None else self.default.cut_off
 
     @property
     def configurations(self) -> tuple[Verified, ...]:
@@ -232,6 +240,7 @@ def tested(a: Verified, b: Verified, *, margin: float) -> Test:
         no_worse=no_worse(one.mql, other.mql, margin=margin),
         ratio=paired_ratio(one.seconds, other.seconds),
         missed=(one.misses, other.misses),
+        shared=len(one.mql.keys() & other.mql.keys()),
     )
 
 

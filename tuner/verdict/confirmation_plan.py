@@ -59,6 +59,8 @@ class _Frozen:
     study: OpenStudy
     plan: StoredFrozen
     params: Mapping[int, Mapping[str, Value]]
+    cut: bool
+    """The study's limit of epochs cuts off its default."""
     notes: tuple[str, ...] = ()
 
 
@@ -105,6 +107,7 @@ def plan_confirmation(
             "kind": CONFIRMATION,
             "confirms": {each.study.name: each.plan.model_dump() for each in found.frozen},
             "reference": reference.name if reference else None,
+            "cut": {each.study.name: each.plan.default for each in members if each.cut},
             "seeds": seeds,
             "top": max(len(each.plan.trials()) for each in found.frozen),
             "looks": [],
@@ -217,7 +220,6 @@ def _freeze(
     last = confirmation_of(now)
     plan = StoredFrozen(
         default=own.default.trial,
-        cut=own.cut_at is not None,
         recommended=steps[0].trial if steps else None,
         bolder=tuple(each.trial for each in steps[1:]),
         at_level=at_level,
@@ -228,7 +230,7 @@ def _freeze(
         attempt=_attempt(last),
     )
     params = {number: now.record(number).params for number in plan.trials()}
-    return _Frozen(study, plan, params, tuple(notes))
+    return _Frozen(study, plan, params, own.cut_at is not None, tuple(notes))
 
 
 def _attempt(last: Confirmation | None) -> int:
@@ -264,8 +266,7 @@ def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen])
         return []
     plan = StoredFrozen(
         default=number,
-        cut=default_is_cut(now),
         margin=now.policy.counted_margin,
         known=known_runs_of(now),
     )
-    return [_Frozen(first, plan, {number: now.record(number).params})]
+    return [_Frozen(first, plan, {number: now.record(number).params}, default_is_cut(now))]

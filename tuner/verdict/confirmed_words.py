@@ -10,6 +10,7 @@ from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import Confirmation, Test, confirmation_of
 from tuner.verdict.elsewhere import TEST
+from tuner.verdict.stats.intervals import LEAST_RUNS
 
 CHOSEN_ON_TEST = (
     "The search chose by the MQL of the test split, which is the one reported here: fresh seeds "
@@ -57,14 +58,15 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
             "verify --confirm goes on"
         )
     if there.default_stands:
-        return f"{name}: the default stands; nothing faster was surely enough as good"
+        said = f"{name}: {_the_default(there, more=True)} stands"
+        return f"{said}; nothing faster was surely enough as good"
     test = there.test
     assert test is not None, "it is complete, and something is recommended"
     margin = in_percent(there.frozen.margin).replace("%", " %")
     asked = (
-        f"no worse than the default{_cut_off(there)} by more than {margin}"
+        f"no worse than {_the_default(there, more=True)} by more than {margin}"
         if there.frozen.margin
-        else f"no worse than the default{_cut_off(there)}"
+        else f"no worse than {_the_default(there)}"
     )
     on = f"on {there.seeds} untouched seeds"
     if there.last_block:
@@ -73,8 +75,8 @@ def confirmed_sentence(there: Confirmation, *, name: str) -> str:
         said = f"{name}: trial {trial} is {asked}{_mql(test)}{_time(there, test)}, {on}"
     else:
         said = (
-            f"{name}: that trial {trial} is {asked} is not shown {on}{_mql(test)}{_missed(test)}; "
-            "so nothing is said of its time"
+            f"{name}: that trial {trial} is {asked} is not shown {on}{_mql(test)}"
+            f"{_missed(there, test)}; so nothing is said of its time"
         )
     said += _bolder(there) + _elsewhere(there)
     if there.frozen.attempt > 1:
@@ -116,29 +118,35 @@ def _elsewhere(there: Confirmation) -> str:
 def _mql(test: Test) -> str:
     found = test.no_worse
     if found is None:
-        return ": too few runs converged, or their MQLs have no ratio"
+        few = test.shared < LEAST_RUNS
+        return ": too few runs converged" if few else ": their MQLs have no ratio"
     sure = f"{100 * (1 - found.level):g} % confidence"
     return f" (MQL {found.ratio:.4f} of the default's, below {found.bound:.4f} with {sure})"
 
 
-def _cut_off(there: Confirmation) -> str:
-    """Of a default that the limit of epochs cut off in these runs, to be added to it."""
+def _the_default(there: Confirmation, *, more: bool = False) -> str:
+    """With what the limit of epochs cut off of these runs; `more`: the sentence goes on."""
     if there.default is None or not (cut := there.default.cut_off):
-        return ""
-    runs = len(there.default.runs)
-    some = "" if cut == runs else f" in {cut} of {runs} runs"
-    return f", which its limit of epochs cut off{some},"
+        return "the default"
+    runs = len(there.default.counted)
+    some = "" if cut == runs else f" in {cut} of the {runs} runs that count"
+    return f"the default, which its limit of epochs cut off{some}{',' if more else ''}"
 
 
 def _time(there: Confirmation, test: Test) -> str:
     found = test.ratio
     if found is None:
         return ", and too few timings were undisturbed"
-    until = " until then" if _cut_off(there) else ""
+    until = ""
+    if there.default is not None and there.default.cut_off:
+        whole = there.default.cut_off == len(there.default.counted)
+        until = " until then" if whole else " until it converged or was cut off"
     return f" and takes {found:.2f} of its time{until}"
 
 
-def _missed(test: Test) -> str:
+def _missed(there: Confirmation, test: Test) -> str:
     if test.missed[0] <= test.missed[1]:
         return ""
+    if there.default_cut_off:
+        return f"; {test.missed[0]} of its runs did not converge, as what is recommended has to"
     return f"; {test.missed[0]} of its runs did not converge, and {test.missed[1]} of the default's"

@@ -15,7 +15,7 @@ from tuner.verdict.verified import Verified
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochsOf:
-    """Of what is recommended and of the default, on the seeds that both converged on."""
+    """Of what is recommended and of the default, on the seeds on which both count."""
 
     study: str
     trial: int
@@ -25,6 +25,8 @@ class EpochsOf:
     """The same of seconds an epoch, of timings that nothing disturbed."""
     medians: tuple[tuple[float, float], tuple[float, float]]
     """Epochs, and seconds an epoch, of what is recommended; then of the default."""
+    cut_off: bool = False
+    """The limit of epochs cut off runs of the default."""
 
     def as_dict(self) -> dict[str, Any]:
         (epochs, seconds), (default_epochs, default_seconds) = self.medians
@@ -33,6 +35,7 @@ class EpochsOf:
             "trial": self.trial,
             "epochs_ratio": self.epochs.as_estimate(),
             "s_per_epoch_ratio": self.s_per_epoch.as_estimate(),
+            "default_cut_off": self.cut_off,
             "recommended": {"epochs": epochs, "s_per_epoch": seconds},
             "default": {"epochs": default_epochs, "s_per_epoch": default_seconds},
         }
@@ -41,9 +44,10 @@ class EpochsOf:
     def sentence(self) -> str:
         """Without a full stop."""
         (epochs, seconds), (default_epochs, default_seconds) = self.medians
+        cut = ", where its limit cuts it off" if self.cut_off else ""
         return (
             f"Trial {self.trial} of {self.study} takes {self.epochs:.2f} times the epochs "
-            f"of its default ({epochs:g} against {default_epochs:g}), and "
+            f"of its default ({epochs:g} against {default_epochs:g}{cut}), and "
             f"{self.s_per_epoch:.2f} times the seconds an epoch ({seconds:.3g} against "
             f"{default_seconds:.3g})"
         )
@@ -69,6 +73,7 @@ def epochs_of(there: Confirmation | None) -> EpochsOf | None:
         epochs=epochs,
         s_per_epoch=pace,
         medians=(medians[0], medians[1]),
+        cut_off=other.cut_off > 0,
     )
 
 

@@ -68,10 +68,9 @@ def default_of(study: StudySnapshot) -> int | None:
     the first that the limit of epochs cut off; None where there is none of these.
     """
     there = _trials_of_default(study)
-    converged = next((trial.number for trial in there if trial.converged), None)
-    if converged is not None:
-        return converged
-    return next((trial.number for trial in there if is_cut(trial.recorded)), None)
+    converged = (trial.number for trial in there if trial.converged)
+    cut = (trial.number for trial in there if _is_cut(trial))
+    return next(converged, next(cut, None))
 
 
 def default_is_cut(study: StudySnapshot) -> bool:
@@ -82,7 +81,7 @@ def default_is_cut(study: StudySnapshot) -> bool:
     (docs/decisions/0044).
     """
     there = _trials_of_default(study)
-    return any(is_cut(t.recorded) for t in there) and not any(t.converged for t in there)
+    return any(map(_is_cut, there)) and not any(trial.converged for trial in there)
 
 
 def default_cut_at(study: StudySnapshot) -> int | None:
@@ -90,8 +89,24 @@ def default_cut_at(study: StudySnapshot) -> int | None:
     return study.definition.training.max_epochs if default_is_cut(study) else None
 
 
+def limit_in_words(epochs: int | None) -> str:
+    """Of a default that is cut off after so many, to be added to it; empty of None."""
+    return "" if epochs is None else f" as its limit of {epochs} epochs leaves it"
+
+
 def _trials_of_default(study: StudySnapshot) -> list[TrialRecord]:
     return [each for c in study.results.configurations if c.is_default for each in c.each_trial]
+
+
+def _is_cut(trial: TrialRecord) -> bool:
+    """Whether the limit cut off its training; of several seeds, one of them."""
+    return any(is_cut(recorded) for recorded in each_seed(trial))
+
+
+def converged_configurations(study: StudySnapshot) -> int:
+    """How many have a run that converged, on fresh seeds or not."""
+    there = {run.trial for run in runs_of(study)}
+    return len(there - {default_of(study)} if default_is_cut(study) else there)
 
 
 def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
@@ -107,19 +122,22 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     found: dict[int, list[Training]] = {}
     where: dict[int, tuple[float, ...]] = {}
     cut_off = default_of(study) if default_is_cut(study) else None
+    cut_trials = {t.number for t in _trials_of_default(study) if _is_cut(t)}
     for record in study.results.complete:
-        of_default = cut_off is not None and record.is_default
-        if record.converged or (of_default and is_cut(record.recorded)):
+        cut = cut_off is not None and record.number in cut_trials
+        if record.converged or cut:
             number = first.setdefault(configuration(record.params), record.number)
             where[number] = tuple(space.shares(record.params))
-            found.setdefault(number, []).extend(trainings_of(record, names))
+            trainings = trainings_of(record, names)
+            kept = [each for each in trainings if not cut or _counts(each[0], cut=True)]
+            found.setdefault(number, []).extend(kept)
     for run in runs_to_learn_from(study):
         known = first.get(configuration(run.params))
         if known is None or run.result is None:
             continue
         recorded = run.result.recorded
-        counts = recorded.converged or (known == cut_off and is_cut(recorded))
-        if counts and study.device_model in (None, recorded.device):
+        here = study.device_model in (None, recorded.device)
+        if here and _counts(recorded, cut=known == cut_off):
             found[known].append((recorded, values_of(recorded, names)))
     runs: list[Run] = []
     for number, trainings in found.items():
@@ -127,11 +145,22 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     return tuple(runs)
 
 
+def _counts(recorded: Recorded, *, cut: bool) -> bool:
+    """Whether a training is a run of its configuration; `cut`: of a default that is cut off."""
+    return bool(recorded.converged) or (cut and is_cut(recorded))
+
+
+def each_seed(record: TrialRecord) -> list[Recorded]:
+    """What was recorded of each of a trial's seeds; of a trial with one its own."""
+    if record.recorded.runs:
+        return [Recorded.from_flat(each) for each in record.recorded.runs]
+    return [record.recorded]
+
+
 def trainings_of(record: TrialRecord, objectives: Sequence[str]) -> list[Training]:
     """Those of each of a trial's seeds; of a trial with one its own, with the trial's values."""
     if record.recorded.runs:
-        each_seed = [Recorded.from_flat(each) for each in record.recorded.runs]
-        return [(each, values_of(each, objectives)) for each in each_seed]
+        return [(each, values_of(each, objectives)) for each in each_seed(record)]
     return [(record.recorded, record.values)]
 
 

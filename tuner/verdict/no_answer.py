@@ -5,7 +5,11 @@ from __future__ import annotations
 from tuner.errors import TunerError
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.estimate_words import in_words, percent, too_few_runs
-from tuner.verdict.known_runs import candidates_of, default_of, runs_of
+from tuner.verdict.known_runs import (
+    candidates_of,
+    converged_configurations,
+    default_of,
+)
 from tuner.verdict.recommendation import Recommendation
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, RunsModel
 from tuner.verdict.upper_bounds import Bounds, bounds_in_words, excess
@@ -26,7 +30,7 @@ def why_none(study: StudySnapshot, *, default: bool = True) -> str | None:
             f"no trial of study {study.name!r} keeps the study's limits, {study.results.limits}; "
             "launch it again with other limits, or choose a trial with --trial"
         )
-    there = len({run.trial for run in runs_of(study)})
+    there = converged_configurations(study)
     if there < LEAST_CONFIGURATIONS:
         return (
             f"of study {study.name!r} {there} configuration{'s' * (there != 1)} converged, and it "

@@ -8,7 +8,7 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation_steps import LEAST_CHANCE
 from tuner.verdict.estimate_words import in_words, left_in_words, percent, too_few_runs
 from tuner.verdict.front_by_values import Values
-from tuner.verdict.known_runs import runs_of
+from tuner.verdict.known_runs import converged_configurations, limit_in_words
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate
 from tuner.verdict.same_quality import Answer
 
@@ -45,7 +45,7 @@ def because_of_front(
 
 def nothing_expected(study: StudySnapshot) -> str:
     """Why nothing can be expected of a study, without a full stop."""
-    there = len({run.trial for run in runs_of(study)})
+    there = converged_configurations(study)
     return (
         f"expected values take {LEAST_CONFIGURATIONS} configurations that converged, and study "
         f"{study.name!r} has {there}"
@@ -83,7 +83,7 @@ def _found(answer: Answer) -> str:
 def _expected_of(answer: Answer) -> str:
     said = f" Expected of it: {_figures(answer.chosen)}"
     if answer.default is not None and not answer.default_stands:
-        said += f"; of its default, trial {answer.default.trial}{_cut(answer.cut_at)}: "
+        said += f"; of its default, trial {answer.default.trial}{limit_in_words(answer.cut_at)}: "
         said += _figures(answer.default)
     return f"{said}."
 
@@ -92,7 +92,7 @@ def _stands(answer: Answer) -> str:
     said = (
         f"The default stands: of nothing faster is it sure enough that its MQL is "
         f"{_asked(answer)} (it takes a chance of {percent(answer.sure_enough)}). Expected of the "
-        f"default{_cut(answer.cut_at)}: {_figures(answer.chosen)}"
+        f"default{limit_in_words(answer.cut_at)}: {_figures(answer.chosen)}"
     )
     if answer.default_missed:
         said += ", where it converges: of its runs not all did"
@@ -125,14 +125,8 @@ def _asked(answer: Answer) -> str:
     if answer.against is None:
         return f"{least} the default's"
     against = answer.against
-    return (
-        f"{least} that of the default of {against.study}{_cut(against.cut_at)}, {against.mql:.4f}"
-    )
-
-
-def _cut(epochs: int | None) -> str:
-    """Of a default, to be added to it."""
-    return "" if epochs is None else f" as its limit of {epochs} epochs cuts it off"
+    left = limit_in_words(against.cut_at)
+    return f"{least} that of the default of {against.study}{left}, {against.mql:.4f}"
 
 
 def _figures(estimate: Estimate) -> str:

@@ -23,7 +23,7 @@ import numpy as np
 from tuner.spec.confirming import CONFIRMATION_SEEDS, LEAST_RUNS
 from tuner.spec.margin import MARGIN
 from tuner.study.snapshot import StudySnapshot
-from tuner.verdict.known_runs import default_of, runs_of
+from tuner.verdict.known_runs import converged_configurations, default_of, runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate, RunsModel
 
 Array = np.ndarray[Any, Any]
@@ -63,9 +63,8 @@ class Recommendation:
 
 def model_of(study: StudySnapshot) -> RunsModel | None:
     """The model of all runs of a study; None where they are too few."""
-    runs = runs_of(study)
-    enough = len({run.trial for run in runs}) >= LEAST_CONFIGURATIONS
-    return RunsModel(runs, default_of(study)) if enough else None
+    enough = converged_configurations(study) >= LEAST_CONFIGURATIONS
+    return RunsModel(runs_of(study), default_of(study)) if enough else None
 
 
 def recommend(

@@ -42,6 +42,8 @@ def payback_sentence(found: Payback, name: str) -> str:
     estimate, low, high = trainings
     limits = f"[{low:,}, {'no limit' if math.isinf(high) else f'{int(high):,}'}]"
     said = f"{cost}: it pays after {estimate:,} {limits} trainings"
+    if found.confirmation is not None and found.confirmation.default_cut_off:
+        said += ", beside a default that its limit cuts off,"
     if found.searches > 1:
         assert found.confirmation is not None, "it pays"
         said += (

@@ -15,7 +15,7 @@ from tuner.spec.confirming import LEAST_RUNS
 from tuner.storage.queue.plans import stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import standing_trial
-from tuner.verdict.known_runs import candidates_of, default_cut_at
+from tuner.verdict.known_runs import candidates_of, default_cut_at, limit_in_words
 from tuner.verdict.left_to_gain import LeftToGain, left_to_gain
 from tuner.verdict.no_answer import NoAnswerError, nothing_within, why_none
 from tuner.verdict.recommendation import (
@@ -53,7 +53,7 @@ class Answer:
     chosen: Estimate
     """The default where nothing faster is surely enough as good."""
     default: Estimate | None
-    """The study's own; None where it did not converge and another's was asked for."""
+    """The study's own; None where it has no run that counts and another's was asked for."""
     nearest: Estimate | None
     """Where the default stands: the one of the best chance that is faster, if there is any."""
     margin: float
@@ -89,8 +89,8 @@ def recommended(
         bounds: what is expected of a configuration must be within them.
 
     Raises:
-        NoAnswerError: too few trials, a default that did not converge, or limits or bounds that
-            neither the default keeps nor anything as good.
+        NoAnswerError: too few trials, a default that neither converged nor was cut off, or limits
+            or bounds that neither the default keeps nor anything as good.
     """
     if model is None or model.default is None or study.results.infeasible:
         raise NoAnswerError(f"nothing to recommend: {why_none(study)}")
@@ -102,7 +102,8 @@ def recommended(
     if held in may & frozenset(model.trials):
         chosen = model.estimate(held, model.chance_of_default(margin))
     if chosen is None:
-        raise NoAnswerError(nothing_within(study, model, found, bounds, "its default", least))
+        own = f"its default{limit_in_words(cut_at)}"
+        raise NoAnswerError(nothing_within(study, model, found, bounds, own, least))
     return Answer(
         chosen=chosen,
         default=found.default,
@@ -155,7 +156,8 @@ def recommended_against(
         candidates=_within(study, model, bounds),
     )
     if found.chosen is None:
-        named = f"the default of {level.study}, whose MQL is {level.mql:.4f}"
+        left = limit_in_words(level.cut_at)
+        named = f"the default of {level.study}{left}, whose MQL is {level.mql:.4f}"
         raise NoAnswerError(nothing_within(study, model, found, bounds, named, least))
     return Answer(
         chosen=found.chosen,

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.trial import TrialState
 
+from tests.support.cut_defaults import cut_off, ended, faster, with_default
 from tests.support.drawn_verifications import drawn_result, verify_all
 from tests.support.present import present
 from tests.support.repeated_configurations import (
@@ -20,40 +22,33 @@ from tests.support.repeated_configurations import (
 )
 from tuner.config import StopReason
 from tuner.report.comparison_sections import sections_of
+from tuner.report.figures.confirmed_series import confirmed_series, first_level
 from tuner.report.terminal.comparison import print_report
 from tuner.storage.records import TrialResult
-from tuner.study.archive import Archive
+from tuner.study.archive import Archive, archive_of
 from tuner.study.open import OpenStudy
-from tuner.study.results import TrialRecord
 from tuner.study.snapshot import snapshot
 from tuner.trial.job import TrialJob
+from tuner.trial.over_seeds import combined
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.registered import groups_of, registered_levels
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.confirmed_words import confirmed_lines
+from tuner.verdict.epochs_of import epochs_of
 from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of, runs_of
+from tuner.verdict.payback import paybacks
 from tuner.verdict.reasons import because_of_answer
+from tuner.verdict.retuned_words import retuned_lines
 from tuner.verdict.same_quality import Answer, answer_of
 
 SEEDS = 12
-
-
-def ended(record: TrialRecord, how: StopReason) -> TrialRecord:
-    recorded = dataclasses.replace(record.recorded, converged=False, stopped_by=how)
-    return dataclasses.replace(record, recorded=recorded)
 
 
 @pytest.fixture(scope="module")
 def converging(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     found = repeated_archive(tmp_path_factory.mktemp("repeated"))
     return with_runs(found, ((0.1, 0.5), (0.12, 0.51)))
-
-
-def with_default(archive: Archive, how: StopReason) -> Archive:
-    """The same study, whose default ended so."""
-    first, *others = archive.records
-    return dataclasses.replace(archive, records=(ended(first, how), *others))
 
 
 @pytest.fixture(scope="module")
@@ -65,19 +60,6 @@ def answer(study: OpenStudy) -> Answer:
     found = answer_of(snapshot(study))
     assert isinstance(found, Answer), found
     return found
-
-
-def cut_off(job: TrialJob, *, mql: float = 0.8) -> TrialResult:
-    found = drawn_result(job, seconds=10.0, mql=mql)
-    recorded = dataclasses.replace(
-        found.recorded, stopped_by=StopReason.EPOCH_LIMIT, converged=False
-    )
-    return dataclasses.replace(found, recorded=recorded)
-
-
-def faster(job: TrialJob) -> TrialResult:
-    """Trial 0 is cut off on every seed, others converge in a quarter of its time."""
-    return cut_off(job) if job.number == 0 else drawn_result(job, seconds=2.5, mql=0.79)
 
 
 def test_others_are_held_against_what_its_limit_leaves_of_the_default(
@@ -95,7 +77,7 @@ def test_others_are_held_against_what_its_limit_leaves_of_the_default(
     limit = now.definition.training.max_epochs
     assert found.cut_at == limit
     assert (
-        f"Expected of the default as its limit of {limit} epochs cuts it off: "
+        f"Expected of the default as its limit of {limit} epochs leaves it: "
     ) in because_of_answer(found)
 
 
@@ -106,7 +88,7 @@ def test_what_is_recommended_is_told_beside_a_default_that_is_cut_off(
     found = answer(opened(often, tmp_path))
     assert found.chosen.trial == REPEATED
     said = because_of_answer(found)
-    assert f"; of its default, trial 0 as its limit of {found.cut_at} epochs cuts it off: " in said
+    assert f"; of its default, trial 0 as its limit of {found.cut_at} epochs leaves it: " in said
 
 
 def test_the_same_study_says_nothing_of_it_where_the_default_converges(
@@ -114,7 +96,7 @@ def test_the_same_study_says_nothing_of_it_where_the_default_converges(
 ) -> None:
     found = answer(opened(converging, tmp_path))
     assert found.cut_at is None
-    assert "cuts it off" not in because_of_answer(found)
+    assert "limit" not in because_of_answer(found)
 
 
 def test_a_default_that_a_time_limit_ended_is_no_reference(
@@ -180,7 +162,7 @@ def test_seeds_on_which_it_converges_count_beside_the_others(cut: Archive, tmp_p
     assert told["default"]["verified"]["cut_off"] == SEEDS - 4
     assert told["test"]["no_worse"] is True
     (said,) = confirmed_lines(snapshot(study))
-    assert "which its limit of epochs cut off in 8 of 12 runs, by more than" in said
+    assert "which its limit of epochs cut off in 8 of the 12 runs that count, by more than" in said
 
 
 def test_what_is_recommended_may_not_be_cut_off_itself(cut: Archive, tmp_path: Path) -> None:
@@ -188,7 +170,7 @@ def test_what_is_recommended_may_not_be_cut_off_itself(cut: Archive, tmp_path: P
     told = confirmed(study, lambda job: cut_off(job, mql=0.8 if job.number == 0 else 0.7))
     assert told["test"]["no_worse"] is False
     (said,) = confirmed_lines(snapshot(study))
-    assert "12 of its runs did not converge, and 0 of the default's" in said
+    assert "12 of its runs did not converge, as what is recommended has to" in said
 
 
 def test_where_the_default_converged_a_run_that_is_cut_off_stays_a_miss(
@@ -216,3 +198,93 @@ def test_a_level_and_a_comparison_name_it(
     print_report(report)
     printed = " ".join(capsys.readouterr().out.split())
     assert "default: 12 of 12 runs were cut off by the limit of epochs" in printed
+
+
+def test_a_repeat_of_the_default_counts_whether_it_is_marked_or_not(
+    cut: Archive, tmp_path: Path
+) -> None:
+    first, number = cut.records[0], len(cut.records)
+    again = ended(run_of(cut, first, number, (9.0, 1.0)), StopReason.EPOCH_LIMIT)
+    records = (*cut.records, again)
+    study = opened(dataclasses.replace(cut, records=records, budget=number + 1), tmp_path)
+    mine = [run.seconds for run in runs_of(snapshot(study)) if run.trial == 0]
+    assert mine == [present(first.values)[0], 9.0]
+
+
+def test_of_several_seeds_those_that_a_time_limit_ended_are_left_out(
+    converging: Archive, tmp_path: Path
+) -> None:
+    first = converging.records[0]
+    results = []
+    for seed, (how, seconds) in enumerate(
+        ((StopReason.TIME_LIMIT, 500.0), (StopReason.EPOCH_LIMIT, 5.0), (StopReason.CONVERGED, 6.0))
+    ):
+        converged = how == StopReason.CONVERGED
+        recorded = dataclasses.replace(
+            first.recorded,
+            stopped_by=how,
+            converged=converged,
+            seed=seed,
+            wall_clock_s=seconds,
+            test_mql=1.0,
+        )
+        results.append(TrialResult(TrialState.COMPLETE, (seconds, 1.0), recorded))
+    whole = combined(results, 3)
+    record = dataclasses.replace(first, values=(6.0, 1.0), recorded=whole.recorded)
+    records = (record, *converging.records[1:])
+    now = snapshot(opened(dataclasses.replace(converging, records=records), tmp_path))
+    assert (default_is_cut(now), default_of(now)) == (True, 0)
+    assert [run.seconds for run in runs_of(now) if run.trial == 0] == [5.0, 6.0]
+
+
+def test_it_is_not_among_the_configurations_that_converged(cut: Archive, tmp_path: Path) -> None:
+    others = [ended(r, StopReason.EPOCH_LIMIT) if r.values else r for r in cut.records[1:]]
+    nothing = dataclasses.replace(cut, records=(cut.records[0], *others))
+    now = snapshot(opened(nothing, tmp_path))
+    assert default_is_cut(now)
+    assert "of study 'few' 0 configurations converged, and it takes 12" in str(answer_of(now))
+
+
+def test_a_confirmed_level_stays_once_a_trial_of_the_default_converges(
+    cut: Archive, tmp_path: Path
+) -> None:
+    study = opened(cut, tmp_path)
+    confirmed(study)
+    (before,) = registered_levels(groups_of([snapshot(study)]))
+    archive = archive_of(study)
+    number = len(archive.records)
+    again = run_of(archive, archive.records[0], number, (9.0, 1.0))
+    converged = dataclasses.replace(again.recorded, converged=True, stopped_by="converged")
+    records = (*archive.records, dataclasses.replace(again, recorded=converged))
+    (tmp_path / "later").mkdir()
+    later = opened(
+        dataclasses.replace(archive, records=records, budget=number + 1), tmp_path / "later"
+    )
+    assert not default_is_cut(snapshot(later))
+    (after,) = registered_levels(groups_of([snapshot(later)]))
+    assert (after.mql, after.runs) == (before.mql, before.runs)
+
+
+def test_what_shows_the_gain_says_what_it_is_held_against(cut: Archive, tmp_path: Path) -> None:
+    study = opened(cut, tmp_path)
+    confirmed(study)
+    now = snapshot(study)
+    assert (
+        ", where its limit cuts it off), and " in present(epochs_of(confirmation_of(now))).sentence
+    )
+    (said,) = retuned_lines(paybacks(groups_of([now])), {"few": "few"})
+    assert "trainings, beside a default that its limit cuts off" in said
+    (drawn,) = confirmed_series([now])
+    assert "of its default's time to its limit" in drawn.says
+    assert present(drawn.default).label.startswith("the default cut off by its limit, ")
+    assert present(first_level([now]))[0].startswith("rmsnorm's default at its limit + 1%: ")
+
+
+def test_without_a_margin_and_where_the_default_stands_it_is_said_as_well(
+    cut: Archive, tmp_path: Path
+) -> None:
+    study = opened(cut, tmp_path)
+    plan_confirmation([study], seeds=SEEDS, margin=0.0)
+    verify_all([study], faster)
+    (said,) = confirmed_lines(snapshot(study))
+    assert "no worse than the default, which its limit of epochs cut off (MQL 0.9" in said

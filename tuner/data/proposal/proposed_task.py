@@ -166,7 +166,9 @@ def _asked(sheet: Sheet, name: str) -> Column:
 
 def _why_not(column: Column, firsts: list[int]) -> str | None:
     if column.numbers is None:
-        return "times" if column.times is not None else "not numbers"
+        if column.times is not None:
+            return "times"
+        return "empty" if column.missing == len(column.texts or ()) else "not numbers"
     reasons = (
         (column.is_counter, "counts the rows (Unix time is no time here: write dates)"),
         (column.is_constant, "constant"),

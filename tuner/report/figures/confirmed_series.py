@@ -37,7 +37,9 @@ def first_level(studies: Sequence[StudySnapshot]) -> tuple[str, float] | None:
         ended = [study for study, _ in _ended(members)]
         for level in registered_levels({group: ended} if ended else {}):
             if level.confirmed:
-                said = f"{names[group]}'s default + {in_percent(level.margin)}: {level.mql:.4f}"
+                cut = " at its limit" if level.cut_off else ""
+                margin = in_percent(level.margin)
+                said = f"{names[group]}'s default{cut} + {margin}: {level.mql:.4f}"
                 return said, level.mql
     return None
 
@@ -60,7 +62,8 @@ def _of_group(
     name: str, members: Sequence[StudySnapshot], answer: Confirmation | None
 ) -> ConfirmedSeries:
     there = _ended(members)
-    default = next(iter(verified_points(_together([each.default for _, each in there]))), None)
+    of_default = _together([each.default for _, each in there])
+    default = next(iter(verified_points(of_default)), None)
     found: list[Found] = []
     labelled = None
     for study, confirmation in there:
@@ -78,14 +81,17 @@ def _of_group(
                 confirmed=confirmation.holds,
             )
         )
+    cut_off = " cut off by its limit" if any(each.cut_off for each in of_default) else ""
+    until = " to its limit" if answer is not None and answer.default_cut_off else ""
     ratio = answer.test.ratio if answer is not None and answer.test is not None else None
     return ConfirmedSeries(
         name=name,
         seen=[point for study in members if _alike(study) for point in study.results.points],
-        default=default and dataclasses.replace(default, label=f"the default, {default.label}"),
+        default=default
+        and dataclasses.replace(default, label=f"the default{cut_off}, {default.label}"),
         found=found,
         answer=labelled if ratio is not None else None,
-        says="" if ratio is None else f"{name}: {ratio.estimate:.2f} of its default's time",
+        says="" if ratio is None else f"{name}: {ratio.estimate:.2f} of its default's time{until}",
     )
 
 
@@ -99,8 +105,14 @@ def _together(of_searches: Sequence[Verified | None]) -> list[Verified]:
     known = [each for each in of_searches if each is not None]
     if not known:
         return []
-    runs = tuple(run for each in known for run in each.runs)
-    return [dataclasses.replace(known[0], runs=runs, planned=sum(each.planned for each in known))]
+    return [
+        dataclasses.replace(
+            known[0],
+            runs=tuple(run for each in known for run in each.runs),
+            planned=sum(each.planned for each in known),
+            to_its_limit=all(each.to_its_limit for each in known),
+        )
+    ]
 
 
 def _alike(study: StudySnapshot) -> bool:

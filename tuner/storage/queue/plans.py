@@ -35,9 +35,6 @@ class StoredFrozen(Loose):
     """What a confirmation tests of one study, as it was frozen before its first run."""
 
     default: Count
-    cut: bool = False
-    """The study's limit of epochs cut that off before, so that its runs count with what they came
-    to, converged or cut off."""
     recommended: Count | None = None
     """None where the default stands, or where the study's default is run for others alone."""
     bolder: Annotated[tuple[Count, ...], Field(max_length=MOST_OFFERS)] = ()
@@ -90,6 +87,9 @@ class StoredPlan(Loose):
     ablates: dict[StudyName, StoredAblation] = Field(default_factory=dict)
     reference: StudyName | None = None
     """The group whose default's quality `at_level` asks for."""
+    cut: dict[StudyName, Count] = Field(default_factory=dict)
+    """Defaults of a confirmation that their study's limit of epochs had cut off before: their runs
+    count with what they come to, converged or cut off."""
 
     looks: tuple[Annotated[int, Field(ge=1, le=1_000_000)], ...] = Field(
         default=(), max_length=MOST_LOOKS
@@ -130,8 +130,8 @@ def cut_default(plan: Mapping[str, Any], study: str) -> int | None:
     """The default of a study that a confirmation holds others against although it is cut off; None
     where there is none.
     """
-    frozen = plan.get("confirms", {}).get(study, {})
-    return frozen.get("default") if frozen.get("cut") else None
+    found: int | None = plan.get("cut", {}).get(study)
+    return found
 
 
 def stands_apart(plan: Mapping[str, Any]) -> bool:
@@ -174,7 +174,7 @@ def plan_renamed(plan: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
     what was chosen stays known under its name.
     """
     changed = dict(plan)
-    for key in ("picks", CHOSEN_LATER, "confirms", "ablates"):
+    for key in ("picks", CHOSEN_LATER, "confirms", "ablates", "cut"):
         if old in changed.get(key, {}):
             mine = changed[key][old]
             changed[key] = {

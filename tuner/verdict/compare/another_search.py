@@ -30,6 +30,8 @@ class AnotherSearch:
     ratios: tuple[Interval, ...]
     """Times over the default's, of the searches that are confirmed, each over its seeds; of fewer
     where timings were disturbed."""
+    cut_off: bool = False
+    """The limit of epochs cuts off runs of that default."""
 
     @property
     def chance(self) -> float:
@@ -86,6 +88,7 @@ def another_search_of(
                 without=len(studies) - len(there),
                 confirmed=len(tests),
                 ratios=ratios,
+                cut_off=any(each.default_cut_off for each in there),
             )
         )
     return tuple(found)
@@ -99,10 +102,11 @@ def another_search_sentences(found: AnotherSearch, name: str) -> list[str]:
     if found.without:
         has, count = ("has", "counts") if found.without == 1 else ("have", "count")
         lacks = f"; {found.without} {has} no whole confirmation, and {count} as not confirmed"
+    time = "the default's time" + (" to its limit" if found.cut_off else "")
     if not many:
         return [f"{first}: nothing says that another one would be{lacks}"]
     if found.ratios:
-        first += f", in {_from_to([each.estimate for each in found.ratios])} of the default's time"
+        first += f", in {_from_to([each.estimate for each in found.ratios])} of {time}"
     # Rounded down: at least so much.
     chance = f"a chance of at least {math.floor(found.chance * 100) / 100:.2f} (95 % confidence)"
     next_one = f"{name}: another search would be confirmed with {chance}"
@@ -111,8 +115,7 @@ def another_search_sentences(found: AnotherSearch, name: str) -> list[str]:
         few = f"it takes {LEAST_DRAWS} known times to say how fast it would be then"
         return [first + lacks, f"{next_one}; {few}"]
     next_one += (
-        f", and then take {expected:.2f} of the default's time: within these "
-        "limits in about nine cases of ten"
+        f", and then take {expected:.2f} of {time}: within these limits in about nine cases of ten"
     )
     held, pairs = found.held
     of_one = (

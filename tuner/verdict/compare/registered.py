@@ -156,12 +156,14 @@ def _default_runs(members: Sequence[StudySnapshot]) -> tuple[list[Verified], boo
     for each in members:
         if each.results.default is None:
             continue
-        number = each.results.default.number
+        numbers = each.results.default.numbers
         of_confirmations = [run for run in each.runs if is_confirmation(run.plan)]
         found = as_configurations(each.name, of_confirmations, device_model=each.device_model)
-        confirmed += [one for one in found if one.trial_number == number]
-        if (verified := verified_in(each).get(number)) is not None:
-            others.append(verified)
+        confirmed += [one for one in found if one.trial_number in numbers]
+        others += [one for number, one in verified_in(each).items() if number in numbers]
+    # What converges in one search is no default that is cut off in another.
+    if not all(one.to_its_limit for one in confirmed):
+        confirmed = [dataclasses.replace(one, to_its_limit=False) for one in confirmed]
     enough = sum(len(_mqls(one)) for one in confirmed) >= LEAST_RUNS
     return (confirmed, True) if enough else (others, False)
 
@@ -218,7 +220,11 @@ def _confirmed_time(
     study: StudySnapshot, there: Confirmation, group: str, level: float
 ) -> SearchTime:
     offers = there.to_answer_with if there.reference == group else (there.recommended,)
-    asked = [each for each in (*offers, there.default) if each is not None]
+    # At the quality of another default, one that is cut off is a miss, as everything else is.
+    own = there.default is not None and (
+        not there.default.cut_off or study.membership.group == group
+    )
+    asked = [each for each in (*offers, there.default if own else None) if each is not None]
     place = first_within(level, [_counted(each, there.default) for each in asked])
     if place is None:
         return SearchTime(study=study.name, seconds=None, how="not reached", confirmed=True)

@@ -109,7 +109,7 @@ def test_other_columns_are_named_with_the_reason(tmp_path: Path) -> None:
     assert found.left_out == (
         "n: counts the rows (Unix time is no time here: write dates)",
         "one: constant",
-        "gone: not numbers",
+        "gone: empty",
         "late: empty in the first row of a series",
     )
 
