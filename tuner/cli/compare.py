@@ -11,6 +11,7 @@ from tuner.cli.options import Json, Storage, TaskName, note, storage_url
 from tuner.cli.output import print_json
 from tuner.cli.picking import PointOfFront
 from tuner.cli.replace import Force, check_free, is_page, is_table
+from tuner.errors import UsageError
 
 
 def compare(
@@ -60,14 +61,17 @@ def compare(
     for path, is_ours in ((csv, is_table), (html, is_page)):
         if path is not None:
             check_free(path, is_ours, force=force)
+    if csv is not None and html is not None and csv.resolve() == html.resolve():
+        raise UsageError(f"--csv and --html both name {csv}; name two files")
     found = read_studies(studies, task=task, storage=storage_url(storage), curves=stopping_rules)
     report = make_report(found, pick=pick and pick.value, stopping_rules=stopping_rules)
-    for path, write in ((csv, write_csv), (html, write_html)):
-        if path is not None:
-            write(report, path)
-            note(f"wrote {path}")
+    # First what cannot fail: it may have taken long.
     if json:
         print_json(report.as_dict())
     else:
         print_report(report)
+    for path, write in ((csv, write_csv), (html, write_html)):
+        if path is not None:
+            write(report, path)
+            note(f"wrote {path}")
     return 0

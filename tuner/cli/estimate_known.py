@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 def known_or_measured(process: MeasuringProcess, seconds: float, *, again: bool) -> SizeCosts:
     """What the sizes cost: as it was measured before, all of them, or measured now and kept."""
+    from tuner.devices import Watch
     from tuner.estimate.cost_sizes import to_measure
     from tuner.estimate.measuring.measured_costs import EVERY_SIZE, measured_costs
     from tuner.estimate.size_costs import keep, kept, key_of_search
@@ -29,7 +30,13 @@ def known_or_measured(process: MeasuringProcess, seconds: float, *, again: bool)
         return before
     sizes = f"{len(wanted)} sizes of {definition.variant}"
     note(f"measuring {sizes}; after {seconds:.0f} s no further one is begun")
+    watch = Watch(process.subject.device)
     found = measured_costs(process, seconds=seconds)
+    if why := watch.finish().why:
+        note(f"these figures are not to be trusted: {why}")
+    if before is not None and len(before.sizes) > len(found.sizes):
+        note(f"more of these sizes, {len(before.sizes)}, were measured here before: they stay")
+        return before
     keep(key, found)
     return found
 

@@ -52,12 +52,14 @@ class ProfileOptions:
     batch: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Batch size, as --set batch_size=N.")
     ] = None
-    backend: Annotated[Backend, typer.Option(help="How the mathematics is executed.")] = (
-        Backend.AUTO
-    )
-    precision: Annotated[Precision, typer.Option(help="Arithmetic of the products.")] = (
-        Precision.FP32
-    )
+    backend: Annotated[
+        Backend | None,
+        typer.Option(help="How the mathematics is executed (the study file's, or auto)."),
+    ] = None
+    precision: Annotated[
+        Precision | None,
+        typer.Option(help="Arithmetic of the products (the study file's, or fp32)."),
+    ] = None
     advice: Annotated[
         bool, typer.Option("--advice/--no-advice", help="Try what may help, and say what it gave.")
     ] = True
@@ -94,15 +96,28 @@ def _check(options: ProfileOptions) -> None:
     if options.arguments and options.python is None:
         raise UsageError("arguments after -- are for a script: give --python FILE.py too")
     if options.python is not None:
-        settings = (options.set, options.batch)
+        settings = (options.set, options.batch, options.backend, options.precision)
         if any(each is not None for each in settings):
-            raise UsageError("--set and --batch are for a variant; a script has its own arguments")
+            raise UsageError(
+                "--set, --batch, --backend and --precision are for a variant; a script has its own "
+                "arguments"
+            )
         if not options.python.is_file():
             raise UsageError(f"--python: there is no file {excerpt(str(options.python))}")
     for path, is_ours in ((options.html, is_profile_page), (options.trace, is_trace)):
         if path is not None:
             check_placeable(path)
             check_free(path, is_ours, force=options.force)
+    html, trace = options.html, options.trace
+    if html is not None and trace is not None and html.resolve() == trace.resolve():
+        raise UsageError(f"--html and --trace both name {html}; name two files")
+    if trace is not None:
+        trace.parent.mkdir(parents=True, exist_ok=True)
+
+
+def _partial(trace: Path | None) -> Path | None:
+    """Where the profiler writes: it says nothing of what it cannot write."""
+    return None if trace is None else trace.with_name(f".{trace.name}.partial").absolute()
 
 
 def _of_variant(options: ProfileOptions) -> Profile:
@@ -130,12 +145,12 @@ def _profiled(
     from tuner.devices import Gpu, exclusive
     from tuner.profile.variant_profile import Wanted, profile_variant
 
-    if options.precision is Precision.TF32 and not isinstance(device, Gpu):
+    if config.training.precision is Precision.TF32 and not isinstance(device, Gpu):
         raise UsageError("--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32")
     prepared = prepare(load_task(options.task), data_dir=data_folder(options.data_dir))
     with exclusive(device.lock_names, waiting=waiting_for(device.label)):
         data = to_device(prepared, torch_device(device)).seeing(config.hyperparameters.input_size)
-        wanted = Wanted(steps=options.steps, advice=options.advice, trace=options.trace)
+        wanted = Wanted(steps=options.steps, advice=options.advice, trace=_partial(options.trace))
         return profile_variant(name, config, data, device, wanted, announce=note)
 
 
@@ -152,7 +167,7 @@ def _of_script(options: ProfileOptions) -> Profile:
         path=options.python,
         arguments=tuple(options.arguments or ()),
         steps=options.steps,
-        trace=options.trace,
+        trace=_partial(options.trace),
     )
     with exclusive(device.lock_names, waiting=waiting_for(device.label)):
         return profile_script(script, device, advice=options.advice, announce=note)
@@ -177,12 +192,14 @@ def _config(options: ProfileOptions, file: StudyFile) -> RunConfig:
         values[name] = _value(name, said, values[name])
     if options.batch is not None:
         values["batch_size"] = options.batch
-    training = replace(
-        file.training_settings(), backend=options.backend, precision=options.precision
-    )
+    training = file.training_settings()
+    if options.backend is not None:
+        training = replace(training, backend=options.backend)
+    if options.precision is not None:
+        training = replace(training, precision=options.precision)
     return RunConfig(
         architecture=file.architecture(),
-        hyperparameters=Hyperparameters.of(values, loss=file.training_settings().loss),
+        hyperparameters=Hyperparameters.of(values, loss=training.loss),
         training=training,
     )
 
@@ -216,5 +233,8 @@ def _report(options: ProfileOptions, found: Profile) -> None:
             note(f"wrote {options.html}")
     except OSError as error:
         raise TunerError(f"--html: {options.html} cannot be written: {error.strerror}") from None
-    if options.trace is not None and options.trace.exists():
+    if options.trace is not None and (partial := _partial(options.trace)) is not None:
+        if not partial.exists():
+            raise TunerError(f"--trace: {options.trace} was not written: the profiler gave none")
+        partial.replace(options.trace)
         note(f"wrote {options.trace}")

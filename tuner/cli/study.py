@@ -120,12 +120,15 @@ def export(
     json: Json = False,
 ) -> int:
     """Write a study into one file: definition, trials, curves, verification runs."""
+    from tuner.cli.other_export import refuse_another_study
     from tuner.study.archive import archive_of, write_archive
     from tuner.study.open import open_study
 
     check_free(output, is_exported_study, force=force)
     with opened_database(storage_url(storage)) as database:
         opened = open_study(database, name)
+        if not force:
+            refuse_another_study(output, opened.name, opened.definition)
         write_archive(archive_of(opened), output)
         _say(opened, f"written to {output} ({output.stat().st_size / 1000:.0f} kB)", json=json)
     return 0

@@ -27,9 +27,9 @@ SCRIPT = """\
 # futr_exog_list, hist_exog_list or stat_exog_list below.
 import sys
 
-if __name__ == "__main__" and len(sys.argv) != 2:
+if __name__ == "__main__" and (len(sys.argv) != 2 or sys.argv[1] in ("-h", "--help")):
     print(f"usage: python {{sys.argv[0]}} PANEL.csv  (columns unique_id, ds, y)", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(0 if len(sys.argv) == 2 else 2)
 
 import pandas as pd
 import torch

@@ -153,7 +153,10 @@ def _found(
             "name the variant, e.g. load_best('rmsnorm') or --variant rmsnorm, or the study"
         )
     if study is not None:
-        return _in_database(study, "", storage or DEFAULT_URL)
+        found = _in_database(study, "", storage or DEFAULT_URL)
+        for each in found.members:
+            _refuse_other(each, variant=variant, task=task if named else None)
+        return found
     try:
         return _in_database(None, f"{task}-{_variant_name(variant or '')}", storage or DEFAULT_URL)
     except UsageError as error:
@@ -184,18 +187,30 @@ def _in_archive(
 ) -> StudySnapshot:
     """The study in the file, refused where it is none that was asked for."""
     held_by = snapshot(read_archive(path))
-    asked = (
-        ("study", study, held_by.name),
-        ("variant", variant, held_by.variant),
-        ("task", task, held_by.definition.task_name),
-    )
-    for kind, name, held in asked:
-        wanted = _variant_name(name) if kind == "variant" and name is not None else name
-        if wanted not in (None, held):
-            raise UsageError(
-                f"{path} holds the {kind} {held!r}, not {wanted!r}; name that one, or another file"
-            )
+    if study not in (None, held_by.name):
+        raise UsageError(
+            f"{path} holds the study {held_by.name!r}, not {study!r}; name that one, or another "
+            "file"
+        )
+    _refuse_other(held_by, variant=variant, task=task, file=path)
     return held_by
+
+
+def _refuse_other(
+    study: StudySnapshot, *, variant: str | None, task: str | None, file: Path | None = None
+) -> None:
+    """Refuse a study that was named and is of another variant or task than was named beside it."""
+    asked = (
+        ("variant", None if variant is None else _variant_name(variant), study.variant),
+        ("task", task, study.definition.task_name),
+    )
+    for kind, wanted, held in asked:
+        if wanted not in (None, held):
+            holds = f"study {study.name!r} is of" if file is None else f"{file} holds"
+            other = "study" if file is None else "file"
+            raise UsageError(
+                f"{holds} the {kind} {held!r}, not {wanted!r}; name that one, or another {other}"
+            )
 
 
 def _fresh_seeds(found: StudySnapshot, trial: int) -> dict[str, Any] | None:

@@ -241,6 +241,8 @@ def study_files(variants: str | Sequence[str]) -> dict[str, StudyFile]:
 def check_study_name(name: str, *, flag: str = "--study") -> None:
     """Raises UsageError when a study cannot be called `name`."""
     fits = 0 < len(name) <= STUDY_NAME_LIMIT and name.isprintable() and name == name.strip()
+    if name.startswith(("study:", "group:")):  # what names a study or a group where either may be
+        raise UsageError(f"{flag}: {name!r} begins as the name of a group does; name it otherwise")
     if not fits or "," in name:  # workers take a list of names
         raise UsageError(
             f"{flag}: {name!r} cannot name a study; expected 1 to {STUDY_NAME_LIMIT} printable "

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tuner.display.text import in_html
 from tuner.profile.profile_records import Profile
-from tuner.profile.profile_words import facts_of, gain_of, memory_of, remark_on, seconds
+from tuner.profile.profile_words import distrust, facts_of, gain_of, memory_of, remark_on, seconds
 from tuner.training.stage_marks import Stage
 
 COLOURS = {
@@ -47,6 +47,7 @@ def as_page(profile: Profile) -> str:
     parts = [
         f"<h1>{title}</h1>",
         f'<p class="first">{in_html(profile.bottleneck)}</p>',
+        *(f"<p>{in_html(line)}</p>" for line in [distrust(profile)] if line),
         f"<p>{in_html(_settings(profile))}</p>",
         f"<h2>{'An epoch' if profile.pace.windows else 'A step'}</h2>",
         _bar(profile),

@@ -37,6 +37,12 @@ def memory_of(at: AtBatch) -> str:
     return "-" if at.peak_bytes is None else f"{at.peak_bytes / 1e6:,.0f} MB"
 
 
+def distrust(profile: Profile) -> str:
+    """What speaks against all of its figures; empty where nothing does."""
+    why = profile.contamination
+    return f"These timings are not to be trusted: {why}." if why else ""
+
+
 def facts_of(profile: Profile) -> Iterator[str]:
     """Lines on pace, attribution, machine and kernels."""
     pace, stages = profile.pace, profile.stages
@@ -60,8 +66,6 @@ def facts_of(profile: Profile) -> Iterator[str]:
         falls = f"falls by {trend.fall:.0%}" if trend.falls else "does not fall"
         yield f"throughput {falls} within {trend.steps} steps"
     yield from _of_machine(profile)
-    if profile.contamination:
-        yield f"these timings are not to be trusted: {profile.contamination}"
     yield from profile.notes
 
 

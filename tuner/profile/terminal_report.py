@@ -6,7 +6,7 @@ from rich.table import Table
 
 from tuner.display.terminal import Console
 from tuner.profile.profile_records import Profile
-from tuner.profile.profile_words import facts_of, gain_of, memory_of, remark_on, seconds
+from tuner.profile.profile_words import distrust, facts_of, gain_of, memory_of, remark_on, seconds
 from tuner.training.stage_marks import Stage
 
 BAR = 30
@@ -15,6 +15,8 @@ BAR = 30
 def print_profile(profile: Profile, console: Console) -> None:
     """The bottleneck, stages, advice, operations, memory, and what is to be known of them."""
     console.print(profile.bottleneck, style="bold")
+    if doubt := distrust(profile):
+        console.print(doubt, style="yellow")
     console.print()
     console.print(_stages(profile))
     if profile.advice:

@@ -15,6 +15,7 @@ from torch import nn
 from tuner.bench.contender import reader
 from tuner.config import Backend, RunConfig, StopReason
 from tuner.data.windows import DeviceData
+from tuner.errors import UsageError
 from tuner.models.registry import build_model
 from tuner.training.checks import check_settings
 from tuner.training.determinism import arithmetic, seeded
@@ -93,6 +94,10 @@ class Running:
         self.engine.validation_loss().tolist()
         return self._read() - began
 
+    def loss_is_finite(self) -> bool:
+        """Of the validation windows, as it is trained by now."""
+        return bool(self.engine.validation_loss().isfinite().all())
+
     def between(self) -> float:
         """Seconds of what else an epoch has: the next permutation, the best weights kept."""
         began = self._read()
@@ -166,6 +171,9 @@ def running(
         seeded(config.seed, device) as generator,
     ):
         model = build_model(config.architecture, data.shapes, config.hyperparameters).to(device)
+        if not any(each.requires_grad for each in model.parameters()):
+            name = config.architecture.model
+            raise UsageError(f"{name}: has no parameters that could be trained")
         with nullcontext() if patch is None else patch(model):
             engine = _engine(config, data, model, marked=mark is not unmarked)
             try:

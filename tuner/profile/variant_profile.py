@@ -13,6 +13,7 @@ from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Gpu, Watch
 from tuner.devices.backend_choice import BackendChoice
 from tuner.errors import TunerError
+from tuner.models.fault import FAULTS, on_one_line
 from tuner.profile.advice_order import bottleneck, of_falling, ranked
 from tuner.profile.batch_sizes import at_batch_sizes
 from tuner.profile.falling_pace import trend_of
@@ -67,12 +68,16 @@ def profile_variant(
     announce(f"measuring {wanted.steps} steps, and the stages of {wanted.steps} more")
     try:
         measured = measure(config, data, steps=wanted.steps)
-        busy, launched = _inside(config, data, device, wanted)
+        busy, launched, finite = _inside(config, data, device, wanted)
     except NoMemoryError as error:
         size = config.hyperparameters.batch_size
         raise TunerError(
             f"{name} does not fit with batch_size {size}: {error}; choose a smaller one"
         ) from None
+    except TunerError:
+        raise
+    except FAULTS as error:  # whatever a network raises: it is told in one line
+        raise TunerError(f"{name}: {on_one_line(error)}") from None
     announce("memory against batch size")
     memory = at_batch_sizes(config, data, Backend(measured.paced.backend))
     pace = measured.paced.pace
@@ -94,13 +99,14 @@ def profile_variant(
         bottleneck=bottleneck(found, measured.stages, launched, pace),
         advice=found,
         contamination=watch.finish().why,
-        notes=_notes(measured, choice),
+        notes=_notes(measured, choice, finite=finite),
     )
 
 
-def _notes(measured: Measured, choice: BackendChoice | None) -> tuple[str, ...]:
-    """Why this backend, where it was not asked for."""
-    said = [measured.paced.fallback]
+def _notes(measured: Measured, choice: BackendChoice | None, *, finite: bool) -> tuple[str, ...]:
+    """Why this backend, where it was not asked for; and what makes all of it idle."""
+    said = ["" if finite else "the validation loss is no finite number: nothing is learnt here"]
+    said.append(measured.paced.fallback)
     if choice is not None:
         said += [choice.reason, choice.measured]
     return tuple(filter(None, said))
@@ -108,8 +114,10 @@ def _notes(measured: Measured, choice: BackendChoice | None) -> tuple[str, ...]:
 
 def _inside(
     config: RunConfig, data: DeviceData, device: Gpu | CpuCores, wanted: Wanted
-) -> tuple[Busy, Operations]:
-    """What the machine does meanwhile, and what a step launches: in steps that nobody times."""
+) -> tuple[Busy, Operations, bool]:
+    """What the machine does meanwhile, what a step launches, and whether its loss is a number: in
+    steps that nobody times.
+    """
     with running(config, data) as found:
         found.steps(STEPS)
         busy = busy_during(lambda: found.steps(wanted.steps), device)
@@ -117,7 +125,8 @@ def _inside(
         launched = operations(
             lambda: found.steps(steps), found.device, steps=steps, trace=wanted.trace
         )
-    return busy, launched
+        finite = found.loss_is_finite()
+    return busy, launched, finite
 
 
 def _advice(

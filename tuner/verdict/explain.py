@@ -98,7 +98,9 @@ def explain_study(study: StudySnapshot, *, epochs: int = 50) -> Explanation:
     there = study.results.configurations
     ranked = [r for r in there if r.converged and r.recorded.val_mql is not None]
     if len(ranked) < LEAST_RANKED:
-        missing.append(f"a ranking needs {LEAST_RANKED} converged trials, there are {len(ranked)}")
+        missing.append(
+            f"a ranking needs {LEAST_RANKED} configurations that converged, there are {len(ranked)}"
+        )
     answer = answer_of(study)
     return Explanation(
         study=study.name,

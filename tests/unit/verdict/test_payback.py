@@ -38,6 +38,7 @@ class Ratio:
         found = SimpleNamespace(
             study="etth-original-2",
             default=SimpleNamespace(seconds=Interval(1.0, 0.9, 1.1, 30)),
+            default_cut_off=0,
             test=SimpleNamespace(ratio=ratio, claimed=True),
             trial=7,
         )

@@ -23,7 +23,7 @@ from tuner.config import Hyperparameters
 from tuner.errors import TunerError, first_line
 from tuner.estimate.cost_sizes import size_of
 from tuner.estimate.size_costs import MeasuredSize
-from tuner.models.fault import FAULTS
+from tuner.models.fault import FAULTS, on_one_line
 from tuner.worker.process import end_with
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     except TunerError as error:
         _tell(answers, {"error": str(error)})
     except FAULTS as error:  # whatever a network raises: it is told in one line
-        _tell(answers, {"error": f"{type(error).__name__}: {first_line(error)}"})
+        _tell(answers, {"error": on_one_line(error)})
 
 
 def _serve(began: float, answers: IO[str]) -> None:

@@ -29,13 +29,13 @@ def importances_figure(
     order = sorted(names, key=lambda name: (largest[name], name))
     for index, (objective, shares) in enumerate(importances.items()):
         style = style_of(index)
-        values = [shares.get(name, 0.0) for name in order]
+        values = [shares.get(name) for name in order]  # None where a study has no such one
         figure.add_bar(
             x=values,
             y=[label(name) for name in order],
             orientation="h",
             name=label(objective),
-            text=[f"{value:.0%}" for value in values],
+            text=["" if value is None else f"{value:.0%}" for value in values],
             textposition="outside",
             cliponaxis=False,
             marker={

@@ -56,7 +56,7 @@ def _ranking_lines(ranking: Ranking) -> list[str]:
     if ranking.spearman is not None:
         s = ranking.spearman
         lines.append(
-            f"validation and test MQL rank {ranking.trials} converged trials alike to "
+            f"validation and test MQL rank {ranking.trials} configurations alike to "
             f"{s.estimate:.2f} "
             f"[{s.low:.2f}, {s.high:.2f}] (Spearman; 1 is the same order)"
         )

@@ -258,7 +258,12 @@ def fitting(
 
 
 def _share_verified(status: dict[str, Any]) -> str:
-    """How many of the front have fresh-seed figures; runs that are still to be made in brackets."""
+    """What a confirmation came to; else how many of the front have fresh-seed figures. Runs that
+    are still to be made in brackets.
+    """
+    confirmation = status["confirmation"]
+    if confirmation is not None and confirmation["test"] is not None:
+        return "confirmed" if confirmation["test"]["no_worse"] else "not shown"
     left = status["verification"]["waiting"] + status["verification"]["running"]
     if not status["front"]:
         return "-"

@@ -33,7 +33,9 @@ def search(
     test = SimpleNamespace(claimed=claimed, ratio=found) if found else None
     holds = test is not None and claimed
     frozen = SimpleNamespace(margin=margin)
-    return SimpleNamespace(complete=complete, test=test, holds=holds, frozen=frozen)
+    return SimpleNamespace(
+        complete=complete, test=test, holds=holds, frozen=frozen, default_cut_off=0
+    )
 
 
 @pytest.fixture(autouse=True)
