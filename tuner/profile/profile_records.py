@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -54,8 +55,11 @@ class Pace:
 
     @property
     def windows_per_s(self) -> float:
-        """In training steps alone."""
-        return self.batch_size / self.step_s if self.step_s else 0.0
+        """In training steps alone, of which an epoch's last one may have fewer windows."""
+        if not self.step_s:
+            return 0.0
+        steps = math.ceil(self.windows / self.batch_size) if self.windows else 1
+        return (self.windows or self.batch_size) / (steps * self.step_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,34 @@ def test_a_command_writes_over_its_own_file_and_over_no_other(what: str, folder:
     assert again.code == 0, again.err
 
 
+def test_an_export_takes_the_place_of_no_other_study(folder: Path) -> None:
+    url = f"sqlite:///{folder}/storage/tuner.db"
+    record_study(url, variant="simple", trials=1, max_epochs=1)
+    command = ("study", "export", "demo-simple", "--output", "mine.json")
+    assert run("study", "export", "demo-rmsnorm", "--output", "mine.json", folder=folder).code == 0
+    before = (folder / "mine.json").read_bytes()
+    done = run(*command, folder=folder)
+    assert done.code == 2
+    assert "mine.json: holds another study, 'demo-rmsnorm'" in done.error
+    assert (folder / "mine.json").read_bytes() == before
+    assert run(*command, "--force", folder=folder).code == 0
+    assert run(*command, folder=folder).code == 0
+
+
+def test_a_table_and_a_page_are_two_files(tmp_path: Path) -> None:
+    done = run("compare", *BOTH, "--csv", "one", "--html", "./one", folder=tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert "both name one; name two files" in done.error
+    assert not (tmp_path / "one").exists()
+
+
+def test_a_comparison_is_shown_also_where_its_file_cannot_be_written(tmp_path: Path) -> None:
+    done = run("compare", *BOTH, "--csv", "nowhere/one.csv", folder=tmp_path)
+    assert done.code == 1
+    assert "cannot write nowhere/one.csv" in done.error
+    assert "rmsnorm" in done.out
+
+
 @pytest.mark.parametrize("name", ["own.json", "own.safetensors"])
 def test_a_training_refuses_before_it_begins_what_it_did_not_write(name: str, folder: Path) -> None:
     (folder / name).write_text('{"mine": 1}\n', encoding="utf-8")

@@ -172,6 +172,10 @@ def test_unknown_names_are_refused(recorded_database: RecordedDatabase, best: Be
         load_best("rmsnrm", task="demo", storage=recorded_database.url)
     with pytest.raises(UsageError, match="unknown study 'demo-simple'"):
         load_best("simple", task="demo", storage=recorded_database.url)
+    with pytest.raises(UsageError, match="; the task is 'etth' where none is named"):
+        load_best("rmsnorm", storage=recorded_database.url)
+    with pytest.raises(UsageError, match="is of the variant 'rmsnorm', not 'simple'"):
+        load_best("simple", study="demo-rmsnorm", pick="knee", storage=recorded_database.url)
     with pytest.raises(UsageError, match="unknown format 'yaml'"):
         render(best, "yaml")
 

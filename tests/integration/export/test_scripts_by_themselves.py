@@ -222,6 +222,14 @@ def test_a_script_for_neuralforecast_says_how_it_is_called(
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "usage: python nf.py PANEL.csv  (columns unique_id, ds, y)\n"
+    helped = subprocess.run(
+        [sys.executable, "nf.py", "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (helped.returncode, helped.stderr) == (0, done.stderr)
 
 
 @pytest.mark.parametrize(

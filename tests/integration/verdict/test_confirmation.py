@@ -18,6 +18,7 @@ from tuner.errors import UsageError
 from tuner.export import load_best
 from tuner.report.comparison_files import page
 from tuner.report.study_status import status_of
+from tuner.report.terminal.tables import print_status
 from tuner.report.terminal.verification import print_verified, verification_document
 from tuner.spec.confirming import LEAST_RUNS
 from tuner.storage.database import Database, open_database
@@ -75,7 +76,7 @@ def test_what_is_recommended_and_the_default_run_on_seeds_that_nothing_has_seen(
 
 
 def test_a_recommendation_that_is_as_good_is_confirmed_and_stays_what_it_is(
-    unverified: Database, tmp_path: Path
+    unverified: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     studies = opened(unverified, "demo-original", "demo-rmsnorm")
     plan_confirmation(studies, seeds=SEEDS)
@@ -102,6 +103,8 @@ def test_a_recommendation_that_is_as_good_is_confirmed_and_stays_what_it_is(
     assert document["test"]["no_worse"] is True
     assert "is no worse than the default by more than 1 %" in document["sentence"]
     assert json.loads(json.dumps(status_of(studies[0])))["confirmation"]["complete"] is True
+    print_status([studies[0]])
+    assert " confirmed " in capsys.readouterr().out
     best = load_best(study="demo-original", storage=studies[0].database.address.full())
     assert best.confirmed is not None
     assert best.as_dict()["confirmed"]["test"]["no_worse"] is True
@@ -124,6 +127,8 @@ def test_one_that_is_worse_is_not_confirmed_and_its_runs_count_from_then_on(
     found = last(study)
     assert found.test is not None
     assert not found.test.claimed
+    print_status([study])
+    assert " not shown " in capsys.readouterr().out
     print_verified([study], ended="filled")
     said = capsys.readouterr().out
     assert (

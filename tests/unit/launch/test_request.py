@@ -38,6 +38,8 @@ Settings, Policy, Devices = launch.StudySettings, launch.PolicyChanges, launch.D
         ({"variants": "rmsnrm"}, "did you mean 'rmsnorm'"),
         ({"variants": ["rmsnorm", "original"], "study": "mine"}, "names one study"),
         ({"study": "a,b"}, "cannot name a study"),
+        ({"study": "group:a"}, "begins as the name of a group does"),
+        ({"study": "study:a"}, "begins as the name of a group does"),
         ({"devices": Devices(cpu=True, gpus="0")}, "exclude each other"),
         ({"storage": "nonsense"}, "nonsense"),
     ],

@@ -17,6 +17,14 @@ from tuner.profile.step_operations import of_kernels, on_tensor_cores
 from tuner.training.stage_marks import Stage
 
 
+def test_windows_a_second_count_a_short_last_batch_as_it_is() -> None:
+    """An epoch of 300 windows in batches of 128 is three steps."""
+    pace = Pace(batch_size=128, windows=300, step_s=0.01, epoch_s=0.04)
+    assert pace.windows_per_s == pytest.approx(300 / 0.03)
+    unknown = Pace(batch_size=128, windows=0, step_s=0.01, epoch_s=0.0)
+    assert unknown.windows_per_s == pytest.approx(12_800)
+
+
 def test_stretches_of_a_stage_add_up() -> None:
     found = recording([(Stage.DATA, 1.0), (Stage.FORWARD, 3.0), (Stage.DATA, 3.5)])
     assert found.seconds == {Stage.DATA: 1.5, Stage.FORWARD: 2.0}

@@ -229,6 +229,14 @@ def test_importances_order_hyperparameters_by_their_largest_share() -> None:
     assert figure.data[0].marker.pattern.shape != figure.data[1].marker.pattern.shape
 
 
+def test_a_hyperparameter_that_a_study_does_not_have_has_no_bar_there() -> None:
+    figure = importances_figure({"one": {"batch": 0.7, "rate": 0.0}, "other": {"batch": 1.0}})
+    one, other = figure.data
+    assert list(one.y) == list(other.y) == ["rate", "batch"]
+    assert (list(one.x), list(one.text)) == ([0.0, 0.7], ["0%", "70%"])
+    assert (list(other.x), list(other.text)) == ([None, 1.0], ["", "100%"])
+
+
 def test_the_timeline_has_a_bar_for_every_attempt_in_its_worker_s_row() -> None:
     spans = [
         Span(worker="w1", label="0", began=0.0, ended=2.0, outcome="converged"),
