@@ -58,11 +58,7 @@ def compare(
     from tuner.verdict.compare.findings import compare as make_report
     from tuner.verdict.compare.studies import read_studies
 
-    for path, is_ours in ((csv, is_table), (html, is_page)):
-        if path is not None:
-            check_free(path, is_ours, force=force)
-    if csv is not None and html is not None and csv.resolve() == html.resolve():
-        raise UsageError(f"--csv and --html both name {csv}; name two files")
+    _check_files(csv, html, force=force)
     found = read_studies(studies, task=task, storage=storage_url(storage), curves=stopping_rules)
     report = make_report(found, pick=pick and pick.value, stopping_rules=stopping_rules)
     # First what cannot fail: it may have taken long.
@@ -75,3 +71,11 @@ def compare(
             write(report, path)
             note(f"wrote {path}")
     return 0
+
+
+def _check_files(csv: Path | None, html: Path | None, *, force: bool) -> None:
+    for path, is_ours in ((csv, is_table), (html, is_page)):
+        if path is not None:
+            check_free(path, is_ours, force=force)
+    if csv is not None and html is not None and csv.resolve() == html.resolve():
+        raise UsageError(f"--csv and --html both name {csv}; name two files")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -66,18 +66,9 @@ def profile_variant(
     if choice is not None:  # as the first trial of a study does
         config = replace(config, training=replace(config.training, backend=choice.backend))
     announce(f"measuring {wanted.steps} steps, and the stages of {wanted.steps} more")
-    try:
+    with _told_in_one_line(name, config):
         measured = measure(config, data, steps=wanted.steps)
         busy, launched, finite = _inside(config, data, device, wanted)
-    except NoMemoryError as error:
-        size = config.hyperparameters.batch_size
-        raise TunerError(
-            f"{name} does not fit with batch_size {size}: {error}; choose a smaller one"
-        ) from None
-    except TunerError:
-        raise
-    except FAULTS as error:  # whatever a network raises: it is told in one line
-        raise TunerError(f"{name}: {on_one_line(error)}") from None
     announce("memory against batch size")
     memory = at_batch_sizes(config, data, Backend(measured.paced.backend))
     pace = measured.paced.pace
@@ -101,6 +92,26 @@ def profile_variant(
         contamination=watch.finish().why,
         notes=_notes(measured, choice, finite=finite),
     )
+
+
+@contextmanager
+def _told_in_one_line(name: str, config: RunConfig) -> Iterator[None]:
+    """Whatever a network raises.
+
+    Raises:
+        TunerError: it failed, or does not fit into memory.
+    """
+    try:
+        yield
+    except NoMemoryError as error:
+        size = config.hyperparameters.batch_size
+        raise TunerError(
+            f"{name} does not fit with batch_size {size}: {error}; choose a smaller one"
+        ) from None
+    except TunerError:
+        raise
+    except FAULTS as error:
+        raise TunerError(f"{name}: {on_one_line(error)}") from None
 
 
 def _notes(measured: Measured, choice: BackendChoice | None, *, finite: bool) -> tuple[str, ...]:
