@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tests.support.drawn_verifications import drawn_result
+from tests.support.drawn_verifications import drawn_result, missed
 from tuner.config import StopReason
 from tuner.storage.records import TrialResult
 from tuner.study.archive import Archive
@@ -24,14 +24,6 @@ def with_default(archive: Archive, how: StopReason) -> Archive:
     return dataclasses.replace(archive, records=(ended(first, how), *others))
 
 
-def cut_off(job: TrialJob, *, mql: float = 0.8) -> TrialResult:
-    found = drawn_result(job, seconds=10.0, mql=mql)
-    recorded = dataclasses.replace(
-        found.recorded, stopped_by=StopReason.EPOCH_LIMIT, converged=False
-    )
-    return dataclasses.replace(found, recorded=recorded)
-
-
 def faster(job: TrialJob) -> TrialResult:
     """Trial 0 is cut off on every seed, others converge in a quarter of its time."""
-    return cut_off(job) if job.number == 0 else drawn_result(job, seconds=2.5, mql=0.79)
+    return missed(job) if job.number == 0 else drawn_result(job, seconds=2.5, mql=0.79)

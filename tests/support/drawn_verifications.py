@@ -68,9 +68,11 @@ def known(*, mql: float) -> Callable[[TrialJob], TrialResult]:
     return run
 
 
-def missed(job: TrialJob) -> TrialResult:
-    """A run that ended at its epoch limit: Optuna would call it complete, a verdict a miss."""
-    result = drawn_result(job)
+def missed(job: TrialJob, *, mql: float = 0.8) -> TrialResult:
+    """A run that ended at its epoch limit: Optuna would call it complete, a verdict a miss, unless
+    it is of a default that is cut off.
+    """
+    result = drawn_result(job, mql=mql)
     return TrialResult(
         result.state,
         result.values,

@@ -115,8 +115,9 @@ def _check(options: ProfileOptions) -> None:
         trace.parent.mkdir(parents=True, exist_ok=True)
 
 
-def _partial(trace: Path | None) -> Path | None:
-    """Where the profiler writes: it says nothing of what it cannot write."""
+def _partial(options: ProfileOptions) -> Path | None:
+    """Where the profiler writes its trace: it says nothing of what it cannot write."""
+    trace = options.trace
     return None if trace is None else trace.with_name(f".{trace.name}.partial").absolute()
 
 
@@ -150,7 +151,7 @@ def _profiled(
     prepared = prepare(load_task(options.task), data_dir=data_folder(options.data_dir))
     with exclusive(device.lock_names, waiting=waiting_for(device.label)):
         data = to_device(prepared, torch_device(device)).seeing(config.hyperparameters.input_size)
-        wanted = Wanted(steps=options.steps, advice=options.advice, trace=_partial(options.trace))
+        wanted = Wanted(steps=options.steps, advice=options.advice, trace=_partial(options))
         return profile_variant(name, config, data, device, wanted, announce=note)
 
 
@@ -167,7 +168,7 @@ def _of_script(options: ProfileOptions) -> Profile:
         path=options.python,
         arguments=tuple(options.arguments or ()),
         steps=options.steps,
-        trace=_partial(options.trace),
+        trace=_partial(options),
     )
     with exclusive(device.lock_names, waiting=waiting_for(device.label)):
         return profile_script(script, device, advice=options.advice, announce=note)
@@ -233,7 +234,8 @@ def _report(options: ProfileOptions, found: Profile) -> None:
             note(f"wrote {options.html}")
     except OSError as error:
         raise TunerError(f"--html: {options.html} cannot be written: {error.strerror}") from None
-    if options.trace is not None and (partial := _partial(options.trace)) is not None:
+    partial = _partial(options)
+    if options.trace is not None and partial is not None:
         if not partial.exists():
             raise TunerError(f"--trace: {options.trace} was not written: the profiler gave none")
         partial.replace(options.trace)

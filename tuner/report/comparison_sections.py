@@ -72,6 +72,5 @@ def _at_level(level: RegisteredLevel, names: Mapping[str, str]) -> str:
         how = "" if all(each.confirmed for each in times) else " (expected, not confirmed)"
         took = f", median {statistics.median(known):.3f} s" if known else ""
         told.append(f"{names[group]} {len(known)} of {len(times)} searches{took}{how}")
-    cut_off = ", cut off by its limit," if level.cut_off else ""
-    of = f"{names[level.group]}'s default{cut_off} with its margin"
+    of = f"{names[level.group]}'s default{level.cut_in_words} with its margin"
     return f"test MQL {level.mql:.4f}, {of}: {'; '.join(told)}"

@@ -264,9 +264,5 @@ def _only_default(reference: Group[OpenStudy] | None, frozen: Sequence[_Frozen])
     number = default_of(now)
     if number is None:
         return []
-    plan = StoredFrozen(
-        default=number,
-        margin=now.policy.counted_margin,
-        known=known_runs_of(now),
-    )
+    plan = StoredFrozen(default=number, margin=now.policy.counted_margin, known=known_runs_of(now))
     return [_Frozen(first, plan, {number: now.record(number).params}, default_is_cut(now))]

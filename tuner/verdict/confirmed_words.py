@@ -126,21 +126,25 @@ def _mql(test: Test) -> str:
 
 def _the_default(there: Confirmation, *, more: bool = False) -> str:
     """With what the limit of epochs cut off of these runs; `more`: the sentence goes on."""
-    if there.default is None or not (cut := there.default.cut_off):
+    cut, runs = _cut_of_counted(there)
+    if not cut:
         return "the default"
-    runs = len(there.default.counted)
     some = "" if cut == runs else f" in {cut} of the {runs} runs that count"
     return f"the default, which its limit of epochs cut off{some}{',' if more else ''}"
+
+
+def _cut_of_counted(there: Confirmation) -> tuple[int, int]:
+    """How many runs of the default the limit cut off, of how many that count."""
+    default = there.default
+    return (0, 0) if default is None else (default.cut_off, len(default.counted))
 
 
 def _time(there: Confirmation, test: Test) -> str:
     found = test.ratio
     if found is None:
         return ", and too few timings were undisturbed"
-    until = ""
-    if there.default is not None and there.default.cut_off:
-        whole = there.default.cut_off == len(there.default.counted)
-        until = " until then" if whole else " until it converged or was cut off"
+    cut, runs = _cut_of_counted(there)
+    until = (" until then" if cut == runs else " until it converged or was cut off") if cut else ""
     return f" and takes {found:.2f} of its time{until}"
 
 

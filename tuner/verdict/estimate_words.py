@@ -35,3 +35,8 @@ def percent(chance: float) -> str:
     if chance > _MOST_SAID:
         return "more than 99 %"
     return "less than 1 %" if chance < 1 - _MOST_SAID else f"{100 * chance:.0f} %"
+
+
+def limit_in_words(epochs: int | None) -> str:
+    """Of a default that is cut off after so many, to be added to it; empty of None."""
+    return "" if epochs is None else f" as its limit of {epochs} epochs leaves it"

@@ -89,23 +89,18 @@ def default_cut_at(study: StudySnapshot) -> int | None:
     return study.definition.training.max_epochs if default_is_cut(study) else None
 
 
-def limit_in_words(epochs: int | None) -> str:
-    """Of a default that is cut off after so many, to be added to it; empty of None."""
-    return "" if epochs is None else f" as its limit of {epochs} epochs leaves it"
-
-
 def _trials_of_default(study: StudySnapshot) -> list[TrialRecord]:
     return [each for c in study.results.configurations if c.is_default for each in c.each_trial]
 
 
 def _is_cut(trial: TrialRecord) -> bool:
     """Whether the limit cut off its training; of several seeds, one of them."""
-    return any(is_cut(recorded) for recorded in each_seed(trial))
+    return any(is_cut(recorded) for recorded in _each_seed(trial))
 
 
-def converged_configurations(study: StudySnapshot) -> int:
-    """How many have a run that converged, on fresh seeds or not."""
-    there = {run.trial for run in runs_of(study)}
+def converged_configurations(study: StudySnapshot, runs: Sequence[Run]) -> int:
+    """How many have a run that converged, on fresh seeds or not; `runs` are the study's."""
+    there = {run.trial for run in runs}
     return len(there - {default_of(study)} if default_is_cut(study) else there)
 
 
@@ -122,9 +117,10 @@ def runs_of(study: StudySnapshot) -> tuple[Run, ...]:
     found: dict[int, list[Training]] = {}
     where: dict[int, tuple[float, ...]] = {}
     cut_off = default_of(study) if default_is_cut(study) else None
-    cut_trials = {t.number for t in _trials_of_default(study) if _is_cut(t)}
+    trials = () if cut_off is None else _trials_of_default(study)
+    cut_trials = {trial.number for trial in trials if _is_cut(trial)}
     for record in study.results.complete:
-        cut = cut_off is not None and record.number in cut_trials
+        cut = record.number in cut_trials
         if record.converged or cut:
             number = first.setdefault(configuration(record.params), record.number)
             where[number] = tuple(space.shares(record.params))
@@ -150,7 +146,7 @@ def _counts(recorded: Recorded, *, cut: bool) -> bool:
     return bool(recorded.converged) or (cut and is_cut(recorded))
 
 
-def each_seed(record: TrialRecord) -> list[Recorded]:
+def _each_seed(record: TrialRecord) -> list[Recorded]:
     """What was recorded of each of a trial's seeds; of a trial with one its own."""
     if record.recorded.runs:
         return [Recorded.from_flat(each) for each in record.recorded.runs]
@@ -160,7 +156,7 @@ def each_seed(record: TrialRecord) -> list[Recorded]:
 def trainings_of(record: TrialRecord, objectives: Sequence[str]) -> list[Training]:
     """Those of each of a trial's seeds; of a trial with one its own, with the trial's values."""
     if record.recorded.runs:
-        return [(each, values_of(each, objectives)) for each in each_seed(record)]
+        return [(each, values_of(each, objectives)) for each in _each_seed(record)]
     return [(record.recorded, record.values)]
 
 

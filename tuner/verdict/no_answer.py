@@ -9,6 +9,7 @@ from tuner.verdict.known_runs import (
     candidates_of,
     converged_configurations,
     default_of,
+    runs_of,
 )
 from tuner.verdict.recommendation import Recommendation
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, RunsModel
@@ -30,7 +31,7 @@ def why_none(study: StudySnapshot, *, default: bool = True) -> str | None:
             f"no trial of study {study.name!r} keeps the study's limits, {study.results.limits}; "
             "launch it again with other limits, or choose a trial with --trial"
         )
-    there = converged_configurations(study)
+    there = converged_configurations(study, runs_of(study))
     if there < LEAST_CONFIGURATIONS:
         return (
             f"of study {study.name!r} {there} configuration{'s' * (there != 1)} converged, and it "

@@ -6,9 +6,15 @@ from tuner.pareto import Point
 from tuner.spec.margin import in_percent
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation_steps import LEAST_CHANCE
-from tuner.verdict.estimate_words import in_words, left_in_words, percent, too_few_runs
+from tuner.verdict.estimate_words import (
+    in_words,
+    left_in_words,
+    limit_in_words,
+    percent,
+    too_few_runs,
+)
 from tuner.verdict.front_by_values import Values
-from tuner.verdict.known_runs import converged_configurations, limit_in_words
+from tuner.verdict.known_runs import converged_configurations, runs_of
 from tuner.verdict.runs_model import LEAST_CONFIGURATIONS, Estimate
 from tuner.verdict.same_quality import Answer
 
@@ -45,7 +51,7 @@ def because_of_front(
 
 def nothing_expected(study: StudySnapshot) -> str:
     """Why nothing can be expected of a study, without a full stop."""
-    there = converged_configurations(study)
+    there = converged_configurations(study, runs_of(study))
     return (
         f"expected values take {LEAST_CONFIGURATIONS} configurations that converged, and study "
         f"{study.name!r} has {there}"

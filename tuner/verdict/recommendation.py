@@ -63,8 +63,9 @@ class Recommendation:
 
 def model_of(study: StudySnapshot) -> RunsModel | None:
     """The model of all runs of a study; None where they are too few."""
-    enough = converged_configurations(study) >= LEAST_CONFIGURATIONS
-    return RunsModel(runs_of(study), default_of(study)) if enough else None
+    runs = runs_of(study)
+    enough = converged_configurations(study, runs) >= LEAST_CONFIGURATIONS
+    return RunsModel(runs, default_of(study)) if enough else None
 
 
 def recommend(

@@ -15,7 +15,8 @@ from tuner.spec.confirming import LEAST_RUNS
 from tuner.storage.queue.plans import stands_apart
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.confirmation import standing_trial
-from tuner.verdict.known_runs import candidates_of, default_cut_at, limit_in_words
+from tuner.verdict.estimate_words import limit_in_words
+from tuner.verdict.known_runs import candidates_of, default_cut_at
 from tuner.verdict.left_to_gain import LeftToGain, left_to_gain
 from tuner.verdict.no_answer import NoAnswerError, nothing_within, why_none
 from tuner.verdict.recommendation import (

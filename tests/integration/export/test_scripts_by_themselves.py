@@ -217,19 +217,16 @@ def test_a_script_for_neuralforecast_says_how_it_is_called(
     best: BestConfig, tmp_path: Path
 ) -> None:
     (tmp_path / "nf.py").write_text(render(best, "neuralforecast"), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "nf.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "usage: python nf.py PANEL.csv  (columns unique_id, ds, y)\n"
-    helped = subprocess.run(
-        [sys.executable, "nf.py", "--help"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (helped.returncode, helped.stderr) == (0, done.stderr)
+    for arguments, code in (([], 2), (["--help"], 0)):
+        done = subprocess.run(
+            [sys.executable, "nf.py", *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (code, "")
+        assert done.stderr == "usage: python nf.py PANEL.csv  (columns unique_id, ds, y)\n"
 
 
 @pytest.mark.parametrize(

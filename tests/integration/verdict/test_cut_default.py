@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
-from tests.support.cut_defaults import cut_off, ended, faster, with_default
-from tests.support.drawn_verifications import drawn_result, verify_all
+from tests.support.cut_defaults import ended, faster, with_default
+from tests.support.drawn_verifications import drawn_result, missed, verify_all
 from tests.support.present import present
 from tests.support.repeated_configurations import (
     REPEATED,
+    answer,
+    faster_archive,
     opened,
-    repeated_archive,
     run_of,
     with_runs,
 )
@@ -40,26 +41,19 @@ from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of, 
 from tuner.verdict.payback import paybacks
 from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.retuned_words import retuned_lines
-from tuner.verdict.same_quality import Answer, answer_of
+from tuner.verdict.same_quality import answer_of
 
 SEEDS = 12
 
 
 @pytest.fixture(scope="module")
 def converging(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    found = repeated_archive(tmp_path_factory.mktemp("repeated"))
-    return with_runs(found, ((0.1, 0.5), (0.12, 0.51)))
+    return faster_archive(tmp_path_factory.mktemp("repeated"))
 
 
 @pytest.fixture(scope="module")
 def cut(converging: Archive) -> Archive:
     return with_default(converging, StopReason.EPOCH_LIMIT)
-
-
-def answer(study: OpenStudy) -> Answer:
-    found = answer_of(snapshot(study))
-    assert isinstance(found, Answer), found
-    return found
 
 
 def test_others_are_held_against_what_its_limit_leaves_of_the_default(
@@ -167,7 +161,7 @@ def test_seeds_on_which_it_converges_count_beside_the_others(cut: Archive, tmp_p
 
 def test_what_is_recommended_may_not_be_cut_off_itself(cut: Archive, tmp_path: Path) -> None:
     study = opened(cut, tmp_path)
-    told = confirmed(study, lambda job: cut_off(job, mql=0.8 if job.number == 0 else 0.7))
+    told = confirmed(study, lambda job: missed(job, mql=0.8 if job.number == 0 else 0.7))
     assert told["test"]["no_worse"] is False
     (said,) = confirmed_lines(snapshot(study))
     assert "12 of its runs did not converge, as what is recommended has to" in said

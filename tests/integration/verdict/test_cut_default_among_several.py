@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cut_defaults import cut_off, with_default
-from tests.support.drawn_verifications import drawn_result, verify_all
+from tests.support.cut_defaults import with_default
+from tests.support.drawn_verifications import drawn_result, missed, verify_all
 from tests.support.present import present
 from tests.support.recorded_studies import record_group
 from tuner.config import StopReason
@@ -58,7 +58,7 @@ def runs(cut: Collection[str], *, mql: float = 0.79) -> Callable[[TrialJob], Tri
     def run(job: TrialJob) -> TrialResult:
         if job.number:
             return drawn_result(job, seconds=3.0, mql=mql)
-        return cut_off(job) if job.study in cut else drawn_result(job, seconds=10.0, mql=0.8)
+        return missed(job) if job.study in cut else drawn_result(job, seconds=10.0, mql=0.8)
 
     return run
 
@@ -111,7 +111,7 @@ def test_what_converged_in_one_search_is_not_cut_off_in_another(
             return drawn_result(job, seconds=3.0, mql=0.65)
         ran.append(job.study)
         first = ran.count(job.study) == 1
-        return cut_off(job) if first else drawn_result(job, seconds=8.0, mql=0.7)
+        return missed(job) if first else drawn_result(job, seconds=8.0, mql=0.7)
 
     verify_all(mine, run)
     now = [snapshot(each) for each in mine]

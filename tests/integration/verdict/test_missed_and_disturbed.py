@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 from optuna.trial import TrialState
 
+from tests.support.cut_defaults import ended
 from tests.support.drawn_verifications import drawn_result, known, missed, verify_all
 from tests.support.present import present
 from tests.support.repeated_configurations import (
     REPEATED,
+    answer,
+    faster_archive,
     opened,
-    repeated_archive,
     run_of,
-    with_runs,
 )
+from tuner.config import StopReason
 from tuner.record import Recorded
 from tuner.storage.records import TrialResult
 from tuner.study.archive import Archive
-from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
 from tuner.trial.job import TrialJob, on_device
 from tuner.verdict.compare.findings import compare
@@ -35,7 +36,6 @@ from tuner.verdict.known_runs import candidates_of
 from tuner.verdict.payback import paybacks
 from tuner.verdict.reasons import because_of_answer
 from tuner.verdict.retuned_words import retuned_lines
-from tuner.verdict.same_quality import Answer, answer_of
 from tuner.verdict.verification_plan import plan_verification
 
 SEEDS = 12
@@ -43,8 +43,7 @@ SEEDS = 12
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    found = repeated_archive(tmp_path_factory.mktemp("repeated"))
-    return with_runs(found, ((0.1, 0.5), (0.12, 0.51)))
+    return faster_archive(tmp_path_factory.mktemp("repeated"))
 
 
 def once(number: int, instead: Callable[[TrialJob], TrialResult], mql: float) -> Callable[..., Any]:
@@ -66,19 +65,12 @@ def failed_by_the_machine(job: TrialJob) -> TrialResult:
     return TrialResult(TrialState.FAIL, None, on_device(recorded, job.device))
 
 
-def answer(study: OpenStudy) -> Answer:
-    found = answer_of(snapshot(study))
-    assert isinstance(found, Answer), found
-    return found
-
-
 def test_a_default_that_missed_once_still_stands_and_is_confirmed(
     archive: Archive, tmp_path: Path
 ) -> None:
     record, number = archive.records[0], len(archive.records)
     again = run_of(archive, record, number, present(record.values))
-    cut = dataclasses.replace(again.recorded, converged=False, stopped_by="epoch_limit")
-    again = dataclasses.replace(again, recorded=cut)
+    again = ended(again, StopReason.EPOCH_LIMIT)
     records = (*archive.records, again)
     study = opened(dataclasses.replace(archive, records=records, budget=number + 1), tmp_path)
     assert 0 not in candidates_of(snapshot(study)), "it missed"

@@ -201,8 +201,7 @@ def _sentence(a: str, b: str, level: RegisteredLevel, found: Between | None, why
     margin = in_percent(level.margin).replace("%", " %")
     where = " on the last block of the test split" if level.last_block else ""
     mql = f"At a test MQL of {level.mql:.4f}{where}"
-    cut_off = ", cut off by its limit," if level.cut_off else ""
-    at = f"{mql} (the default of {b}{cut_off} with its margin of {margin})"
+    at = f"{mql} (the default of {b}{level.cut_in_words} with its margin of {margin})"
     if found is None:
         return f"{at} the time of {a} is not known: no claim follows ({why or 'too few trials'})"
     if found.claimed and not why and found.ratio in (0.0, math.inf):

@@ -77,6 +77,11 @@ class RegisteredLevel:
     cut_off: bool = False
     """The limit of epochs cut off runs of that default, which count with what they came to."""
 
+    @property
+    def cut_in_words(self) -> str:
+        """Of its default, to be added to it in the middle of a sentence."""
+        return ", cut off by its limit," if self.cut_off else ""
+
     def as_dict(self) -> dict[str, Any]:
         return {
             "of": self.group,
