@@ -39,8 +39,10 @@ def check_free(path: Path, is_ours: Callable[[Path], bool], *, force: bool) -> N
     """Refuse to write over what another command, or a person, wrote.
 
     Raises:
-        UsageError: there is such a file.
+        UsageError: there is such a file, or the name means no file elsewhere.
     """
+    if str(path) == "-":
+        raise UsageError("-: is the standard output elsewhere, and no name here; name a file")
     if force or not path.exists():
         return
     if path.is_dir():

@@ -54,6 +54,14 @@ def test_a_command_writes_over_its_own_file_and_over_no_other(what: str, folder:
     assert again.code == 0, again.err
 
 
+@pytest.mark.parametrize("what", ["table", "page", "study"])
+def test_a_dash_makes_no_file_of_that_name(what: str, folder: Path) -> None:
+    done = run(*OUTPUTS[what][:-1], "-", folder=folder)
+    assert (done.code, done.out) == (2, "")
+    assert done.error == "-: is the standard output elsewhere, and no name here; name a file"
+    assert not (folder / "-").exists()
+
+
 def test_an_export_takes_the_place_of_no_other_study(folder: Path) -> None:
     url = f"sqlite:///{folder}/storage/tuner.db"
     record_study(url, variant="simple", trials=1, max_epochs=1)
