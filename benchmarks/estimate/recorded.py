@@ -18,10 +18,12 @@ import numpy as np
 
 from tuner.estimate.cost_model import CostModel, quantile_of, steps_of_epoch
 from tuner.estimate.cost_sizes import Size, key_of, size_of, sizes_of
+from tuner.estimate.search_hours import Ended, default_is_cut
 from tuner.search.history import configuration
 from tuner.search.methods import method_of, prunes
 from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive, read_archive
+from tuner.study.configurations import is_cut
 from tuner.study.results import TrialRecord
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -126,15 +128,29 @@ def as_row(name: str, archive: Archive) -> dict[str, Any]:
         "max_epochs": definition.training.max_epochs,
         "patience": definition.training.patience,
         "of_default": of_default(archive),
+        "default_cut": default_is_cut(ended_of(archive)),
         "trials": rows,
     }
 
 
+def ended_of(archive: Archive) -> list[Ended]:
+    """Its trials that trained, as an estimate knows them."""
+    default = configuration(archive.definition.defaults.as_dict())
+    return [
+        Ended(
+            trained_s=each.recorded.wall_clock_s or 0.0,
+            held_s=device_seconds(each.recorded),
+            of_default=configuration(each.params) == default,
+            cut=is_cut(each.recorded),
+        )
+        for each in trials_of(archive)
+    ]
+
+
 def of_default(archive: Archive) -> list[int]:
     """Which of its trials, counted from 0, ran its default."""
-    default = configuration(archive.definition.defaults.as_dict())
-    ran = [configuration(each.params) for each in trials_of(archive)[:MOST_TRIALS]]
-    return [number for number, params in enumerate(ran) if params == default]
+    ended = ended_of(archive)[:MOST_TRIALS]
+    return [number for number, each in enumerate(ended) if each.of_default]
 
 
 def pruned_share(archive: Archive) -> float:

@@ -3,13 +3,14 @@
     python -m benchmarks.estimate.replays
     python -m benchmarks.estimate.replays --measured 3
     python -m benchmarks.estimate.replays --without-its-retune
+    python -m benchmarks.estimate.replays --without-its-variant
 
 A replay takes a recorded search, a number of trials N that it has, and k of them as ended, and foretells
 what all N held their devices for. All replays are made: the shares of 200 drawn ones moved by six points from
 draw to draw. Its own epoch seconds by size, and what its trials took beside training, stand for what `tuner estimate` measures; neither it nor a twin (the same configurations) is among the recorded searches
 it is foretold from. With `--measured` so many sizes alone are known, those that are measured first;
 with `--without-its-retune` the other searches of its variant in its folder are left out, too, as for a variant or a
-device that nobody has searched on. Replays of one search with several N are not independent: searches count alike, whatever
+device that nobody has searched on; with `--without-its-variant` all searches of its variant, as for a network that nobody has searched. Replays of one search with several N are not independent: searches count alike, whatever
 their length.
 """
 
@@ -18,7 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ import numpy as np
 
 from benchmarks.estimate.recorded import (
     costs_of,
+    ended_of,
     epoch_seconds,
     exports,
     overheads,
@@ -37,10 +39,15 @@ from tuner.estimate import foretold
 from tuner.estimate.cost_model import Foretold
 from tuner.estimate.cost_sizes import key_of, size_of, sizes_of, to_measure
 from tuner.estimate.recorded_work import SpaceCosts, recorded_searches
-from tuner.estimate.search_hours import Ended, search_seconds, trials_bought, usual_beside_s
+from tuner.estimate.search_hours import (
+    Ended,
+    default_is_cut,
+    search_seconds,
+    trials_bought,
+    usual_beside_s,
+)
 from tuner.estimate.size_costs import MeasuredSize, SizeCosts
 from tuner.estimate.work_ahead import Kind, WorkAhead, work_ahead
-from tuner.storage.queue.device_time import device_seconds
 from tuner.study.archive import Archive
 
 LENGTHS = (40, 60, 80, 100, 120, 160, 200, 300, 400)
@@ -88,6 +95,7 @@ class Replayer:
         as_unpruned: bool = False,
         measured: int | None = None,
         without_its_retune: bool = False,
+        without_its_variant: bool = False,
     ) -> None:
         self.archives = exports()
         self._prune = False if as_unpruned else None
@@ -120,9 +128,20 @@ class Replayer:
                 twins.update(
                     each for each in self.archives if self._retune(each) == self._retune(name)
                 )
+        if without_its_variant:
+            for name, twins in self.twins.items():
+                twins.update(
+                    each for each in self.archives if self._variant(each) == self._variant(name)
+                )
+
+    def _variant(self, name: str) -> str:
+        return self.archives[name].definition.variant
 
     def _retune(self, name: str) -> tuple[str, str]:
-        return name.rpartition("/")[0], self.archives[name].definition.variant
+        return name.rpartition("/")[0], self._variant(name)
+
+    def of_neuralforecast(self, name: str) -> bool:
+        return self.archives[name].definition.architecture.model.startswith("neuralforecast:")
 
     def cases(self) -> list[tuple[str, int]]:
         found = []
@@ -133,11 +152,7 @@ class Replayer:
 
     def replay(self, name: str, trials: int, seen: int) -> Replay | None:
         archive = self.archives[name]
-        records = trials_of(archive)[:trials]
-        ended = [
-            Ended(trained_s=r.recorded.wall_clock_s or 0.0, held_s=device_seconds(r.recorded))
-            for r in records
-        ]
+        ended = ended_of(archive)[:trials]
         ahead = self._ahead(name, ended[:seen], trials=trials)
         if ahead is None:
             return None
@@ -166,7 +181,7 @@ class Replayer:
     def _ahead(self, name: str, ended: list[Ended], *, trials: int) -> WorkAhead | None:
         others = [each for each in recorded_searches() if each.name not in self.twins[name]]
         return work_ahead(
-            self.kind(name),
+            replace(self.kind(name), default_cut=default_is_cut(ended)),
             self.costs[name],
             others,
             trials=trials,
@@ -244,18 +259,23 @@ def main() -> None:
     parser.add_argument(
         "--without-its-retune", action="store_true", help="nor by the searches beside it"
     )
+    parser.add_argument(
+        "--without-its-variant", action="store_true", help="nor by any search of its variant"
+    )
     options = parser.parse_args()
     replayer = Replayer(
         as_unpruned=options.as_unpruned,
         measured=options.measured,
         without_its_retune=options.without_its_retune,
+        without_its_variant=options.without_its_variant,
     )
-    groups = {
+    groups: dict[str, Callable[[str], bool]] = {
         "all": lambda _name: True,
         "chosen by what ran before": lambda name: not kind_of(replayer.archives[name]).all_over,
         "of these by a sampler that repeats, as `auto` does": (
             lambda name: kind_of(replayer.archives[name]).repeats
         ),
+        "of networks of neuralforecast": replayer.of_neuralforecast,
         "spread all over the space": lambda name: kind_of(replayer.archives[name]).all_over,
     }
     rows = []

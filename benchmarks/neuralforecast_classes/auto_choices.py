@@ -1,83 +1,93 @@
-"""What `auto` is measured to mean for variants on a GPU, and what measuring it takes.
+"""What `auto` was measured to mean for the networks of recorded studies, on the GPUs that they ran on.
 
-    PYTHONPATH=. python benchmarks/neuralforecast_classes/auto_choices.py --data-dir DIR --output OUT/auto
+    PYTHONPATH=. python benchmarks/neuralforecast_classes/auto_choices.py STUDY.json.gz ... --output OUT/auto
 
-Each variant at its own defaults and at other batch sizes; each choice is made anew, in one process.
+Each combination of sizes is measured once in a study, off the clock, and its trials carry what was found. So the table needs no device.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from dataclasses import asdict, replace
+import re
+import statistics
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+from tuner.estimate.cost_sizes import key_of, size_of
+from tuner.study.archive import Archive, read_archive
+from tuner.study.trial_record import TrialRecord
 
-from benchmarks.shared.circumstances import circumstances, heading, write
-from benchmarks.shared.data_folder import add_data_dir
-from tuner.config import RunConfig
-from tuner.data.prepare import prepare
-from tuner.data.task import load_task
-from tuner.data.windows import DeviceData, to_device
-from tuner.spec.study_file import load_study_file
-from tuner.training.engines.measure import what_auto_means
 
-VARIANTS = "nf-tcn,nf-tsmixerx,nf-patchtst,nf-itransformer,nf-nhits"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """For one combination of sizes: the backend, and seconds that an epoch takes by each that was tried."""
+
+    backend: str
+    epoch_s: dict[str, float]
+
+    @classmethod
+    def of(cls, trial: TrialRecord) -> Choice | None:
+        """None where nothing was measured."""
+        told = re.findall(r"([\d.e+-]+) s by (\w+)", trial.recorded.backend_measured or "")
+        if not told:
+            return None
+        epoch_s = {name: float(seconds) for seconds, name in told}
+        return cls(backend=str(trial.recorded.backend), epoch_s=epoch_s)
+
+    @property
+    def times(self) -> float:
+        """How many times as long plain operations take."""
+        return self.epoch_s["eager"] / self.epoch_s["graph"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--variants", default=VARIANTS)
-    parser.add_argument("--batch", default="256", help="batch sizes beside a variant's own")
-    parser.add_argument("--task", default="etth")
-    add_data_dir(parser)
+    parser.add_argument("studies", type=Path, nargs="+")
     parser.add_argument("--output", type=Path, required=True)
     given = parser.parse_args()
-    data = to_device(prepare(load_task(given.task), data_dir=given.data_dir), "cuda:0")
-    found = []
-    for name in given.variants.split(","):
-        found += measured(name, [int(size) for size in given.batch.split(",")], data)
-    where = circumstances(torch.cuda.get_device_name())
-    write(given.output, {"circumstances": where, "choices": found}, table(found, where))
-
-
-def measured(name: str, batches: list[int], data: DeviceData) -> list[dict[str, Any]]:
-    file = load_study_file(name)
-    defaults = file.default_hyperparameters()
-    found = []
-    for batch in sorted({defaults.batch_size, *batches}):
-        config = RunConfig(
-            architecture=file.architecture(),
-            hyperparameters=replace(defaults, batch_size=batch),
-            training=file.training_settings(),
-            seed=0,
-        )
-        began = time.perf_counter()
-        choice = what_auto_means(config, data)
-        took_s = time.perf_counter() - began
-        assert choice is not None, "a GPU, auto, and a network that is not built in"
-        found.append({"variant": name, "batch": batch, "took_s": took_s, **asdict(choice)})
-        print(found[-1], flush=True)
-    return found
-
-
-def table(found: list[dict[str, Any]], where: dict[str, Any]) -> list[str]:
     lines = [
         "# What `auto` means, measured",
         "",
-        *heading(where),
-        "| variant | batch | `auto` | an epoch, graph | eager | compile | measured in |",
-        "|---|---:|---|---:|---:|---:|---:|",
+        "Of the combinations of sizes that each study's trials had; seconds of an epoch as they were foretold from some twenty steps.",
+        "",
+        "| study | GPU | torch | arithmetic | sizes | `auto` | the default: graph | eager | eager : graph, all sizes |",
+        "|---|---|---|---|---:|---|---:|---:|---|",
+        *(line(read_archive(path)) for path in given.studies),
     ]
-    for each in found:
-        seconds = [each["epoch_s"].get(name) for name in ("graph", "eager", "compile")]
-        cells = ["" if s is None else f"{s:.3f} s" for s in seconds]
-        lines.append(
-            f"| {each['variant']} | {each['batch']} | {each['backend']} | {' | '.join(cells)} | {each['took_s']:.1f} s |"
-        )
-    return lines
+    Path(f"{given.output}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def line(archive: Archive) -> str:
+    choices = choices_of(archive)
+    default = choices[key_of(size_of(archive.definition.defaults.as_dict()))]
+    chosen = Counter(each.backend for each in choices.values())
+    meant = ", ".join(f"{name} {count}" for name, count in chosen.most_common())
+    times = [each.times for each in choices.values() if {"graph", "eager"} <= set(each.epoch_s)]
+    spread = f"{statistics.median(times):.1f} ({min(times):.1f} to {max(times):.1f})"
+    cells: list[Any] = [
+        archive.definition.variant,
+        archive.device_model,
+        (archive.records[0].recorded.versions or {})["torch"],
+        archive.definition.training.precision.value,
+        len(choices),
+        meant,
+        f"{default.epoch_s['graph']:.3f} s",
+        f"{default.epoch_s['eager']:.3f} s",
+        spread,
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def choices_of(archive: Archive) -> dict[str, Choice]:
+    """By sizes: what was measured first counts, for that is what the study goes by."""
+    found: dict[str, Choice] = {}
+    for trial in archive.records:
+        choice = Choice.of(trial) if trial.params else None
+        if choice is not None:
+            found.setdefault(key_of(size_of(trial.params)), choice)
+    return found
 
 
 if __name__ == "__main__":

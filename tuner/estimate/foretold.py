@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tuner.config import Backend
@@ -21,6 +21,7 @@ from tuner.estimate.recorded_work import (
 from tuner.estimate.search_hours import (
     NOTHING,
     Ended,
+    default_is_cut,
     search_seconds,
     those_that_trained,
     trials_bought,
@@ -102,7 +103,10 @@ def search_foretold(
         None where the costs do not tell the default's epoch.
     """
     known = recorded_searches() if recorded is None else recorded
-    kind = kind_of(definition, sampler=sampler, prune=prune)
+    seen = those_that_trained(ended)
+    kind = replace(
+        kind_of(definition, sampler=sampler, prune=prune), default_cut=default_is_cut(seen)
+    )
     sizes = sizes_of(definition.space)
     default = size_of(definition.defaults.as_dict())
     figures = costs.epoch_seconds([*sizes, default])
@@ -110,7 +114,6 @@ def search_foretold(
         return None
     seeds, unsure = definition.seeds_per_trial, off_in_common(list(figures.values()))
     epochs = SpaceCosts([seeds * each.middle for each in figures.values()], seeds * epoch.middle)
-    seen = those_that_trained(ended)
     to_train, seen_s = trials - len(ended) + len(seen), [each.trained_s for each in seen]
     ahead = work_ahead(kind, epochs, known, trials=to_train, seen_s=seen_s, unsure=unsure)
     measured_s = seeds * (_setup_s(costs, default) + costs.evaluation_s)

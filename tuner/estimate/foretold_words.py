@@ -93,11 +93,13 @@ def retune_line(stages: Stages, *, devices: int) -> str:
 def search_line(name: str, found: SearchForetold, *, devices: int, from_trials: bool) -> str:
     """What a launch says before it begins, in one line."""
     left = found.search.plus(0.0)
-    by = "its own trials" if from_trials else "batches measured here"
+    own = from_trials or (found.ended and not found.searches)
+    by = "its own trials" if own else "batches measured here"
     begun = f", {found.ended} of them done" if found.ended else ""
     several = f", {range_in_words(left.times(1 / devices))} on {devices} devices"
     takes = f"{range_in_words(left)} of device time{several if devices > 1 else ''}"
-    sure = f"(four times out of five; by {by} and {found.searches} recorded searches)"
+    also = f" and {found.searches} recorded searches" if found.searches else ""
+    sure = f"(four times out of five; by {by}{also})"
     if found.bought is not None:
         bought = trials_in_words(found.bought, found.ended)
         return f"foretold: {name} has {takes}, for {bought}{begun} {sure}"

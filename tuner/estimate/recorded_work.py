@@ -61,6 +61,8 @@ class RecordedSearch:
     learning_rate: np.ndarray
     of_default: np.ndarray
     """Whether it ran its search's default."""
+    default_cut: bool = False
+    """The limit of epochs cut its default off."""
 
     def __len__(self) -> int:
         return len(self.epochs)
@@ -121,6 +123,7 @@ def recorded_searches() -> tuple[RecordedSearch, ...]:
                 cost_share=trials[:, 1],
                 learning_rate=trials[:, 2],
                 of_default=of_default,
+                default_cut=row["default_cut"],
             )
         )
     return tuple(found)

@@ -37,6 +37,8 @@ class Ended:
     """The key of its size; empty where nobody asks for it."""
     of_default: bool = False
     """It ran the default configuration."""
+    cut: bool = False
+    """The limit of epochs ended its training."""
 
 
 def beside_training(measured_s: float, seen: Sequence[float]) -> Foretold:
@@ -128,6 +130,12 @@ def those_that_trained(ended: Sequence[Ended]) -> list[Ended]:
     nothing of the others.
     """
     return [each for each in ended if each.trained_s > 0]
+
+
+def default_is_cut(ended: Sequence[Ended]) -> bool:
+    """Whether the limit of epochs cuts the default off, as far as its own trials can say."""
+    mine = [each for each in ended if each.of_default]
+    return bool(mine) and all(each.cut for each in mine)
 
 
 def _beside_s(trained: Sequence[Ended]) -> list[float]:

@@ -10,6 +10,7 @@ from tuner.estimate.search_hours import Ended
 from tuner.estimate.size_costs import SizeCosts, costs_of_trials
 from tuner.search.history import configuration
 from tuner.storage.queue.device_time import device_seconds
+from tuner.study.configurations import is_cut
 from tuner.study.open import OpenStudy
 from tuner.study.results import read_results
 from tuner.study.trial_record import TrialRecord
@@ -35,6 +36,7 @@ def ended_trials(opened: OpenStudy) -> list[Ended]:
             held_s=device_seconds(record.recorded),
             size=key_of(size_of(dict(record.params))),
             of_default=configuration(record.params) == default,
+            cut=is_cut(record.recorded),
         )
         for record in _ended(opened)
     ]

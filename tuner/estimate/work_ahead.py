@@ -52,6 +52,10 @@ class Kind:
     prune: bool
     training: TrainingSettings
     learning_rates: tuple[float, float]
+    default_cut: bool = False
+    """Its limit of epochs cuts its default off; as far as is known, which is after its first run.
+    What it tries is then no shorter later on, so it is not foretold from those that turn to what
+    is fast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +67,7 @@ class WorkAhead:
     log_seconds: float
     spread: float
     searches: int
-    """Recorded ones that it was taken from."""
+    """Recorded ones that it was taken from; 0: from its own trials alone."""
     courses: tuple[np.ndarray, ...] = ()
     """Of each of those (trials to come,): seconds of every trial."""
 
@@ -113,8 +117,10 @@ def work_ahead(
         for each in alike
     ]
     rest = np.log([float(each[done:].sum()) for each in carried])
+    alone = kind.default_cut and not known and done >= LEAST_ALIKE
     if kind.all_over or not known:
-        middle, spread = _by_its_own(rest, np.asarray(seen_s), trials, unsure)
+        prior = math.inf if alone else math.hypot(UNLIKE_SPREAD, unsure)
+        middle, spread = _by_its_own(rest, prior, np.asarray(seen_s), trials)
     else:
         off, off_left = REPEATS if kind.repeats else ONCE
         middle, slope = float(rest.mean()), 0.0
@@ -131,7 +137,7 @@ def work_ahead(
     return WorkAhead(
         log_seconds=middle,
         spread=spread,
-        searches=len(alike),
+        searches=0 if alone else len(alike),
         courses=tuple(each[done:] for each in carried),
     )
 
@@ -145,19 +151,21 @@ def _of_own(rest: np.ndarray, own: np.ndarray) -> float:
 
 
 def _by_its_own(
-    rest: np.ndarray, seen_s: np.ndarray, trials: int, unsure: float
+    rest: np.ndarray, prior: float, seen_s: np.ndarray, trials: int
 ) -> tuple[float, float]:
     """Of a search whose trials are alike from the first to the last, or whose kind was hardly
     recorded: what the recorded ones say, and the mean of its own trials, by how sure each is.
+
+    `prior` is how far the recorded ones may be off; infinite: they say nothing of it.
     """
-    middle, spread = float(rest.mean()), math.hypot(UNLIKE_SPREAD, unsure)
+    middle = float(rest.mean())
     done = len(seen_s)
     if done < LEAST_ALIKE:
-        return middle, spread
+        return middle, prior
     mean = max(float(seen_s.mean()), 1e-9)
     vary = max(float(seen_s.std(ddof=1)) / mean, LEAST_VARY)
     mine = vary * math.sqrt(1 / done + 1 / (trials - done))
-    weight = spread**2 / (spread**2 + mine**2 + DRIFT**2)
+    weight = 1 / (1 + (mine**2 + DRIFT**2) / prior**2)
     by_mean = math.log(mean * (trials - done))
     both = math.sqrt(weight * mine**2 + DRIFT**2)
     return (1 - weight) * middle + weight * by_mean, both
@@ -173,9 +181,7 @@ def _alike(
         if len(each) > max(LEAST_LENGTH, 1.2 * done)
         and each.max_epochs >= 0.5 * kind.training.max_epochs
     ]
-    same = [
-        each for each in long if each.all_over == kind.all_over and each.prunes_like(kind.prune)
-    ]
+    same = [each for each in long if _is_like(kind, each)]
     same_sampler = [each for each in same if each.repeats == kind.repeats]
     if len(same_sampler) >= LEAST_ALIKE:
         same = same_sampler
@@ -183,6 +189,14 @@ def _alike(
         return same, True
     others = [each for each in long if each.all_over == kind.all_over] or long
     return others or list(recorded), False
+
+
+def _is_like(kind: Kind, search: RecordedSearch) -> bool:
+    return (
+        search.all_over == kind.all_over
+        and search.prunes_like(kind.prune)
+        and search.default_cut == kind.default_cut
+    )
 
 
 def _as_long_as(seconds: np.ndarray, trials: int) -> np.ndarray:

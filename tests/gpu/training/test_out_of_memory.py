@@ -130,3 +130,49 @@ def test_a_bench_measures_in_a_fresh_process_who_comes_after_a_capture_that_coul
     assert afresh == (branch == UNJOINED), graph["failure"]
     assert (eager["failure"], eager["rounds"], eager["incomplete"]) == ("", 1, "")
     assert eager["kernels_per_step"] > 20
+
+
+SHORT_OF_ROOM = """
+import json
+import sys
+import torch
+from tuner.config import Architecture, Backend, Hyperparameters, RunConfig, TrainingSettings
+from tuner.data.prepare import prepare
+from tuner.data.task import load_task
+from tuner.data.windows import to_device
+from tuner.training import fit
+
+data = to_device(prepare(load_task("demo")), "cuda:0")
+sizes = Hyperparameters(
+    learning_rate=1e-3, weight_decay=0.0, dropout=0.1, hidden_size=512, batch_size=2048
+)
+config = RunConfig(
+    architecture=Architecture(model="original"),
+    hyperparameters=sizes,
+    training=TrainingSettings(max_epochs=1, backend=Backend(sys.argv[1])),
+    seed=0,
+)
+peak = fit(config, data).peak_memory_bytes
+torch.cuda.empty_cache()
+free, _ = torch.cuda.mem_get_info()
+taken = torch.empty(free - int(1.6 * peak), dtype=torch.uint8, device="cuda")
+result = fit(config, data)
+print(json.dumps([result.stopped_by, result.message, peak, len(taken)]))
+"""
+
+
+@pytest.mark.parametrize("backend", [Backend.GRAPH, Backend.COMPILE])
+def test_a_training_needs_its_memory_once_and_not_again_for_its_capture(backend: Backend) -> None:
+    """The steps before a capture leave as much as it needs, where it cannot take it from."""
+    ended = subprocess.run(
+        [sys.executable, "-c", SHORT_OF_ROOM, backend.value],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    stopped_by, message, peak, taken = json.loads(ended.stdout.splitlines()[-1])
+    assert (stopped_by, message) == ("epoch_limit", "")
+    assert peak > 1 << 30, "large beside what else a process takes of a device"
+    assert taken > peak

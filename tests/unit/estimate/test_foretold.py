@@ -242,6 +242,21 @@ def test_a_launch_says_what_its_time_buys(costs: SizeCosts) -> None:
     assert int(present(told)[1]) == pytest.approx(present(found.bought).middle + 50, rel=0.02)
 
 
+def test_a_default_that_is_cut_off_is_told_by_whose_trials(costs: SizeCosts) -> None:
+    """And one run of it that converged says that it is not cut off."""
+    cut = Ended(trained_s=5.0, held_s=5.1, of_default=True, cut=True)
+    others = [Ended(trained_s=5.0, held_s=5.1)] * 4
+    found = foretold(costs, trials=60, ended=[cut, *others])
+    line = search_line("etth-original", found, devices=1, from_trials=False)
+    assert line.endswith("(four times out of five; by its own trials)")
+    assert found.search.low < 60 * 5.1 < found.search.high
+    converged = dataclasses.replace(cut, cut=False)
+    usual = foretold(costs, trials=60, ended=[cut, converged, *others])
+    line = search_line("etth-original", usual, devices=1, from_trials=False)
+    assert re.search(r"by batches measured here and \d+ recorded searches\)$", line)
+    assert usual.search.high < found.search.middle
+
+
 def test_trials_in_words() -> None:
     found = Foretold(middle=484.4, low=474.2, high=496.0)
     assert trials_in_words(found, 0) == "some 480 trials (470 to 500)"

@@ -216,3 +216,37 @@ def test_where_nothing_is_pruned_those_go_before_of_which_hardly_anything_was() 
     assert found.searches == 8
     assert found.low <= np.median([float(seconds_of(each).sum()) for each in hardly]) <= found.high
     assert found.low > np.median([float(seconds_of(each).sum()) for each in much])
+
+
+def test_a_search_whose_default_its_limit_cuts_off_is_foretold_by_its_own_trials() -> None:
+    """Its trials stay as long as they were; those of the recorded ones turned to what is fast."""
+    recorded = [search(n) for n in range(12)]
+    same = [10.0, 14.0, 6.0, 12.0, 8.0, 11.0, 9.0, 13.0, 7.0, 10.0]
+    usual = work_ahead(KIND, COSTS, recorded, trials=40, seen_s=same)
+    cut = dataclasses.replace(KIND, default_cut=True)
+    found = work_ahead(cut, COSTS, recorded, trials=40, seen_s=same)
+    assert usual is not None
+    assert found is not None
+    assert (usual.searches, found.searches) == (12, 0)
+    assert found.middle == pytest.approx(30 * 10.0)
+    assert found.low < 300.0 < found.high < 3 * found.low
+    assert usual.middle < 0.8 * found.middle
+    early = work_ahead(cut, COSTS, recorded, trials=40, seen_s=same[:2])
+    assert early is not None
+    assert early.searches == 12, "of two trials nobody knows how long the others will be"
+    assert early.high > 2 * early.low
+
+
+def test_others_are_not_foretold_from_a_search_whose_default_was_cut_off() -> None:
+    recorded = [search(n) for n in range(12)]
+    odd = dataclasses.replace(search(99, scale=5.0), name="odd", default_cut=True)
+    with_it = work_ahead(KIND, COSTS, [*recorded, odd], trials=40)
+    without = work_ahead(KIND, COSTS, recorded, trials=40)
+    assert with_it is not None
+    assert without is not None
+    assert (with_it.searches, with_it.middle, with_it.high) == (12, without.middle, without.high)
+    three = [dataclasses.replace(search(n), default_cut=True) for n in (50, 51, 52)]
+    cut = dataclasses.replace(KIND, default_cut=True)
+    found = work_ahead(cut, COSTS, [*recorded, *three], trials=40, seen_s=[5.0] * 10)
+    assert found is not None
+    assert found.searches == 3, "its like, once enough of them are recorded"

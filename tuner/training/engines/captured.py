@@ -70,6 +70,18 @@ def captured(
             graph.capture_end()
 
 
+def _make_room(device: torch.device) -> None:
+    """Give back what the steps before a capture left free, where that is more than others have.
+
+    The capture needs as much again, in a pool of its own; and while it lasts nothing can be given
+    back. Else it is kept: the next trial would have to ask for it again.
+    """
+    left = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    free, _ = torch.cuda.mem_get_info(device)
+    if left > free:
+        torch.cuda.empty_cache()
+
+
 class CapturedEngine(ABC):
     """Replays what its kind of step launches: a kind trains on a batch, validates, adds up losses.
 
@@ -131,6 +143,7 @@ class CapturedEngine(ABC):
             with torch.cuda.stream(stream):
                 self._run_everything_once()
             torch.cuda.current_stream().wait_stream(stream)
+            _make_room(self._device)
             # The present stream is put back also after a capture whose end failed.
             with torch.cuda.stream(torch.cuda.current_stream()):
                 self._capture(stream)
