@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
@@ -31,7 +31,8 @@ SETTLE = 8
 """Steps before anything is timed."""
 
 PASSES = 3
-"""Of validation, and of what lies between epochs: their median."""
+"""Of validation, and of what lies between epochs, one after each of the first turns: their median.
+"""
 
 _Result = TypeVar("_Result")
 
@@ -48,6 +49,22 @@ class Paced:
     backend: str
     fallback: str
     """Why that backend and not the one asked for; empty where it is that one."""
+
+
+@dataclass(slots=True)
+class _Turns:
+    """What the turns of one training took."""
+
+    stretches: list[Stretch] = field(default_factory=list)
+    validation_s: list[float] = field(default_factory=list)
+    between_s: list[float] = field(default_factory=list)
+
+    def take(self, found: Running, steps: int, *, whole: bool) -> None:
+        """Some steps; of a whole turn also what else an epoch has."""
+        self.stretches.append(found.steps(steps))
+        if whole:
+            self.validation_s.append(found.validate())
+            self.between_s.append(found.between())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +96,8 @@ def measure_pace(
     steps: int,
     patch: Patch | None = None,
     beside: Running | None = None,
-) -> tuple[Paced, float | None]:
-    """Its pace alone, and the seconds of a step of the training `beside` it, in turns with it: what
+) -> tuple[Paced, Paced | None]:
+    """Its pace, and that of the training `beside` it, every part of it in turns with its own: what
     else the machine does meets both.
 
     Raises:
@@ -88,16 +105,15 @@ def measure_pace(
         NoMemoryError: it does not fit.
     """
 
-    def paced() -> tuple[Paced, float | None]:
-        each, others = [], []
+    def paced() -> tuple[Paced, Paced | None]:
+        mine, others = _Turns(), _Turns()
         with running(config, data, patch=patch) as found:
             found.steps(SETTLE)
-            for _ in range(TURNS):
-                each.append(found.steps(max(1, steps // TURNS)))
+            for turn in range(TURNS):
+                mine.take(found, max(1, steps // TURNS), whole=turn < PASSES)
                 if beside is not None:
-                    took = beside.steps(max(1, steps // TURNS))
-                    others.append(took.seconds / took.steps)
-            return _paced(found, each), statistics.median(others) if others else None
+                    others.take(beside, max(1, steps // TURNS), whole=turn < PASSES)
+            return _paced(found, mine), None if beside is None else _paced(beside, others)
 
     return guarded(paced)
 
@@ -117,16 +133,16 @@ def guarded(work: Callable[[], _Result]) -> _Result:
     raise NoMemoryError(said)
 
 
-def _paced(found: Running, stretches: list[Stretch]) -> Paced:
+def _paced(found: Running, turns: _Turns) -> Paced:
     """From timed steps, and from passes of the rest of an epoch."""
-    window_s = statistics.median(each.seconds / each.windows for each in stretches)
-    validation_s = statistics.median(found.validate() for _ in range(PASSES))
-    between_s = statistics.median(found.between() for _ in range(PASSES))
+    window_s = statistics.median(each.seconds / each.windows for each in turns.stretches)
+    validation_s = statistics.median(turns.validation_s)
+    between_s = statistics.median(turns.between_s)
     every = found.config.training.validate_every
     pace = Pace(
         batch_size=found.batch_size,
         windows=found.n_windows,
-        step_s=statistics.median(each.seconds / each.steps for each in stretches),
+        step_s=statistics.median(each.seconds / each.steps for each in turns.stretches),
         epoch_s=window_s * found.n_windows + validation_s / every + between_s,
         validation_s=validation_s / every,
         between_s=between_s,
@@ -142,8 +158,9 @@ def _measured(config: RunConfig, data: DeviceData, steps: int) -> Measured:
         # The longest stretch comes first: a throughput that falls is seen from its start.
         first = found.steps(steps, ticking=True)
         captured = found.captured
-        plain, seen = _in_turns(found, max(1, steps // ROUNDS), record=not captured)
-        paced = _paced(found, [first, *plain])
+        turns = _Turns([first])
+        seen = _in_turns(found, turns, max(1, steps // ROUNDS), record=not captured)
+        paced = _paced(found, turns)
     recorded = merged(seen) if seen else None
     how = HOW[type(recorder_for(device, captured=False))]
     n_recorded = len(seen) * max(1, steps // ROUNDS)
@@ -154,19 +171,19 @@ def _measured(config: RunConfig, data: DeviceData, steps: int) -> Measured:
     return Measured(paced, stages, first.ticks, first.steps)
 
 
-def _in_turns(found: Running, steps: int, *, record: bool) -> tuple[list[Stretch], list[Recording]]:
-    """Unrecorded stretches, and recorded ones between them."""
+def _in_turns(found: Running, turns: _Turns, steps: int, *, record: bool) -> list[Recording]:
+    """Unrecorded stretches go to the turns; recorded ones between them come back."""
     recorder = recorder_for(found.device, captured=False)
-    plain, seen = [], []
+    seen = []
     for _ in range(ROUNDS):
-        plain.append(found.steps(steps))
+        turns.take(found, steps, whole=True)
         if record:
             found.engine.mark_with(recorder)
             recorder.start()
             found.steps(steps)
             seen.append(recorder.stop())
             found.engine.mark_with(unmarked)
-    return plain, seen
+    return seen
 
 
 def _stages(

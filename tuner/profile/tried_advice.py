@@ -115,7 +115,7 @@ class Trials:
     def _tried(self, begun: Advice, config: RunConfig, patch: Patch | None = None) -> Advice:
         """The advice with what it gave, or why it did not."""
         try:
-            found, present_s = measure_pace(
+            found, now = measure_pace(
                 config, self.data, steps=self._fitting(), patch=patch, beside=self.beside
             )
         except NoMemoryError as error:
@@ -129,24 +129,22 @@ class Trials:
             return failed
         if found.fallback:
             return replace(begun, outcome=f"not possible here: {found.fallback}")
-        before = self.present.pace
-        drift = 1.0 if present_s is None else present_s / before.step_s
-        return judged(begun, found.pace, before, drift)
+        return judged(begun, found.pace, self.present.pace, None if now is None else now.pace)
 
     def _fitting(self) -> int:
         return max(LEAST_STEPS, min(self.steps, int(MOST_S / self.present.pace.step_s)))
 
 
-def judged(begun: Advice, after: Pace, before: Pace, drift: float = 1.0) -> Advice:
+def judged(begun: Advice, after: Pace, before: Pace, now: Pace | None = None) -> Advice:
     """With the gain on seconds an epoch per window.
 
     Args:
         begun: what was tried.
         after: its pace.
         before: the present pace.
-        drift: what the present pace takes now, by what it took when it was measured.
+        now: the present pace, measured again in turns with what was tried: the gain is by it.
     """
-    gain = before.window_s * drift / after.window_s
+    gain = (before if now is None else now).window_s / after.window_s
     certain = begun.fault and (gain >= CERTAIN_GAIN or not begun.mathematics)
     tried = replace(begun, gain=gain, epoch_s=before.epoch_s / gain, fault=certain)
     if tried.helps:

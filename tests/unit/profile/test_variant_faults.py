@@ -13,7 +13,9 @@ from tuner.data.windows import DeviceData
 from tuner.profile.advice_order import bottleneck, ranked
 from tuner.profile.profile_records import Operations, Stages
 from tuner.profile.repeated_calls import batched_gain, loops_in
+from tuner.profile.settings_to_try import Candidate
 from tuner.profile.stage_times import measure_pace
+from tuner.profile.timed_training import running
 from tuner.profile.tried_advice import Trials
 from tuner.profile.variant_faults import Faults, dead_parts, faults_in
 
@@ -134,3 +136,24 @@ def test_the_largest_dead_part_stands_for_what_is_in_it() -> None:
 
 
 STAGES = Stages(seconds={}, how="", difference=0.0)
+
+
+def test_a_gain_is_by_the_present_training_as_it_runs_beside_what_is_tried(
+    config: RunConfig, data: DeviceData
+) -> None:
+    """Not by what it took before, when nobody else used the machine: steps, and all of an epoch."""
+    present, _ = measure_pace(config, data, steps=15)
+    quiet = dataclasses.replace(present.pace, step_s=present.pace.step_s / 8)
+    with running(config, data) as beside:
+        tried = Trials(
+            config=config,
+            data=data,
+            present=dataclasses.replace(present, pace=quiet),
+            steps=15,
+            announce=lambda _line: None,
+            beside=beside,
+        )
+        (same,) = tried.of_settings([Candidate(change="nothing", why="", config=config)])
+    assert same.gain is not None
+    assert 0.4 < same.gain < 2.5
+    assert same.epoch_s == pytest.approx(present.pace.epoch_s / same.gain)
