@@ -65,6 +65,7 @@ class Replay:
     low_s: float
     high_s: float
     searches: int
+    """Recorded ones that it was foretold from; 0: from its own trials alone."""
     bought: Foretold
     """Trials foretold for the device time that all of them took."""
 
@@ -218,6 +219,20 @@ def replays(replayer: Replayer, seen: int) -> list[Replay]:
     return found
 
 
+def groups_of(replayer: Replayer) -> dict[str, Callable[[Replay], bool]]:
+    """Searches that are told of apart, as far as their kind is known when they are foretold."""
+    return {
+        "all": lambda _each: True,
+        "chosen by what ran before": lambda each: not replayer.kind(each.search).all_over,
+        "of these by a sampler that repeats, as `auto` does": (
+            lambda each: replayer.kind(each.search).repeats and each.searches > 0
+        ),
+        "whose default is cut off": lambda each: each.searches == 0,
+        "of networks of neuralforecast": lambda each: replayer.of_neuralforecast(each.search),
+        "spread all over the space": lambda each: replayer.kind(each.search).all_over,
+    }
+
+
 def row(made: list[Replay]) -> dict[str, Any]:
     """Shares count each search alike, whatever its lengths."""
     lengths = Counter(each.search for each in made)
@@ -269,20 +284,11 @@ def main() -> None:
         without_its_retune=options.without_its_retune,
         without_its_variant=options.without_its_variant,
     )
-    groups: dict[str, Callable[[str], bool]] = {
-        "all": lambda _name: True,
-        "chosen by what ran before": lambda name: not kind_of(replayer.archives[name]).all_over,
-        "of these by a sampler that repeats, as `auto` does": (
-            lambda name: kind_of(replayer.archives[name]).repeats
-        ),
-        "of networks of neuralforecast": replayer.of_neuralforecast,
-        "spread all over the space": lambda name: kind_of(replayer.archives[name]).all_over,
-    }
     rows = []
     for seen in SEEN:
         made = replays(replayer, seen)
-        for group, belongs in groups.items():
-            if mine := [each for each in made if belongs(each.search)]:
+        for group, belongs in groups_of(replayer).items():
+            if mine := [each for each in made if belongs(each)]:
                 rows.append({"searches_of": group, **row(mine)})
     print(
         "| trials seen | searches | replays | in the 80 % range | high : low, median | highest | at most 1.5 | trials of a budget in their range |"

@@ -75,14 +75,8 @@ class RecordedSearch:
     ) -> np.ndarray:
         """(trials,): what its trials would take where the sizes' epochs cost this, under these
         settings and in this range of learning rates.
-
-        A training that ended by early stopping had so many epochs to its best as it had without its
-        patience.
         """
-        epochs = self.epochs.copy()
-        by_itself = (epochs > self.patience) & (epochs < self.max_epochs - 0.5)
-        epochs[by_itself] += training.patience - self.patience
-        epochs = np.clip(epochs, 1.0, training.max_epochs)
+        epochs = self._epochs_under(training)
         low, high = learning_rates
         inside = (self.learning_rate >= low * 0.999) & (self.learning_rate <= high * 1.001)
         kept = inside if inside.mean() >= SHARE_IN_RANGE else np.ones_like(inside)
@@ -92,6 +86,22 @@ class RecordedSearch:
             mine = self.of_default[kept]
             epoch[mine] = np.sqrt(epoch[mine] * costs.default)
         found: np.ndarray = epochs[kept] * epoch
+        return found
+
+    def default_is_cut(self, training: TrainingSettings) -> bool:
+        """Whether these settings' limit of epochs would cut its default off, or its own one did."""
+        mine = self._epochs_under(training)[self.of_default]
+        at_the_limit = bool(len(mine)) and bool((mine >= training.max_epochs).all())
+        return self.default_cut or at_the_limit
+
+    def _epochs_under(self, training: TrainingSettings) -> np.ndarray:
+        """(trials,): a training that ended by early stopping had so many epochs to its best as it
+        had without its patience.
+        """
+        epochs = self.epochs.copy()
+        by_itself = (epochs > self.patience) & (epochs < self.max_epochs - 0.5)
+        epochs[by_itself] += training.patience - self.patience
+        found: np.ndarray = np.clip(epochs, 1.0, training.max_epochs)
         return found
 
     def prunes_like(self, prune: bool) -> bool:

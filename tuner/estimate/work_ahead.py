@@ -53,9 +53,9 @@ class Kind:
     training: TrainingSettings
     learning_rates: tuple[float, float]
     default_cut: bool = False
-    """Its limit of epochs cuts its default off; as far as is known, which is after its first run.
-    What it tries is then no shorter later on, so it is not foretold from those that turn to what
-    is fast."""
+    """Its limit of epochs cuts its default off, as far as is known, which is after its first run.
+    What it tries is then no shorter later on, but where the limit would cut off those of others,
+    too: so it is not foretold from those that turn to what is fast."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,11 +192,11 @@ def _alike(
 
 
 def _is_like(kind: Kind, search: RecordedSearch) -> bool:
-    return (
-        search.all_over == kind.all_over
-        and search.prunes_like(kind.prune)
-        and search.default_cut == kind.default_cut
-    )
+    if search.all_over != kind.all_over or not search.prunes_like(kind.prune):
+        return False
+    if kind.default_cut:
+        return search.default_is_cut(kind.training)
+    return not search.default_cut
 
 
 def _as_long_as(seconds: np.ndarray, trials: int) -> np.ndarray:

@@ -250,3 +250,17 @@ def test_others_are_not_foretold_from_a_search_whose_default_was_cut_off() -> No
     found = work_ahead(cut, COSTS, [*recorded, *three], trials=40, seen_s=[5.0] * 10)
     assert found is not None
     assert found.searches == 3, "its like, once enough of them are recorded"
+
+
+def test_where_the_limit_would_cut_off_every_default_the_recorded_ones_count() -> None:
+    """With five epochs nothing converges, and a search turns to cheap sizes all the same."""
+    recorded = [search(n) for n in range(12)]
+    short = dataclasses.replace(KIND.training, max_epochs=5)
+    usual = dataclasses.replace(KIND, training=short)
+    cut = dataclasses.replace(usual, default_cut=True)
+    ten = [1.0] * 10
+    found = work_ahead(cut, COSTS, recorded, trials=40, seen_s=ten)
+    same = work_ahead(usual, COSTS, recorded, trials=40, seen_s=ten)
+    assert found is not None
+    assert same is not None
+    assert (found.searches, found.middle, found.high) == (12, same.middle, same.high)
