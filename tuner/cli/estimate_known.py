@@ -28,10 +28,14 @@ def known_or_measured(process: MeasuringProcess, seconds: float, *, again: bool)
     if before is not None and len(before.sizes) >= len(wanted):
         note("these sizes were measured here before; --again measures them anew")
         return before
+    known = () if before is None else before.sizes
     sizes = f"{len(wanted)} sizes of {definition.variant}"
-    note(f"measuring {sizes}; after {seconds:.0f} s no further one is begun")
+    begun = f", {len(known)} of which were measured here before" if known else ""
+    note(f"measuring {sizes}{begun}; after {seconds:.0f} s no further one is begun")
     watch = Watch(process.subject.device)
-    found = measured_costs(process, seconds=seconds)
+    found = measured_costs(process, seconds=seconds, before=known)
+    if known and not any(each in known for each in found.sizes):
+        note("the default does not take what it took then: all sizes were measured anew")
     if why := watch.finish().why:
         note(f"these figures are not to be trusted: {why}")
     if before is not None and len(before.sizes) > len(found.sizes):

@@ -20,7 +20,7 @@ from tuner.config import Hyperparameters
 from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
 from tuner.devices import CpuCores
-from tuner.estimate.cost_sizes import size_of
+from tuner.estimate.cost_sizes import key_of, size_of
 from tuner.estimate.measuring.measured_costs import measured_costs
 from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
 from tuner.estimate.size_costs import MeasuredSize, SizeCosts
@@ -134,6 +134,64 @@ def test_what_a_compiler_takes_is_not_taken_from_the_time_for_sizes(
     assert measured(0.0) == 1
     assert measured(6.0) == 2  # 10 s are over by then: 8 for kernels, of which 6 do not count
     assert measured(100.0) == 3  # after two sizes it has 0.5 s left
+
+
+def test_a_measurement_goes_on_where_an_earlier_one_ended(
+    small: Small, costs: SizeCosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the default takes what it took; where it does not, nothing of then stands."""
+    asked: list[str] = []
+    now = 0.0
+
+    class Fast:
+        subject = Subject(
+            definition=small.definition,
+            task=small.task,
+            data_dir=None,
+            device=CpuCores((0,)),
+            most_bytes=ROOM,
+        )
+        windows, torch_version, start_s = 100, "2.11", 1.0
+        epoch_s = 1.0
+
+        def start(self) -> None: ...
+
+        def fit(self, _wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
+            assert within_s > 0
+            return MeasuredSize(size={"batch_size": 1}, epoch_s=1.0)
+
+        def time(self, wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
+            nonlocal now
+            assert within_s > 0
+            now += 5.0
+            size = size_of(wanted.as_dict())
+            asked.append(key_of(size))
+            return MeasuredSize(size=size, epoch_s=self.epoch_s)
+
+        def evaluation_s(self, _wanted: Hyperparameters, *, within_s: float) -> float:
+            assert within_s > 0
+            return 0.01
+
+    monkeypatch.setattr("tuner.estimate.measuring.measured_costs.time.monotonic", lambda: now)
+    process = Fast()
+
+    def measured(before: tuple[MeasuredSize, ...]) -> tuple[MeasuredSize, ...]:
+        nonlocal now
+        now = 0.0
+        asked.clear()
+        found = measured_costs(process, seconds=7.5, before=before)  # type: ignore[arg-type]
+        return found.sizes
+
+    first = measured(())
+    assert len(first) == 2, "the time is over then"
+    both = measured(first)
+    assert len(both) == 3
+    assert both[1] == first[1]
+    assert asked == [key_of(both[0].size), key_of(both[2].size)], "the default is measured again"
+    assert len(measured(both)) == len(costs.sizes) == 4
+    process.epoch_s = 1.3
+    anew = measured(both)
+    assert [each.epoch_s for each in anew] == [1.3, 1.3]
 
 
 def test_what_has_no_room_is_an_answer_and_whoever_asks_lives(

@@ -9,87 +9,25 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
-import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from tests.support.drawn_verifications import drawn_result, verify_all
-from tests.support.recorded_studies import record_study
+from tests.support.compared_studies import BOTH, Compared, with_runs
 from tuner.cli.app import app
 from tuner.display.text import in_html
 from tuner.errors import UsageError
 from tuner.record import Recorded
-from tuner.report.comparison_files import LEVELS, page
+from tuner.report.comparison_files import page
 from tuner.report.comparison_sections import UNDER_OTHER_RULES
 from tuner.report.terminal.comparison import ASK_FOR_RULES
-from tuner.storage.database import open_database
-from tuner.storage.queue.runs import VerificationRun
-from tuner.storage.records import TrialResult
-from tuner.storage.url import parse_url
-from tuner.study.archive import archive_of, write_archive
-from tuner.study.open import open_study
 from tuner.study.results import StudyResults, TrialRecord
-from tuner.study.snapshot import StudySnapshot
-from tuner.trial.job import TrialJob
 from tuner.verdict.compare.answers import KNEES
-from tuner.verdict.compare.findings import Report, compare
+from tuner.verdict.compare.findings import compare
 from tuner.verdict.compare.studies import read_studies
 from tuner.verdict.explain import explain_study
 from tuner.verdict.picks import picks_of
-from tuner.verdict.verification_plan import plan_verification
-from tuner.verdict.verified import verified_in
-
-BOTH = ["original", "rmsnorm"]
-
-
-def known(job: TrialJob) -> TrialResult:
-    """Retuned takes two thirds of the default's time; rmsnorm 0.6 of original's; both forecast
-    alike."""
-    seconds = 10.0 * (1.0 if job.number else 1.5) * (0.6 if "rmsnorm" in job.study else 1.0)
-    return drawn_result(job, seconds=seconds)
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A database with verified studies, and archives of them."""
-
-    url: str
-    archives: list[str]
-
-    def studies(self, *names: str) -> list[StudySnapshot]:
-        return read_studies(names or BOTH, task="demo", storage=self.url)
-
-    def report(self, *names: str, pick: str = "knee") -> Report:
-        return compare(self.studies(*names), pick=pick)
-
-
-@pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compared]:
-    """Verified: original and rmsnorm (10 seeds). Not verified: batchnorm (under way), simple,
-    studies of few trials."""
-    folder = tmp_path_factory.mktemp("compare")
-    url = f"sqlite:///{folder}/tuner.db"
-    for variant, trials in (("original", 12), ("rmsnorm", 12), ("batchnorm", 2), ("simple", 2)):
-        record_study(url, variant=variant, trials=trials)
-    for trials in range(3):
-        record_study(url, variant="layernorm", trials=trials, name=f"few-{trials}")
-    record_study(
-        url, variant="layernorm", trials=1, name="elsewhere", device="Another CPU, 2 cores"
-    )
-    database = open_database(parse_url(url), create=False)
-    opened = [open_study(database, f"demo-{variant}") for variant in BOTH]
-    plan_verification(opened, top=1, seeds=10, shuffle_seed=1)
-    verify_all(opened, known)
-    plan_verification([open_study(database, "demo-batchnorm")], top=1, seeds=5)
-    archives = [str(folder / f"{each.name}.json.gz") for each in opened]
-    for each, path in zip(opened, archives, strict=True):
-        write_archive(archive_of(each), Path(path))
-    yield Compared(url, archives)
-    database.close()
 
 
 def test_verified_studies_get_a_verdict_in_a_plain_sentence(compared: Compared) -> None:
@@ -145,17 +83,6 @@ def test_archives_say_the_same_as_the_database(compared: Compared, tmp_path: Pat
     assert from_files.as_dict() == compared.report().as_dict()
 
 
-def test_hypervolumes_come_with_intervals_below_one_reference(compared: Compared) -> None:
-    report = compared.report()
-    assert report.reference is not None
-    original, rmsnorm = report.volumes
-    for volume in report.volumes:
-        assert volume.verified
-        assert volume.interval is not None
-        assert volume.interval.low < volume.value < volume.interval.high
-    assert rmsnorm.value > original.value
-
-
 def test_variants_may_be_given_with_commas_as_launch_takes_them(compared: Compared) -> None:
     assert [study.variant for study in compared.studies("original,rmsnorm")] == BOTH
 
@@ -164,115 +91,6 @@ def test_variants_may_be_given_with_commas_as_launch_takes_them(compared: Compar
 def test_a_misspelt_variant_is_not_a_database_that_is_missing(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match=f"unknown variant '{name}'"):
         read_studies([name], task="demo", storage=f"sqlite:///{tmp_path}/none.db")
-
-
-def test_time_at_equal_quality_is_that_of_the_fastest_verified_configuration_at_the_level(
-    compared: Compared,
-) -> None:
-    report = compared.report()
-    verified = [verified_in(study).values() for study in report.studies]
-    assert [level.mql for level in report.levels] == sorted({level.mql for level in report.levels})
-    for level in report.levels:
-        for found, configurations in zip(level.fastest, verified, strict=True):
-            able = [
-                v.seconds.estimate
-                for v in configurations
-                if v.mql and v.seconds and v.mql.estimate <= level.mql
-            ]
-            assert (found.seconds.estimate if found else None) == min(able, default=None)
-    original, rmsnorm = report.levels[-1].fastest  # where all of them are good enough
-    assert original is not None
-    assert rmsnorm is not None
-    assert original.ratio is None
-    assert rmsnorm.ratio is not None
-    assert rmsnorm.ratio.estimate == rmsnorm.seconds.estimate / original.seconds.estimate
-    assert rmsnorm.ratio.covers(0.6)
-    assert rmsnorm.ratio.high < 1
-    assert (
-        report.as_dict()["time_at_equal_quality"][-1]["fastest"][1]["ratio"]["estimate"]
-        == rmsnorm.ratio.estimate
-    )
-
-
-def test_time_at_equal_quality_needs_verified_studies_on_one_device(compared: Compared) -> None:
-    assert compared.report("original", "simple").levels == ()
-    original, rmsnorm = compared.studies()
-    assert (
-        compare(
-            [original, dataclasses.replace(rmsnorm, device_model="Another CPU, 2 cores")]
-        ).levels
-        == ()
-    )
-
-
-def test_time_at_equal_quality_does_without_disturbed_timings_one_configuration_at_a_time(
-    compared: Compared,
-) -> None:
-    """Of each configuration other seeds are disturbed; only four are clean for all of them."""
-    studies = []
-    for nth, study in enumerate(compared.studies()):
-        trials = sorted(verified_in(study))
-        disturbed = {
-            n: {(3 * nth + 2 * i) % 10, (3 * nth + 2 * i + 1) % 10} for i, n in enumerate(trials)
-        }
-        runs = tuple(
-            dataclasses.replace(
-                run,
-                result=dataclasses.replace(
-                    run.result,
-                    recorded=dataclasses.replace(run.result.recorded, contaminated=True),
-                ),
-            )
-            if run.result and run.block in disturbed[run.trial_number]
-            else run
-            for run in study.runs
-        )
-        studies.append(with_runs(study, runs))
-    samples = [each.sample() for study in studies for each in verified_in(study).values()]
-    assert len(set.intersection(*(set(sample.seconds) for sample in samples))) < 5
-    assert all(len(sample.seconds) == 8 for sample in samples)
-    report = compare(studies)
-    _, rmsnorm = report.levels[-1].fastest
-    assert rmsnorm is not None
-    assert rmsnorm.ratio is not None
-    assert rmsnorm.ratio.covers(0.6)
-    assert rmsnorm.ratio.runs == 8
-
-
-def with_runs(study: StudySnapshot, runs: Iterable[VerificationRun]) -> StudySnapshot:
-    found = tuple(runs)
-    return dataclasses.replace(study, read_runs=lambda: found)
-
-
-def with_mql(studies: list[StudySnapshot], mql: Callable[[float], float]) -> list[StudySnapshot]:
-    """The same verification with other test MQLs."""
-
-    def changed(run: VerificationRun) -> VerificationRun:
-        assert run.result is not None
-        was = run.result.recorded
-        assert was.test_mql is not None
-        recorded = dataclasses.replace(was, test_mql=mql(was.test_mql))
-        return dataclasses.replace(run, result=dataclasses.replace(run.result, recorded=recorded))
-
-    return [with_runs(each, (changed(run) for run in each.runs)) for each in studies]
-
-
-def test_levels_that_lie_close_together_are_told_apart(compared: Compared) -> None:
-    report = compare(with_mql(compared.studies(), lambda mql: 1e6 + mql))
-    shown = re.findall(r"<tr><td class='number'>([^<]+)</td>", page(report).partition(LEVELS)[2])
-    assert len(set(shown)) == len(report.levels) == 2
-    assert [float(level) for level in shown] == pytest.approx(
-        [level.mql for level in report.levels], rel=1e-6
-    )
-
-
-def test_runs_that_all_forecast_alike_reach_their_level_and_have_a_resolution(
-    compared: Compared,
-) -> None:
-    report = compare(with_mql(compared.studies(), lambda _: 0.1 + 0.2))
-    assert [level.mql for level in report.levels] == [pytest.approx(0.303)]
-    assert all(report.levels[0].fastest)
-    assert report.resolution.endswith("or of 0.000 in MQL; smaller ones are missed more often")
 
 
 def test_pairs_too_few_for_any_claim_are_not_said_to_find_a_difference(compared: Compared) -> None:
@@ -319,35 +137,6 @@ def test_few_trials_say_what_is_missing(compared: Compared, trials: int) -> None
     assert alone.answers == ()
     assert any("name a second one" in line for line in alone.missing)
     assert "<h1>" in page(alone)
-
-
-def test_different_devices_share_no_time_and_say_so(compared: Compared) -> None:
-    original, rmsnorm = compared.studies()
-    report = compare([original, dataclasses.replace(rmsnorm, device_model=None)])
-    between = report.answers[0]
-    assert between.comparison.seconds.estimate is None
-    assert between.sentence.endswith("; measured on None and on Example CPU, 2 cores")
-    assert "measured on Example CPU, 2 cores and on None" in report.between[0].sentence
-    assert between.comparison.mql.estimate is not None
-    mixed = compared.report("original", "study:elsewhere")
-    assert any(
-        line.startswith("Devices differ, so times do not compare") for line in mixed.fairness
-    )
-
-
-def test_times_of_different_clocks_are_told(compared: Compared) -> None:
-    original, rmsnorm = compared.studies()
-    assert not any("clock" in line for line in compare([original, rmsnorm]).fairness)
-    first, *others = rmsnorm.results.records
-    timed = dataclasses.replace(
-        first, recorded=dataclasses.replace(first.recorded, clock_version=2)
-    )
-    mixed = dataclasses.replace(rmsnorm.results, records=(timed, *others))
-    found = compare([original, dataclasses.replace(rmsnorm, results=mixed)]).fairness
-    assert [line for line in found if "clock" in line] == [
-        "Versions of the clock differ, so times do not compare: demo-original 1, demo-rmsnorm 1/2.",
-        f"demo-rmsnorm: {mixed.clocks_differ}",
-    ]
 
 
 def test_runs_that_missed_are_counted_in_the_table(compared: Compared) -> None:
