@@ -10,7 +10,7 @@ import typer
 
 from tuner.cli.command import takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, TaskName, data_folder, note
+from tuner.cli.options import Cpu, DataDir, Json, OneGpu, data_folder, note
 from tuner.cli.output import print_json
 from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
@@ -42,7 +42,10 @@ class ProfileOptions:
         Path | None,
         typer.Option(metavar="FILE.py", help="A training script of your own, in its place."),
     ] = None
-    task: TaskName = "etth"
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME|FILE", help="etth, demo, or a task file (.toml) [etth]."),
+    ] = None
     data_dir: DataDir = None
     steps: Annotated[int, typer.Option(min=10, metavar="N", help="Training steps to time.")] = 200
     set: Annotated[
@@ -96,11 +99,11 @@ def _check(options: ProfileOptions) -> None:
     if options.arguments and options.python is None:
         raise UsageError("arguments after -- are for a script: give --python FILE.py too")
     if options.python is not None:
-        settings = (options.set, options.batch, options.backend, options.precision)
+        settings = (options.set, options.batch, options.backend, options.precision, options.task)
         if any(each is not None for each in settings):
             raise UsageError(
-                "--set, --batch, --backend and --precision are for a variant; a script has its own "
-                "arguments"
+                "--task, --set, --batch, --backend and --precision are for a variant; a script has "
+                "its own arguments"
             )
         if not options.python.is_file():
             raise UsageError(f"--python: there is no file {excerpt(str(options.python))}")
@@ -148,7 +151,7 @@ def _profiled(
 
     if config.training.precision is Precision.TF32 and not isinstance(device, Gpu):
         raise UsageError("--precision tf32 is an arithmetic of CUDA GPUs; on the CPU choose fp32")
-    prepared = prepare(load_task(options.task), data_dir=data_folder(options.data_dir))
+    prepared = prepare(load_task(options.task or "etth"), data_dir=data_folder(options.data_dir))
     with exclusive(device.lock_names, waiting=waiting_for(device.label)):
         data = to_device(prepared, torch_device(device)).seeing(config.hyperparameters.input_size)
         wanted = Wanted(steps=options.steps, advice=options.advice, trace=_partial(options))

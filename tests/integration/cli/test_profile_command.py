@@ -33,6 +33,7 @@ def test_a_variant_is_profiled_into_a_document_a_page_and_a_trace(tmp_path: Path
 def test_what_cannot_be_profiled_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "mine.html").write_text("mine", encoding="utf-8")
     original = (*TINY, "--variant", "original")
+    script = ("profile", "--python", "mine.html")
     for arguments, words in (
         (TINY, ("--variant", "--python")),
         ((*original, "--set", "hidden_sise=8"), ("hidden_sise", "did you mean 'hidden_size'")),
@@ -40,9 +41,10 @@ def test_what_cannot_be_profiled_is_one_line(tmp_path: Path) -> None:
         ((*original, "--set", "dropout"), ("--set", "NAME=VALUE")),
         ((*original, "--html", "mine.html"), ("mine.html", "--force")),
         ((*original, "--precision", "tf32"), ("tf32", "fp32")),
-        ((*TINY, "--python", "not_there.py"), ("--python", "not_there.py")),
-        ((*TINY, "--python", "mine.html", "--batch", "3"), ("--batch", "variant")),
-        ((*TINY, "--python", "mine.html", "--precision", "bf16"), ("--precision", "variant")),
+        (("profile", "--python", "not_there.py"), ("--python", "not_there.py")),
+        ((*script, "--batch", "3"), ("--batch", "variant")),
+        ((*script, "--precision", "bf16"), ("--precision", "variant")),
+        ((*script, "--task", "demo"), ("--task", "variant", "its own arguments")),
         ((*original, "--html", "one", "--trace", "./one"), ("both name one", "two files")),
     ):
         refused(*arguments, folder=tmp_path, code=2, says=words)
