@@ -10,7 +10,7 @@ import typer
 from tuner.cli.options import Json, Storage, TaskName, note, storage_url
 from tuner.cli.output import print_json
 from tuner.cli.picking import PointOfFront
-from tuner.cli.replace import Force, check_free, is_page, is_table
+from tuner.cli.replace import Force, check_free, check_placeable, is_page, is_table
 from tuner.errors import UsageError
 
 
@@ -61,21 +61,21 @@ def compare(
     _check_files(csv, html, force=force)
     found = read_studies(studies, task=task, storage=storage_url(storage), curves=stopping_rules)
     report = make_report(found, pick=pick and pick.value, stopping_rules=stopping_rules)
-    # First what cannot fail: it may have taken long.
-    if json:
-        print_json(report.as_dict())
-    else:
+    if not json:  # first what cannot fail: it may have taken long
         print_report(report)
     for path, write in ((csv, write_csv), (html, write_html)):
         if path is not None:
             write(report, path)
             note(f"wrote {path}")
+    if json:  # last: an error is a document, too, and there is one
+        print_json(report.as_dict())
     return 0
 
 
 def _check_files(csv: Path | None, html: Path | None, *, force: bool) -> None:
     for path, is_ours in ((csv, is_table), (html, is_page)):
         if path is not None:
+            check_placeable(path)
             check_free(path, is_ours, force=force)
     if csv is not None and html is not None and csv.resolve() == html.resolve():
         raise UsageError(f"--csv and --html both name {csv}; name two files")

@@ -207,6 +207,7 @@ def _of_variant(
     from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
     from tuner.estimate.whole_estimate import VariantEstimate, rows_of
 
+    ended = ended_before(options.storage, definition)  # first: measuring takes a minute
     most_bytes = free_memory_bytes() if isinstance(device, CpuCores) else None
     subject = Subject(
         definition=definition,
@@ -226,7 +227,7 @@ def _of_variant(
         definition,
         costs,
         trials=trials,
-        ended=ended_before(options.storage, definition),
+        ended=ended,
         sampler=options.sampler or "auto",
         prune=options.prune,
         within_s=within_s,

@@ -57,7 +57,12 @@ def ended_before(storage: str | None, definition: StudyDefinition) -> list[Ended
         return []
     address = absolute(parse_url(storage_url(storage)))
     if address.is_sqlite and not address.sqlite_path.exists():
-        return []
+        if storage is None:  # of the environment: it is made by the first launch
+            return []
+        raise UsageError(
+            f"--storage: there is no database {address.sqlite_path}; name one that is there, or "
+            "leave it out"
+        )
     name = f"{definition.task_name}-{definition.variant}"
     try:
         database = open_database(address, create=False)

@@ -53,8 +53,9 @@ def draw_fans(
     *,
     columns: Sequence[str] = (),
     title: str = "",
+    size: tuple[int | None, int | None] = (None, None),
 ) -> None:
-    """Fan charts of a forecast in a file.
+    """Fan charts of a forecast in a file, by default as large as their panels want.
 
     Raises:
         UsageError: more panels than a figure can show.
@@ -66,4 +67,4 @@ def draw_fans(
 
     fans = fans_of(model, frame, forecast, columns=columns)
     width, height = size_of(len(fans))
-    save(fan_figure(fans, title=title), path, width=width, height=height)
+    save(fan_figure(fans, title=title), path, width=size[0] or width, height=size[1] or height)

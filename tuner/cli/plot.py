@@ -62,19 +62,31 @@ def plot(
         typer.Option(metavar="DATA", help="Of a forecast: as 'tuner predict' takes it."),
     ] = None,
     title: Annotated[str, typer.Option(metavar="TEXT", help="A line above the figure.")] = "",
-    width: Annotated[int, typer.Option(min=200, max=10_000, metavar="N", help="Pixels.")] = 900,
-    height: Annotated[int, typer.Option(min=150, max=10_000, metavar="N", help="Pixels.")] = 540,
+    width: Annotated[
+        int | None,
+        typer.Option(
+            min=200, max=10_000, metavar="N", help="Pixels (900; of a forecast by its panels)."
+        ),
+    ] = None,
+    height: Annotated[
+        int | None,
+        typer.Option(
+            min=150, max=10_000, metavar="N", help="Pixels (540; of a forecast by its panels)."
+        ),
+    ] = None,
     storage: Storage = None,
     force: Force = False,
 ) -> int:
     """Draw a figure of one study or several into a file; or of what a trained model forecasts."""
     from tuner.report.figures.draw import draw
-    from tuner.report.figures.save import check_kind, save
+    from tuner.report.figures.save import SIZE, check_kind, save
 
     check_kind(output)
     check_free(output, is_figure, force=force)
     if kind is Kind.FORECAST or model is not None or data is not None:
-        _forecast(kind, model, data, output, title)
+        if study is not None or storage is not None:
+            raise UsageError("a forecast is of a model and data: leave --study and --storage out")
+        _forecast(kind, model, data, output, title, (width, height))
         return 0
     names = [name.strip() for name in study.split(",")] if study is not None else None
     address = storage_url(storage)
@@ -83,12 +95,19 @@ def plot(
     else:
         with _studies(names, address) as studies:
             figure = draw(kind.value, studies, title=title)
-    save(figure, output, width=width, height=height)
+    save(figure, output, width=width or SIZE[0], height=height or SIZE[1])
     note(f"wrote {output}")
     return 0
 
 
-def _forecast(kind: Kind, model: Path | None, data: Path | None, output: Path, title: str) -> None:
+def _forecast(
+    kind: Kind,
+    model: Path | None,
+    data: Path | None,
+    output: Path,
+    title: str,
+    size: tuple[int | None, int | None],
+) -> None:
     """Fan charts; 'tuner predict' says more of the same forecast."""
     if kind is not Kind.FORECAST:
         raise UsageError(f"--model and --data belong to 'tuner plot forecast', not to {kind}")
@@ -99,7 +118,7 @@ def _forecast(kind: Kind, model: Path | None, data: Path | None, output: Path, t
 
     saved = load_model(model)
     frame = read_rows(data, saved.task)
-    draw_fans(saved, frame, saved.predict(frame), output, title=title)
+    draw_fans(saved, frame, saved.predict(frame), output, title=title, size=size)
     note(f"wrote {output}")
 
 

@@ -11,7 +11,7 @@ from tuner.cli.options import Json, Storage, Trust, opened_database, storage_url
 from tuner.cli.output import print_json, say
 from tuner.cli.replace import Force, check_free, is_exported_study
 from tuner.config import MANY
-from tuner.errors import UsageError
+from tuner.errors import TunerError, UsageError
 
 if TYPE_CHECKING:
     from tuner.study.open import OpenStudy
@@ -129,7 +129,10 @@ def export(
         opened = open_study(database, name)
         if not force:
             refuse_another_study(output, opened.name, opened.definition)
-        write_archive(archive_of(opened), output)
+        try:
+            write_archive(archive_of(opened), output)
+        except OSError as error:
+            raise TunerError(f"{output}: cannot be written ({error.strerror or error})") from None
         _say(opened, f"written to {output} ({output.stat().st_size / 1000:.0f} kB)", json=json)
     return 0
 
@@ -200,7 +203,7 @@ def _check_name(name: str) -> None:
 
 def _say(opened: OpenStudy, what: str, *, json: bool) -> None:
     from tuner.report.study_status import status_of
-    from tuner.verdict.estimate_words import left_in_words
+    from tuner.report.terminal.summary_lines import held_in_words
 
     if json:
         print_json(status_of(opened))
@@ -208,7 +211,4 @@ def _say(opened: OpenStudy, what: str, *, json: bool) -> None:
     counts = opened.ledger.counts()
     place = opened.membership
     search = f"; search {place.search} of group {place.group}" if place.group != opened.name else ""
-    held = f"{counts.finished} of {counts.budget} trials finished"
-    if counts.little_left is not None:
-        held += f"; stopped: {left_in_words(counts.little_left.at_most)}"
-    say(f"{opened.name}: {what}; {held}{search}")
+    say(f"{opened.name}: {what}; {held_in_words(counts)}{search}")

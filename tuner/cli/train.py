@@ -125,13 +125,35 @@ def train(options: TrainOptions) -> int:
     return 0
 
 
+def _check_beside_config(options: TrainOptions) -> None:
+    """Refuse what chooses a configuration, where a file holds the one."""
+    said = {
+        "--pick": None if options.pick is Pick.SAME_QUALITY else options.pick,
+        "--margin": options.margin,
+        "--against": options.against,
+        "--values": options.values,
+        "--storage": options.storage,
+    }
+    for name, value in said.items():
+        if value is not None:
+            raise UsageError(
+                f"{name} chooses among a study's configurations, and --config names one; leave one "
+                "of the two out"
+            )
+
+
 def _check(options: TrainOptions) -> None:
+    from tuner.export import is_archive
+
     if options.seed is not None and options.seeds is not None:
         raise UsageError(
             "--seed and --seeds exclude each other; --seeds K trains the seeds 0 to K-1"
         )
+    if options.config is not None:
+        _check_beside_config(options)
     limits = (options.max_time, options.max_mql)
-    named = (options.variant, options.study, options.trial, *limits)
+    archive = options.storage if options.storage and is_archive(options.storage) else None
+    named = (options.variant, options.study, options.trial, archive, *limits)
     if (options.config is None) == all(each is None for each in named):
         raise UsageError(
             "say what to train: either --config FILE.toml, or --variant NAME with --pick or --trial"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import DataError, TunerError, UsageError, first_line
-from tuner.files.durable import replacing
+from tuner.files.durable import put
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,8 +75,7 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
         frame.to_csv(content, index=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path) as file:
-            file.write(content.getvalue())
+        put(path, content.getvalue())
     except OSError as error:
         raise TunerError(f"{path}: cannot be written ({error.strerror})") from None
 
@@ -101,6 +100,7 @@ def _read_csv(
     try:
         header = pd.read_csv(io.BytesIO(content), sep=separator, encoding="utf-8-sig", nrows=0)
         _check_separator(path, list(map(str, header.columns)))
+        _refuse_twice(path, _names_in(content, separator))
         kept = [name for name in header.columns if str(name).strip() in texts]
         return pd.read_csv(
             io.BytesIO(content),
@@ -113,6 +113,28 @@ def _read_csv(
         ).rename(columns=lambda name: str(name).strip())
     except ValueError as error:  # of pandas, too; it holds what cannot be decoded
         raise DataError(f"{path}: cannot be read as CSV ({first_line(error)})") from None
+
+
+def _names_in(content: bytes, separator: str) -> list[str]:
+    """As they stand in the first line: pandas renames what is there twice."""
+    import pandas as pd
+
+    first = pd.read_csv(
+        io.BytesIO(content),
+        sep=separator,
+        encoding="utf-8-sig",
+        header=None,
+        nrows=1,
+        dtype=str,
+        keep_default_na=False,
+    )
+    return [str(name).strip() for name in first.iloc[0]]
+
+
+def _refuse_twice(path: Path, names: Sequence[str]) -> None:
+    for name in names:
+        if name and names.count(name) > 1:
+            raise DataError(f"{path}: has two columns {name!r}; leave one of them out")
 
 
 def _check_separator(path: Path, columns: Sequence[str]) -> None:

@@ -139,6 +139,7 @@ def _window(
     window = given[end - task.input_size : end + ahead]
     _refuse_gaps(task, name, window, times)
     scaled = (window - minimum) / scale
+    _refuse_too_large(task, name, scaled, times)
     calendar = calendar_columns(clock, task.calendar)  # (L + T, ...)
     future = np.hstack([scaled[:, n_targets + n_past :], calendar[: len(scaled)]])
     past = np.hstack([scaled[: task.input_size, : n_targets + n_past], future[: task.input_size]])
@@ -148,6 +149,20 @@ def _window(
     if not ahead:
         coming = calendar[task.input_size :]
     return past.astype(np.float32), coming.astype(np.float32), times[task.input_size :]
+
+
+def _refuse_too_large(task: Task, name: str, scaled: Floats, times: npt.NDArray[Any]) -> None:
+    """What the network's arithmetic has no number for would come out as no forecast."""
+    with np.errstate(over="ignore"):
+        seen = scaled.astype(np.float32)
+    bad = np.isinf(seen) & np.isfinite(scaled)
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        columns = (*task.target_columns, *task.past_covariates, *task.future_covariates)
+        raise DataError(
+            f"series {name!r}: {columns[column]!r} at {_shown(times[row])} is too large a number "
+            "for the network; correct it"
+        )
 
 
 def _refuse_gaps(task: Task, name: str, window: Floats, times: npt.NDArray[Any]) -> None:

@@ -115,7 +115,11 @@ def rows_of(
 
 
 def refuse_missing_columns(task: Task, frame: pd.DataFrame) -> None:
-    """Raises DataError where a column is missing that holds times or numbers."""
+    """Raises DataError where a column is missing that holds times or numbers, or one is there
+    twice.
+    """
+    if (twice := frame.columns[frame.columns.duplicated()]).size:
+        raise DataError(f"the table has two columns {str(twice[0])!r}; leave one of them out")
     columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
     needed = columns if is_counted(task) else [time_column(task), *columns]
     for column in needed:

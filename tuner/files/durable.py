@@ -62,7 +62,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     partial: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", delete=False
+            dir=path.parent, prefix=".tuner-", suffix=TEMPORARY, delete=False
         ) as file:
             partial = Path(file.name)
             yield file
@@ -71,6 +71,21 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
+
+
+def put(path: Path, data: bytes) -> None:
+    """Write a file in one step: what was there before stays until all of it is written. Of a link
+    it is the file that it leads to; what is no plain file, such as a pipe, is written to as it is.
+
+    Raises:
+        OSError: it could not be written; what was there before stays.
+    """
+    place = path.resolve()
+    if place.exists() and not place.is_file():
+        place.write_bytes(data)
+        return
+    with replacing(place) as file:
+        file.write(data)
 
 
 def read_regular(path: Path, *, at_most: int) -> bytes:

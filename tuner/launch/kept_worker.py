@@ -26,6 +26,7 @@ from tuner.study.named import opened_patiently
 from tuner.study.open import OpenStudy
 from tuner.study.own_program import programs_of
 from tuner.study.trust import require_trust
+from tuner.worker.judging import judged_meanwhile
 from tuner.worker.paths import WorkerPaths, deliver, working_folder
 
 
@@ -94,4 +95,6 @@ def keep(
         )
         deliver(opened, WorkerPaths(working_folder(address)))
         work = [VerificationWork.of(opened)] if asked.verify else opened
-        return crew.work(work, opened, _Said(note), stop)
+        # No launch may look on: several that look whether a search may stop do no harm.
+        with judged_meanwhile(() if asked.verify else opened, device, note):
+            return crew.work(work, opened, _Said(note), stop)

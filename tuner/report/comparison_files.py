@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tuner.display.text import in_html
 from tuner.errors import TunerError
+from tuner.files.durable import put
 from tuner.report.comparison_sections import sections_of
 from tuner.report.figures.confirmed_series import devices_of
 from tuner.report.figures.draw import draw
@@ -78,26 +80,22 @@ def write_csv(report: Report, path: Path) -> None:
     parameters = sorted({name for row in report.rows for name in row.params})
     columns = list(dict.fromkeys(name for row in report.rows for name in row.columns))
     scores = [f"test_mql_of/{name}{end}" for name in columns for end in ("", "_low", "_high")]
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(
-                [*plain, "missed", "cut_off", *figures, *scores, "verdict", *parameters]
-            )
-            for row in report.rows:
-                writer.writerow(
-                    [
-                        *(getattr(row, name) for name in plain),
-                        sum(row.misses.values()),
-                        row.cut_off,
-                        *(number for name in FIGURES for number in _numbers(row.figures[name])),
-                        *(n for name in columns for n in _numbers(row.columns.get(name))),
-                        row.verdict,
-                        *(row.params.get(name, "") for name in parameters),
-                    ]
-                )
-    except OSError as error:
-        raise TunerError(f"cannot write {path}: {error.strerror or error}") from None
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow([*plain, "missed", "cut_off", *figures, *scores, "verdict", *parameters])
+    for row in report.rows:
+        writer.writerow(
+            [
+                *(getattr(row, name) for name in plain),
+                sum(row.misses.values()),
+                row.cut_off,
+                *(number for name in FIGURES for number in _numbers(row.figures[name])),
+                *(n for name in columns for n in _numbers(row.columns.get(name))),
+                row.verdict,
+                *(row.params.get(name, "") for name in parameters),
+            ]
+        )
+    _put(path, text.getvalue())
 
 
 def write_html(
@@ -109,8 +107,13 @@ def write_html(
     Raises:
         TunerError: the file cannot be written.
     """
+    _put(path, page(report, more=more))
+
+
+def _put(path: Path, text: str) -> None:
     try:
-        path.write_text(page(report, more=more), encoding="utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        put(path, text.encode())
     except OSError as error:
         raise TunerError(f"cannot write {path}: {error.strerror or error}") from None
 

@@ -48,6 +48,8 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "objectives": list(results.objectives),
         "policy": dataclasses.asdict(policy) | {"prune": prunes(policy.sampler, policy.prune)},
         "little_left": dataclasses.asdict(counts.little_left) if counts.little_left else None,
+        "time_is_up": counts.time_is_up,
+        "hours_are_spent": counts.lacks_hours,
         "limits": results.limits or None,
         "feasible": not results.infeasible if results.limits and results.eligible else None,
         "censored": results.censored,

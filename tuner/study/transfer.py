@@ -238,8 +238,10 @@ def _write_ours(
     """Policy, device, why it stopped, claims, curves and verification runs, as if the trials (`ids`
     by number) had been run here.
     """
-    alone = dataclasses.replace(archive.policy, gpu_shared=())  # whoever shared it is elsewhere
-    told = {"policy": alone.to_json(), "device_model": archive.device_model}
+    policy = archive.policy
+    if name != archive.name:  # a copy is another study: it has none of the hours that were shared
+        policy = dataclasses.replace(policy, gpu_shared=())
+    told = {"policy": policy.to_json(), "device_model": archive.device_model}
     connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
     write_little_left(connection, study_id, archive.little_left)
     ended = [r for r in archive.records if r.state.is_finished() and not r.recorded.foreign]

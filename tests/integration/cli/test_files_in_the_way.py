@@ -3,6 +3,7 @@ without `--force`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,26 @@ def test_a_table_and_a_page_are_two_files(tmp_path: Path) -> None:
 
 
 def test_a_comparison_is_shown_also_where_its_file_cannot_be_written(tmp_path: Path) -> None:
-    done = run("compare", *BOTH, "--csv", "nowhere/one.csv", folder=tmp_path)
+    done = run("compare", *BOTH, "--csv", "/proc/one.csv", folder=tmp_path)
     assert done.code == 1
-    assert "cannot write nowhere/one.csv" in done.error
+    assert "cannot write /proc/one.csv" in done.error
     assert "rmsnorm" in done.out
+
+
+def test_where_its_file_cannot_be_written_a_comparison_is_one_document_all_the_same(
+    tmp_path: Path,
+) -> None:
+    done = run("compare", *BOTH, "--json", "--csv", "/proc/one.csv", folder=tmp_path)
+    assert (done.code, set(json.loads(done.out))) == (1, {"error"})
+    made = run("compare", *BOTH, "--json", "--csv", "new/one.csv", folder=tmp_path)
+    assert (made.code, len(json.loads(made.out)["rows"]) > 0) == (0, True)
+    assert (tmp_path / "new" / "one.csv").is_file()
+
+
+def test_an_export_that_cannot_be_written_names_its_file(folder: Path) -> None:
+    done = run("study", "export", "demo-rmsnorm", "--output", "/proc/mine.json", folder=folder)
+    assert (done.code, done.error.count("\n")) == (1, 0)
+    assert "/proc/mine.json: cannot be written" in done.error
 
 
 @pytest.mark.parametrize("name", ["own.json", "own.safetensors"])

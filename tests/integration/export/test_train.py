@@ -227,6 +227,16 @@ MISTAKES: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
         2,
         ("either --config",),
     ),
+    "what chooses beside what is chosen": (
+        ("--config", "best.toml", "--margin", "5%", "--output", "m.safetensors"),
+        2,
+        ("--margin chooses", "--config names one"),
+    ),
+    "a pick beside what is chosen": (
+        ("--config", "best.toml", "--pick", "time", "--output", "m.safetensors"),
+        2,
+        ("--pick chooses",),
+    ),
     "two kinds of seeds": (
         (*STUDY, "--seed", "1", "--seeds", "2", "--output", "m.safetensors"),
         2,

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.cli_processes import STUDY, Bench
 from tests.support.forked_cli import Done
+from tuner.report.terminal.summary_lines import stopped_in_words
 
 RETUNE = [
     "retune", "--variant", "small.toml", "--task", "tiny.toml", "--cpu", "--workers=1",
@@ -43,6 +44,15 @@ def test_a_search_that_its_hours_cut_goes_on_with_more_of_them(bench: Bench) -> 
     done, runs = trials_and_runs(bench)
     assert 0 < done < 6
     assert runs == 0
+
+    (status,) = bench.run("status", "--json").json()["studies"]
+    assert (status["hours_are_spent"], status["time_is_up"]) == (True, False)
+    assert f"{done}/6, hours are spent" in bench.run("status", COLUMNS="200").out
+    extended = bench.run("study", "extend", STUDY, "--trials", "6")
+    assert "and the device hours are spent" in extended.out
+    assert "the same command with a larger --max-gpu-hours continues" in stopped_in_words(
+        first.json()["outcome"]
+    )
 
     again = retuned("1e-5")
     assert (again.code, again.json()["outcome"]) == (0, "gpu_hours_spent")

@@ -134,10 +134,12 @@ def test_a_search_that_stopped_goes_on_where_less_is_asked_for(bench: Bench) -> 
     assert "trials finished; stopped: more runs of what was tried" in more.out
 
 
-def test_a_worker_by_hand_is_looked_after_too(bench: Bench) -> None:
+@pytest.mark.parametrize("kept", [(), ("--keep-alive",)])
+def test_a_worker_without_a_launch_is_looked_after_too(bench: Bench, kept: tuple[str, ...]) -> None:
+    """Also one that a pod keeps, or an array whose launch is gone."""
     with bench.opened() as study:
         study.set_policy(SearchPolicy(sampler="random", reruns=0, until=0.5))
-    done = bench.run("worker", "--study", STUDY, "--cpu", "--cores", str(CORES[0]))
+    done = bench.run("worker", "--study", STUDY, *kept, "--cpu", "--cores", str(CORES[0]))
     assert done.code == 0, done.err
     with closing(open_database(parse_url(bench.url), create=False)) as database:
         counts = open_study(database, STUDY).ledger.counts()

@@ -8,6 +8,7 @@ from optuna.trial import TrialState
 
 from tests.support.browser import chromium
 from tests.support.forked_cli import run
+from tests.support.paths import BENCHMARKS
 from tests.support.present import present
 from tests.support.recorded_studies import RecordedDatabase
 from tuner.record import Recorded
@@ -25,6 +26,7 @@ from tuner.study.snapshot import snapshot
 from tuner.verdict.verified import Verified
 
 # -- one trial -------------------------------------------------------------------------------------
+CAMPAIGN = BENCHMARKS / "campaign" / "etth-simple.json.gz"
 
 
 def test_a_trial_is_shown_with_values_parameters_curve_and_attempts(
@@ -258,6 +260,15 @@ def test_an_exported_study_is_drawn_without_a_database(
         (("front", "--output", "x.svg", "--study", "demo-rmsnrm"), "did you mean 'demo-rmsnorm'"),
         (("front", "--output", "x.svg", "--study", "none.json"), "there is no file none.json"),
         (("front",), "--output"),
+        (("front", "--output", "x.html", "--study", f"demo-rmsnorm,{CAMPAIGN}"), "different data"),
+        (
+            ("hypervolume", "--output", "x.html", "--study", f"demo-rmsnorm,{CAMPAIGN}"),
+            "different data",
+        ),
+        (
+            ("forecast", "--model", "m", "--data", "d.csv", "--output", "x.html"),
+            "leave --study and --storage out",
+        ),
     ],
 )
 def test_a_wrong_plot_is_one_line_and_writes_nothing(

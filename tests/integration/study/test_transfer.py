@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -119,6 +120,21 @@ def test_an_import_has_its_limits_and_its_device_as_soon_as_it_is_there(
     change_policy(finished, {"max_gpu_s": None, "gpu_shared": ()})
     assert finished.device_model() is not None
     assert whole.device_model() == finished.device_model()
+
+
+def test_what_shared_a_limit_shares_it_where_both_are_imported(
+    finished: OpenStudy, tmp_path: Path
+) -> None:
+    """Under their own names: two studies do not come to two limits by being moved."""
+    shared = ("elsewhere", finished.name)
+    archive = archive_of(finished)
+    limited = replace(archive.policy, max_gpu_s=1e9, gpu_shared=shared)
+    url = parse_url(f"sqlite:///{tmp_path}/other.db")
+    with closing(open_database(url)) as database:
+        moved = restore(database, replace(archive, policy=limited), finished.name)
+        assert moved.policy() == limited
+        other = restore(database, replace(archive, policy=limited), "elsewhere")
+        assert other.policy().gpu_shared == (), "a copy is another study"
 
 
 def test_a_budget_grows_and_does_not_fall_below_what_is_finished(finished: OpenStudy) -> None:

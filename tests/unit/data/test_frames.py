@@ -69,3 +69,12 @@ def test_another_ending_and_a_missing_library_are_said_before_any_work(
     check_frame_kind(Path("recent.csv"))
     with pytest.raises(TunerError, match=r"pip install 'tuner\[parquet\]'"):
         check_frame_kind(Path("recent.parquet"))
+
+
+@pytest.mark.parametrize("header", ["ds,heat,heat", "ds,heat,heat ", "ds, heat ,price,heat"])
+def test_a_name_that_stands_twice_in_a_header_is_refused(header: str, tmp_path: Path) -> None:
+    """Pandas would rename one, and a blank would tell two apart that are one."""
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{header}\n{','.join('1' for _ in header.split(','))}\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"rows.csv: has two columns 'heat'; leave one of them out"):
+        read_frame(path, texts=["ds"])

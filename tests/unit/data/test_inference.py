@@ -140,6 +140,16 @@ LACKING = {
         DataError,
         "no number",
     ),
+    "the same name twice": (
+        lambda f: pd.concat([f, f["heat"]], axis="columns"),
+        DataError,
+        "columns 'heat'",
+    ),
+    "a number without end": (
+        lambda f: f.assign(heat=f["heat"].mask(f.index == ROWS - 4, 1e300)),
+        DataError,
+        "'heat' at 2024-01-03 13:00:00 is too large a number for the network",
+    ),
     "no timestamps": (lambda f: f.assign(ds="yesterday"), DataError, "'ds' holds no timestamps"),
     "no rows": (lambda f: f.iloc[:0], DataError, "has no rows"),
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+import signal
 import sqlite3
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import pytest
 from optuna.exceptions import StorageInternalError
 from sqlalchemy.exc import OperationalError
 
-from tuner.files.durable import is_full, read_regular, replacing, write_durably
+from tuner.files.durable import is_full, put, read_regular, replacing, write_durably
 
 
 def test_a_file_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
@@ -92,3 +94,41 @@ def test_a_full_disk_is_known_whoever_reports_it() -> None:
         OperationalError("INSERT", {}, sqlite3.OperationalError("database is locked"))
     )
     assert not is_full(OSError(errno.EIO, "broken"))
+
+
+def test_a_file_that_cannot_be_written_whole_stays_what_it_was(tmp_path: Path) -> None:
+    """As on a disk that is full: no file of this process may be larger than that."""
+    path = tmp_path / "one"
+    put(path, b"first")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            put(path, b"2" * 5000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert path.read_bytes() == b"first"
+    assert [each.name for each in tmp_path.iterdir()] == ["one"]
+
+
+def test_a_link_leads_to_what_is_written_and_a_pipe_takes_it(tmp_path: Path) -> None:
+    path, link, pipe = tmp_path / "one", tmp_path / "link", tmp_path / "pipe"
+    path.write_bytes(b"first")
+    link.symlink_to(path)
+    put(link, b"second")
+    assert link.is_symlink()
+    assert path.read_bytes() == b"second"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    put(pipe, b"third")
+    assert os.read(reader, 10) == b"third"
+    os.close(reader)
+    assert not pipe.is_file()
+
+
+def test_a_name_as_long_as_a_name_can_be_has_room_for_its_temporary_file(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 255)
+    put(path, b"first")
+    assert path.read_bytes() == b"first"

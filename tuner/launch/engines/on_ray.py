@@ -6,6 +6,7 @@ Placement, restarts of what was lost and the size of the cluster are Ray's.
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from tuner.launch.request import DeviceChoice
 from tuner.storage.url import DatabaseUrl
 from tuner.version import __version__
 
+_ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 ANSWER_S = 2.0
 """So long a look waits for actors: one that is being placed says nothing."""
 LOST_S = 20.0
@@ -140,7 +142,7 @@ class _Actor:
         except ActorUnavailableError:
             self.place = self._waits("Ray begins it anew")
         except RayActorError as error:
-            why = str(error).strip().splitlines()[0]
+            why = _cause(str(error))
             self.place = Place(name=self.name, state=PlaceState.ENDED, code=1, why=why)
 
     def kill(self) -> None:
@@ -228,3 +230,11 @@ def _gpus(ray: Any) -> int:
             "the Ray cluster has no GPU now: say --gpus N for one that grows, or --cpu --workers N"
         )
     return there
+
+
+def _cause(said: str) -> str:
+    """Of an error that came from a node: its last line is the error itself, what stands before is
+    where it was raised, in colours.
+    """
+    lines = [line.strip() for line in _ESCAPES.sub("", said).splitlines()]
+    return next((line for line in reversed(lines) if line), "it gave no reason")

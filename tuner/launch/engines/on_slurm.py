@@ -114,6 +114,8 @@ class SlurmEngine:
             array.cancel()
 
     def in_words(self, command: WorkerCommand) -> str:
+        """Slurm writes the workers' logs into a folder that is there, and makes none."""
+        (self.folder / LOGS).mkdir(parents=True, exist_ok=True)
         words = (sys.executable, "-m", "tuner", *command.words()[1:])
         return batch_script(
             self.settings, words, workers=self.workers, on_cpu=self.on_cpu, folder=self.folder

@@ -54,7 +54,7 @@ class WorkerPlace:
         """
         self._words = words
         self._environment = {**os.environ, STORAGE_VARIABLE: storage}
-        self._folder = Path(folder) if Path(folder).is_dir() else _own_folder()
+        self._folder = _own_folder() if _logs_of(Path(folder)) is None else Path(folder)
         self._refusal = ""
         if version != __version__:
             self._refusal = (
@@ -72,8 +72,10 @@ class WorkerPlace:
         """Have it work, where it does not."""
         if self._refusal or (self._process is not None and self._process.poll() is None):
             return
-        logs = self._folder / "storage" / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
+        logs = _logs_of(self._folder)
+        if logs is None:
+            self._refusal = f"{platform.node()}: {self._folder} cannot be written to"
+            return
         self._log = logs / f"placed-{platform.node()}-{os.getpid()}.log"
         self._began = time.monotonic()
         command = [sys.executable, "-m", "tuner", *self._words[1:]]
@@ -113,6 +115,20 @@ class WorkerPlace:
         lived_s = time.monotonic() - self._began
         self._kills = self._kills + 1 if lived_s < LONG_S else 1
         return self._kills <= MAX_RESTARTS
+
+
+def _logs_of(folder: Path) -> Path | None:
+    """Where a worker's words go that works in this folder, which is to be there; None where
+    nothing can be written.
+    """
+    logs = folder / "storage" / "logs"
+    if not folder.is_dir():
+        return None
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return logs if os.access(logs, os.W_OK) else None
 
 
 def _own_folder() -> Path:

@@ -21,6 +21,10 @@ LAST_SIGNAL = "USR2"
 LOGS = Path("storage") / "logs"
 """Of the folder that a launch works in. Slurm writes there what a worker says."""
 CORES_BESIDE_GPU, CORES_ON_CPU = 4, 1
+REQUEUES, REQUEUE_S = 60, 2
+"""How often a task asks to be queued again, and how many seconds lie between: Slurm ends what has
+no time left.
+"""
 
 _SHELL = f"""\
 set -u
@@ -43,7 +47,11 @@ code=$?
 case $why:$code in
   :* | *:[012]) exit $code ;; # it ended by itself
   over:*) exit 0 ;; # it handed back, or bash lost its code, as it may where a signal meets an end
-  time:*) scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}" && exit 0 ;;
+  time:*) # a controller that does not answer may soon, while there is time
+    for _ in {{1..{REQUEUES}}}; do
+      scontrol requeue "${{SLURM_ARRAY_JOB_ID}}_${{SLURM_ARRAY_TASK_ID}}" && exit 0
+      sleep {REQUEUE_S}
+    done ;;
 esac
 exit {TERMINATED}
 """

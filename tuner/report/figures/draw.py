@@ -54,6 +54,8 @@ def draw(kind: str, studies: Studies, *, title: str = "") -> go.Figure:
             refuse_other_clocks(
                 first.name, first.definition.clock, each.name, each.definition.clock
             )
+    if kind in OF_ONE_JOB and studies:
+        refuse_different_data(studies)
     return KINDS[kind](studies, title)
 
 
@@ -93,8 +95,6 @@ def _attainment(studies: Studies, title: str) -> go.Figure:
 
 
 def _confirmed(studies: Studies, title: str) -> go.Figure:
-    if studies:
-        refuse_different_data(studies)
     if len(models := devices_of(studies)) > 1:
         raise UsageError(
             f"these studies were confirmed on {' and '.join(models)}: their times do not compare; "
@@ -170,6 +170,8 @@ def _timeline(studies: Studies, title: str) -> go.Figure:
 
 WITHOUT_TIMES = ("curves", "timeline")
 """No axis of these compares times: studies by several clocks may share them."""
+OF_ONE_JOB = ("front", "confirmed", "hypervolume", "hypervolume-time")
+"""Errors on different data, or test windows, mean different things."""
 KINDS: Mapping[str, Callable[[Studies, str], go.Figure]] = {
     "front": _front,
     "attainment": _attainment,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import TunerError, UsageError
+from tuner.files.durable import put
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -53,11 +54,10 @@ def save(
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix.lower() == ".html":
-            figure.write_html(path, include_plotlyjs=True)
+            put(path, figure.to_html(include_plotlyjs=True).encode())
         else:
-            path.write_bytes(
-                _picture(figure, path.suffix.lower().removeprefix("."), width=width, height=height)
-            )
+            kind = path.suffix.lower().removeprefix(".")
+            put(path, _picture(figure, kind, width=width, height=height))
     except OSError as error:
         raise TunerError(f"cannot write {path}: {error.strerror or error}") from None
     return path

@@ -9,6 +9,9 @@ from tuner.study.baselines import baselines_of, in_words, loses
 from tuner.study.results import StudyResults
 from tuner.verdict.estimate_words import left_in_words
 
+GPU_HOURS = "gpu_hours_spent"
+"""How a launch ends that no device hours are left for."""
+
 
 def held_in_words(counts: Counts) -> str:
     """How much of what was asked for there is, and why it is not more."""
@@ -22,6 +25,15 @@ def held_in_words(counts: Counts) -> str:
     if counts.little_left is not None:
         held += f"; stopped: {left_in_words(counts.little_left.at_most)}"
     return held
+
+
+def stopped_in_words(ended: str) -> str:
+    """Of a launch or a verification that ended before all was there, and how to go on."""
+    more = " with a larger --max-gpu-hours" if ended == GPU_HOURS else ""
+    return (
+        f"Stopped early ({ended.replace('_', ' ')}): the same command{more} continues where this "
+        "one stopped."
+    )
 
 
 def without_values(results: StudyResults) -> str:

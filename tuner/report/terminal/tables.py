@@ -19,6 +19,7 @@ from tuner.report.terminal.summary_lines import (
     baseline_lines,
     column_lines,
     held_in_words,
+    stopped_in_words,
     without_values,
 )
 from tuner.spec.objectives import heading
@@ -144,10 +145,7 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
             console.print(f"Times are by {by}.")
         console.print()
     if ended != "filled":
-        console.print(
-            f"Stopped early ({ended.replace('_', ' ')}): the same command continues where this one "
-            "stopped."
-        )
+        console.print(stopped_in_words(ended))
     for index, command in enumerate(next_steps(opened, launch, ended=ended)):
         console.print(f"{'      ' if index else 'Next: '}{command}", soft_wrap=True)
 
@@ -209,13 +207,22 @@ def _study_row(
     return {
         "study": status["name"],
         **({"search": search} if several else {}),
-        "finished": f"{finished}/{status['budget']}{', stopped' if status['little_left'] else ''}",
+        "finished": f"{finished}/{status['budget']}{_why_no_more(status)}",
         **{state: str(trials[state]) for state in ("running", "waiting", "pruned", "failed")},
         "front": str(len(status["front"])) if status["feasible"] is not False else "none feasible",
         "verified": _share_verified(status),
         "hypervolume": f"{volume:.4g}" if volume is not None else "-",
         "device": status["device_model"] or "-",
     }
+
+
+def _why_no_more(status: dict[str, Any]) -> str:
+    """What keeps further trials from beginning; nothing where they may."""
+    if status["little_left"]:
+        return ", stopped"
+    if status["time_is_up"]:
+        return ", time is up"
+    return ", hours are spent" if status["hours_are_spent"] else ""
 
 
 def _worker_row(worker: dict[str, Any], *, study: str) -> dict[str, str]:

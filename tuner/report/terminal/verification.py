@@ -22,6 +22,7 @@ from rich.table import Table
 
 from tuner.display.terminal import Console, make_console
 from tuner.report.terminal.live import Live, seen_to_the_end
+from tuner.report.terminal.summary_lines import stopped_in_words
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
@@ -141,10 +142,7 @@ def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
     for line in about_test_split(of):
         console.print(f"{line}.", soft_wrap=True)
     if ended != "filled":
-        console.print(
-            f"Stopped early ({ended.replace('_', ' ')}): the same command continues where this one "
-            "stopped."
-        )
+        console.print(stopped_in_words(ended))
 
 
 def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:

@@ -14,6 +14,7 @@ import zlib
 from pathlib import Path
 
 from tuner.errors import StorageError, UsageError
+from tuner.files.durable import put
 from tuner.files.plain import excerpt, explained, read_json
 from tuner.study.archive.content import Archive
 from tuner.study.archive.json_form import FORMAT, VERSION, as_dict, from_dict, from_json
@@ -29,7 +30,7 @@ def write_archive(archive: Archive, path: Path) -> None:
     Raises:
         UsageError: the name has another ending than `.json` or `.json.gz`, or the study is too
             large to be read again.
-        OSError: the file cannot be written.
+        OSError: the file cannot be written; what was there before stays.
     """
     if not is_archive_name(str(path)):
         raise UsageError(
@@ -42,7 +43,7 @@ def write_archive(archive: Archive, path: Path) -> None:
             "no tuner would read; "
             "copy its database instead"
         )
-    path.write_bytes(gzip.compress(text, mtime=0) if path.name.endswith(".gz") else text)
+    put(path, gzip.compress(text, mtime=0) if path.name.endswith(".gz") else text)
 
 
 def read_archive(path: Path) -> Archive:

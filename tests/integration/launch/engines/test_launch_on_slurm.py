@@ -145,6 +145,7 @@ def test_printed_the_script_is_not_submitted_and_the_studies_are_there(
     assert PASSWORD[:4] not in done.out
     assert (bench.trials(), bench.claims()) == ([(0, "WAITING")], [])
     assert slurm.tasks() == {}
+    assert (bench.folder / "storage" / "logs").is_dir(), "Slurm makes no folder for what they say"
 
 
 def test_a_database_in_a_file_and_a_host_without_slurm_are_refused_in_one_line(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import types
+from pathlib import Path
 
 import pytest
 
 from tuner.errors import UsageError
 from tuner.launch.engines import on_ray
-from tuner.launch.engines.on_ray import RayEngine, RayPlacement, _Actor, ray_engine
+from tuner.launch.engines.on_ray import RayEngine, RayPlacement, _Actor, _cause, ray_engine
 from tuner.launch.engines.placement import Place, PlaceState
+from tuner.launch.engines.ray_place import _logs_of
 from tuner.launch.request import DeviceChoice
 from tuner.storage.url import parse_url
 
@@ -79,3 +81,20 @@ def test_a_worker_that_had_not_been_heard_yet_is_asked_to_stop_and_not_killed(
     assert not begun.killed
     assert pending.killed
     assert pending.place.state is PlaceState.ENDED
+
+
+def test_what_an_actor_died_of_is_told_without_where_it_was_and_without_colours() -> None:
+    said = (
+        "The actor died because of an error raised in its creation task, \x1b[36mray::Place()"
+        '\x1b[39m\n  File "place.py", line 7\n'
+        "PermissionError: [Errno 13] Permission denied: '/sys/x'\n\n"
+    )
+    assert _cause(said) == "PermissionError: [Errno 13] Permission denied: '/sys/x'"
+    assert _cause(" \n") == "it gave no reason"
+
+
+def test_a_folder_that_cannot_be_written_to_is_not_worked_in(tmp_path: Path) -> None:
+    assert _logs_of(tmp_path) == tmp_path / "storage" / "logs"
+    assert _logs_of(tmp_path / "away") is None
+    assert not (tmp_path / "away").exists()
+    assert _logs_of(Path("/proc")) is None

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -25,7 +27,9 @@ time.sleep(600)
 """
 
 
-def started(folder: Path, *, ends_with: int) -> subprocess.Popen[bytes]:
+def started(
+    folder: Path, *, ends_with: int, told: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[bytes]:
     text = batch_script(
         SlurmSettings(),
         [sys.executable, "-c", WORKER, str(ends_with), "a 'study' $(touch planted) \n`id`"],
@@ -33,7 +37,7 @@ def started(folder: Path, *, ends_with: int) -> subprocess.Popen[bytes]:
         on_cpu=True,
         folder=folder,
     )
-    environment = os.environ | {"TUNER_STORAGE": "postgresql://somewhere"}
+    environment = os.environ | {"TUNER_STORAGE": "postgresql://somewhere"} | dict(told)
     process = subprocess.Popen(["bash", "-c", text], env=environment, cwd="/")
     wait_for((folder / "there").exists, "the worker")
     return process
@@ -64,6 +68,23 @@ def test_the_shell_passes_the_signal_on_and_ends_as_its_worker_did(
     process.send_signal(told)
     assert process.wait(PATIENCE_S) == code
     assert not (folder / "planted").exists()
+
+
+def test_a_controller_that_does_not_answer_is_asked_again(folder: Path, tmp_path: Path) -> None:
+    """It did not answer twice; a task that is not queued again is a worker less."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    scontrol = programs / "scontrol"
+    scontrol.write_text(
+        f'#!/bin/bash\necho "$@" >> {tmp_path}/asked\n[ $(wc -l < {tmp_path}/asked) -gt 2 ]\n'
+    )
+    scontrol.chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    array = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}
+    process = started(folder, ends_with=143, told=array | {"PATH": path})
+    process.send_signal(signal.SIGUSR1)
+    assert process.wait(PATIENCE_S) == 0
+    assert (tmp_path / "asked").read_text().splitlines() == ["requeue 7_3"] * 3
 
 
 def test_without_a_database_nothing_is_begun(tmp_path: Path) -> None:
