@@ -19,14 +19,14 @@ from typing import Annotated
 import typer
 
 from tuner.errors import UsageError
+from tuner.files.figure_mark import MARK
 
 Force = Annotated[
     bool, typer.Option("--force", help="Write over files that this command did not write.")
 ]
 
 HEAD_BYTES = 65_536
-PICTURES = {".png": b"\x89PNG\r\n", ".pdf": b"%PDF-", ".svg": b"<svg", ".html": b"Plotly"}
-"""What a figure of each kind has near its beginning."""
+TAIL_BYTES = 64
 ARCHIVE_KEYS = (b'"format"', b'"definition"')
 TABLE_STARTS = ["study", "variant", "core_change"]
 PAGE_STARTS = b"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>"
@@ -75,8 +75,8 @@ def check_placeable(path: Path) -> None:
 
 
 def is_figure(path: Path) -> bool:
-    """A picture or page of the kind that the name's ending says."""
-    return PICTURES[path.suffix.lower()] in _head(path)
+    """A picture or page that `tuner plot` or `tuner predict` drew."""
+    return MARK in _head(path) or MARK in path.read_bytes()[-TAIL_BYTES:]
 
 
 def is_table(path: Path) -> bool:

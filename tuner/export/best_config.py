@@ -44,7 +44,8 @@ class BestConfig:
     them, `provenance` says which they are (`runs`, `trials`), and its `seeds` are those of all.
     `expected` is what all runs of the study make of it, None where that was not asked for or they
     are too few. `verified` holds fresh-seed figures, None until the configuration was verified: a
-    single trial may have had a lucky seed. `chosen_on` says which of the three it was chosen on
+    single trial may have had a lucky seed; `unverified` says why runs on fresh seeds give none.
+    `chosen_on` says which of the three it was chosen on
     (`single`, `expected` or `verified`), and is None for a trial by its number. `recommendation`
     says what a configuration of the pick `same-quality` was held against, and how surely it is as
     good. `confirmed` is what its
@@ -66,6 +67,7 @@ class BestConfig:
     definition: StudyDefinition
     chosen_on: str | None = None
     why: str = ""
+    unverified: str = ""
     expected: dict[str, float] | None = None
     recommendation: dict[str, Any] | None = None
     confirmed: dict[str, Any] | None = None
@@ -223,6 +225,7 @@ def to_config(
     searches: int = 1,
     chosen: Chosen = NOTHING_SAID,
     verified: dict[str, Any] | None = None,
+    unverified: str = "",
     confirmed: dict[str, Any] | None = None,
     baselines: Mapping[str, float] | None = None,
     source: Mapping[str, Any] | None = None,
@@ -248,6 +251,7 @@ def to_config(
         params=dict(record.params),
         values=record.named_values or {},
         verified=verified,
+        unverified=unverified,
         confirmed=confirmed,
         provenance=_provenance(definition, record, place, searches),
         definition=definition,

@@ -90,6 +90,8 @@ def _short(digest: str) -> str:
 
 def _verified(config: BestConfig) -> str:
     verified = config.verified
+    if verified is None and config.unverified:
+        return f"NOT VERIFIED: {config.unverified}."
     if verified is None and config.expected is not None:
         return (
             "NOT VERIFIED: it did not run on fresh seeds; what is expected follows from all runs "

@@ -122,6 +122,7 @@ def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> Be
         pick=picked.pick,
         chosen=how_chosen(picked, study.definition.objectives, study.results.clocks_differ),
         verified=_fresh_seeds(study, number),
+        unverified=_without_figures(study, number),
         confirmed=_confirmed(study, number),
         baselines=baselines_of(study.results.records, study.definition.objectives[1]),
     )
@@ -217,6 +218,12 @@ def _fresh_seeds(found: StudySnapshot, trial: int) -> dict[str, Any] | None:
     """What fresh seeds say of a trial's configuration; None while too few do."""
     verified = verified_in(found).get(trial)
     return verified.as_dict() if verified is not None else None
+
+
+def _without_figures(found: StudySnapshot, trial: int) -> str:
+    """Why what ran on fresh seeds gives none; empty where nothing ran."""
+    verified = verified_in(found).get(trial)
+    return verified.without_figures if verified is not None else ""
 
 
 def _confirmed(found: StudySnapshot, trial: int) -> dict[str, Any] | None:

@@ -105,6 +105,22 @@ class Verified:
             misses=sum(values is None for _, values in pairs),
         )
 
+    @property
+    def without_figures(self) -> str:
+        """Why runs on fresh seeds give no figures, in words; empty where they do, or none ran."""
+        n = len(self.runs)
+        if not n or self.as_dict() is not None:
+            return ""
+        if self.missed == n:
+            how = ", ".join(f"{by.replace('_', ' ')} {c}" for by, c in sorted(self.misses.items()))
+            return f"{n} of {n} runs on fresh seeds missed ({how})"
+        if self.mql is not None and not self.clean:
+            return (
+                f"on {n} fresh seeds, of which {self.missed} missed, its test MQL is "
+                f"{self.mql:.4f}; every timing was disturbed"
+            )
+        return f"too few runs on fresh seeds count, {len(self.clean)} of {n}"
+
     def as_dict(self) -> dict[str, Any] | None:
         """`{"seeds", "wall_clock_s": {"median", "low", "high"}, "test_mql": {...}, ...}`; None
         before there are enough.

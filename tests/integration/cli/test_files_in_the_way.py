@@ -14,6 +14,7 @@ from tests.support.recorded_studies import record_study
 from tests.support.refusals import contents
 from tuner.cli.replace import check_placeable
 from tuner.errors import UsageError
+from tuner.files.figure_mark import MARK
 
 ARCHIVES = REPOSITORY / "notebooks" / "data"
 BOTH = (str(ARCHIVES / "original.json.gz"), str(ARCHIVES / "rmsnorm.json.gz"))
@@ -154,3 +155,26 @@ def test_a_retune_refuses_before_it_begins_a_page_that_it_could_not_write(
     monkeypatch.setattr("os.access", lambda folder, _mode: folder != tmp_path)
     with pytest.raises(UsageError, match=f"the folder {tmp_path} cannot be written to"):
         check_placeable(tmp_path / "new" / "page.html")
+
+
+def test_a_figure_is_written_over_a_figure_and_over_no_figure_of_others(tmp_path: Path) -> None:
+    """Whoever draws with Plotly, too, has pages that look alike."""
+    name = "mine.html"
+    draw = (*FIGURE, "--output", name)
+    assert run(*draw, folder=tmp_path).code == 0
+    first = (tmp_path / name).read_bytes()
+    assert run(*draw, folder=tmp_path).code == 0
+    assert MARK in first
+    others = first.replace(MARK, b"what is of others")
+    (tmp_path / name).write_bytes(others)
+    done = run(*draw, folder=tmp_path)
+    assert (done.code, NOT_OURS in done.error) == (2, True)
+    assert (tmp_path / name).read_bytes() == others
+
+
+def test_a_figure_is_not_written_over_a_report_that_holds_figures(tmp_path: Path) -> None:
+    assert run("compare", *BOTH, "--html", "mine.html", folder=tmp_path).code == 0
+    report = (tmp_path / "mine.html").read_bytes()
+    done = run(*FIGURE, "--output", "mine.html", folder=tmp_path)
+    assert (done.code, NOT_OURS in done.error) == (2, True)
+    assert (tmp_path / "mine.html").read_bytes() == report

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import PIL.Image
 import pytest
 from optuna.trial import TrialState
 
@@ -11,8 +12,12 @@ from tests.support.forked_cli import run
 from tests.support.paths import BENCHMARKS
 from tests.support.present import present
 from tests.support.recorded_studies import RecordedDatabase
+from tuner.cli.replace import is_figure
+from tuner.files.figure_mark import MARK
 from tuner.record import Recorded
 from tuner.report.figures.draw import KINDS, draw
+from tuner.report.figures.front import pareto_figure
+from tuner.report.figures.save import save
 from tuner.report.figures.series import front_series, learning_curves, volume_series
 from tuner.storage.database import Database
 from tuner.storage.queue.epochs import EpochRow
@@ -220,6 +225,23 @@ def test_plot_writes_what_its_name_says_however_long_the_temporary_folder_s_name
     text = picture.read_text(encoding="utf-8")
     assert text.startswith("<svg")
     assert "demo-original: default hyperparameters" in text
+    assert is_figure(picture)
+
+
+def test_pictures_are_known_as_ours_and_read_by_whoever_reads_such(tmp_path: Path) -> None:
+    chromium()
+    figure = pareto_figure([])
+    for kind, begins in (("png", b"\x89PNG"), ("pdf", b"%PDF-")):
+        path = save(figure, tmp_path / f"one.{kind}", width=300, height=200)
+        content = path.read_bytes()
+        assert content.startswith(begins)
+        assert is_figure(path)
+        path.write_bytes(content.replace(MARK, b"another's figure."))
+        assert not is_figure(path)
+    with PIL.Image.open(save(figure, tmp_path / "two.png", width=300, height=200)) as picture:
+        picture.load()
+        assert picture.size == (600, 400)
+        assert picture.info["Software"] == MARK.decode()
 
 
 def test_importances_of_several_studies_stand_beside_each_other(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tuner.errors import TunerError, UsageError
 from tuner.files.durable import put
+from tuner.files.figure_mark import marked
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -53,11 +54,12 @@ def save(
     check_kind(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix.lower() == ".html":
-            put(path, figure.to_html(include_plotlyjs=True).encode())
+        kind = path.suffix.lower().removeprefix(".")
+        if kind == "html":
+            content = figure.to_html(include_plotlyjs=True).encode()
         else:
-            kind = path.suffix.lower().removeprefix(".")
-            put(path, _picture(figure, kind, width=width, height=height))
+            content = _picture(figure, kind, width=width, height=height)
+        put(path, marked(content, kind))
     except OSError as error:
         raise TunerError(f"cannot write {path}: {error.strerror or error}") from None
     return path

@@ -12,6 +12,8 @@ from optuna.trial import TrialState
 from tests.support.drawn_verifications import DEVICE, drawn_result, missed, verify_all
 from tuner.devices import CpuCores
 from tuner.errors import UsageError
+from tuner.export import load_best
+from tuner.export.headline import headline
 from tuner.record import Recorded
 from tuner.report.study_status import status_of
 from tuner.report.terminal.verification import print_verified, verification_document
@@ -67,6 +69,32 @@ def test_misses_are_counted_and_never_become_numbers(studies: list[OpenStudy]) -
         assert (each.seconds.runs, len(each.runs)) == (5, 6)
         assert first not in each.sample().seconds
         assert (each.sample().runs, each.sample().misses) == (6, 1)
+        assert each.without_figures == ""
+
+
+@pytest.mark.parametrize("what", ["missed", "disturbed"])
+def test_runs_that_give_no_figures_are_told_all_the_same(
+    studies: list[OpenStudy], what: str
+) -> None:
+    """Not that it did not run on fresh seeds: it did, and came to nothing, or to no time."""
+    plan_verification(studies[:1], top=1, seeds=6)
+
+    def disturbed(job: TrialJob) -> TrialResult:
+        result = drawn_result(job)
+        recorded = dataclasses.replace(result.recorded, contaminated=True)
+        return TrialResult(result.state, result.values, recorded)
+
+    verify_all(studies[:1], missed if what == "missed" else disturbed)
+    url = studies[0].database.address.full()
+    for each in read_verified(studies[0]):
+        assert each.as_dict() is None
+        found = load_best(study=studies[0].name, trial=each.trial_number, storage=url)
+        said = next(line for line in headline(found) if line.startswith("NOT VERIFIED"))
+        if what == "missed":
+            assert said == ("NOT VERIFIED: 6 of 6 runs on fresh seeds missed (epoch limit 6).")
+        else:
+            assert each.mql is not None
+            assert f"its test MQL is {each.mql:.4f}; every timing was disturbed." in said
 
 
 def test_a_disturbed_timing_is_left_out_of_the_times_alone(studies: list[OpenStudy]) -> None:
