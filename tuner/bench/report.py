@@ -14,6 +14,7 @@ from rich.table import Table
 from tuner.bench.contender import sizes
 from tuner.bench.rows import Row
 from tuner.display.terminal import make_console
+from tuner.files.durable import put
 
 Cell = Callable[[Row], str]
 
@@ -63,18 +64,9 @@ def write_table(documents: Sequence[dict[str, Any]], page: str, folder: Path) ->
     writer = csv.DictWriter(text, list(documents[0]))
     writer.writeheader()
     writer.writerows(documents)
-    _replace(table, text.getvalue())
-    _replace(document, page)
+    put(table, text.getvalue().encode())
+    put(document, page.encode())
     return table, document
-
-
-def _replace(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.part")
-    try:
-        partial.write_bytes(text.encode())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def markdown(rows: Sequence[Row], circumstances: Circumstances) -> str:

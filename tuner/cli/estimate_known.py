@@ -34,13 +34,14 @@ def known_or_measured(process: MeasuringProcess, seconds: float, *, again: bool)
     note(f"measuring {sizes}{begun}; after {seconds:.0f} s no further one is begun")
     watch = Watch(process.subject.device)
     found = measured_costs(process, seconds=seconds, before=known)
-    if known and not any(each in known for each in found.sizes):
-        note("the default does not take what it took then: all sizes were measured anew")
     if why := watch.finish().why:
         note(f"these figures are not to be trusted: {why}")
-    if before is not None and len(before.sizes) > len(found.sizes):
-        note(f"more of these sizes, {len(before.sizes)}, were measured here before: they stay")
-        return before
+    if known and not any(each in known for each in found.sizes):
+        anew = f"the default does not take what it took then, and {len(found.sizes)} sizes were"
+        if before is not None and len(known) > len(found.sizes):
+            note(f"{anew} measured anew; those of then stay, {len(known)}, till --again")
+            return before
+        note(f"{anew} measured anew")
     keep(key, found)
     return found
 

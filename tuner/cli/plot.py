@@ -84,9 +84,8 @@ def plot(
     check_kind(output)
     check_free(output, is_figure, force=force)
     if kind is Kind.FORECAST or model is not None or data is not None:
-        if study is not None or storage is not None:
-            raise UsageError("a forecast is of a model and data: leave --study and --storage out")
-        _forecast(kind, model, data, output, title, (width, height))
+        _check_forecast(kind, study, storage)
+        _forecast(model, data, output, title, (width, height))
         return 0
     names = [name.strip() for name in study.split(",")] if study is not None else None
     address = storage_url(storage)
@@ -100,8 +99,14 @@ def plot(
     return 0
 
 
+def _check_forecast(kind: Kind, study: str | None, storage: str | None) -> None:
+    if kind is not Kind.FORECAST:
+        raise UsageError(f"--model and --data belong to 'tuner plot forecast', not to {kind}")
+    if study is not None or storage is not None:
+        raise UsageError("a forecast is of a model and data: leave --study and --storage out")
+
+
 def _forecast(
-    kind: Kind,
     model: Path | None,
     data: Path | None,
     output: Path,
@@ -109,8 +114,6 @@ def _forecast(
     size: tuple[int | None, int | None],
 ) -> None:
     """Fan charts; 'tuner predict' says more of the same forecast."""
-    if kind is not Kind.FORECAST:
-        raise UsageError(f"--model and --data belong to 'tuner plot forecast', not to {kind}")
     if model is None or data is None:
         raise UsageError("'tuner plot forecast' takes --model MODEL.safetensors and --data DATA")
     check_data(data)

@@ -16,6 +16,7 @@ from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
 from tuner.config import Backend, Precision, RunConfig
 from tuner.errors import TunerError, UsageError
+from tuner.files.durable import put
 from tuner.files.plain import excerpt
 from tuner.models.names import names_own_code
 
@@ -233,7 +234,7 @@ def _report(options: ProfileOptions, found: Profile) -> None:
     try:
         if options.html is not None:
             options.html.parent.mkdir(parents=True, exist_ok=True)
-            options.html.write_text(as_page(found), encoding="utf-8")
+            put(options.html, as_page(found).encode())
             note(f"wrote {options.html}")
     except OSError as error:
         raise TunerError(f"--html: {options.html} cannot be written: {error.strerror}") from None

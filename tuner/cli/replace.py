@@ -76,7 +76,7 @@ def check_placeable(path: Path) -> None:
 
 def is_figure(path: Path) -> bool:
     """A picture or page that `tuner plot` or `tuner predict` drew."""
-    return MARK in _head(path) or MARK in path.read_bytes()[-TAIL_BYTES:]
+    return MARK in _head(path) or MARK in _tail(path)
 
 
 def is_table(path: Path) -> bool:
@@ -156,6 +156,12 @@ def check_bench_free(folder: Path, columns: list[str], *, force: bool) -> None:
 def _head(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(HEAD_BYTES)
+
+
+def _tail(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - TAIL_BYTES))
+        return file.read()
 
 
 def _first_row(path: Path) -> list[str]:

@@ -124,13 +124,12 @@ def _report(outcome: RetuneOutcome, page: Path, *, json: bool) -> None:
     from tuner.launch import Outcome
     from tuner.report.comparison_files import write_html
     from tuner.report.terminal.retuning import COST, print_verdict, verdict_sections
+    from tuner.report.terminal.summary_lines import stopped_in_words
 
     written = None
     if outcome.ended is not Outcome.FILLED:
-        limit = " with a larger --max-gpu-hours" if outcome.ended is Outcome.GPU_HOURS else ""
-        how = outcome.ended.value.replace("_", " ")
-        what = "stopped early" if outcome.verdict is None else "the ablation stopped early"
-        note(f"{what} ({how}): the same command{limit} continues where this one stopped")
+        what = "" if outcome.verdict is None else "the ablation "
+        note(what + stopped_in_words(outcome.ended.value))
     if outcome.verdict is not None:
         if not json:  # first: a page that cannot be written takes no words with it
             print_verdict(outcome.verdict, outcome.lines)

@@ -113,6 +113,7 @@ def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> Be
     """What was picked of one of the searches, with what its study says of it."""
     study, picked = of
     number = study.configuration(picked.record.number).number
+    fresh = verified_in(study).get(number)
     return to_config(
         study.definition,
         picked.record,
@@ -121,8 +122,8 @@ def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> Be
         searches=found.size,
         pick=picked.pick,
         chosen=how_chosen(picked, study.definition.objectives, study.results.clocks_differ),
-        verified=_fresh_seeds(study, number),
-        unverified=_without_figures(study, number),
+        verified=None if fresh is None else fresh.as_dict(),
+        unverified="" if fresh is None else fresh.without_figures,
         confirmed=_confirmed(study, number),
         baselines=baselines_of(study.results.records, study.definition.objectives[1]),
     )
@@ -212,18 +213,6 @@ def _refuse_other(
             raise UsageError(
                 f"{holds} the {kind} {held!r}, not {wanted!r}; name that one, or another {other}"
             )
-
-
-def _fresh_seeds(found: StudySnapshot, trial: int) -> dict[str, Any] | None:
-    """What fresh seeds say of a trial's configuration; None while too few do."""
-    verified = verified_in(found).get(trial)
-    return verified.as_dict() if verified is not None else None
-
-
-def _without_figures(found: StudySnapshot, trial: int) -> str:
-    """Why what ran on fresh seeds gives none; empty where nothing ran."""
-    verified = verified_in(found).get(trial)
-    return verified.without_figures if verified is not None else ""
 
 
 def _confirmed(found: StudySnapshot, trial: int) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.devices.cpu import processor_name
 from tuner.errors import UsageError
+from tuner.files.durable import put
 
 if TYPE_CHECKING:
     from tuner.profile.profile_records import Profile
@@ -107,7 +108,7 @@ class _Profiling:
         if self._html is not None:
             from tuner.profile.profile_page import as_page
 
-            self._html.write_text(as_page(self.profile), encoding="utf-8")
+            put(self._html, as_page(self.profile).encode())
 
 
 def _profile_of(found: dict[str, Any]) -> Profile:

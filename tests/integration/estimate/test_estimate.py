@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -85,112 +86,73 @@ def test_every_size_of_a_small_space_is_measured(costs: SizeCosts) -> None:
     assert costs.evaluation_s > 0
 
 
-def test_what_a_compiler_takes_is_not_taken_from_the_time_for_sizes(
-    small: Small, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
+class MadeUp:
+    """Measures a size in five seconds of a clock of its own; kernels may be part of them."""
 
-    class Slow:
-        """Each size is measured in a second, and its kernels are built in four."""
+    windows, torch_version, start_s = 100, "2.11", 1.0
 
-        subject = Subject(
+    def __init__(self, small: Small, *, built_s: float = 0.0) -> None:
+        self.subject = Subject(
             definition=small.definition,
             task=small.task,
             data_dir=None,
             device=CpuCores((0,)),
             most_bytes=ROOM,
         )
-        windows, torch_version, start_s = 100, "2.11", 1.0
+        self.built_s, self.epoch_s, self.now = built_s, 1.0, 0.0
+        self.asked: list[str] = []
 
-        def start(self) -> None: ...
+    def start(self) -> None:
+        self.now = 0.0
+        self.asked = []
 
-        def fit(self, _wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
-            assert within_s > 0
-            return MeasuredSize(size={"batch_size": 1}, epoch_s=1.0)
+    def fit(self, _wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
+        assert within_s > 0
+        return MeasuredSize(size={"batch_size": 1}, epoch_s=1.0)
 
-        def time(self, wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
-            nonlocal now
-            assert within_s > 0
-            now += 5.0
-            size = size_of(wanted.as_dict())
-            return MeasuredSize(size=size, epoch_s=1.0, setup_s=0.1, built_s=4.0)
+    def time(self, wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
+        assert within_s > 0
+        self.now += 5.0
+        size = size_of(wanted.as_dict())
+        self.asked.append(key_of(size))
+        return MeasuredSize(size=size, epoch_s=self.epoch_s, setup_s=0.1, built_s=self.built_s)
 
-        def evaluation_s(self, _wanted: Hyperparameters, *, within_s: float) -> float:
-            assert within_s > 0
-            return 0.01
+    def evaluation_s(self, _wanted: Hyperparameters, *, within_s: float) -> float:
+        assert within_s > 0
+        return 0.01
 
-    monkeypatch.setattr("tuner.estimate.measuring.measured_costs.time.monotonic", lambda: now)
+    def measured(self, **options: Any) -> tuple[MeasuredSize, ...]:
+        with pytest.MonkeyPatch.context() as patch:
+            clock = "tuner.estimate.measuring.measured_costs.time.monotonic"
+            patch.setattr(clock, lambda: self.now)
+            return measured_costs(self, **options).sizes  # type: ignore[arg-type]
+
+
+def test_what_a_compiler_takes_is_not_taken_from_the_time_for_sizes(small: Small) -> None:
+    """Each size is measured in a second, and its kernels are built in four."""
+    process = MadeUp(small, built_s=4.0)
 
     def measured(building_s: float) -> int:
-        nonlocal now
-        now = 0.0
-        found = measured_costs(
-            Slow(),  # type: ignore[arg-type]
-            seconds=2.5,
-            building_s=building_s,
-        )
-        return len(found.sizes)
+        return len(process.measured(seconds=2.5, building_s=building_s))
 
     assert measured(0.0) == 1
     assert measured(6.0) == 2  # 10 s are over by then: 8 for kernels, of which 6 do not count
     assert measured(100.0) == 3  # after two sizes it has 0.5 s left
 
 
-def test_a_measurement_goes_on_where_an_earlier_one_ended(
-    small: Small, costs: SizeCosts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_measurement_goes_on_where_an_earlier_one_ended(small: Small, costs: SizeCosts) -> None:
     """As long as the default takes what it took; where it does not, nothing of then stands."""
-    asked: list[str] = []
-    now = 0.0
-
-    class Fast:
-        subject = Subject(
-            definition=small.definition,
-            task=small.task,
-            data_dir=None,
-            device=CpuCores((0,)),
-            most_bytes=ROOM,
-        )
-        windows, torch_version, start_s = 100, "2.11", 1.0
-        epoch_s = 1.0
-
-        def start(self) -> None: ...
-
-        def fit(self, _wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
-            assert within_s > 0
-            return MeasuredSize(size={"batch_size": 1}, epoch_s=1.0)
-
-        def time(self, wanted: Hyperparameters, *, within_s: float) -> MeasuredSize:
-            nonlocal now
-            assert within_s > 0
-            now += 5.0
-            size = size_of(wanted.as_dict())
-            asked.append(key_of(size))
-            return MeasuredSize(size=size, epoch_s=self.epoch_s)
-
-        def evaluation_s(self, _wanted: Hyperparameters, *, within_s: float) -> float:
-            assert within_s > 0
-            return 0.01
-
-    monkeypatch.setattr("tuner.estimate.measuring.measured_costs.time.monotonic", lambda: now)
-    process = Fast()
-
-    def measured(before: tuple[MeasuredSize, ...]) -> tuple[MeasuredSize, ...]:
-        nonlocal now
-        now = 0.0
-        asked.clear()
-        found = measured_costs(process, seconds=7.5, before=before)  # type: ignore[arg-type]
-        return found.sizes
-
-    first = measured(())
+    process = MadeUp(small)
+    first = process.measured(seconds=7.5)
     assert len(first) == 2, "the time is over then"
-    both = measured(first)
+    both = process.measured(seconds=7.5, before=first)
     assert len(both) == 3
     assert both[1] == first[1]
-    assert asked == [key_of(both[0].size), key_of(both[2].size)], "the default is measured again"
-    assert len(measured(both)) == len(costs.sizes) == 4
+    asked = [key_of(both[0].size), key_of(both[2].size)]
+    assert process.asked == asked, "the default is measured again"
+    assert len(process.measured(seconds=7.5, before=both)) == len(costs.sizes) == 4
     process.epoch_s = 1.3
-    anew = measured(both)
+    anew = process.measured(seconds=7.5, before=both)
     assert [each.epoch_s for each in anew] == [1.3, 1.3]
 
 

@@ -28,11 +28,11 @@ def held_in_words(counts: Counts) -> str:
 
 
 def stopped_in_words(ended: str) -> str:
-    """Of a launch or a verification that ended before all was there, and how to go on."""
+    """Of what ended before all was there, and how to go on: without its full stop."""
     more = " with a larger --max-gpu-hours" if ended == GPU_HOURS else ""
     return (
-        f"Stopped early ({ended.replace('_', ' ')}): the same command{more} continues where this "
-        "one stopped."
+        f"stopped early ({ended.replace('_', ' ')}): the same command{more} continues where this "
+        "one stopped"
     )
 
 

@@ -145,7 +145,7 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
             console.print(f"Times are by {by}.")
         console.print()
     if ended != "filled":
-        console.print(stopped_in_words(ended))
+        console.print(f"{stopped_in_words(ended).capitalize()}.")
     for index, command in enumerate(next_steps(opened, launch, ended=ended)):
         console.print(f"{'      ' if index else 'Next: '}{command}", soft_wrap=True)
 

@@ -142,7 +142,7 @@ def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
     for line in about_test_split(of):
         console.print(f"{line}.", soft_wrap=True)
     if ended != "filled":
-        console.print(stopped_in_words(ended))
+        console.print(f"{stopped_in_words(ended).capitalize()}.")
 
 
 def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
