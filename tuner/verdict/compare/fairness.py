@@ -38,7 +38,8 @@ def refuse_different_data(studies: Sequence[StudySnapshot]) -> None:
         if each.definition.data_hash != first.definition.data_hash:
             raise UsageError(
                 f"studies {first.name!r} ({first.definition.task_name}) and {each.name!r} "
-                f"({each.definition.task_name}) are on different data: their figures do not compare"
+                f"({each.definition.task_name}) are on different data: their figures do not "
+                "compare; name studies of one task"
             )
         refuse_other_windows(
             first.name, first.definition.mql_split, each.name, each.definition.mql_split
