@@ -173,6 +173,6 @@ def test_a_training_needs_its_memory_once_and_not_again_for_its_capture(backend:
     )
     assert ended.returncode == 0, ended.stderr
     stopped_by, message, peak, taken = json.loads(ended.stdout.splitlines()[-1])
-    assert (stopped_by, message) == ("epoch_limit", "")
+    assert (stopped_by, message) == ("epoch_limit", "epoch limit of 1 reached")
     assert peak > 1 << 30, "large beside what else a process takes of a device"
     assert taken > peak
