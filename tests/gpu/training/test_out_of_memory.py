@@ -144,7 +144,7 @@ from tuner.training import fit
 
 data = to_device(prepare(load_task("demo")), "cuda:0")
 sizes = Hyperparameters(
-    learning_rate=1e-3, weight_decay=0.0, dropout=0.1, hidden_size=512, batch_size=2048
+    learning_rate=1e-3, weight_decay=0.0, dropout=0.1, hidden_size=2048, batch_size=2048
 )
 config = RunConfig(
     architecture=Architecture(model="original"),
