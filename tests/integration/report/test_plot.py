@@ -6,9 +6,9 @@ from pathlib import Path
 
 import PIL.Image
 import pytest
-from optuna.trial import TrialState
 
 from tests.support.browser import chromium
+from tests.support.finished_runs import finished_run
 from tests.support.forked_cli import run
 from tests.support.paths import BENCHMARKS
 from tests.support.recorded_studies import RecordedDatabase
@@ -19,8 +19,6 @@ from tuner.report.figures.draw import KINDS, draw
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.save import save
 from tuner.report.figures.series import front_series, learning_curves, volume_series
-from tuner.storage.queue.runs import VerificationRun
-from tuner.storage.records import TrialResult
 from tuner.study.archive import archive_of, write_archive
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.results import read_results
@@ -185,24 +183,7 @@ def test_verified_configurations_stand_on_the_front_with_their_intervals(
     studies: list[OpenStudy],
 ) -> None:
     runs = tuple(
-        VerificationRun(
-            study_id=1,
-            trial_number=1,
-            params={},
-            seed=seed,
-            block=seed,
-            place=0,
-            session="s",
-            plan={},
-            run_id=seed,
-            state="finished",
-            losses=0,
-            token=None,
-            worker="w",
-            result=TrialResult(
-                TrialState.COMPLETE, (3.0 + seed / 10, 1.0 + seed / 100), Recorded(converged=True)
-            ),
-        )
+        finished_run(1, seed, (3.0 + seed / 10, 1.0 + seed / 100), Recorded(converged=True))
         for seed in range(7)
     )
     enough = Verified(study="a", trial_number=1, params={}, runs=runs, planned=7)

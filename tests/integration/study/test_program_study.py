@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pytest
 from optuna.trial import TrialState
 
+from tests.support.finished_runs import finished_run
 from tests.support.in_process_worker import DEVICE
 from tests.support.programs import program_definition, write_program
 from tests.support.refusals import refused
@@ -31,7 +32,6 @@ from tuner.spec.policy import SearchPolicy
 from tuner.spec.study_file import load_study_file
 from tuner.storage.database import Database, open_database
 from tuner.storage.queue.runs import VerificationRun
-from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.code import with_code
@@ -131,22 +131,7 @@ def test_a_program_that_ignores_its_seed_is_found_by_its_fresh_seeds(place: Plac
 def verified(seed: int, mql: float) -> VerificationRun:
     """A run of trial 0 that found this."""
     recorded = Recorded(test_mql=mql, val_loss=0.5, wall_clock_s=1.0, converged=True)
-    return VerificationRun(
-        study_id=1,
-        trial_number=0,
-        params={"rate": 0.1},
-        seed=seed,
-        block=0,
-        place=seed,
-        session="a",
-        plan={},
-        run_id=seed,
-        state="finished",
-        losses=0,
-        token=None,
-        worker=None,
-        result=TrialResult(TrialState.COMPLETE, (1.0, mql), recorded),
-    )
+    return finished_run(0, seed, (1.0, mql), recorded, {"rate": 0.1})
 
 
 def test_an_exported_study_says_its_program_and_runs_it_only_when_trusted(place: Place) -> None:
