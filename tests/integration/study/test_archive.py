@@ -134,13 +134,14 @@ def test_200_trials_with_their_curves_stay_well_under_a_megabyte(tmp_path: Path)
         (b"", "is no exported study"),
         (b"{}", "is no exported study"),
         (b"\x1f\x8bbroken", "is no exported study"),
+        (gzip.compress(bytes(range(256)))[:-9], "is no exported study: .*; copy it again"),
         (
             json.dumps({"format": "tuner study", "version": 99}).encode(),
             "version 99 of the format, this tuner reads 1",
         ),
         (gzip.compress(json.dumps({"format": "tuner study", "version": 1}).encode()), "damaged"),
     ],
-    ids=["empty", "no fields", "no gzip", "a later version", "nothing in it"],
+    ids=["empty", "no fields", "no gzip", "cut short", "a later version", "nothing in it"],
 )
 def test_a_file_that_is_no_study_is_refused_in_one_line(
     tmp_path: Path, content: bytes, says: str

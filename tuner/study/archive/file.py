@@ -59,14 +59,15 @@ def read_archive(path: Path) -> Archive:
         raise UsageError(
             f"there is no file {path}; 'tuner study export NAME --output FILE' writes one"
         ) from None
-    except gzip.BadGzipFile as error:
-        raise UsageError(f"{path} is no exported study: {explained(error)}") from None
+    except (gzip.BadGzipFile, EOFError, ValueError, zlib.error) as error:
+        raise UsageError(
+            f"{path} is no exported study: {explained(error)}; copy it again, or write it anew "
+            "with 'tuner study export NAME --output FILE'"
+        ) from None
     except OSError as error:
         raise UsageError(
             f"{path} cannot be read as an exported study: {error.strerror or error}"
         ) from None
-    except (EOFError, ValueError, zlib.error) as error:
-        raise UsageError(f"{path} is no exported study: {explained(error)}") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise UsageError(
             f"{path} is no exported study; 'tuner study export NAME --output FILE' writes one"
