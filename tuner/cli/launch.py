@@ -67,6 +67,7 @@ def _request(options: LaunchOptions) -> LaunchRequest:
         devices=devices_of(options),
         trials=options.trials,
         searches=options.searches,
+        draw=options.draw,
         timeout_s=duration_s(options.timeout, "--timeout"),
         hang_limit_s=duration_s(options.hang_limit, "--hang-limit"),
         storage=storage_url(options.storage),

@@ -28,6 +28,7 @@ from tuner.cli.search_options import (
     CheckpointActivations,
     CheckpointEvery,
     CompileModeName,
+    Draw,
     HangLimit,
     MaxEpochs,
     MaxGpuHours,
@@ -112,6 +113,7 @@ class LaunchOptions:
     ] = None
     sampler: Sampler = None
     sampler_seed: SamplerSeed = None
+    draw: Draw = None
     warm_start: Annotated[
         str | None,
         typer.Option(

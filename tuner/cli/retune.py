@@ -63,6 +63,7 @@ def _request(options: RetuneOptions) -> RetuneRequest:
         against=options.against,
         task=options.task,
         searches=options.searches,
+        draw=options.draw,
         trials=options.trials,
         budget_s=duration_s(options.budget, "--budget"),
         margin=share(options.margin, "--margin"),

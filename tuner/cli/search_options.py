@@ -50,6 +50,16 @@ SamplerSeed = Annotated[
         help="Of the search, which one worker then repeats exactly (none: from its name).",
     ),
 ]
+Draw = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=MANY,
+        metavar="N",
+        help="Of all seeds, of searches, trainings and confirmations: another N asks the same "
+        "question again (1).",
+    ),
+]
 Until = Annotated[
     str | None,
     typer.Option(

@@ -278,6 +278,7 @@ def _provenance(
         "group": place.group,
         "search": place.search,
         "searches": searches,
+        "draw": place.draw,
         "data_hash": definition.data_hash,
         "definition_hash": definition.identity(),
         "mql_split": definition.mql_split,

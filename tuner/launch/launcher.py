@@ -135,6 +135,7 @@ def _said(request: LaunchRequest) -> Said:
     return Said(
         trials=request.trials,
         searches=request.searches,
+        draw=request.draw,
         definition=request.settings.said(),
         policy=request.policy.said(),
     )

@@ -96,6 +96,9 @@ class LaunchRequest:
     searches: Annotated[int, Field(ge=1, le=MOST_SEARCHES)] | None = None
     """So many independent searches of each variant, each a study with all the trials; None: those
     that are there, or one."""
+    draw: Annotated[int, Field(ge=1, le=MANY)] | None = None
+    """Of all seeds: another number draws all of them anew; None: that of the studies, or the
+    first."""
     timeout_s: Positive | None = None
     """The launch ends cleanly after this long."""
     hang_limit_s: Positive | None = None

@@ -19,7 +19,7 @@ from tuner.spec.policy import SearchPolicy
 from tuner.spec.program import ClockLabel
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import DatabaseUrl
-from tuner.study.group import members_of, memberships
+from tuner.study.group import members_of, memberships, refuse_other_draw
 from tuner.study.named import PREFIX
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.registered_retune import (
@@ -132,6 +132,9 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
             ]
             refuse_other_clocks(other, by[0], group, by[1])
         variant = Searched(word=request.variant, group=group, begun=_begun(database, group))
+        for each in (variant, reference):
+            for study in _members(database, each.group) if each is not None else ():
+                refuse_other_draw(study.name, study.membership, request.draw)
         _check_warm_start(request.warm_start, variant, reference)
         said = SaidOfRetune(
             against=request.against,

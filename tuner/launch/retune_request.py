@@ -9,7 +9,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import Field
 
-from tuner.config import MOST_SEARCHES
+from tuner.config import MANY, MOST_SEARCHES
 from tuner.launch.outcome import Outcome
 from tuner.launch.progress import Progress, Quiet
 from tuner.launch.request import DeviceChoice, Number, Positive, StudySettings
@@ -35,6 +35,8 @@ class RetuneRequest:
     task: str = "etth"
     searches: Annotated[int, Field(ge=1, le=MOST_SEARCHES)] | None = None
     """Of each variant (5)."""
+    draw: Annotated[int, Field(ge=1, le=MANY)] | None = None
+    """Of all seeds, as of a launch: how the same question is asked a second time."""
     trials: Number | None = None
     """Of each search (320; 200 where its sampler repeats nothing; with a budget as many as it
     buys)."""

@@ -36,6 +36,7 @@ def search_request(
         devices=request.devices,
         trials=now.trials or MOST_TRIALS,
         searches=now.searches,
+        draw=request.draw,
         timeout_s=timeout_s,
         hang_limit_s=request.hang_limit_s,
         settings=request.settings,

@@ -32,6 +32,7 @@ from tuner.spec.margin import MARGIN
 from tuner.spec.objectives import violations
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.ranges import AnyRange, ChoiceRange, FloatRange
+from tuner.spec.seeds import FIRST_DRAW, drawn_as
 from tuner.spec.space import SearchSpace
 from tuner.storage.optuna.private import storage_of, trial_id_of
 
@@ -58,16 +59,17 @@ def sampler_for(
     policy: SearchPolicy,
     *,
     search: int = 1,
+    draw: int = FIRST_DRAW,
     budget: int | None = None,
 ) -> EncodedSampler:
     """The sampler of a study called `name`, which is the `search` of that number in its group, as
     its policy wants it; `budget` is how many trials it is to have, where that is known.
 
-    A policy without a seed gets one from the study's name: all workers of the study walk one Sobol
-    sequence. Each search of a group walks its own, whatever the policy says.
+    A policy without a seed gets one from the study's name and `draw`: all workers of the study walk
+    one Sobol sequence. Each search of a group walks its own, whatever the policy says.
     """
     if policy.seed is None:
-        seed = _seed_of_name(name)
+        seed = _seed_of_name(name, draw)
     else:
         seed = policy.seed if search == 1 else _seed_of_search(policy.seed, search)
     target = definition.target_val_loss
@@ -277,5 +279,5 @@ def _seed_of_search(seed: int, search: int) -> int:
     return int(np.random.SeedSequence([seed, search, _SEARCHES]).generate_state(1)[0])
 
 
-def _seed_of_name(name: str) -> int:
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+def _seed_of_name(name: str, draw: int) -> int:
+    return int.from_bytes(hashlib.sha256(drawn_as(name, draw)).digest()[:4], "big")

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from tuner.config import MOST_SEARCHES
+from tuner.config import MANY, MOST_SEARCHES
 from tuner.files.plain import LARGEST, Strict
-from tuner.spec.seeds import root_of
+from tuner.spec.seeds import FIRST_DRAW, root_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +25,16 @@ class Membership:
     search: int = 1
     """Its number in the group, from 1."""
     seed_root: int | None = None
+    draw: int = FIRST_DRAW
+    """Which draw of all seeds it is of: two draws of one name share none."""
 
     @staticmethod
-    def of_new(name: str, *, group: str | None = None, search: int = 1) -> Membership:
+    def of_new(
+        name: str, *, group: str | None = None, search: int = 1, draw: int = FIRST_DRAW
+    ) -> Membership:
         """That of a study which is made as `name`, by itself where no group is named."""
-        return Membership(group=group or name, search=search, seed_root=root_of(name))
+        root = root_of(name, draw)
+        return Membership(group=group or name, search=search, seed_root=root, draw=draw)
 
     @staticmethod
     def read(stored: Any, name: str) -> Membership:
@@ -43,14 +48,19 @@ class Membership:
         return Membership(**StoredMembership.model_validate(stored, strict=True).model_dump())
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, the stored form."""
-        return dataclasses.asdict(self)
+        """Plain data, the stored form; the first draw is not written, as it was before there were
+        others.
+        """
+        stored = dataclasses.asdict(self)
+        if self.draw == FIRST_DRAW:
+            del stored["draw"]
+        return stored
 
     def under(self, name: str) -> Membership:
         """Of the same seeds, by itself: what goes on under another `name` is no search of the group
         more.
         """
-        return Membership(group=name, seed_root=self.seed_root)
+        return Membership(group=name, seed_root=self.seed_root, draw=self.draw)
 
 
 class StoredMembership(Strict):
@@ -60,6 +70,7 @@ class StoredMembership(Strict):
     """Whatever it is called: who shows it makes it harmless."""
     search: Annotated[int, Field(ge=1, le=MOST_SEARCHES)]
     seed_root: Annotated[int, Field(ge=0, le=LARGEST)] | None
+    draw: Annotated[int, Field(ge=FIRST_DRAW, le=MANY)] = FIRST_DRAW
 
 
 def name_of_search(group: str, number: int) -> str:

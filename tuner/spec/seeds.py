@@ -16,12 +16,21 @@ _WIDE = 1 << 62
 """In every root: it takes two words then, and no seed of the rule without a root is one with it."""
 
 
-def root_of(name: str) -> int:
-    """The root of a study that is created as `name`: the same name gives the same trainings, in any
-    database.
+FIRST_DRAW = 1
+"""Of all that nobody asked to be drawn anew."""
+
+
+def drawn_as(name: str, draw: int) -> bytes:
+    """What the seeds of a study called `name` are made of: of the first draw the name alone."""
+    plain = name.encode("utf-8", "surrogatepass")
+    return plain if draw == FIRST_DRAW else plain + b"\x00" + str(draw).encode()
+
+
+def root_of(name: str, draw: int = FIRST_DRAW) -> int:
+    """The root of a study that is created as `name`: the same name and `draw` give the same
+    trainings, in any database; another draw gives others.
     """
-    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
-    return _WIDE | int.from_bytes(digest[:7])
+    return _WIDE | int.from_bytes(hashlib.sha256(drawn_as(name, draw)).digest()[:7])
 
 
 def seed_of_trial(number: int, repeat: int = 0, *, root: int | None) -> int:

@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from tuner.errors import StorageError, UsageError, unknown_name
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership, name_of_search
+from tuner.spec.seeds import FIRST_DRAW
 from tuner.storage.database import Database
 from tuner.study.create import MEMBERSHIP
 from tuner.study.open import OpenStudy, attributes_of_studies, open_study
@@ -197,17 +198,18 @@ class AskedSearches:
 
 
 def asked_searches(
-    known: Mapping[str, Membership], name: str, searches: int | None
+    known: Mapping[str, Membership], name: str, searches: int | None, draw: int | None = None
 ) -> AskedSearches:
     """The studies that a launch of `searches` searches called `name` is about, given all `known`
     ones.
 
     Without a number those that are there, or a single new one. `name` may be that of one search of
-    another group, which is meant alone then.
+    another group, which is meant alone then. New ones are of the draw of those that are there, or
+    else of `draw`, or of the first.
 
     Raises:
         UsageError: a study has a name that a new search would get; or a number of searches of a
-            single one.
+            single one; or what is there is of another `draw`.
     """
     own = known.get(name)
     if own is not None and own.group != name:
@@ -216,8 +218,13 @@ def asked_searches(
                 f"study {name!r} is search {own.search} of group {own.group!r}, and --searches is "
                 f"said of a group; say --study with the group's name"
             )
+        refuse_other_draw(name, own, draw)
         return AskedSearches({name: own}, like=name)
     there = members_of(known, name)
+    for study in there.values():
+        refuse_other_draw(study, known[study], draw)
+    first = next(iter(there.values()), None)
+    drawn = known[first].draw if first is not None else draw or FIRST_DRAW
     numbers = range(1, searches + 1) if searches is not None else there or [1]
     places = {}
     for number in numbers:
@@ -227,9 +234,22 @@ def asked_searches(
                 f"study {study!r} is there and is no search of group {name!r}; choose another name "
                 "for the group with --study NAME"
             )
-        place = Membership.of_new(study, group=name, search=number)
+        place = Membership.of_new(study, group=name, search=number, draw=drawn)
         places[study] = known.get(study) or place
-    return AskedSearches(places, next(iter(there.values()), None), _changes(name, there, searches))
+    return AskedSearches(places, first, _changes(name, there, searches))
+
+
+def refuse_other_draw(study: str, place: Membership, said: int | None) -> None:
+    """Of a study that is there.
+
+    Raises:
+        UsageError: another draw than its own was `said`.
+    """
+    if said is not None and said != place.draw:
+        raise UsageError(
+            f"study {study!r} is of draw {place.draw}, and --draw {said} was said; a study keeps "
+            "its seeds: begin the other draw in another database, with --storage URL"
+        )
 
 
 def _changes(name: str, there: Mapping[int, str], searches: int | None) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ class Said:
 
     trials: int | None = None
     searches: int | None = None
+    draw: int | None = None
     definition: Collection[str] = ()
     """Names of settings that are part of what a study is: `max_epochs`, `seeds`, `backend`, ..."""
     policy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -168,7 +169,7 @@ def _planned(database: Database, asked: Mapping[str, StudyDefinition], said: Sai
     known, there = memberships(database), set(list_studies(database))
     plans: dict[str, _Plan] = {}
     for group, fresh in asked.items():
-        meant = asked_searches(known, group, said.searches)
+        meant = asked_searches(known, group, said.searches, said.draw)
         first = open_study(database, meant.like) if meant.like is not None else None
         notes = meant.notes
         for name, place in meant.places.items():

@@ -190,7 +190,7 @@ def extend_space(
     archive = dataclasses.replace(
         old,
         definition=dataclasses.replace(opened.definition, space=space, defaults=defaults),
-        membership=Membership.of_new(new),
+        membership=Membership.of_new(new, draw=old.membership.draw),
         budget=max(trials or old.budget, len(inside)),
         records=tuple(records),
         curves={numbers[number]: rows for number, rows in old.curves.items() if number in numbers},

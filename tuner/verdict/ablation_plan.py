@@ -15,7 +15,7 @@ from tuner.storage.queue.plans import ABLATION, StoredAblation
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
 from tuner.verdict.ablation import ablation_of, set_back
-from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
+from tuner.verdict.fresh_seeds import new_seeds
 from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.no_answer import NoAnswerError
 from tuner.verdict.queue import verifications_of
@@ -62,7 +62,7 @@ def plan_ablation(
             ]
             if found.default not in shapes:  # else one value makes the whole difference
                 shapes.append(found.default)
-            drawn = iter(fresh_seeds(seeds * len(shapes), seen_seeds(opened[0].database)))
+            drawn = iter(new_seeds(opened[0].database, seeds * len(shapes)))
             plan = {
                 "kind": ABLATION,
                 "ablates": {each.name: found.model_dump()},

@@ -22,7 +22,7 @@ from tuner.study.recorded_margin import record_margin
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of, known_runs_of
 from tuner.verdict.confirmation_steps import confirmation_steps
-from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
+from tuner.verdict.fresh_seeds import new_seeds
 from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.known_runs import candidates_of, default_is_cut, default_of
 from tuner.verdict.no_answer import NoAnswerError
@@ -102,7 +102,7 @@ def plan_confirmation(
         seeds = seeds if reference or _anything_to_test(found.frozen) else min(seeds, LEAST_RUNS)
         members = [*found.frozen, *_only_default(reference, found.frozen)]
         searches = sorted({each.study.membership.search for each in members})
-        drawn = fresh_seeds(seeds * len(searches), seen_seeds(opened[0].database))
+        drawn = new_seeds(opened[0].database, seeds * len(searches))
         plan: dict[str, Any] = {
             "kind": CONFIRMATION,
             "confirms": {each.study.name: each.plan.model_dump() for each in found.frozen},

@@ -7,25 +7,37 @@ from collections.abc import Collection, Iterable
 import numpy as np
 
 from tuner.errors import TunerError
-from tuner.spec.seeds import seed_of_trial, seeds_of
+from tuner.spec.seeds import FIRST_DRAW, seed_of_trial, seeds_of
 from tuner.storage.database import Database
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import planned_seeds
+from tuner.study.group import memberships
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import read_results
 
 _FRESH = 0x76657269
 """Tells the seeds of verifications from those of trials."""
+_FRESH_OF_DRAW = 0x64726177
+"""As well, and from those of the first draw."""
 
 
-def fresh_seeds(count: int, used: Collection[int]) -> list[int]:
-    """`count` training seeds, always the same ones but
+def new_seeds(database: Database, count: int) -> list[int]:
+    """`count` training seeds that nothing in the database has seen, of the latest draw that any
+    study in it is of.
+    """
+    draws = [each.draw for each in memberships(database).values()]
+    return fresh_seeds(count, seen_seeds(database), draw=max(draws, default=FIRST_DRAW))
+
+
+def fresh_seeds(count: int, used: Collection[int], *, draw: int = FIRST_DRAW) -> list[int]:
+    """`count` training seeds, always the same ones of a `draw` but
     for those in `used`: configurations share them.
     """
+    kind = [_FRESH] if draw == FIRST_DRAW else [_FRESH_OF_DRAW, draw]
     found: list[int] = []
     number = 0
     while len(found) < count:
-        seed = int(np.random.SeedSequence([_FRESH, number]).generate_state(1)[0])
+        seed = int(np.random.SeedSequence([*kind, number]).generate_state(1)[0])
         if seed not in used and seed not in found:
             found.append(seed)
         number += 1
@@ -44,7 +56,7 @@ def seeds_to_verify_on(
     again = _planned_together(there, studies)[:count]
     if len(again) == count:
         return again
-    return again + fresh_seeds(count - len(again), seen_seeds(database))
+    return again + new_seeds(database, count - len(again))
 
 
 def seen_seeds(database: Database) -> set[int]:

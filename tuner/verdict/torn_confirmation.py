@@ -12,7 +12,7 @@ from tuner.storage.queue.plans import StoredPlan, is_confirmation
 from tuner.storage.queue.runs import PlannedRun, VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
-from tuner.verdict.fresh_seeds import fresh_seeds, seen_seeds
+from tuner.verdict.fresh_seeds import new_seeds
 from tuner.verdict.interleaving import Turn, interleaved
 
 
@@ -53,7 +53,7 @@ def _missing(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> li
     seeds = _seeds(opened, runs)
     wanted = sorted({(study.membership.search, block) for study, _, block in lacking} - set(seeds))
     if wanted:
-        fresh = fresh_seeds(len(wanted), seen_seeds(opened[0].database))
+        fresh = new_seeds(opened[0].database, len(wanted))
         seeds |= dict(zip(wanted, fresh, strict=True))
     configurations = {study.study_id: snapshot(study) for study, _, _ in lacking}
     blocks: list[list[Turn]] = [[] for _ in range(count)]

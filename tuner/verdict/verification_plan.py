@@ -25,7 +25,7 @@ from tuner.verdict.expected_front import (
     front_of,
     says_enough,
 )
-from tuner.verdict.fresh_seeds import fresh_seeds, seeds_to_verify_on, seen_seeds
+from tuner.verdict.fresh_seeds import new_seeds, seeds_to_verify_on
 from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.no_answer import why_none
 from tuner.verdict.other_clocks import refuse_other_clocks
@@ -162,7 +162,7 @@ def _seeds(
 ) -> list[int]:
     """Each round has seeds of its own; other plans go on with those that they have."""
     if choice is Choice.RECOMMENDED:
-        return fresh_seeds(count, seen_seeds(database))
+        return new_seeds(database, count)
     return seeds_to_verify_on(database, there, asked, count)
 
 

@@ -85,6 +85,7 @@ class TrialSource(Source):
                 opened.definition,
                 policy,
                 search=opened.membership.search,
+                draw=opened.membership.draw,
                 budget=budget,
             )
             self._searched[opened.name] = policy, budget
