@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,7 +21,6 @@ from tuner.cli.options import (
     data_folder,
     note,
 )
-from tuner.cli.output import print_json, say
 from tuner.cli.picking import (
     Against,
     Margin,
@@ -36,19 +33,17 @@ from tuner.cli.picking import (
     picked,
 )
 from tuner.cli.replace import Force, check_model_free
+from tuner.cli.trained import Ended, announcer, tell
 from tuner.config import Backend
-from tuner.errors import UsageError
+from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
 
 if TYPE_CHECKING:
     from tuner.data.task import Task
     from tuner.devices import CpuCores, Gpu
     from tuner.export.recipe import Recipe
-    from tuner.export.train import Trained
-    from tuner.training import EpochRecord
-    from tuner.training.naive_forecasts import BaselineScore
+    from tuner.export.train import Failed, Trained
 
-SAY_EVERY_S = 10.0
 SEEDS_AT_MOST = 100
 
 
@@ -121,7 +116,7 @@ def train(options: TrainOptions) -> int:
     recipe = replace(recipe, training=replace(recipe.training, backend=options.backend))
     for named in recipe.own_code:
         note(f"this runs the code of {excerpt(named, at_most=500)}")
-    _report(options, *_trained(options, recipe, device))
+    tell(_trained(options, recipe, device), options.output, as_json=options.json)
     return 0
 
 
@@ -171,16 +166,16 @@ def _recipe(options: TrainOptions) -> Recipe:
     return Recipe.of(best)
 
 
-def _trained(
-    options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores
-) -> tuple[tuple[Trained, ...], tuple[BaselineScore, ...], str]:
-    """One training a seed, alone on the device; the best of them is saved. Beside them what needs
-    no network, and that it does as well, in a sentence that is empty where it does not.
+def _trained(options: TrainOptions, recipe: Recipe, device: Gpu | CpuCores) -> Ended:
+    """One training a seed, alone on the device; the best of them is saved.
+
+    Raises:
+        TunerError: no seed left a model.
     """
     from tuner.data.prepare import prepare
     from tuner.data.windows import to_device
     from tuner.devices import Gpu, exclusive
-    from tuner.export.train import save_trained, train_seeds
+    from tuner.export.train import Failed, best_of, loses_to, save_trained, train_seeds
     from tuner.training.naive_forecasts import score_baselines
 
     task = _task(options.task, recipe)
@@ -189,11 +184,31 @@ def _trained(
         note("this is other data than the configuration was found on; the card says so")
     data = to_device(prepared, "cuda:0" if isinstance(device, Gpu) else "cpu")
     wanted = range(options.seeds) if options.seeds is not None else [options.seed or 0]
+    trained: list[Trained] = []
+    failed: list[Failed] = []
     with exclusive(device.lock_names, waiting=waiting_for(device.label)):
-        trained = train_seeds(recipe, data, wanted, on_epoch=_announcer())
         baselines = score_baselines(data)
-    card = save_trained(options.output, recipe, prepared, trained, device.model, baselines)
-    return trained, baselines, card["loses"] or ""
+        for each in train_seeds(recipe, data, wanted, on_epoch=announcer()):
+            if not isinstance(each, Failed):
+                trained.append(each)
+            else:
+                failed.append(each)
+                if len(wanted) > 1:
+                    note(each.in_words())
+            if trained:  # after each seed: whatever ends the others takes no model with it
+                save_trained(
+                    options.output, recipe, prepared, trained, device.model, baselines, failed
+                )
+    if not trained:
+        raise TunerError(
+            f"{failed[0].in_words()}; try another seed, or another configuration of the front"
+        )
+    return Ended(
+        trained=tuple(trained),
+        failed=tuple(failed),
+        baselines=baselines,
+        loses=loses_to(best_of(trained), baselines, prepared.task.objective_series),
+    )
 
 
 def _task(named: str | None, recipe: Recipe) -> Task:
@@ -208,67 +223,3 @@ def _task(named: str | None, recipe: Recipe) -> Task:
         f"the configuration is of task {excerpt(recipe.task)}, which is none of the built-in ones; "
         "give its task file with --task FILE"
     )
-
-
-def _report(
-    options: TrainOptions,
-    trained: tuple[Trained, ...],
-    baselines: tuple[BaselineScore, ...],
-    loses: str,
-) -> None:
-    from tuner.export.train import best_of, files_of
-    from tuner.study.baselines import in_words
-
-    kept, files = best_of(trained), files_of(options.output)
-    if options.json:
-        print_json(
-            {
-                "files": files,
-                "metrics": kept.as_dict(),
-                "seeds": [each.as_dict() for each in trained],
-            }
-        )
-    else:
-        if loses:
-            say(f"{loses}.")
-        _print(trained, kept)
-        for series in kept.scores.test_mql:
-            mql = [f"{in_words(e.name)} {e.evaluation.test_mql[series]:.4f}" for e in baselines]
-            say(f"without a network, {series}: test MQL of {', of '.join(mql)}")
-    note(f"wrote {' and '.join(files)}")
-
-
-def _announcer() -> Callable[[int, EpochRecord], None]:
-    """Says from time to time how far a training is."""
-    said = time.monotonic()
-
-    def announce(seed: int, record: EpochRecord) -> None:
-        nonlocal said
-        if time.monotonic() - said >= SAY_EVERY_S:
-            said = time.monotonic()
-            loss = f"training loss {record.train_loss:.6f}"
-            if record.val_loss is not None:
-                loss = f"validation loss {record.val_loss:.6f}"
-            note(f"seed {seed}, epoch {record.epoch}: {loss}")
-
-    return announce
-
-
-def _print(trained: tuple[Trained, ...], kept: Trained) -> None:
-    from tuner.report.terminal.interval_lines import print_forecast_quality
-
-    for each in trained:
-        r, mark = each.result, " (kept)" if each is kept else ""
-        say(
-            f"seed {each.seed}: {r.stopped_by} after {r.epochs} epochs, {r.wall_clock_s:.2f} s, "
-            f"validation loss {r.best_val_loss:.6f}{mark}"
-        )
-        for series, mql in each.scores.test_mql.items():
-            say(
-                f"  {series}: test MQL {mql:.4f}, of sorted quantiles "
-                f"{each.quality.sorted_mql[series]:.4f}"
-            )
-    if kept.scores.test_columns:
-        columns = [f"{name} {mql:.4f}" for name, mql in kept.scores.test_columns.items()]
-        say(f"test MQL by target column: {', '.join(columns)}")
-    print_forecast_quality(kept.quality)

@@ -5,7 +5,7 @@ with its card.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from tuner.config import RunConfig
 from tuner.config.loss_term import LossTerm
 from tuner.data.prepare import PreparedData
 from tuner.data.windows import DeviceData
-from tuner.errors import TunerError
 from tuner.export.recipe import Recipe
 from tuner.export.saved_model import card_path, describe, save_model
 from tuner.models.registry import cell_of
@@ -50,18 +49,38 @@ class Trained:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A seed whose training left no model."""
+
+    seed: int
+    stopped_by: str
+    message: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """What became of it, JSON-able."""
+        return asdict(self)
+
+    def in_words(self) -> str:
+        """A line for the person who asked for it."""
+        return (
+            f"the training with seed {self.seed} ended without a model: {self.stopped_by} "
+            f"({self.message})"
+        )
+
+
 def train_seeds(
     recipe: Recipe,
     data: DeviceData,
     seeds: Sequence[int],
     *,
     on_epoch: Callable[[int, EpochRecord], None] = lambda seed, record: None,  # noqa: ARG005
-) -> tuple[Trained, ...]:
-    """Train with each seed; `on_epoch` hears of every finished epoch.
+) -> Iterator[Trained | Failed]:
+    """Train with each seed, one after the other, as they are asked for; `on_epoch` hears of every
+    finished epoch. A seed that diverges or runs out of memory takes no other with it.
 
     Raises:
         UsageError: settings or an architecture with which no training is possible.
-        TunerError: a training that diverged or ran out of memory.
     """
     data = data.seeing(recipe.hyperparameters.input_size)
     config = RunConfig(
@@ -73,20 +92,17 @@ def train_seeds(
     choice = what_auto_means(config, data)
     if choice is not None:
         config = replace(config, training=replace(config.training, backend=choice.backend))
-    return tuple(_train(replace(config, seed=seed), data, on_epoch) for seed in seeds)
+    for seed in seeds:
+        yield _train(replace(config, seed=seed), data, on_epoch)
 
 
 def _train(
     config: RunConfig, data: DeviceData, on_epoch: Callable[[int, EpochRecord], None]
-) -> Trained:
+) -> Trained | Failed:
     seed = config.seed
     result = fit(config, data, on_epoch=lambda record: on_epoch(seed, record))
     if not result.stopped_by.completed or result.model is None:
-        raise TunerError(
-            f"the training with seed {seed} ended without a model: {result.stopped_by.value} "
-            f"({result.message}); "
-            "try another seed, or another configuration of the front"
-        )
+        return Failed(seed=seed, stopped_by=result.stopped_by.value, message=result.message)
     return Trained(
         seed=seed,
         result=result,
@@ -115,9 +131,10 @@ def save_trained(
     trained: Sequence[Trained],
     device: str,
     baselines: Sequence[BaselineScore] = (),
+    failed: Sequence[Failed] = (),
 ) -> dict[str, Any]:
-    """Write the best of `trained` to `path` with its card, and what the `baselines` come to; the
-    card.
+    """Write the best of `trained` to `path` with its card, what the `baselines` come to, and which
+    seeds `failed`; the card.
 
     Raises:
         DataError: the disk does not take them.
@@ -131,6 +148,7 @@ def save_trained(
         "metrics": kept.as_dict(),
         "chosen": f"lowest validation loss of {len(trained)} seed{'s' if len(trained) > 1 else ''}",
         "seeds": [each.as_dict() for each in trained],
+        "failed_seeds": [each.as_dict() for each in failed],
         "baselines": {each.name: _scores(each.evaluation) for each in baselines},
         "loses": loses_to(kept, baselines, prepared.task.objective_series) or None,
         "n_parameters": kept.result.n_parameters,
