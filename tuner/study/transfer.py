@@ -26,6 +26,7 @@ from tuner.storage.optuna.constraints import PREFIX
 from tuner.storage.optuna.little_left import write_little_left
 from tuner.storage.optuna.private import study_id_of
 from tuner.storage.optuna.rows import write_all_attributes
+from tuner.storage.queue.gpu_account import note_without_result
 from tuner.storage.queue.plans import plan_renamed
 from tuner.storage.queue.runs import recorded_row
 from tuner.storage.records import TrialResult
@@ -244,6 +245,8 @@ def _write_ours(
     told = {"policy": policy.to_json(), "device_model": archive.device_model}
     connection.execute(update(studies).where(studies.c.study_id == study_id).values(told))
     write_little_left(connection, study_id, archive.little_left)
+    if archive.without_result_s:
+        note_without_result(connection, study_id, archive.without_result_s)
     ended = [r for r in archive.records if r.state.is_finished() and not r.recorded.foreign]
     if ended:
         connection.execute(

@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +12,13 @@ from tests.support.claims import RESULT
 from tests.support.device_hours import hours_of
 from tuner.record import Recorded
 from tuner.spec.policy import SearchPolicy
+from tuner.storage.database import open_database
 from tuner.storage.queue.gpu_hours import GpuHours
 from tuner.storage.records import TrialResult
+from tuner.storage.url import parse_url
+from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import OpenStudy
+from tuner.study.transfer import restore
 
 LIMIT_S = 1000.0
 
@@ -37,7 +42,8 @@ def finished(study: OpenStudy, hours: GpuHours, recorded: Recorded) -> None:
     assert claim is not None
     assert claim.trial_number == 0
     assert hours.ask(claim.token, "ben") is not None
-    result = dataclasses.replace(RESULT, recorded=recorded)
+    params = study.definition.defaults.as_dict()
+    result = dataclasses.replace(RESULT, recorded=recorded, params=params)
     assert isinstance(result, TrialResult)
     assert study.ledger.finish(claim, result)
 
@@ -79,3 +85,36 @@ def test_a_run_that_was_interrupted_leaves_other_trials_as_they_are(
     finished(study, hours, Recorded(total_s=10.0))
     interrupted(study, hours, 30.0)
     assert hours.spent_s() == pytest.approx(40.0)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "recorded", "seconds"),
+    [
+        ([30.0, 12.0], None, 42.0),
+        ([30.0], Recorded(total_s=47.0, attempt_s=21.0, cycle_s=20.0), 50.0),
+        ([30.0], Recorded(total_s=47.0, attempt_s=20.0, wait_s=5.0), 47.0),
+        ([], Recorded(total_s=47.0, attempt_s=20.0), 47.0),
+    ],
+)
+def test_it_counts_as_much_where_its_study_is_imported(
+    study: OpenStudy,
+    hours: GpuHours,
+    earlier: list[float],
+    recorded: Recorded | None,
+    seconds: float,
+    tmp_path: Path,
+) -> None:
+    for each in earlier:
+        interrupted(study, hours, each)
+    if recorded is not None:
+        finished(study, hours, recorded)
+    assert hours.spent_s() == pytest.approx(seconds)
+    write_archive(archive_of(study), tmp_path / "study.json")
+    elsewhere = open_database(parse_url(f"sqlite:///{tmp_path}/elsewhere.db"))
+    moved = restore(elsewhere, read_archive(tmp_path / "study.json"), study.name)
+    assert hours_of([moved]).spent_s() == pytest.approx(seconds)
+    # And from there, another time.
+    write_archive(archive_of(moved), tmp_path / "again.json")
+    again = read_archive(tmp_path / "again.json")
+    assert again.without_result_s == read_archive(tmp_path / "study.json").without_result_s
+    elsewhere.close()

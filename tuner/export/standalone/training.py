@@ -78,12 +78,13 @@ def run(
     )
     arguments = parser.parse_args()
     check_new(arguments.forecasts)
+    device = device_or_leave(parser, arguments.device)
     if job.threads and arguments.device == "cpu":
         torch.set_num_threads(job.threads)  # as the trial had: sums in another order are other sums
     series = read_or_leave(job.task, read_series, arguments.data)
     if data_hash(job.task, series) != job.data_hash:
         print("WARNING: this is not the data that the configuration was found on")  # noqa: T201
-    data = prepare(job.task, series, torch.device(arguments.device), job.input_size)
+    data = prepare(job.task, series, device, job.input_size)
     found: list[Scores] = []
     forecasts: dict[int, Tensor] = {}
     term = None if term_of is None else term_of(job.task, data)
@@ -104,6 +105,15 @@ def run(
         for name in data.names:
             median = statistics.median(scores.by_series[name] for scores in found)
             print(f"median of {len(found)} seeds, {name}: test MQL {median:.6f}")  # noqa: T201
+
+
+def device_or_leave(parser: argparse.ArgumentParser, name: str) -> torch.device:
+    """The device of this name; one that torch cannot use ends the script with a line."""
+    try:
+        return torch.zeros(1, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).partition("\n")[0].rstrip(".")
+        parser.error(f"--device {name!r}: {why}; say cuda where torch sees a GPU, or leave it out")
 
 
 def train(

@@ -25,6 +25,8 @@ LIFE_SIGN_S = LEASE_S / HEARTBEATS_PER_LEASE
 """A worker that lives is heard of this often: one that died did so within it."""
 _RETURNED = "returned"
 """The state of a claim whose token is not there any more, among others."""
+_ELSEWHERE = "elsewhere"
+"""Begins what stands for a token: it was in another database."""
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -166,6 +168,12 @@ class Account:
                 if state != "finished":
                     until = min(until, gone.get(grant.worker, now))
                     note.spent[token] = grant.held_s(until)
+
+
+def note_without_result(connection: Connection, study_id: int, seconds: float) -> None:
+    """Note of a new study what came to no result where it was before."""
+    text = _Note(spent={f"{_ELSEWHERE}-{study_id}": seconds}).to_json()
+    write_note(connection, study_id, GRANTS, text)
 
 
 def _gone_by(connection: Connection, names: Collection[str]) -> dict[str, float]:

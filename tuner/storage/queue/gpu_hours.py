@@ -166,5 +166,14 @@ class GpuHours:
         return set(connection.execute(select(workers.c.worker).where(here)).scalars())
 
 
+def without_result_s(connection: Connection, study_id: int) -> float:
+    """Seconds of device time of this study that came to no result, and are in none."""
+    spent = Account.read(connection, [study_id]).spent
+    if not spent:
+        return 0.0
+    ended = EndedTime()
+    return ended.seconds(connection, [study_id], spent) - ended.seconds(connection, [study_id], {})
+
+
 def _now(connection: Connection) -> float:
     return float(connection.execute(select(database_now())).scalar_one())

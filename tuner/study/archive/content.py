@@ -16,6 +16,7 @@ from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.code_texts import source_of
 from tuner.storage.queue.epochs import EpochRow
+from tuner.storage.queue.gpu_hours import without_result_s
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import LittleLeft
@@ -51,6 +52,8 @@ class Archive:
     """Why its search stopped by itself; None where it did not."""
     retune: Registered | None = None
     """What a retune was asked for that is registered with it; None where none is."""
+    without_result_s: float = 0.0
+    """Seconds of device time that came to no result, which count where its hours are limited."""
     code: str | None = None
     """The file with its own class, where its database has that."""
     loss_code: str | None = None
@@ -85,6 +88,8 @@ def archive_of(opened: OpenStudy) -> Archive:
     records = _in_place(records, opened.definition.objectives)
     runs = Verifications(opened.database.engine, [opened.study_id]).runs()
     counts = opened.ledger.counts()
+    with opened.database.engine.connect() as connection:
+        lost_s = without_result_s(connection, opened.study_id)
     return Archive(
         name=opened.name,
         definition=opened.definition,
@@ -98,6 +103,7 @@ def archive_of(opened: OpenStudy) -> Archive:
         notes=notes,
         little_left=counts.little_left,
         retune=registered_in(opened.database, opened.name),
+        without_result_s=lost_s,
         code=_code(opened, opened.definition.model_source),
         loss_code=_code(opened, opened.definition.loss_source),
     )

@@ -182,6 +182,8 @@ class ArchivedStudy(Loose):
     """Absent where the search did not stop by itself."""
     retune: StoredRetune | None = None
     """Absent where no retune is registered with it."""
+    without_result_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """Absent where all of its device time came to results."""
     device_model: Annotated[Label, Field(max_length=200)] | None
     trials: tuple[Trial, ...] = Field(max_length=MOST_TRIALS)
     curves: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Curve]
