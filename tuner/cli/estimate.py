@@ -28,6 +28,7 @@ from tuner.config import MANY, MOST_SEARCHES
 if TYPE_CHECKING:
     from tuner.data.task import Task
     from tuner.devices import CpuCores, Gpu
+    from tuner.estimate.foretold import SearchForetold
     from tuner.estimate.whole_estimate import Estimate, VariantEstimate
     from tuner.spec.definition import StudyDefinition
 
@@ -143,12 +144,12 @@ def _estimate(options: EstimateOptions) -> Estimate:
     names = [options.variant, *([options.against] if options.against else [])]
     definitions, task = _definitions(options, names)
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
+    searches = options.searches or (SEARCHES if options.retune else 1)
     variants = [
-        _of_variant(options, definition, task, device, seconds / len(definitions), ends)
+        _of_variant(options, definition, task, device, seconds / len(definitions), ends, searches)
         for definition in definitions
     ]
-    searches = options.searches or (SEARCHES if options.retune else 1)
-    each = [one.search for one in variants for _ in range(searches)]
+    each = [search for one in variants for search in one.searches]
     stages = None
     if options.retune:
         stages = stages_of(
@@ -160,7 +161,7 @@ def _estimate(options: EstimateOptions) -> Estimate:
     return Estimate(
         device_model=device.model,
         devices=options.gpus,
-        variants=tuple(variants if options.retune else variants * searches),
+        variants=tuple(variants),
         searches=searches,
         stages=stages,
         price_per_hour=price,
@@ -196,6 +197,7 @@ def _of_variant(
     device: Gpu | CpuCores,
     seconds: float,
     ends: tuple[int, float | None],
+    searches: int,
 ) -> VariantEstimate:
     from tuner.cli.estimate_known import ended_before, known_or_measured
     from tuner.devices import CpuCores, exclusive
@@ -207,7 +209,7 @@ def _of_variant(
     from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
     from tuner.estimate.whole_estimate import VariantEstimate, rows_of
 
-    ended = ended_before(options.storage, definition)  # first: measuring takes a minute
+    before = ended_before(options.storage, definition, searches)  # first: measuring takes a minute
     most_bytes = free_memory_bytes() if isinstance(device, CpuCores) else None
     subject = Subject(
         definition=definition,
@@ -223,23 +225,26 @@ def _of_variant(
         costs = known_or_measured(process, seconds, again=options.again)
         largest = largest_batches(process, costs.windows) if options.largest_batch else {}
     trials, within_s = ends
-    search = search_foretold(
-        definition,
-        costs,
-        trials=trials,
-        ended=ended,
-        sampler=options.sampler or "auto",
-        prune=options.prune,
-        within_s=within_s,
-    )
-    if search is None:
-        raise TunerError("the default's epochs could not be measured; run again with --again")
+    foretold: list[SearchForetold] = []
+    for ended in before:
+        search = search_foretold(
+            definition,
+            costs,
+            trials=trials,
+            ended=ended,
+            sampler=options.sampler or "auto",
+            prune=options.prune,
+            within_s=within_s,
+        )
+        if search is None:
+            raise TunerError("the default's epochs could not be measured; run again with --again")
+        foretold.append(search)
     return VariantEstimate(
         variant=definition.variant,
         default=size_of(definition.defaults.as_dict()),
         costs=costs,
         sizes=rows_of(definition, costs),
-        search=search,
+        searches=tuple(foretold),
         largest=largest,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tuner.cli.options import is_named, note, storage_url
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from tuner.estimate.search_hours import Ended
     from tuner.estimate.size_costs import SizeCosts
     from tuner.spec.definition import StudyDefinition
+    from tuner.storage.database import Database
 
 
 def known_or_measured(process: MeasuringProcess, seconds: float, *, again: bool) -> SizeCosts:
@@ -46,36 +48,46 @@ def known_or_measured(process: MeasuringProcess, seconds: float, *, again: bool)
     return found
 
 
-def ended_before(storage: str | None, definition: StudyDefinition) -> list[Ended]:
-    """The trials that its study has in the database that was named, if it is the same study."""
+def ended_before(
+    storage: str | None, definition: StudyDefinition, searches: int
+) -> list[list[Ended]]:
+    """The trials that each of its `searches` has in the database that was named, where they are
+    searches of the same.
+    """
     from tuner.errors import EmptyDatabaseError, UsageError
-    from tuner.estimate.trials_so_far import ended_trials
     from tuner.storage.database import open_database
     from tuner.storage.url import absolute, parse_url
-    from tuner.study.open import open_study
+    from tuner.study.group import members_of, memberships
 
+    nothing: list[list[Ended]] = [[] for _ in range(searches)]
     if not is_named(storage):
-        return []
+        return nothing
     address = absolute(parse_url(storage_url(storage)))
     if address.is_sqlite and not address.sqlite_path.exists():
         if storage is None:  # of the environment: it is made by the first launch
-            return []
+            return nothing
         raise UsageError(
             f"--storage: there is no database {address.sqlite_path}; name one that is there, or "
             "leave it out"
         )
-    name = f"{definition.task_name}-{definition.variant}"
+    group = f"{definition.task_name}-{definition.variant}"
     try:
         database = open_database(address, create=False)
     except EmptyDatabaseError:
+        return nothing
+    with closing(database):
+        there = members_of(memberships(database), group)
+        return [_ended_of(database, there.get(n), definition) for n in range(1, searches + 1)]
+
+
+def _ended_of(database: Database, study: str | None, definition: StudyDefinition) -> list[Ended]:
+    from tuner.estimate.trials_so_far import ended_trials
+    from tuner.study.open import open_study
+
+    if study is None:
         return []
-    try:
-        opened = open_study(database, name)
-        same = opened.definition.comparable() == definition.comparable()
-        if not same:
-            note(f"study {name} has other settings than were named here: its trials do not count")
-        return ended_trials(opened) if same else []
-    except UsageError:  # no such study yet
+    opened = open_study(database, study)
+    if opened.definition.comparable() != definition.comparable():
+        note(f"study {study} has other settings than were named here: its trials do not count")
         return []
-    finally:
-        database.close()
+    return ended_trials(opened)

@@ -117,7 +117,7 @@ def search_foretold(
     to_train, seen_s = trials - len(ended) + len(seen), [each.trained_s for each in seen]
     ahead = work_ahead(kind, epochs, known, trials=to_train, seen_s=seen_s, unsure=unsure)
     measured_s = seeds * (_setup_s(costs, default) + costs.evaluation_s)
-    trial = trial_foretold(kind, epochs, known, to_train, measured_s, unsure)
+    trial = trial_foretold(kind, epochs, known, max(1, to_train), measured_s, unsure)
     once = _built_once(costs, sizes, seen, trials=to_train)
     search = together([search_seconds(ahead, ended, trials=trials, measured_s=measured_s), once])
     bought = None

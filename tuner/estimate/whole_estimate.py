@@ -41,15 +41,21 @@ class SizeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantEstimate:
-    """Of one variant: its sizes, and one search of it."""
+    """Of one variant: its sizes, and its searches."""
 
     variant: str
     default: Size
     costs: SizeCosts
     sizes: tuple[SizeRow, ...]
-    search: SearchForetold
+    searches: tuple[SearchForetold, ...]
+    """One at least. They differ in which of their trials have ended."""
     largest: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The largest batch that fits: of the default network, and of the largest of the space."""
+
+    @property
+    def search(self) -> SearchForetold:
+        """The first one."""
+        return self.searches[0]
 
     def as_dict(self) -> dict[str, Any]:
         found = self.search
@@ -62,15 +68,22 @@ class VariantEstimate:
             "built_s": self.costs.built_s,
             "epoch_s": found.epoch.as_dict(),
             "trial_s": found.trial.as_dict(),
-            "search_s": found.search.as_dict(),
             "default_run_s": found.default_run.as_dict(),
-            "trials": found.trials,
-            "trials_bought": None if found.bought is None else found.bought.as_dict(),
-            "trials_ended": found.ended,
+            **_plain(found),
+            "searches": [_plain(each) for each in self.searches],
             "recorded_searches": found.searches,
             "largest_batch": {name: dict(each) for name, each in self.largest.items()},
             "sizes": [row.as_dict() for row in self.sizes],
         }
+
+
+def _plain(found: SearchForetold) -> dict[str, Any]:
+    return {
+        "search_s": found.search.as_dict(),
+        "trials": found.trials,
+        "trials_bought": None if found.bought is None else found.bought.as_dict(),
+        "trials_ended": found.ended,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +103,7 @@ class Estimate:
         """Seconds of devices, all together."""
         if self.stages is not None:
             return self.stages.whole
-        return together([each.search.search for each in self.variants])
+        return together([one.search for each in self.variants for one in each.searches])
 
     @property
     def elapsed_s(self) -> Foretold:

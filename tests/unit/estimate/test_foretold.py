@@ -216,7 +216,7 @@ def test_an_estimate_says_what_time_buys_and_what_is_compiled(costs: SizeCosts) 
             default={"hidden_size": 64, "batch_size": 256},
             costs=costs,
             sizes=(),
-            search=foretold(costs, BUDGET_S),
+            searches=(foretold(costs, BUDGET_S),),
         )
         whole = Estimate(device_model="a GPU", devices=2, variants=(mine,), searches=1, stages=None)
         return "\n".join(estimate_lines(whole))

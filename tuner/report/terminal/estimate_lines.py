@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tuner.display.terminal import make_console
 from tuner.display.text import shown
 from tuner.estimate.cost_sizes import Size
-from tuner.estimate.foretold import money
+from tuner.estimate.foretold import SearchForetold, money
 from tuner.estimate.foretold_words import (
     bytes_in_words,
     hours_in_words,
@@ -82,13 +82,10 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
             )
         for name, batch in each.largest.items():
             yield f"{each.variant}: {largest_in_words(name, batch['fits'], batch['too_large'])}"
-        done = f", {search.ended} of which have ended" if search.ended else ""
-        takes = f"{range_in_words(search.search)} of device time"
-        searched = f"a search of {search.trials} trials{done} takes {takes}"
-        if search.bought is not None:
-            bought = trials_in_words(search.bought, search.ended)
-            searched = f"a search that has {takes} makes {bought}{done}"
-        yield f"{each.variant}: {searched} (foretold from {search.searches} recorded searches)"
+        alike = not any(one.ended for one in each.searches)
+        for number, one in enumerate(each.searches[: 1 if alike else None], 1):
+            which = "a search" if alike or len(each.searches) == 1 else f"search {number}"
+            yield f"{each.variant}: {_searched(which, one)}"
     if found.stages is not None:
         stages = found.stages
         ablation = ""
@@ -111,6 +108,16 @@ def estimate_lines(found: Estimate) -> Iterator[str]:
             f"at {found.price_per_hour:g} a device hour: {price.middle:.4g} ({price.low:.4g} to "
             f"{price.high:.4g})"
         )
+
+
+def _searched(which: str, search: SearchForetold) -> str:
+    by = f"(foretold from {search.searches} recorded searches)"
+    done = f", {search.ended} of which have ended," if search.ended else ""
+    takes = f"{range_in_words(search.search)} of device time"
+    if search.bought is not None:
+        bought = trials_in_words(search.bought, search.ended)
+        return f"{which} that has {takes} makes {bought}{done} {by}"
+    return f"{which} of {search.trials} trials{done} takes {takes} {by}"
 
 
 def largest_in_words(name: str, fits: int, too_large: int | None) -> str:
