@@ -281,24 +281,3 @@ def test_a_file_that_a_script_cannot_read_is_refused(
     with pytest.raises(UsageError) as caught:
         render(dataclasses.replace(config, source=source.noted()), "python")
     assert says in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["cuda", "cuda:99", "gpu"])
-def test_a_device_that_torch_cannot_use_is_one_line(
-    name: str, best: BestConfig, tmp_path: Path
-) -> None:
-    script = tmp_path / "best.py"
-    script.write_text(render(best, "python"), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(script), "--device", name],
-        cwd=tmp_path,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    last = done.stderr.splitlines()[-1]
-    assert f"error: --device '{name}': " in last
-    assert last.endswith("; say cuda where torch sees a GPU, or leave it out")
