@@ -12,8 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import Node
 from torch.utils._pytree import tree_leaves
 
+from tuner.profile.what_needs_what import Traced, made_by, most_apart
 from tuner.training.clock import synchronizer
 
 FEWEST = 8
@@ -43,7 +45,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """Calls of the same kind in one forward pass."""
+    """Calls of the same kind in one forward pass, none of which needs what another one gave."""
 
     name: str
     """`encoders.*`: where the parts are in the network."""
@@ -56,8 +58,10 @@ class Loop:
 
 @dataclass(slots=True)
 class _Seen:
-    calls: dict[tuple[Any, ...], list[Call]] = field(default_factory=lambda: defaultdict(list))
-    open: list[tuple[nn.Module, float]] = field(default_factory=list)
+    calls: dict[tuple[Any, ...], list[tuple[Call, Traced]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    open: list[tuple[nn.Module, Node | None, float]] = field(default_factory=list)
 
 
 def loops_in(model: nn.Module, forward: Callable[[], object], device: torch.device) -> list[Loop]:
@@ -67,7 +71,8 @@ def loops_in(model: nn.Module, forward: Callable[[], object], device: torch.devi
     forward()
     whole, seen = min((_pass(model, forward, device) for _ in range(PASSES)), key=_duration)
     found = []
-    for (name, kind, *_), calls in seen.calls.items():
+    for (name, kind, *_), alike in seen.calls.items():
+        calls = [alike[place][0] for place in most_apart([traced for _, traced in alike])]
         share = sum(call.seconds for call in calls) / whole
         if len(calls) >= FEWEST and share >= LEAST_SHARE:
             found.append(Loop(name=name, kind=kind, calls=tuple(calls), share=share))
@@ -100,20 +105,20 @@ def _watched(
     seen: _Seen, names: dict[nn.Module, str], synchronize: Callable[[], None]
 ) -> Iterator[None]:
     def entered(part: nn.Module, args: tuple[Any, ...]) -> None:
-        del args
         synchronize()
-        seen.open.append((part, time.perf_counter()))
+        came = args[0].grad_fn if args and isinstance(args[0], Tensor) else None
+        seen.open.append((part, came, time.perf_counter()))
 
     def left(part: nn.Module, args: tuple[Any, ...], output: object) -> None:
-        del output
         synchronize()
-        _, began = seen.open.pop()
+        took, (_, came, began) = time.perf_counter(), seen.open.pop()
         given = args[0] if len(args) == 1 and isinstance(args[0], Tensor) else None
         if part not in names or given is None or not names[part]:
             return
         where = re.sub(r"(?<![^.])\d+(?![^.])", "*", names[part])
         key = (where, type(part).__name__, tuple(given.shape))
-        seen.calls[key].append(Call(part, given.detach(), time.perf_counter() - began))
+        traced = Traced(came=came, made=made_by(output))
+        seen.calls[key].append((Call(part, given.detach(), took - began), traced))
 
     hooks = [
         hook

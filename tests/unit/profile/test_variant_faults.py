@@ -127,6 +127,62 @@ def test_calls_of_one_part_are_timed_as_one_batch() -> None:
     assert apart > together > 0
 
 
+class Chain(nn.Module):
+    """Twelve layers, each of which is given what the one before it gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(64, 64) for _ in range(12)])
+
+    def forward(self, given: Tensor) -> Tensor:
+        for layer in self.layers:
+            given = torch.relu(layer(given)) + given
+        return given
+
+
+class Recurrent(nn.Module):
+    """One layer, which is given its own output, with a copy of the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.Linear(64, 64)
+
+    def forward(self, given: Tensor) -> Tensor:
+        state = given
+        for _ in range(12):
+            state = torch.tanh(self.cell(state)).add_(given)
+        return state
+
+
+class Heads(nn.Module):
+    """Two layers of twelve heads: those of the second need all of the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            [nn.ModuleList([nn.Linear(64, 64) for _ in range(12)]) for _ in range(2)]
+        )
+
+    def forward(self, given: Tensor) -> Tensor:
+        for heads in self.layers:
+            assert isinstance(heads, nn.ModuleList)
+            given = torch.stack([head(given) for head in heads]).mean(0)
+        return given
+
+
+@pytest.mark.parametrize("model", [Chain(), Recurrent()], ids=["chain", "recurrent"])
+def test_calls_that_need_each_other_are_no_loop(model: nn.Module) -> None:
+    given = torch.randn(256, 64)
+    assert loops_in(model, lambda: model(given), torch.device("cpu")) == []
+
+
+def test_what_could_be_called_at_once_is_a_loop_though_others_need_it() -> None:
+    model, given = Heads(), torch.randn(256, 64)
+    (loop,) = loops_in(model, lambda: model(given), torch.device("cpu"))
+    assert (loop.name, len(loop.calls)) == ("layers.*.*", 12)
+    assert len({call.part for call in loop.calls}) == 12
+
+
 def test_the_largest_dead_part_stands_for_what_is_in_it() -> None:
     model = nn.Sequential(nn.Linear(1, 1), nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1)))
     names = [name for name, _ in model.named_parameters() if name.startswith("1.")]
