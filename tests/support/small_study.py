@@ -53,6 +53,22 @@ batch_size = { low = 256, high = 256 }
 patience = 100000
 """
 
+LOUD = """
+from tuner.models.tsmixer import DESIGNS, TSMixer
+
+class Loud(TSMixer):
+    def __init__(self, shapes, **sizes):
+        print("hello from __init__")
+        super().__init__(shapes, DESIGNS["rmsnorm"], **sizes)
+        self.said = False
+
+    def forward(self, *given):
+        if not self.said:
+            print("hello from forward")
+            self.said = True
+        return super().forward(*given)
+"""
+
 PACED = """
 import time
 from pathlib import Path
@@ -102,6 +118,14 @@ def write_files(folder: Path) -> tuple[Path, Path]:
     study.write_text(STUDY_TOML, encoding="utf-8")
     task.write_text(TASK_TOML, encoding="utf-8")
     return study, task
+
+
+def write_printing(folder: Path) -> None:
+    """Have the study file name a network that prints when it is made and when it is called."""
+    (folder / "loud.py").write_text(LOUD, encoding="utf-8")
+    (folder / "small.toml").write_text(
+        STUDY_TOML.replace('"rmsnorm"', '"loud.py:Loud"'), encoding="utf-8"
+    )
 
 
 def write_paced(folder: Path) -> Path:

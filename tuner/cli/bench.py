@@ -14,6 +14,7 @@ from tuner.cli.command import takes
 from tuner.cli.device import chosen_device
 from tuner.cli.options import note
 from tuner.cli.output import print_json
+from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.replace import check_bench_free
 from tuner.errors import TunerError, UsageError
 
@@ -36,13 +37,14 @@ def bench(options: BenchOptions) -> int:
         return climb(options)
     if misplaced := _of_a_ladder(options):
         raise UsageError(f"{misplaced} is of a ladder; add --ladder, or leave it out")
-    check_bench_free(options.output, list(FIRST_COLUMNS), force=options.force)
+    check_bench_free(options.folder, list(FIRST_COLUMNS), force=options.force)
     sizes = _sizes(options.hidden, "--hidden"), _sizes(options.batch, "--batch")
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
-    job = job_of(options, device)
-    plan = _plan(options, job, *sizes)
-    for notice in plan.notices:
-        note(notice)
+    with printed_to_stderr(wanted=options.json):
+        job = job_of(options, device)
+        plan = _plan(options, job, *sizes)
+        for notice in plan.notices:
+            note(notice)
     asked = Asked(options=options, job=job, device=device, contenders=plan.contenders)
     measurements, circumstances = measured(asked, lambda found, done: _write(options, found, done))
     return _report(options, measurements, circumstances)
@@ -53,7 +55,7 @@ def _write(
 ) -> None:
     from tuner.bench import summarise, write_results
 
-    write_results(summarise(measurements), circumstances, options.output)
+    write_results(summarise(measurements), circumstances, options.folder)
 
 
 def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) -> Plan:
@@ -78,7 +80,7 @@ def _report(
     from tuner.bench import as_documents, print_table, summarise, write_results
 
     rows = summarise(measurements)
-    written = write_results(rows, circumstances, options.output)
+    written = write_results(rows, circumstances, options.folder)
     if options.json:
         print_json(
             {"results": as_documents(rows, circumstances), "files": [str(path) for path in written]}

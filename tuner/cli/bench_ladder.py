@@ -9,6 +9,7 @@ from tuner.cli.bench_run import Asked, job_of, measured
 from tuner.cli.device import chosen_device
 from tuner.cli.options import note
 from tuner.cli.output import print_json
+from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.replace import check_bench_free
 from tuner.config import Precision
 from tuner.errors import TunerError, UsageError
@@ -31,20 +32,21 @@ def climb(options: BenchOptions) -> int:
     from tuner.spec.study_file import load_study_file
 
     _check(options)
-    check_bench_free(options.output, list(FIRST_LADDER_COLUMNS), force=options.force)
+    check_bench_free(options.folder, list(FIRST_LADDER_COLUMNS), force=options.force)
     (variant, *others) = names(options.variants, "--variants")
     if others or variant == "all":
         raise UsageError(f"--variants: {options.variants!r}; a ladder is of one variant")
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
-    job = job_of(options, device)
-    data = to_device(job.prepared, job.device)
-    ladder = make_ladder(
-        job,
-        data,
-        load_study_file(variant),
-        precision=Precision.BF16 if options.precision is Precision.FP32 else options.precision,
-        batch_size=options.ladder_batch,
-    )
+    with printed_to_stderr(wanted=options.json):
+        job = job_of(options, device)
+        data = to_device(job.prepared, job.device)
+        ladder = make_ladder(
+            job,
+            data,
+            load_study_file(variant),
+            precision=Precision.BF16 if options.precision is Precision.FP32 else options.precision,
+            batch_size=options.ladder_batch,
+        )
     for rung in ladder.rungs:
         if rung.why_not:
             note(f"left out: {rung.change} ({rung.kind}): {rung.why_not}")
@@ -74,7 +76,7 @@ def climb(options: BenchOptions) -> int:
     asked = Asked(options=options, job=job, device=device, contenders=ladder.contenders)
     measurements, circumstances = measured(
         asked,
-        lambda found, done: write_ladder(rows(found), done, options.output),
+        lambda found, done: write_ladder(rows(found), done, options.folder),
         more=train,
     )
     return _report(options, rows(measurements), circumstances)
@@ -87,12 +89,14 @@ def _check(options: BenchOptions) -> None:
         if getattr(options, name) != getattr(usual, name):
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"--ladder and {flag} exclude each other: {OWN_SIZES}")
+    if options.train_budget != usual.train_budget and not options.train:
+        raise UsageError("--train-budget is of trainings; add --train SEEDS, or leave it out")
 
 
 def _report(options: BenchOptions, rows: Sequence[LadderRow], circumstances: Circumstances) -> int:
     from tuner.bench.ladder import as_ladder_documents, print_ladder, write_ladder
 
-    written = write_ladder(rows, circumstances, options.output)
+    written = write_ladder(rows, circumstances, options.folder)
     if options.json:
         print_json(
             {

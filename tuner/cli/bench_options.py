@@ -13,6 +13,7 @@ from tuner.cli.replace import Force
 from tuner.config import Precision
 
 DEFAULT_OUTPUT = Path("storage/bench")
+LADDER_OUTPUT = Path("storage/ladder")
 TRAIN_BUDGET_S = 600.0
 
 
@@ -74,8 +75,18 @@ class BenchOptions:
         float, typer.Option(min=0.0, metavar="S", help="Seconds for all these trainings.")
     ] = TRAIN_BUDGET_S
     output: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where results.csv and results.md go.")
-    ] = DEFAULT_OUTPUT
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help=f"Where results.csv and results.md go ({DEFAULT_OUTPUT}, of a ladder "
+            f"{LADDER_OUTPUT}).",
+        ),
+    ] = None
     force: Force = False
     json: Json = False
     carried: Annotated[int | None, typer.Option(hidden=True)] = None
+
+    @property
+    def folder(self) -> Path:
+        """Where its files go."""
+        return self.output or (LADDER_OUTPUT if self.ladder else DEFAULT_OUTPUT)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tuner.cli.device import waiting_for
 from tuner.cli.options import data_folder, note
+from tuner.cli.own_output import printed_to_stderr
 from tuner.config import Precision
 from tuner.errors import UsageError
 from tuner.worker.restart import as_given, become
@@ -62,8 +63,11 @@ def measured(
     options, device = asked.options, asked.device
     earlier, seen_before = _read_carried(options.carried, asked.contenders)
     # Now: a folder that cannot be is better known before than after.
-    options.output.mkdir(parents=True, exist_ok=True)
-    with exclusive(device.lock_names, waiting=waiting_for(device.label)):
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with (
+        printed_to_stderr(wanted=options.json),  # not around a fresh process: it would print there
+        exclusive(device.lock_names, waiting=waiting_for(device.label)),
+    ):
         watch = Watch(device)
 
         def describe(incomplete: str = "") -> Circumstances:
@@ -72,7 +76,9 @@ def measured(
 
         def keep(measurements: Sequence[Measurement], number: int) -> None:
             """So that a bench that is interrupted has not measured in vain."""
-            write(measurements, describe(f"{number} of {options.rounds} rounds done"))
+            ahead = number == options.rounds and options.ladder and options.train
+            done = f"{number} of {options.rounds} rounds done"
+            write(measurements, describe("trainings under way" if ahead else done))
 
         lost = False
         try:

@@ -22,6 +22,7 @@ from tuner.cli.options import (
     duration_s,
 )
 from tuner.cli.output import print_json
+from tuner.cli.policy_options import check_sampler
 from tuner.cli.search_options import BackendName, MaxEpochs, PrecisionName, Prune, Sampler
 from tuner.config import MANY, MOST_SEARCHES
 
@@ -137,6 +138,7 @@ def _estimate(options: EstimateOptions) -> Estimate:
     for flag, given in flags:
         if given is not None and not options.retune:
             raise UsageError(f"{flag} belongs to a retune: add --retune, or leave it out")
+    check_sampler(options.sampler)
     price = above_zero(options.price_per_gpu_hour, "--price-per-gpu-hour")
     seconds = duration_s(options.measure, "--measure") or 0.0
     budget_s = duration_s(options.budget, "--budget")

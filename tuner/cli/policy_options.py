@@ -14,6 +14,12 @@ from tuner.errors import UsageError, unknown_name
 from tuner.spec.policy import LARGEST_SEED, NONE
 
 
+def check_sampler(name: str | None) -> None:
+    """Raises UsageError for a sampler that there is not."""
+    if name is not None and name not in SAMPLERS:
+        raise unknown_name("sampler", name, SAMPLERS)
+
+
 def said_policy(
     *,
     sampler: str | None,
@@ -35,8 +41,7 @@ def said_policy(
     Raises:
         UsageError: a value that its flag does not take.
     """
-    if sampler is not None and sampler not in SAMPLERS:
-        raise unknown_name("sampler", sampler, SAMPLERS)
+    check_sampler(sampler)
     said: dict[str, Any] = {"sampler": sampler, "prune": prune, "reruns": reruns}
     said = {name: value for name, value in said.items() if value is not None}
     liftable: dict[str, tuple[str | None, str, Callable[[str, str], Any]]] = {

@@ -12,6 +12,7 @@ from tuner.cli.command import takes
 from tuner.cli.forecasting import check_data, draw_fans, read_rows
 from tuner.cli.options import Json, note
 from tuner.cli.output import print_json
+from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_figure, is_forecast
 from tuner.errors import UsageError, unknown_name
 
@@ -100,17 +101,18 @@ def predict(options: PredictOptions) -> int:
     from tuner.data.recent_rows import rows_of
     from tuner.export.saved_model import load_model
 
-    model = load_model(options.model, trust=options.trust)
-    task = model.task
-    _check_columns(options, task)
-    separator = "\t" if options.separator == "tab" else options.separator
-    frame = read_rows(options.data, task, separator=separator, decimal=options.decimal)
-    if options.series:
-        frame = rows_of(task, model.series, frame, options.series)
-    forecast = model.predict(frame, start=options.start)
-    if options.plot is not None:
-        columns = options.column or ()
-        draw_fans(model, frame, forecast, options.plot, columns=columns, title=options.title)
+    with printed_to_stderr(wanted=options.json):
+        model = load_model(options.model, trust=options.trust)
+        task = model.task
+        _check_columns(options, task)
+        separator = "\t" if options.separator == "tab" else options.separator
+        frame = read_rows(options.data, task, separator=separator, decimal=options.decimal)
+        if options.series:
+            frame = rows_of(task, model.series, frame, options.series)
+        forecast = model.predict(frame, start=options.start)
+        if options.plot is not None:
+            columns = options.column or ()
+            draw_fans(model, frame, forecast, options.plot, columns=columns, title=options.title)
     if options.column:
         forecast = forecast[forecast["column"].isin(options.column)]
     if options.output is not None:

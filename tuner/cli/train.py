@@ -21,6 +21,7 @@ from tuner.cli.options import (
     data_folder,
     note,
 )
+from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.picking import (
     Against,
     Margin,
@@ -112,11 +113,13 @@ def train(options: TrainOptions) -> int:
 
     check_output(options.output)
     check_model_free(options.output, force=options.force)
-    recipe = _recipe(options)
-    recipe = replace(recipe, training=replace(recipe.training, backend=options.backend))
-    for named in recipe.own_code:
-        note(f"this runs the code of {excerpt(named, at_most=500)}")
-    tell(_trained(options, recipe, device), options.output, as_json=options.json)
+    with printed_to_stderr(wanted=options.json):
+        recipe = _recipe(options)
+        recipe = replace(recipe, training=replace(recipe.training, backend=options.backend))
+        for named in recipe.own_code:
+            note(f"this runs the code of {excerpt(named, at_most=500)}")
+        ended = _trained(options, recipe, device)
+    tell(ended, options.output, as_json=options.json)
     return 0
 
 

@@ -24,7 +24,7 @@ from tuner.export.as_python import (
 from tuner.export.best_config import BestConfig
 from tuner.export.bundle import Name, bundle
 from tuner.export.neuralforecast_model import refuse_untrainable
-from tuner.export.script_text import literal, users_class
+from tuner.export.script_text import library_of, literal, users_class
 from tuner.models.names import names_own_code
 
 DARTS = "tuner.export.standalone.darts_training"
@@ -36,7 +36,7 @@ TAKEN = ("num_blocks", "ff_size", "activation", "norm_type", "normalize_before")
 SCRIPT = """\
 {headline}
 #
-# Needs torch, pandas, numpy and darts 0.48. Run:  python THIS_FILE {arguments}
+# Needs torch, pandas{library}, numpy and darts 0.48. Run:  python THIS_FILE {arguments}
 # {what}
 from __future__ import annotations
 
@@ -126,6 +126,7 @@ def render(config: BestConfig) -> str:
     ) + "[--forecasts FILE.csv]"
     return SCRIPT.format(
         headline=comment(config),
+        library=library_of(config.architecture.model),
         arguments=arguments,
         what=what,
         imports="\n".join([*needs, made.imports]) if network else made.imports,

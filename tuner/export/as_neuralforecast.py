@@ -31,6 +31,7 @@ if __name__ == "__main__" and (len(sys.argv) != 2 or sys.argv[1] in ("-h", "--he
     print(f"usage: python {{sys.argv[0]}} PANEL.csv  (columns unique_id, ds, y)", file=sys.stderr)
     sys.exit(0 if len(sys.argv) == 2 else 2)
 
+import numpy as np
 import pandas as pd
 import torch
 from neuralforecast import NeuralForecast
@@ -66,10 +67,17 @@ def read_panel(path):
     return panel
 
 
+def without_crossing(forecast):
+    # A network forecasts each level by itself; a higher one is not to have a lower value.
+    levels = [name for name in forecast.columns if name not in ("unique_id", "ds")]
+    forecast[levels] = np.sort(forecast[levels].to_numpy(), axis=1)
+    return forecast
+
+
 if __name__ == "__main__":
     panel = read_panel(sys.argv[1])
     nf.fit(panel)
-    print(nf.predict().to_string())
+    print(without_crossing(nf.predict()).to_string())
 """
 
 

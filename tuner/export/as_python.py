@@ -19,7 +19,7 @@ from tuner.export.best_config import BestConfig, cores_of
 from tuner.export.bundle import Name, bundle, entry_text, names_in
 from tuner.export.headline import headline, one_line
 from tuner.export.protocol_settings import protocol
-from tuner.export.script_text import literal, users_class, users_term
+from tuner.export.script_text import library_of, literal, users_class, users_term
 from tuner.models.names import library_class, names_own_code
 from tuner.models.registry import check_name
 
@@ -52,7 +52,7 @@ NO_FILES = """\
 SCRIPT = """\
 {headline}
 #
-# Needs torch, pandas and numpy. Run:  python THIS_FILE {arguments}
+# Needs torch, pandas{library} and numpy. Run:  python THIS_FILE {arguments}
 # {repeats}
 from __future__ import annotations
 
@@ -97,6 +97,7 @@ def render(config: BestConfig) -> str:
     needs += ["from typing import cast"] if own else []
     return SCRIPT.format(
         headline=comment(config),
+        library=library_of(config.architecture.model),
         repeats=repeats(config),
         arguments=f"{data_argument(config)}[--device cuda] [--forecasts FILE.csv]",
         imports="\n".join([*needs, made.imports]),

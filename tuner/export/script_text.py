@@ -9,6 +9,7 @@ from typing import Any
 
 from tuner.errors import UsageError
 from tuner.files.plain import excerpt
+from tuner.models.names import library_class
 
 
 def users_term(term: str) -> str:
@@ -55,3 +56,8 @@ def _load_lines(location: str, name: str) -> str:
         "    module = importlib.util.module_from_spec(spec)\n"
         "    spec.loader.exec_module(module)\n"
     )
+
+
+def library_of(model: str) -> str:
+    """The package that a network is of, in a list of packages; empty where it needs none."""
+    return "" if library_class(model) is None else ", neuralforecast"

@@ -193,7 +193,8 @@ class _Call:
                 line = whole_retune_line(
                     found, searches, now, devices=devices, ablate=self.request.ablate
                 )
-                notes.note(line)
+                if line is not None:
+                    notes.note(line)
 
     def _register(self, studies: Sequence[OpenStudy]) -> None:
         """What was asked for, before anybody works."""

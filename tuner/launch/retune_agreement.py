@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from tuner.data.task import load_task
 from tuner.errors import EmptyDatabaseError, UsageError
 from tuner.launch.plan import study_files
+from tuner.launch.retune_alike import NOTHING_THERE, Alike, alike
 from tuner.launch.retune_request import RetuneRequest
 from tuner.search.methods import method_of
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.program import ClockLabel
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import DatabaseUrl
-from tuner.study.group import members_of, memberships, refuse_other_draw
+from tuner.study.group import members_of, memberships
 from tuner.study.named import PREFIX
 from tuner.study.open import OpenStudy, open_study
 from tuner.study.registered_retune import (
@@ -64,6 +65,8 @@ class Agreement:
     """What was registered when the call began."""
     variant: Searched
     reference: Searched | None
+    begins: Alike = NOTHING_THERE
+    """What searches begin with that are not there yet."""
     repeats: bool
     """The sampler runs promising configurations again by itself."""
     notes: tuple[str, ...] = ()
@@ -132,9 +135,8 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
             ]
             refuse_other_clocks(other, by[0], group, by[1])
         variant = Searched(word=request.variant, group=group, begun=_begun(database, group))
-        for each in (variant, reference):
-            for study in _members(database, each.group) if each is not None else ():
-                refuse_other_draw(study.name, study.membership, request.draw)
+        both = [each for each in (variant, reference) if each is not None]
+        begins = alike([_members(database, each.group) for each in both], request.draw)
         _check_warm_start(request.warm_start, variant, reference)
         said = SaidOfRetune(
             against=request.against,
@@ -151,13 +153,14 @@ def agreement(request: RetuneRequest, address: DatabaseUrl) -> Agreement:
             usual = _usual(database, group, request.searches, repeats=repeats)
         now, notes = agreed(group, there, usual, said, begun=variant.begun)
     if there is None or there.against != now.against:
-        both = reference is not None and not reference.begun
-        now = dataclasses.replace(now, together=2 if both else 1)
+        searched = reference is not None and not reference.begun
+        now = dataclasses.replace(now, together=2 if searched else 1)
     return Agreement(
         registered=now,
         before=there,
         variant=variant,
         reference=reference,
+        begins=begins,
         repeats=repeats,
         notes=tuple(notes),
     )

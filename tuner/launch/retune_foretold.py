@@ -20,17 +20,20 @@ def whole_retune_line(
     *,
     devices: int,
     ablate: bool,
-) -> str:
+) -> str | None:
     """Of all its `searches`, those that are over included; `found` is of the others. With its
-    ablation where somebody asks for it.
+    ablation where somebody asks for it. None where it is not known of all of them.
     """
+    over = searches_over(searches)
+    if len(found) + over.searches < len(searches):
+        return None
     stages = stages_of(
         found,
         sampler=searches[0].policy().sampler,
         seeds=registered.confirm_seeds or CONFIRMATION_SEEDS,
         ablated_seeds=ABLATION_SEEDS if ablate else None,
         budget_s=registered.budget_s,
-        over=searches_over(searches),
+        over=over,
     )
     return retune_line(stages, devices=devices)
 

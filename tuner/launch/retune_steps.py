@@ -21,7 +21,7 @@ def search_request(
     request: RetuneRequest, agreed: Agreement, timeout_s: float | None
 ) -> LaunchRequest:
     """All searches, of the reference as well where that is not confirmed yet."""
-    now, policy = agreed.registered, request.policy
+    now, policy = agreed.registered, agreed.begins.said_with(request.policy)
     if request.margin is not None or now.margin != MARGIN:
         policy = dataclasses.replace(policy, margin=now.margin)
     if now.until is not None:
@@ -36,7 +36,7 @@ def search_request(
         devices=request.devices,
         trials=now.trials or MOST_TRIALS,
         searches=now.searches,
-        draw=request.draw,
+        draw=agreed.begins.draw,
         timeout_s=timeout_s,
         hang_limit_s=request.hang_limit_s,
         settings=request.settings,

@@ -20,6 +20,8 @@ GONE = "its file was taken away while it was in use"
 """Of an SQLite database. Whoever took it may put it back."""
 _SQLITE_PASSES = ("locked", "busy", "full", "disk I/O", GONE)
 _log = logging.getLogger(__name__)
+_OF_A_FULL_DISK = "disk I/O error"
+"""What SQLite says, too, where there is no room for a file beside the database."""
 
 
 def persistently(
@@ -66,7 +68,8 @@ def cause_of(error: Exception) -> str:
     lines = str(getattr(inner, "orig", None) or inner).strip().splitlines() or [
         type(inner).__name__
     ]
-    return lines[0].strip().rstrip(".")
+    cause = lines[0].strip().rstrip(".")
+    return f"{cause}: is the disk full?" if cause == _OF_A_FULL_DISK else cause
 
 
 def passes(error: Exception) -> bool:

@@ -62,7 +62,7 @@ def plan_ablation(
             ]
             if found.default not in shapes:  # else one value makes the whole difference
                 shapes.append(found.default)
-            drawn = iter(new_seeds(opened[0].database, seeds * len(shapes)))
+            drawn = iter(new_seeds(opened, seeds * len(shapes)))
             plan = {
                 "kind": ABLATION,
                 "ablates": {each.name: found.model_dump()},

@@ -102,7 +102,7 @@ def plan_confirmation(
         seeds = seeds if reference or _anything_to_test(found.frozen) else min(seeds, LEAST_RUNS)
         members = [*found.frozen, *_only_default(reference, found.frozen)]
         searches = sorted({each.study.membership.search for each in members})
-        drawn = new_seeds(opened[0].database, seeds * len(searches))
+        drawn = new_seeds(whole, seeds * len(searches))
         plan: dict[str, Any] = {
             "kind": CONFIRMATION,
             "confirms": {each.study.name: each.plan.model_dump() for each in found.frozen},

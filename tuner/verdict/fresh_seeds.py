@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -11,7 +11,6 @@ from tuner.spec.seeds import FIRST_DRAW, seed_of_trial, seeds_of
 from tuner.storage.database import Database
 from tuner.storage.queue.runs import VerificationRun
 from tuner.storage.queue.verifications import planned_seeds
-from tuner.study.group import memberships
 from tuner.study.open import OpenStudy, list_studies, open_study
 from tuner.study.results import read_results
 
@@ -21,12 +20,12 @@ _FRESH_OF_DRAW = 0x64726177
 """As well, and from those of the first draw."""
 
 
-def new_seeds(database: Database, count: int) -> list[int]:
-    """`count` training seeds that nothing in the database has seen, of the latest draw that any
-    study in it is of.
+def new_seeds(studies: Sequence[OpenStudy], count: int) -> list[int]:
+    """`count` training seeds that nothing in the database of these `studies` has seen, of the
+    latest draw that one of them is of.
     """
-    draws = [each.draw for each in memberships(database).values()]
-    return fresh_seeds(count, seen_seeds(database), draw=max(draws, default=FIRST_DRAW))
+    draw = max(each.membership.draw for each in studies)
+    return fresh_seeds(count, seen_seeds(studies[0].database), draw=draw)
 
 
 def fresh_seeds(count: int, used: Collection[int], *, draw: int = FIRST_DRAW) -> list[int]:
@@ -45,18 +44,17 @@ def fresh_seeds(count: int, used: Collection[int], *, draw: int = FIRST_DRAW) ->
 
 
 def seeds_to_verify_on(
-    database: Database, there: Iterable[VerificationRun], studies: Collection[int], count: int
+    there: Iterable[VerificationRun], studies: Sequence[OpenStudy], count: int
 ) -> list[int]:
-    """`count` seeds for a verification of the `studies` (their numbers in the database), given the
-    runs that are planned already.
+    """`count` seeds for a verification of the `studies`, given the runs that are planned already.
 
     A plan that was made for all of them together is gone on with, on its seeds. Whatever it lacks
     is fresh.
     """
-    again = _planned_together(there, studies)[:count]
+    again = _planned_together(there, {each.study_id for each in studies})[:count]
     if len(again) == count:
         return again
-    return again + new_seeds(database, count - len(again))
+    return again + new_seeds(studies, count - len(again))
 
 
 def seen_seeds(database: Database) -> set[int]:

@@ -53,7 +53,7 @@ def _missing(opened: Sequence[OpenStudy], runs: Sequence[VerificationRun]) -> li
     seeds = _seeds(opened, runs)
     wanted = sorted({(study.membership.search, block) for study, _, block in lacking} - set(seeds))
     if wanted:
-        fresh = new_seeds(opened[0].database, len(wanted))
+        fresh = new_seeds(opened, len(wanted))
         seeds |= dict(zip(wanted, fresh, strict=True))
     configurations = {study.study_id: snapshot(study) for study, _, _ in lacking}
     blocks: list[list[Turn]] = [[] for _ in range(count)]

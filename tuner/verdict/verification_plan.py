@@ -12,7 +12,7 @@ from tuner.data.task import load_task
 from tuner.errors import UsageError
 from tuner.pareto import knee_index
 from tuner.spec.study_file import builtin_variants, load_study_file
-from tuner.storage.database import Database, initialisation_lock
+from tuner.storage.database import initialisation_lock
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord, read_results
@@ -106,8 +106,8 @@ def plan_verification(
         there = choosing(everything)
         planned = {(run.study_id, run.trial_number, run.seed) for run in everything}
         ids = {each.name: each.study_id for each in opened}
-        asked = {ids[name] for name in chosen.trials}
-        fresh = _seeds(opened[0].database, there, asked, seeds, choice)
+        asked = [each for each in opened if each.name in chosen.trials]
+        fresh = _seeds(asked or opened, there, seeds, choice)
         members = [(ids[name], r) for name, records in chosen.trials.items() for r in records]
         blocks = [[t for t in _block(members, seed) if _key(t) not in planned] for seed in fresh]
         whole = all(len(block) == len(members) for block in blocks)
@@ -154,16 +154,12 @@ class _Chosen:
 
 
 def _seeds(
-    database: Database,
-    there: Sequence[VerificationRun],
-    asked: set[int],
-    count: int,
-    choice: Choice,
+    asked: Sequence[OpenStudy], there: Sequence[VerificationRun], count: int, choice: Choice
 ) -> list[int]:
     """Each round has seeds of its own; other plans go on with those that they have."""
     if choice is Choice.RECOMMENDED:
-        return new_seeds(database, count)
-    return seeds_to_verify_on(database, there, asked, count)
+        return new_seeds(asked, count)
+    return seeds_to_verify_on(there, asked, count)
 
 
 def _choose(opened: Sequence[OpenStudy], top: int, choice: Choice) -> _Chosen:

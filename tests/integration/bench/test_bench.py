@@ -96,11 +96,12 @@ def test_a_ladder_measures_and_trains_its_rungs(tmp_path: Path) -> None:
     assert captured["failure"].startswith("backend 'graph' needs a CUDA device")
     said = "left out: captured step (alone): backend 'graph' needs a CUDA device"
     assert said in done.err
-    with (tmp_path / "storage" / "bench" / "results.csv").open(newline="") as file:
+    with (tmp_path / "storage" / "ladder" / "results.csv").open(newline="") as file:
         written = [(row["kind"], row["change"]) for row in csv.DictReader(file)]
     assert written == list(rows)
     # Not over the table of another kind of bench.
-    again = run("bench", *words.split()[:-2], "--against", "none", folder=tmp_path)
+    there = ("--against", "none", "--output", "storage/ladder")
+    again = run("bench", *words.split()[:-2], *there, folder=tmp_path)
     assert again.code == 2
     assert "results.csv" in again.err
 

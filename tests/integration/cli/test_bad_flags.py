@@ -200,6 +200,14 @@ FLAGS: dict[str, tuple[Sequence[str], tuple[str, ...]]] = {
         ("best", "--variant", "rmsnorm", "--format", "yaml"),
         ("--format", "'yaml'", "'toml'"),
     ),
+    "an estimate by a sampler that there is not": (
+        ("estimate", "--variant", "simple", "--task", "demo", "--cpu", "--sampler", "nope"),
+        ("unknown sampler 'nope'", "'tpe'"),
+    ),
+    "a budget of a ladder's trainings without any": (
+        ("bench", "--cpu", "--ladder", "--train-budget", "10"),
+        ("--train-budget is of trainings", "--train SEEDS"),
+    ),
     "unknown data": (("data", "fetch", "weather"), ("'weather'", "etth")),
 }
 

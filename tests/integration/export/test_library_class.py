@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from neuralforecast.models import TCN, TSMixerx
@@ -116,6 +117,21 @@ def test_in_neuralforecast_it_is_the_librarys_own_class(mixer: BestConfig) -> No
     assert "model = TSMixerx(\n" in script
     assert f"    ff_dim={mixer.params['ff_dim']},\n" in script
     assert "    scaler_type='identity',\n" in script  # the class has a reversible norm of its own
+    assert "# Needs neuralforecast" in script
+    assert "# Needs torch, pandas, neuralforecast and numpy." in render(mixer, "python")
+    assert "# Needs torch, pandas, neuralforecast, numpy and darts" in render(mixer, "darts")
+
+
+def test_the_forecasts_of_its_neuralforecast_script_do_not_cross(mixer: BestConfig) -> None:
+    script = ModuleType("exported_script")
+    exec(compile(render(mixer, "neuralforecast"), "nf.py", "exec"), script.__dict__)
+    names = ["TSMixerx-lo-90.0", "TSMixerx-median", "TSMixerx-hi-90.0"]
+    rows = [["a", "2020-01-01", 3.0, 1.0, 2.0], ["b", "2020-01-01", 1.0, 2.0, 3.0]]
+    crossing = pd.DataFrame(rows)
+    crossing.columns = pd.Index(["unique_id", "ds", *names])
+    sorted_ = script.without_crossing(crossing)
+    assert sorted_[names].to_numpy().tolist() == [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]
+    assert sorted_["unique_id"].tolist() == ["a", "b"]
 
 
 def test_a_univariate_class_gets_windows_of_one_series_and_the_librarys_scaling(

@@ -321,13 +321,3 @@ def test_a_retune_in_a_file_is_read_with_care(studies: list[OpenStudy]) -> None:
     document["retune"]["searches"] = "many"
     with pytest.raises(ValueError, match=r"retune\.searches"):
         from_dict(document)
-
-
-def test_a_retune_is_of_one_draw(studies: list[OpenStudy], unverified: Database) -> None:
-    assert {each.membership.draw for each in studies} == {1}
-    assert asked(unverified, draw=1).registered == asked(unverified).registered
-    with pytest.raises(UsageError, match=r"is of draw 1, and --draw 2 was said"):
-        asked(unverified, draw=2)
-    found = asked(unverified, draw=1)
-    request = dataclasses.replace(ASKED, draw=1)
-    assert search_request(request, found, None).draw == 1

@@ -48,8 +48,8 @@ def test_two_draws_of_one_name_share_no_seed_and_no_configuration_but_the_defaul
     assert len(one) == len(other) == 6
     assert not set(one[1:]) & set(other[1:])
     # What is confirmed later is trained on other seeds, too.
-    assert new_seeds(database, 200) == fresh_seeds(200, ())
-    assert not set(new_seeds(database, 200)) & set(new_seeds(elsewhere, 200))
+    assert new_seeds([first.study], 200) == fresh_seeds(200, ())
+    assert not set(new_seeds([first.study], 200)) & set(new_seeds([second.study], 200))
     elsewhere.close()
 
 
@@ -60,7 +60,7 @@ def test_the_second_draw_is_the_same_wherever_it_is_made(
     with_it = open_database(parse_url(f"sqlite:///{tmp_path}/again.db"))
     (there,) = launch(with_it, draw=2)
     assert here.study.membership == there.study.membership
-    assert new_seeds(database, 50) == new_seeds(with_it, 50)
+    assert new_seeds([here.study], 50) == new_seeds([there.study], 50)
     with_it.close()
 
 
@@ -88,13 +88,23 @@ def test_a_study_without_a_draw_is_of_the_first(database: Database) -> None:
     assert list_studies(database) == ["small"]
 
 
+def test_other_studies_change_nothing_of_a_draw(database: Database) -> None:
+    (alone,) = launch(database, draw=4)
+    fresh = new_seeds([alone.study], 50)
+    (other,) = launch(database, "other", draw=9)
+    assert new_seeds([alone.study], 50) == fresh
+    assert not set(new_seeds([other.study], 50)) & set(fresh)
+    # What is verified together shares its seeds.
+    assert new_seeds([alone.study, other.study], 50) == new_seeds([other.study], 50)
+
+
 def test_files_and_copies_keep_the_draw(database: Database, tmp_path: Path) -> None:
     (made,) = launch(database, draw=3)
     write_archive(archive_of(made.study), tmp_path / "s.json.gz")
     elsewhere = open_database(parse_url(f"sqlite:///{tmp_path}/elsewhere.db"))
     moved = restore(elsewhere, read_archive(tmp_path / "s.json.gz"), "small")
     assert moved.membership == made.study.membership
-    assert new_seeds(elsewhere, 5) == new_seeds(database, 5)
+    assert new_seeds([moved], 5) == new_seeds([made.study], 5)
     elsewhere.close()
     copied = copy_study(database, "small", "twin")
     assert copied.membership == Membership(group="twin", seed_root=root_of("small", 3), draw=3)

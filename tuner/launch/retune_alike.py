@@ -1,0 +1,64 @@
+"""Searches that are held against each other begin alike: one that is added later, as those that
+are there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tuner.spec.policy import UNSAID, PolicyChanges, SearchPolicy
+from tuner.study.group import refuse_other_draw
+from tuner.study.open import OpenStudy
+
+_ALIKE = (
+    "sampler",
+    "seed",
+    "prune",
+    "max_time_s",
+    "max_mql",
+    "max_memory_bytes",
+    "reruns",
+    "checkpoint_s",
+)
+"""What a search begins with and a retune does not register."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alike:
+    """What new searches begin with, where nothing else is said."""
+
+    draw: int | None
+    """None: nobody has said one."""
+    policy: SearchPolicy | None
+    """None: all are new, or none is."""
+
+    def said_with(self, said: PolicyChanges) -> PolicyChanges:
+        """What was said, and what those that are there have."""
+        if self.policy is None:
+            return said
+        usual, own = SearchPolicy(), {}
+        for name in _ALIKE:
+            value = getattr(self.policy, name)
+            if getattr(said, name) is UNSAID and value != getattr(usual, name):
+                own[name] = value
+        return dataclasses.replace(said, **own)
+
+
+NOTHING_THERE = Alike(draw=None, policy=None)
+
+
+def alike(groups: Sequence[Sequence[OpenStudy]], said_draw: int | None) -> Alike:
+    """For the searches of these groups, of which some may be empty yet.
+
+    Raises:
+        UsageError: another draw was said than one of them is of.
+    """
+    there = [study for group in groups for study in group]
+    for study in there:
+        refuse_other_draw(study.name, study.membership, said_draw)
+    if not there:
+        return Alike(draw=said_draw, policy=None)
+    policy = None if all(groups) else there[0].policy()
+    return Alike(draw=there[0].membership.draw, policy=policy)
