@@ -224,7 +224,7 @@ def _of_variant(
         exclusive(device.lock_names, waiting=waiting_for(device.label)),
         MeasuringProcess(subject) as process,
     ):
-        costs = known_or_measured(process, seconds, again=options.again)
+        costs, doubts = known_or_measured(process, seconds, again=options.again)
         largest = largest_batches(process, costs.windows) if options.largest_batch else {}
     trials, within_s = ends
     foretold: list[SearchForetold] = []
@@ -247,6 +247,7 @@ def _of_variant(
         costs=costs,
         sizes=rows_of(definition, costs),
         searches=tuple(foretold),
+        doubts=doubts,
         largest=largest,
     )
 

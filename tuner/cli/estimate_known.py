@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from tuner.storage.database import Database
 
 
-def known_or_measured(process: MeasuringProcess, seconds: float, *, again: bool) -> SizeCosts:
-    """What the sizes cost: as it was measured before, all of them, or measured now and kept."""
+def known_or_measured(
+    process: MeasuringProcess, seconds: float, *, again: bool
+) -> tuple[SizeCosts, tuple[str, ...]]:
+    """What the sizes cost, as it was measured before, all of them, or measured now and kept; and
+    why these figures are to be doubted, which is said, too.
+    """
     from tuner.devices import Watch
     from tuner.estimate.cost_sizes import to_measure
     from tuner.estimate.measuring.measured_costs import EVERY_SIZE, measured_costs
@@ -29,23 +33,31 @@ def known_or_measured(process: MeasuringProcess, seconds: float, *, again: bool)
     before = None if again else kept(key)
     if before is not None and len(before.sizes) >= len(wanted):
         note("these sizes were measured here before; --again measures them anew")
-        return before
+        return before, ()
     known = () if before is None else before.sizes
     sizes = f"{len(wanted)} sizes of {definition.variant}"
     begun = f", {len(known)} of which were measured here before" if known else ""
     note(f"measuring {sizes}{begun}; after {seconds:.0f} s no further one is begun")
     watch = Watch(process.subject.device)
     found = measured_costs(process, seconds=seconds, before=known)
+    doubts = []
     if why := watch.finish().why:
-        note(f"these figures are not to be trusted: {why}")
+        doubts.append(f"these figures are not to be trusted: {why}")
     if known and not any(each in known for each in found.sizes):
-        anew = f"the default does not take what it took then, and {len(found.sizes)} sizes were"
+        default = found.sizes[0]
+        took = "" if default.epoch_s is None else f" but {default.epoch_s:.3g} s an epoch"
+        doubts.append(
+            f"the default does not take what it took then{took}: {len(found.sizes)} sizes were "
+            "measured anew"
+        )
         if before is not None and len(known) > len(found.sizes):
-            note(f"{anew} measured anew; those of then stay, {len(known)}, till --again")
-            return before
-        note(f"{anew} measured anew")
-    keep(key, found)
-    return found
+            doubts[-1] += f"; those of then stay, {len(known)}, till --again"
+            found = before
+    for doubt in doubts:
+        note(doubt)
+    if found is not before:
+        keep(key, found)
+    return found, tuple(doubts)
 
 
 def ended_before(

@@ -51,6 +51,8 @@ class VariantEstimate:
     """One at least. They differ in which of their trials have ended."""
     largest: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The largest batch that fits: of the default network, and of the largest of the space."""
+    doubts: tuple[str, ...] = ()
+    """Why its figures are not to be trusted."""
 
     @property
     def search(self) -> SearchForetold:
@@ -61,6 +63,7 @@ class VariantEstimate:
         found = self.search
         return {
             "variant": self.variant,
+            "doubts": list(self.doubts),
             "measured_sizes": sum(row.measured for row in self.sizes),
             "by_trials": self.costs.from_trials,
             "start_s": self.costs.start_s,

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,72 +12,15 @@ from typer.testing import CliRunner
 
 from benchmarks.estimate.sizes import compared, summary
 from tests.support.forked_cli import run
-from tests.support.in_process_worker import DEVICE, RESULT
 from tests.support.programs import write_program
-from tests.support.small_study import STUDY_TOML, TASK_TOML
+from tests.support.small_estimates import ROOM, Small, told
 from tuner.cli.app import app
 from tuner.config import Hyperparameters
-from tuner.data.prepare import prepare
-from tuner.data.task import Task, load_task
 from tuner.devices import CpuCores
 from tuner.estimate.cost_sizes import key_of, size_of
 from tuner.estimate.measuring.measured_costs import measured_costs
 from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
 from tuner.estimate.size_costs import MeasuredSize, SizeCosts
-from tuner.launch.plan import definition_of
-from tuner.launch.request import StudySettings
-from tuner.record import Recorded
-from tuner.spec.definition import StudyDefinition
-from tuner.spec.policy import SearchPolicy
-from tuner.spec.study_file import load_study_file
-from tuner.storage.database import open_database
-from tuner.storage.url import parse_url
-from tuner.study.relaunch import Said, open_studies
-from tuner.worker.loop import Worker
-
-SIZES = STUDY_TOML.replace("{ low = 256, high = 256 }", "{ low = 64, high = 128 }").replace(
-    "batch_size = 256", "batch_size = 64"
-)
-ROOM = 64 << 20
-"""Bytes that a training may take beside what its process has."""
-TOOK = Recorded(converged=True, stopped_by="converged", wall_clock_s=1.5, total_s=1.6, cycle_s=2.0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Small:
-    definition: StudyDefinition
-    task: Task
-    folder: Path
-
-    @property
-    def words(self) -> list[str]:
-        return ["--variant", str(self.folder / "s.toml"), "--task", str(self.folder / "t.toml")]
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
-    folder = tmp_path_factory.mktemp("estimate")
-    (folder / "s.toml").write_text(SIZES)
-    (folder / "t.toml").write_text(TASK_TOML)
-    task = load_task(str(folder / "t.toml"))
-    file = load_study_file(str(folder / "s.toml"))
-    digest = prepare(task, data_dir=None).data_hash
-    return Small(definition_of(file, task, digest, StudySettings()), task, folder)
-
-
-@pytest.fixture(scope="module")
-def process(small: Small) -> Iterator[MeasuringProcess]:
-    device = CpuCores((min(os.sched_getaffinity(0)),))
-    subject = Subject(
-        definition=small.definition, task=small.task, data_dir=None, device=device, most_bytes=ROOM
-    )
-    with MeasuringProcess(subject) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def costs(process: MeasuringProcess) -> SizeCosts:
-    return measured_costs(process, seconds=20.0)
 
 
 def test_every_size_of_a_small_space_is_measured(costs: SizeCosts) -> None:
@@ -242,46 +182,6 @@ def test_the_command_tells_a_study_and_a_retune(
         os.sched_setaffinity(0, cores)
 
 
-def test_every_search_of_a_group_has_its_own_trials(
-    small: Small, costs: SizeCosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of four searches, the first has run all of its eight trials, the second three; all of the
-    third's failed before they trained, and the fourth is not there.
-    """
-    monkeypatch.setattr("tuner.estimate.size_costs.kept", lambda _key: costs)
-    url = f"sqlite:///{tmp_path}/t.db"
-    group = f"{small.task.name}-{small.definition.variant}"
-    with closing(open_database(parse_url(url))) as database:
-        said = Said(searches=3, trials=8)
-        made = open_studies(database, {group: small.definition}, said, device_model=None)
-        for each, (budget, took) in zip(made, ((8, TOOK), (3, TOOK), (8, Recorded())), strict=True):
-            each.study.set_policy(SearchPolicy(sampler="random", prune=False))
-            each.study.ledger.set_budget(budget)
-            result = dataclasses.replace(RESULT, recorded=took)
-            Worker([each.study], DEVICE, lambda _, r=result: r, name="ann").run()  # type: ignore[misc]
-            each.study.ledger.set_budget(8)
-    words = ["estimate", *small.words, "--cpu", "--no-largest-batch", "--searches", "4"]
-    words += ["--trials", "8", "--storage", url]
-    cores = os.sched_getaffinity(0)
-    try:
-        document = told([*words, "--json"])
-        lines = CliRunner().invoke(app, words, catch_exceptions=False).stdout
-    finally:
-        os.sched_setaffinity(0, cores)
-    (found,) = document["variants"]
-    assert [each["trials_ended"] for each in found["searches"]] == [8, 3, 8, 0]
-    all_run, begun, failed, new = (each["search_s"] for each in found["searches"])
-    assert all_run["low"] == all_run["high"] > 0
-    assert 3 * 2.0 < begun["low"] < begun["high"] < new["high"]
-    assert failed["high"] < 1.0  # nothing is to come
-    together = sum(each["middle"] for each in (all_run, begun, failed, new))
-    assert document["gpu_hours"]["middle"] == pytest.approx(together / 3600, rel=0.1)
-    said_of = " ".join(lines.split())
-    for number, ended in enumerate(("8", "3", "8"), 1):
-        assert f"search {number} of 8 trials, {ended} of which have ended, takes" in said_of
-    assert "search 4 of 8 trials takes" in said_of
-
-
 def test_a_program_is_not_measured(tmp_path: Path) -> None:
     write_program(tmp_path)
     refused = run("estimate", "--variant", "study.toml", "--task", "demo", "--cpu", folder=tmp_path)
@@ -290,10 +190,3 @@ def test_a_program_is_not_measured(tmp_path: Path) -> None:
         "no program is measured in parts; tuner variants --check runs one shortly"
     )
     assert refused.err.count("\n") == 1
-
-
-def told(words: list[str]) -> dict:  # type: ignore[type-arg]
-    result = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    document: dict = json.loads(result.stdout)  # type: ignore[type-arg]
-    return document

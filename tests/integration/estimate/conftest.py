@@ -1,0 +1,46 @@
+"""The sizes of a small search, measured once for all of these tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.small_estimates import ROOM, SIZES, Small
+from tests.support.small_study import TASK_TOML
+from tuner.data.prepare import prepare
+from tuner.data.task import load_task
+from tuner.devices import CpuCores
+from tuner.estimate.measuring.measured_costs import measured_costs
+from tuner.estimate.measuring.measuring_process import MeasuringProcess, Subject
+from tuner.estimate.size_costs import SizeCosts
+from tuner.launch.plan import definition_of
+from tuner.launch.request import StudySettings
+from tuner.spec.study_file import load_study_file
+
+
+@pytest.fixture(scope="package")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Small:
+    folder = tmp_path_factory.mktemp("estimate")
+    (folder / "s.toml").write_text(SIZES)
+    (folder / "t.toml").write_text(TASK_TOML)
+    task = load_task(str(folder / "t.toml"))
+    file = load_study_file(str(folder / "s.toml"))
+    digest = prepare(task, data_dir=None).data_hash
+    return Small(definition_of(file, task, digest, StudySettings()), task, folder)
+
+
+@pytest.fixture(scope="package")
+def process(small: Small) -> Iterator[MeasuringProcess]:
+    device = CpuCores((min(os.sched_getaffinity(0)),))
+    subject = Subject(
+        definition=small.definition, task=small.task, data_dir=None, device=device, most_bytes=ROOM
+    )
+    with MeasuringProcess(subject) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def costs(process: MeasuringProcess) -> SizeCosts:
+    return measured_costs(process, seconds=20.0)
