@@ -30,7 +30,7 @@ class Alike:
     """What new searches begin with, where nothing else is said."""
 
     draw: int | None
-    """None: nobody has said one."""
+    """None: nobody has said one, and each group goes on with its own."""
     policy: SearchPolicy | None
     """None: all are new, or none is."""
 
@@ -58,7 +58,6 @@ def alike(groups: Sequence[Sequence[OpenStudy]], said_draw: int | None) -> Alike
     there = [study for group in groups for study in group]
     for study in there:
         refuse_other_draw(study.name, study.membership, said_draw)
-    if not there:
+    if all(groups) or not there:
         return Alike(draw=said_draw, policy=None)
-    policy = None if all(groups) else there[0].policy()
-    return Alike(draw=there[0].membership.draw, policy=policy)
+    return Alike(draw=there[0].membership.draw, policy=there[0].policy())

@@ -55,6 +55,15 @@ def test_a_reference_that_is_added_later_begins_as_the_variant_did(tmp_path: Pat
     assert found.policy.said() == {"sampler": "tpe", "reruns": 0}
 
 
+def test_groups_of_two_draws_go_on_with_their_own(tmp_path: Path) -> None:
+    address = parse_url(f"sqlite:///{tmp_path}/both.db")
+    with_it = open_database(address)
+    for draw, name in enumerate(("demo-rmsnorm", "demo-original"), 1):
+        launch(with_it, name, definition(), draw=draw)
+    with_it.close()
+    assert search_request(ASKED, agreement(ASKED, address), None).draw is None
+
+
 def test_where_all_are_there_nothing_is_said_for_them(unverified: Database) -> None:
     (one, _, other, _) = opened(unverified)
     assert alike([[one], [other]], None).policy is None
