@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tuner.spec.policy import UNSAID, PolicyChanges, SearchPolicy
+from tuner.spec.policy import PolicyChanges, SearchPolicy
 from tuner.study.group import refuse_other_draw
 from tuner.study.open import OpenStudy
 
@@ -39,9 +39,9 @@ class Alike:
         if self.policy is None:
             return said
         usual, own = SearchPolicy(), {}
-        for name in _ALIKE:
+        for name in set(_ALIKE) - said.said().keys():
             value = getattr(self.policy, name)
-            if getattr(said, name) is UNSAID and value != getattr(usual, name):
+            if value != getattr(usual, name):
                 own[name] = value
         return dataclasses.replace(said, **own)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tuner.errors import StorageError
-from tuner.storage.retry import DATABASE_FAILURES, GONE, cause_of
+from tuner.storage.retry import DATABASE_FAILURES, GONE, cause_in_words, cause_of
 
 _REFUSED = (
     "permission denied",
@@ -37,9 +37,8 @@ def in_one_sentence() -> Iterator[None]:
 
 def failure_of(error: Exception) -> StorageError:
     """A failure of the database as a sentence for a person."""
-    cause = cause_of(error)
-    remedy = remedy_where_refused(cause) or "check it and run again"
-    return StorageError(f"the database failed: {cause}; {remedy}")
+    remedy = remedy_where_refused(cause_of(error)) or "check it and run again"
+    return StorageError(f"the database failed: {cause_in_words(error)}; {remedy}")
 
 
 def remedy_where_refused(cause: str) -> str | None:

@@ -20,7 +20,7 @@ GONE = "its file was taken away while it was in use"
 """Of an SQLite database. Whoever took it may put it back."""
 _SQLITE_PASSES = ("locked", "busy", "full", "disk I/O", GONE)
 _log = logging.getLogger(__name__)
-_OF_A_FULL_DISK = "disk I/O error"
+NO_ROOM_BESIDE = "disk I/O error"
 """What SQLite says, too, where there is no room for a file beside the database."""
 
 
@@ -51,7 +51,7 @@ def persistently(
             _log.warning(
                 "the database did not take %s (%s); trying again in %.1f s",
                 what,
-                cause_of(error),
+                cause_in_words(error),
                 pause,
             )
             time.sleep(pause)
@@ -68,8 +68,13 @@ def cause_of(error: Exception) -> str:
     lines = str(getattr(inner, "orig", None) or inner).strip().splitlines() or [
         type(inner).__name__
     ]
-    cause = lines[0].strip().rstrip(".")
-    return f"{cause}: is the disk full?" if cause == _OF_A_FULL_DISK else cause
+    return lines[0].strip().rstrip(".")
+
+
+def cause_in_words(error: Exception) -> str:
+    """The same for a person, who is asked what the driver does not say."""
+    cause = cause_of(error)
+    return f"{cause}: is the disk full?" if cause == NO_ROOM_BESIDE else cause
 
 
 def passes(error: Exception) -> bool:

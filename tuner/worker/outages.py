@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tuner.files.durable import is_full, lacks_space
-from tuner.storage.retry import DATABASE_FAILURES, cause_of, persistently
+from tuner.storage.retry import DATABASE_FAILURES, NO_ROOM_BESIDE, cause_of, persistently
 from tuner.study.open import OpenStudy
 from tuner.worker.heartbeat import WAITING, Heartbeat
 from tuner.worker.stop import StopFlag
 
 T = TypeVar("T")
 LOOK_AGAIN_S = 5.0
-_OF_A_FULL_DISK = ("disk I/O error", "unable to open database file")
+_OF_A_FULL_DISK = (NO_ROOM_BESIDE, "unable to open database file")
 """What SQLite says as well when there is no room for a file that it needs beside the database."""
 _log = logging.getLogger(__name__)
 

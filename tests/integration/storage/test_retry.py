@@ -13,12 +13,13 @@ from types import SimpleNamespace
 import pytest
 from optuna.exceptions import StorageInternalError
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from tests.support.postgres_cluster import Cluster, running_cluster
 from tests.support.small_study import definition
 from tuner.errors import StorageError
 from tuner.storage.database import Database, open_database
+from tuner.storage.remedies import failure_of
 from tuner.storage.retry import cause_of, persistently
 from tuner.storage.url import parse_url
 from tuner.study.open import create_or_resume
@@ -177,3 +178,23 @@ def test_a_server_that_says_nothing_any_more_is_given_up(postgres: Cluster) -> N
     assert limits == ["1min", "30s"]
     database.close()
     postgres.empty_database(name)
+
+
+def test_where_sqlite_does_not_say_that_a_disk_is_full_people_are_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failure = OperationalError("INSERT", {}, sqlite3.OperationalError("disk I/O error"))
+    calls: list[int] = []
+
+    def full_once() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise failure
+        return "stored"
+
+    assert persistently(full_once, "a result") == "stored"
+    assert "did not take a result (disk I/O error: is the disk full?)" in caplog.text
+    assert str(failure_of(failure)) == (
+        "the database failed: disk I/O error: is the disk full?; check it and run again"
+    )
+    assert cause_of(failure) == "disk I/O error"  # who knows it to be full says so, and no question
