@@ -22,8 +22,9 @@ def conclusion(between: Sequence[Standing]) -> str:
         return "**Not everything that it takes is verified yet.**"
     standing = between[0]
     if standing.claimed and standing.found is not None:
-        faster = standing.found.high < 1
-        return "**Yes.**" if faster else "**No: slower.**"
+        if standing.found.high < 1:
+            return "**Yes.**"
+        return "**No: slower.**" if standing.found.reached[0] else "**No: not reached.**"
     return "**No claim follows yet.**" if standing.why_not else "**Undecided.**"
 
 

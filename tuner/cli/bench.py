@@ -38,7 +38,7 @@ def bench(options: BenchOptions) -> int:
     if misplaced := _of_a_ladder(options):
         raise UsageError(f"{misplaced} is of a ladder; add --ladder, or leave it out")
     check_bench_free(options.folder, list(FIRST_COLUMNS), force=options.force)
-    sizes = _sizes(options.hidden, "--hidden"), _sizes(options.batch, "--batch")
+    sizes = _sizes(options.hidden or "64", "--hidden"), _sizes(options.batch or "256", "--batch")
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
     with printed_to_stderr(wanted=options.json):
         job = job_of(options, device)
@@ -66,7 +66,7 @@ def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) 
         job,
         to_device(job.prepared, job.device),
         variants=options.variants,
-        backends=options.backends,
+        backends=options.backends or "all",
         against=options.against,
         hidden=hidden,
         batch=batch,

@@ -86,7 +86,7 @@ def _check(options: BenchOptions) -> None:
     """Raises UsageError for options that a ladder has no use for."""
     usual = type(options)()
     for name in ("backends", "against", "against_everywhere", "hidden", "batch"):
-        if getattr(options, name) != getattr(usual, name):
+        if getattr(options, name) not in (None, False):
             flag = f"--{name.replace('_', '-')}"
             raise UsageError(f"--ladder and {flag} exclude each other: {OWN_SIZES}")
     if options.train_budget != usual.train_budget and not options.train:

@@ -27,8 +27,8 @@ class BenchOptions:
         "original"
     )
     backends: Annotated[
-        str, typer.Option(metavar="NAME[,NAME]|all", help="Our backends to run.")
-    ] = "all"
+        str | None, typer.Option(metavar="NAME[,NAME]|all", help="Our backends to run [all].")
+    ] = None
     against: Annotated[
         str | None,
         typer.Option(
@@ -39,8 +39,8 @@ class BenchOptions:
         bool,
         typer.Option("--against-everywhere", help="Run these at all sizes, not only at the first."),
     ] = False
-    hidden: Annotated[str, typer.Option(metavar="N[,N]", help="Hidden sizes.")] = "64"
-    batch: Annotated[str, typer.Option(metavar="N[,N]", help="Batch sizes.")] = "256"
+    hidden: Annotated[str | None, typer.Option(metavar="N[,N]", help="Hidden sizes [64].")] = None
+    batch: Annotated[str | None, typer.Option(metavar="N[,N]", help="Batch sizes [256].")] = None
     precision: Annotated[Precision, typer.Option(help="Arithmetic of all contenders.")] = (
         Precision.FP32
     )

@@ -188,15 +188,20 @@ def _config(options: ProfileOptions, file: StudyFile) -> RunConfig:
     from tuner.errors import unknown_name
 
     values: dict[str, Value] = dict(file.default_hyperparameters().as_dict())
-    for text in options.set or ():
+    asked = list(options.set or ())
+    if options.batch is not None:
+        asked.append(f"batch_size={options.batch}")
+    seen: set[str] = set()
+    for text in asked:
         name, sign, said = text.partition("=")
         if not sign:
             raise UsageError(f"--set: {excerpt(text)} is no NAME=VALUE, e.g. hidden_size=128")
+        if name in seen:
+            raise UsageError(f"{excerpt(name)} is given twice; say it once (--batch is batch_size)")
+        seen.add(name)
         if name not in values:
             raise unknown_name("hyperparameter", name, list(values))
         values[name] = _value(name, said, values[name])
-    if options.batch is not None:
-        values["batch_size"] = options.batch
     training = file.training_settings()
     if options.backend is not None:
         training = replace(training, backend=options.backend)

@@ -20,6 +20,7 @@ from tuner.cli.options import (
 from tuner.cli.output import print_json
 from tuner.cli.replace import check_free, check_placeable, is_page
 from tuner.cli.retune_options import RetuneOptions
+from tuner.errors import UsageError
 
 if TYPE_CHECKING:
     from tuner.launch.retune import RetuneOutcome, RetuneRequest
@@ -44,9 +45,7 @@ def retune(options: RetuneOptions) -> int:
     from tuner.launch.stopping import StopRequests
     from tuner.report.terminal.retuning import StageLines
 
-    page = options.html or _default_page(request)
-    check_free(page, is_page, force=options.force)
-    check_placeable(page)
+    page = _page(options, request)
     foreground = _Foreground(StageLines(), StopRequests())
     outcome = run(request, progress=foreground, stop=foreground.stop)
     _report(outcome, page, json=options.json)
@@ -81,6 +80,25 @@ def _request(options: RetuneOptions) -> RetuneRequest:
         trust=options.trust,
         estimate=not options.no_estimate,
     )
+
+
+def _page(options: RetuneOptions, request: RetuneRequest) -> Path | None:
+    """Where the report goes. Nobody asked for the one that is written by itself, so no verdict is
+    held back for it: it is left out where its folder takes no files.
+
+    Raises:
+        UsageError: the page that was asked for cannot be written, or a file is in its place.
+    """
+    page = options.html or _default_page(request)
+    try:
+        check_placeable(page)
+    except UsageError as error:
+        if options.html is not None:
+            raise
+        note(f"no report will be written: {error}, with --html")
+        return None
+    check_free(page, is_page, force=options.force)
+    return page
 
 
 def _default_page(request: RetuneRequest) -> Path:
@@ -121,7 +139,7 @@ class _Foreground:
             yield lambda: None
 
 
-def _report(outcome: RetuneOutcome, page: Path, *, json: bool) -> None:
+def _report(outcome: RetuneOutcome, page: Path | None, *, json: bool) -> None:
     from tuner.launch import Outcome
     from tuner.report.comparison_files import write_html
     from tuner.report.terminal.retuning import COST, print_verdict, verdict_sections
@@ -134,11 +152,12 @@ def _report(outcome: RetuneOutcome, page: Path, *, json: bool) -> None:
     if outcome.verdict is not None:
         if not json:  # first: a page that cannot be written takes no words with it
             print_verdict(outcome.verdict, outcome.lines)
-        page.parent.mkdir(parents=True, exist_ok=True)
-        more = [(COST, [f"{each}." for each in outcome.lines])]
-        write_html(outcome.verdict, page, more=more)
-        written = str(page)
-        note(f"wrote {page}")
+        if page is not None:
+            page.parent.mkdir(parents=True, exist_ok=True)
+            more = [(COST, [f"{each}." for each in outcome.lines])]
+            write_html(outcome.verdict, page, more=more)
+            written = str(page)
+            note(f"wrote {page}")
     if json:
         sections = verdict_sections(outcome.verdict, outcome.lines) if outcome.verdict else []
         words = [{"title": title, "sentences": told} for title, told in sections]

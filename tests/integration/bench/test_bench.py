@@ -147,6 +147,9 @@ def test_after_a_lost_context_the_others_are_measured_in_a_fresh_process(tmp_pat
         (("--cpu", "--rounds", "0"), ("--rounds",)),
         (("--cpu", "--train", "2"), ("--train is of a ladder; add --ladder",)),
         (("--cpu", "--ladder", "--batch", "64"), ("--ladder and --batch exclude each other",)),
+        # Said, though it is what is usual.
+        (("--cpu", "--ladder", "--hidden", "64"), ("--ladder and --hidden exclude each other",)),
+        (("--cpu", "--ladder", "--backends", "all"), ("--ladder and --backends exclude",)),
         (("--cpu", "--ladder", "--variants", "all"), ("--variants", "a ladder is of one variant")),
         (("--cpu", "--carried", "0"), ("--carried is for the fresh process of a bench",)),
     ],

@@ -157,6 +157,20 @@ def test_a_retune_refuses_before_it_begins_a_page_that_it_could_not_write(
         check_placeable(tmp_path / "new" / "page.html")
 
 
+def test_a_report_that_nobody_asked_for_keeps_no_retune_from_its_verdict(tmp_path: Path) -> None:
+    """With a database elsewhere it goes into the folder `storage`, which is a file here."""
+    (tmp_path / "storage").write_text("notes", encoding="utf-8")
+    nobody = "postgresql://tuner@127.0.0.1:1/tuner"
+    done = run(
+        *("retune", "--variant", "rmsnorm", "--task", "demo", "--cpu", "--storage", nobody),
+        folder=tmp_path,
+    )
+    told, ended = done.err.splitlines()
+    place = f"{tmp_path}/storage/retune-demo-rmsnorm.html: {tmp_path}/storage is a file, no folder"
+    assert told == f"tuner: no report will be written: {place}; name another place, with --html"
+    assert "127.0.0.1" in ended, "it went on"
+
+
 def test_a_figure_is_written_over_a_figure_and_over_no_figure_of_others(tmp_path: Path) -> None:
     """Whoever draws with Plotly, too, has pages that look alike."""
     name = "mine.html"

@@ -39,6 +39,8 @@ def test_what_cannot_be_profiled_is_one_line(tmp_path: Path) -> None:
         ((*original, "--set", "hidden_sise=8"), ("hidden_sise", "did you mean 'hidden_size'")),
         ((*original, "--set", "hidden_size=8.5"), ("hidden_size", "8.5", "whole number")),
         ((*original, "--set", "dropout"), ("--set", "NAME=VALUE")),
+        ((*original, "--set", "batch_size=8", "--batch", "16"), ("batch_size", "twice", "--batch")),
+        ((*original, "--set", "dropout=0", "--set", "dropout=0"), ("dropout is given twice",)),
         ((*original, "--html", "mine.html"), ("mine.html", "--force")),
         ((*original, "--precision", "tf32"), ("tf32", "fp32")),
         (("profile", "--python", "not_there.py"), ("--python", "not_there.py")),

@@ -4,6 +4,7 @@ all of it."""
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -212,6 +213,7 @@ def test_the_report_answers_the_question_first(modules: Any) -> None:
     [
         (0.6, True, "", "**Yes.**"),
         (1.6, True, "", "**No: slower.**"),
+        (math.inf, True, "", "**No: not reached.**"),
         (0.9, False, "", "**Undecided.**"),
         (0.6, False, "too few searches", "**No claim follows yet.**"),
     ],
