@@ -4,7 +4,8 @@ r"""Whole retunes of one variant, side by side: does what each foretells hold wh
         benchmarks/retune/h100 benchmarks/retune/again --variant original --output benchmarks/retune/whole-retunes
 
 The folders hold studies as `tuner study export` writes them. Of each retune, where the time of another confirmed search
-would lie (tuner/verdict/compare/another_search.py) is held against the confirmed times of every other one.
+would lie (tuner/verdict/compare/another_search.py) is held against the confirmed times of every other one, and so is its
+MQL.
 Writes OUTPUT.md and OUTPUT.json.
 """
 
@@ -27,7 +28,7 @@ from tuner.verdict.payback import spent_on
 
 HEADER = (
     "| retune | GPU | device s a search | seeds | confirmed | times over the default's "
-    "| another one's | holds, of the others' |"
+    "| another one's | holds, of the others' | MQLs over the default's | another one's | holds, of the others' |"
 )
 
 
@@ -57,6 +58,13 @@ class Retune:
         times = [time for other in others for time in other.times]
         return sum(map(expected.covers, times)), len(times)
 
+    def holds_mqls(self, others: Sequence[Retune]) -> tuple[int, int] | None:
+        """The same of the MQLs over the default's."""
+        if (expected := self.found.expected_mql) is None:
+            return None
+        mqls = [mql for other in others for mql in other.found.mqls]
+        return sum(map(expected.covers, mqls)), len(mqls)
+
 
 def retune_of(name: str, studies: Sequence[StudySnapshot]) -> Retune:
     """What the searches of one variant came to.
@@ -83,19 +91,22 @@ def retune_of(name: str, studies: Sequence[StudySnapshot]) -> Retune:
 
 
 def row(one: Retune, others: Sequence[Retune]) -> dict[str, Any]:
-    held = one.holds(others)
+    held, mqls = one.holds(others), one.holds_mqls(others)
     return {
         "retune": one.name,
         "model": one.model,
         "search_s": one.search_s,
         "seeds": one.seeds,
         "holds": held and {"times": held[0], "of": held[1]},
+        "holds_mqls": mqls and {"mqls": mqls[0], "of": mqls[1]},
     } | one.found.as_dict()
 
 
 def line(one: Retune, others: Sequence[Retune]) -> str:
     times = ", ".join(f"{each:.2f}" for each in sorted(one.times)) or "-"
+    mqls = ", ".join(f"{each:.4f}" for each in sorted(one.found.mqls)) or "-"
     held, expected = one.holds(others), one.found.expected
+    mqls_held, mql = one.holds_mqls(others), one.found.expected_mql
     cells = (
         one.name,
         one.model,
@@ -105,6 +116,9 @@ def line(one: Retune, others: Sequence[Retune]) -> str:
         times,
         f"{expected:.2f}" if expected is not None else "-",
         f"{held[0]} of {held[1]}" if held is not None else "-",
+        mqls,
+        f"{mql:.4f}" if mql is not None else "-",
+        f"{mqls_held[0]} of {mqls_held[1]}" if mqls_held is not None else "-",
     )
     return f"| {' | '.join(cells)} |"
 
@@ -115,7 +129,7 @@ def with_others(retunes: Sequence[Retune]) -> list[tuple[Retune, list[Retune]]]:
 
 def table(retunes: Sequence[Retune]) -> list[str]:
     lines = [line(one, others) for one, others in with_others(retunes)]
-    return [HEADER, "|---|---|---|---|---|---|---|---|", *lines]
+    return [HEADER, "|---" * 11 + "|", *lines]
 
 
 def main() -> None:

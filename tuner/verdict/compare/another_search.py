@@ -30,6 +30,8 @@ class AnotherSearch:
     ratios: tuple[Interval, ...]
     """Times over the default's, of the searches that are confirmed, each over its seeds; of fewer
     where timings were disturbed."""
+    mqls: tuple[float, ...]
+    """Mean test MQLs over the default's, of all that are confirmed."""
     cut_off: bool = False
     """The limit of epochs cuts off runs of that default."""
 
@@ -46,6 +48,11 @@ class AnotherSearch:
         return next_draw([each.estimate for each in self.ratios])
 
     @property
+    def expected_mql(self) -> Interval | None:
+        """The same of its MQL: how much of the margin another one would spend."""
+        return next_draw(self.mqls)
+
+    @property
     def held(self) -> tuple[int, int]:
         """How many times the interval of one search holds the ratio of another, and of how many."""
         count = 0
@@ -54,7 +61,7 @@ class AnotherSearch:
         return count, len(self.ratios) * (len(self.ratios) - 1)
 
     def as_dict(self) -> dict[str, Any]:
-        expected = self.expected
+        expected, mql = self.expected, self.expected_mql
         held, pairs = self.held
         return {
             "group": self.group,
@@ -64,6 +71,8 @@ class AnotherSearch:
             "time_ratios": [each.as_estimate() for each in self.ratios],
             "chance_at_least": self.chance,
             "time_ratio": expected and expected.as_estimate(),
+            "mql_ratios": list(self.mqls),
+            "mql_ratio": mql and mql.as_estimate(),
             "intervals_that_hold_another": held,
             "pairs": pairs,
         }
@@ -88,6 +97,7 @@ def another_search_of(
                 without=len(studies) - len(there),
                 confirmed=len(tests),
                 ratios=ratios,
+                mqls=tuple(test.no_worse.ratio for test in tests if test.no_worse is not None),
                 cut_off=any(each.default_cut_off for each in there),
             )
         )
@@ -114,9 +124,10 @@ def another_search_sentences(found: AnotherSearch, name: str) -> list[str]:
     if expected is None:
         few = f"it takes {LEAST_DRAWS} known times to say how fast it would be then"
         return [first + lacks, f"{next_one}; {few}"]
-    next_one += (
-        f", and then take {expected:.2f} of {time}: within these limits in about nine cases of ten"
-    )
+    next_one += f", and then take {expected:.2f} of {time}"
+    if (mql := found.expected_mql) is not None:
+        next_one += f", with {mql:.3f} of its MQL"
+    next_one += ": within these limits in about nine cases of ten" + (" each" if mql else "")
     held, pairs = found.held
     of_one = (
         f"{name}: the interval of one search's time holds what another one measured in {held} of "

@@ -28,9 +28,11 @@ def search(
     found: Interval | None = None,
     claimed: bool = True,
     margin: float = 0.01,
+    mql: float = 1.005,
 ) -> Any:
     """A study as its confirmation is: complete or not, with a test or none."""
-    test = SimpleNamespace(claimed=claimed, ratio=found) if found else None
+    no_worse = SimpleNamespace(ratio=mql)
+    test = SimpleNamespace(claimed=claimed, ratio=found, no_worse=no_worse) if found else None
     holds = test is not None and claimed
     frozen = SimpleNamespace(margin=margin)
     return SimpleNamespace(
@@ -72,18 +74,22 @@ def test_whatever_is_not_confirmed_counts_as_a_search_that_was_not() -> None:
 
 def test_five_confirmed_searches_say_what_another_one_would_take() -> None:
     times = (0.38, 0.39, 0.42, 0.36, 0.36)
-    (found,) = found_of(*(search(found=ratio(each)) for each in times))
+    mqls = (1.0045, 1.0061, 1.0022, 1.0067, 1.0054)
+    searches = [search(found=ratio(t), mql=mql) for t, mql in zip(times, mqls, strict=True)]
+    (found,) = found_of(*searches)
     assert found.chance == pytest.approx(0.549, abs=1e-3)
     expected = present(found.expected)
     assert expected.low < min(times) < expected.estimate < max(times) < expected.high
+    mql = present(found.expected_mql)
+    assert mql.low < min(mqls) < mql.estimate < max(mqls) < mql.high
     # 0.36 twice hold each other, 0.38 and 0.39 touch.
     assert found.held == (4, 20)
     assert another_search_sentences(found, "original") == [
         "original: 5 of 5 searches are confirmed, in 0.36 to 0.42 of the default's time",
         (
             "original: another search would be confirmed with a chance of at least 0.54 (95 % "
-            "confidence), and then take 0.38 [0.33, 0.44] of the default's time: within these "
-            "limits in about nine cases of ten"
+            "confidence), and then take 0.38 [0.33, 0.44] of the default's time, with 1.005 "
+            "[1.001, 1.009] of its MQL: within these limits in about nine cases of ten each"
         ),
         (
             "original: the interval of one search's time holds what another one measured in 4 of "
@@ -93,6 +99,7 @@ def test_five_confirmed_searches_say_what_another_one_would_take() -> None:
     document = found.as_dict()
     assert document["chance_at_least"] == found.chance
     assert document["time_ratio"] == expected.as_estimate()
+    assert (document["mql_ratio"], document["mql_ratios"]) == (mql.as_estimate(), list(mqls))
     assert (document["intervals_that_hold_another"], document["pairs"]) == (4, 20)
 
 
