@@ -91,5 +91,5 @@ def _print(trained: tuple[Trained, ...], kept: Trained) -> None:
             )
     if kept.scores.test_columns:
         columns = [f"{name} {mql:.4f}" for name, mql in kept.scores.test_columns.items()]
-        say(f"test MQL by target column: {', '.join(columns)}")
+        say(f"test MQL by target column, in its units: {', '.join(columns)}")
     print_forecast_quality(kept.quality)

@@ -64,7 +64,7 @@ def read_panel(path):
             panel[name] = read(panel[name])
         except (TypeError, ValueError) as error:
             sys.exit(f"{{path}}: column {{name}} cannot be read ({{' '.join(str(error).split())}})")
-    return panel
+{series}    return panel
 
 
 def without_crossing(forecast):
@@ -80,6 +80,12 @@ if __name__ == "__main__":
     print(without_crossing(nf.predict()).to_string())
 """
 
+
+SERIES = """\
+    series = panel["unique_id"].nunique()
+    if series != {n}:
+        sys.exit(f"{{path}}: has {{series}} series; this network forecasts {n} together")
+"""
 
 QUANTILES_FIRST_LOSS = """
 
@@ -127,6 +133,7 @@ def render(config: BestConfig) -> str:
         needs=needs,
         imports=imports + its_class,
         loss=loss,
+        series=SERIES.format(n=given["n_series"]) if "n_series" in given else "",
         model=model,
         arguments="\n".join(lines),
         quantiles=literal(list(config.definition.task["quantiles"])),

@@ -58,7 +58,7 @@ def _by_column(config: BestConfig) -> list[str]:
     if not columns:
         return []
     each = [f"{name} {mql:.4g}" for name, mql in columns.items() if mql is not None]
-    return [f"Test MQL by target column: {', '.join(each)}."]
+    return [f"Test MQL by target column, in its units: {', '.join(each)}."]
 
 
 def _of_runs(config: BestConfig) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tuner.config import Architecture, Hyperparameters, Precision
 from tuner.errors import UsageError
-from tuner.models.names import LIBRARY, library_class
+from tuner.models.names import LIBRARY, library_class, names_own_code
 from tuner.models.of_neuralforecast.class_arguments import list_in, take_our_norm
 from tuner.models.of_neuralforecast.library_source import constructor_arguments
 from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
@@ -82,7 +82,7 @@ def arguments(
         "h": h or task["horizon"],
         "input_size": config.shapes.input_size,
         "n_series": n_series or len(task["target_columns"]),
-        **network_sizes(hyperparameters),
+        **_network_sizes(config.architecture.model, hyperparameters),
         "learning_rate": hyperparameters.learning_rate,
         "optimizer_kwargs": {"weight_decay": hyperparameters.weight_decay},
         "windows_batch_size": hyperparameters.batch_size * config.accumulate,
@@ -123,9 +123,13 @@ def refuse_untrainable(config: BestConfig, library: str) -> None:
         )
 
 
-def network_sizes(hyperparameters: Hyperparameters) -> dict[str, Any]:
-    """Of `hidden_size` and `dropout`, those that the configuration has."""
+def _network_sizes(model: str, hyperparameters: Hyperparameters) -> dict[str, Any]:
+    """Of `hidden_size` and `dropout`, those that the configuration has; None is for a class of the
+    user's own that takes none: left out, it would be given the usual ones.
+    """
     both = {"hidden_size": hyperparameters.hidden_size, "dropout": hyperparameters.dropout}
+    if names_own_code(model):
+        return both
     return {name: value for name, value in both.items() if value is not None}
 
 

@@ -127,7 +127,10 @@ def validate(document: TomlDocument, model_class: type[Model]) -> Model:
         return model_class.model_validate_json(json.dumps(document.data, default=str), strict=True)
     except ValidationError as error:
         details = error.errors(include_url=False)
-    places = [_key_path(document.data, detail["loc"]) for detail in details]
+    places = [
+        _key_path(document.data, detail["loc"], missing=detail["type"] == "missing")
+        for detail in details
+    ]
     unknown_first = sorted(
         range(len(details)),
         key=lambda i: (details[i]["type"] != "extra_forbidden", document.line(places[i]) or 0),
@@ -150,14 +153,16 @@ def _syntax_message(path: Path, text: str, problem: str) -> str:
     return f"{path}, line {line}: is not valid TOML: {what[:1].lower()}{what[1:]}"
 
 
-def _key_path(data: object, location: Sequence[str | int]) -> tuple[str, ...]:
-    """The keys as the file has them: pydantic's location
+def _key_path(
+    data: object, location: Sequence[str | int], *, missing: bool = False
+) -> tuple[str, ...]:
+    """The keys as the file has them, and with `missing` the one that it lacks: pydantic's location
     also names the members of unions, the file does not.
     """
     keys: list[str] = []
     for position, part in enumerate(location):
         last = position == len(location) - 1
-        if isinstance(data, dict) and (part in data or last):
+        if isinstance(data, dict) and (part in data or (last and missing)):
             keys.append(str(part))
             data = data.get(part)
         elif isinstance(data, list) and isinstance(part, int):
@@ -199,6 +204,7 @@ def _explain(
         return _explain_own(document, keys, str(context["error"]))
     else:
         rule = re.sub(r"^\w+ should", "should", detail["msg"]).replace(" after validation", "")
+        rule = rule.replace("should be an object", "should be a table")  # TOML's word
         problem = f"key {key!r} {rule[:1].lower()}{rule[1:]}, got {_shown(detail['input'])}"
     return f"{where}: {problem}"
 

@@ -77,10 +77,13 @@ def keep(key: str, notices: Sequence[str], sources: Mapping[str, str]) -> None:
 
 
 def _code(reference: str) -> list[str]:
-    """With its place, which notices name. A package may lie in the current folder."""
+    """With its place, which notices name, and with the current folder: what it imports may lie
+    there.
+    """
+    here = str(Path.cwd())
     if names_file(reference):
-        return [reference, _hash(Path(reference.rpartition(":")[0]))]
-    return [reference, str(Path.cwd())]
+        return [reference, here, _hash(Path(reference.rpartition(":")[0]))]
+    return [reference, here]
 
 
 def _hash(path: Path) -> str:

@@ -76,7 +76,8 @@ class StudySettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRequest:
     """Studies to fill, one a variant or several, and what with. A refusal names flags of
-    `tuner launch`, which are called as the fields are.
+    `tuner launch`. These are called as the fields are, but for units (`timeout_s`), `variants`
+    and `policy.seed` (`--sampler-seed`).
     """
 
     variants: str | Sequence[str]

@@ -20,6 +20,7 @@ from torch import nn
 
 from tuner.config import Architecture, ModelShapes
 from tuner.errors import UsageError, unknown_name
+from tuner.models.beside import imported_names, lies_in
 from tuner.models.darts_interface import DartsNetwork, darts_arguments, has_darts_interface
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.models.foreign import advice, unused_methods
@@ -134,7 +135,7 @@ def methods_not_used(architecture: Architecture) -> tuple[str, ...]:
 
 def _module_by_name(name: str) -> ModuleType:
     try:
-        with _current_folder_importable():
+        with _importable(Path.cwd()):
             return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
@@ -159,20 +160,37 @@ def _module_from_file(location: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{location}: cannot be imported as Python")
+    _refuse_namesakes(location, path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with _importable(path.parent):  # for what lies beside it
+            spec.loader.exec_module(module)
     except FAULTS as error:
         del sys.modules[name]
         raise UsageError(f"importing {location} failed: {on_one_line(error)}") from error
     return module
 
 
+def _refuse_namesakes(location: str, path: Path) -> None:
+    """Raises UsageError where this process has another folder's module under the name of a file
+    beside this one: the class would silently get that.
+    """
+    for module in imported_names(path.read_bytes()):
+        there = getattr(sys.modules.get(module), "__file__", None)
+        if there is None or not lies_in(path.parent, module):
+            continue
+        if path.parent not in Path(there).resolve().parents:
+            raise UsageError(
+                f"{location} imports {module} beside it, and another {module} is in use already, "
+                f"{there}; give one of them another name"
+            )
+
+
 @contextlib.contextmanager
-def _current_folder_importable() -> Iterator[None]:
-    """The current folder, last in line: it can add modules but not hide any."""
-    folder = str(Path.cwd())
+def _importable(place: Path) -> Iterator[None]:
+    """A folder, last in line: it can add modules but not hide any."""
+    folder = str(place)
     sys.path.append(folder)
     importlib.invalidate_caches()
     try:

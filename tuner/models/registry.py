@@ -28,6 +28,8 @@ def check_name(model: str) -> None:
     Raises:
         UsageError: neither a built-in name nor of the form of an import string.
     """
+    if model.endswith(".py"):
+        raise UsageError(f"{model!r} names a file and no class; say {model}:CLASS")
     if ":" not in model and model not in network_names():
         raise unknown_name("variant", model, network_names(), more=f"; {OWN_FORM}")
 

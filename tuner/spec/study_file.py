@@ -23,7 +23,9 @@ from tuner.files.plain import Prose
 from tuner.files.toml_file import TomlDocument, read_toml, validate
 from tuner.models.names import NetworkName, NetworkSettings, library_class
 from tuner.models.of_neuralforecast.auto_space import study_of_library
+from tuner.models.registry import check_name
 from tuner.spec.configuration import Configuration, ProgramConfiguration
+from tuner.spec.first_trial import wrong_default
 from tuner.spec.loss_table import named_weight, weight_problem
 from tuner.spec.program import MODEL, Program, ProgramTable
 from tuner.spec.space import ProgramSpace, SearchSpace, is_of_sizes
@@ -64,16 +66,10 @@ class StudyFile(BaseModel):
                 raise ValueError(
                     f"model_settings.{name}: {name} is searched; leave it out, or [space.{name}]"
                 )
-        outside = self.space.contains(self.defaults.values())
-        if outside:
-            name, _, wrong = outside[0].partition(" ")
-            remedy = "so change them, or widen the range"
-            if wrong == "is missing":
-                remedy = "so add it"
-            raise ValueError(
-                f"defaults.{name}: {name} {wrong}; the defaults are the first trial, {remedy}"
-            )
+        if problem := wrong_default(self.space, self.defaults):
+            raise ValueError(problem)
         if ":" not in self.model and self.program is None:
+            _check_name(self.model)
             missing = [name for name in BUILT_IN if name not in self.space.ranges]
             if missing:
                 raise ValueError(f"defaults.{missing[0]}: is missing, and {self.model} needs it")
@@ -160,6 +156,13 @@ def studies_folder() -> Path:
     return next(f for f in (package / "studies", package.parent / "studies") if f.is_dir())
 
 
+def _check_name(model: str) -> None:
+    try:
+        check_name(model)
+    except UsageError as error:
+        raise ValueError(f"model: {error}") from None
+
+
 def builtin_variants() -> tuple[str, ...]:
     """Names of the variants that come with tuner."""
     return tuple(sorted(path.stem for path in studies_folder().glob("*.toml")))
@@ -188,9 +191,12 @@ def load_study_file(variant: str) -> StudyFile:
             )
     else:
         if variant not in builtin_variants():
-            raise unknown_name(
-                "variant", variant, builtin_variants(), more="; or a path to your own study .toml"
-            )
+            more = "; or a path to your own study .toml"
+            if Path(f"{variant}.toml").is_file():
+                more += f", as {variant}.toml here"
+            if variant.endswith(".py"):
+                raise UsageError(f"--variant: {variant} names no class; say {variant}:CLASS")
+            raise unknown_name("variant", variant, builtin_variants(), more=more)
         path = studies_folder() / f"{variant}.toml"
     document = read_toml(path)
     if "process" in document.data:

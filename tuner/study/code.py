@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Collection
+from importlib.util import find_spec
 
 from tuner.display.text import command_line
 from tuner.errors import UsageError
@@ -24,6 +25,7 @@ from tuner.study.kept_copies import is_whole
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnFile, keep_copy, path_of_copy
 from tuner.study.own_program import OwnProgram
+from tuner.study.same_definition import BESIDE
 
 
 def with_code(
@@ -87,7 +89,22 @@ def _runnable(
                 f"{opened.name}', then say --trust-code {own.sha256} to 'tuner worker', or --trust"
             )
         path = keep_copy(own, content)
+    _refuse_without_imports(opened, own)
     return f"{path}:{reference.rpartition(':')[2]}"
+
+
+def _refuse_without_imports(opened: OpenStudy, own: OwnFile) -> None:
+    """Of a copy: raises UsageError where what it imports from beside it is not to be had here."""
+    found = opened.optuna.user_attrs.get(BESIDE)
+    files = found.get(own.path.name) if isinstance(found, dict) else None
+    modules = {str(name).split("/")[0].removesuffix(".py") for name in files or ()}
+    lacks = [name for name in sorted(modules) if name.isidentifier() and find_spec(name) is None]
+    if lacks:
+        raise UsageError(
+            f"study {opened.name!r} runs {own.path.name}, which imports {', '.join(lacks)} from "
+            f"beside it, and {own.path} is not on this host: put all of it there, or "
+            f"{', '.join(lacks)} on Python's path"
+        )
 
 
 def code_of(opened: OpenStudy) -> tuple[tuple[OwnFile | OwnProgram, bytes], ...]:

@@ -24,6 +24,8 @@ from tuner.storage.database_clock import database_now
 from tuner.storage.optuna.private import study_id_of
 from tuner.storage.schema import studies
 from tuner.study.note import describe, save_note
+from tuner.study.own_file import beside_all
+from tuner.study.same_definition import BESIDE
 
 _MARK = "tuner_definition_hash"
 MEMBERSHIP = "tuner_search"
@@ -45,6 +47,8 @@ def create_study(
 ) -> None:
     """Create the study with its default configuration waiting."""
     study = create_bare(database, name, definition, membership)
+    if beside := beside_all(definition):
+        study.set_user_attr(BESIDE, beside)
     study.enqueue_trial(
         dict(definition.defaults.as_dict()), user_attrs=Recorded(default=True).to_flat()
     )

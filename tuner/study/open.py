@@ -17,7 +17,6 @@ from tuner.files.plain import explained
 from tuner.search.history import configuration
 from tuner.search.suggest import suggest
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.definition_differences import changed_files, differences
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
@@ -31,6 +30,7 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import Claim
 from tuner.storage.schema import studies
 from tuner.study.create import MEMBERSHIP, create_study, leftover
+from tuner.study.same_definition import refuse_if_different
 
 DEFAULT_TRIALS = 50
 """The budget of a new study for which nobody named one."""
@@ -182,7 +182,7 @@ def check_resumable(
         leftover(database, name)
         return
     opened = open_study(database, name)
-    _refuse_if_different(opened, definition)
+    refuse_if_different(name, opened.definition, definition, lambda: opened.optuna.user_attrs)
     counts = opened.ledger.counts()
     if device_model is not None and counts.finished < (trials or counts.budget):
         opened.refuse_other_device(device_model)
@@ -213,7 +213,7 @@ def create_or_resume(
                 database, name, definition, place, trials=trials or DEFAULT_TRIALS, policy=policy
             )
         opened = open_study(database, name)
-    _refuse_if_different(opened, definition)
+    refuse_if_different(name, opened.definition, definition, lambda: opened.optuna.user_attrs)
     if trials is not None:
         opened.ledger.set_budget(trials)
     return opened
@@ -281,20 +281,3 @@ def attributes_of_studies(database: Database) -> dict[str, Mapping[str, Any]]:
     there = {study_id_of(frozen): frozen for frozen in database.optuna.get_all_studies()}
     found = [there[study_id] for study_id in known if study_id in there]
     return {each.study_name: each.user_attrs for each in found}
-
-
-def _refuse_if_different(opened: OpenStudy, asked: StudyDefinition) -> None:
-    if opened.definition.identity() == asked.identity():
-        return
-    what = differences(opened.definition, asked)
-    restore = "Ask for the old definition"
-    if changed := changed_files(opened.definition, asked):
-        restore = (
-            f"Restore {' and '.join(changed)} as {'it was' if len(changed) == 1 else 'they were'}"
-        )
-        if len(what) > len(changed):
-            restore += " and ask for the old definition"
-    raise UsageError(
-        f"study {opened.name!r} was made with another definition and its trials would not compare: "
-        f"{'; '.join(what) or 'its stored form'}. {restore}, or start a new study with --study NAME"
-    )

@@ -4,16 +4,15 @@ made, what this host has of it, and the private copy of what this user has run h
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import DataError, UsageError
 from tuner.files.private_folder import PrivateFolderError
+from tuner.models.beside import files_beside, imported_names, lies_in
 from tuner.models.names import names_file
 from tuner.spec.definition import StudyDefinition
 from tuner.storage.code_texts import fits, put_source
@@ -82,7 +81,7 @@ def _keep(database: Database, own: OwnFile) -> str | None:
 
 def _not_carried(own: OwnFile, content: bytes) -> str | None:
     """One file is carried, not what it imports from beside it."""
-    found = [name for name in _imported(content) if _lies_in(own.path.parent, name)]
+    found = [name for name in imported_names(content) if lies_in(own.path.parent, name)]
     if not found:
         return None
     return (
@@ -116,20 +115,13 @@ def keep_copy(own: OwnFile, content: bytes) -> Path:
     return keep_at(path_of_copy(own), own.sha256, content)
 
 
-def _imported(content: bytes) -> Iterator[str]:
-    """First parts of what a file imports by name, each once."""
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError):
-        return
-    found: dict[str, None] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= dict.fromkeys(each.name.partition(".")[0] for each in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found[node.module.partition(".")[0]] = None
-    yield from found
-
-
-def _lies_in(folder: Path, module: str) -> bool:
-    return (folder / f"{module}.py").is_file() or (folder / module / "__init__.py").is_file()
+def beside_all(definition: StudyDefinition) -> dict[str, dict[str, str]]:
+    """What the files of a definition import from beside them on this host, by the name of each: the
+    SHA-256 of every file. Only of files that are as the definition has them.
+    """
+    found = {}
+    for own in OwnFile.all_of(definition):
+        content = own.here()
+        if content is not None and hashlib.sha256(content).hexdigest() == own.sha256:
+            found[own.path.name] = files_beside(own.path)
+    return {name: files for name, files in found.items() if files}

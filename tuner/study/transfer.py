@@ -57,7 +57,7 @@ def restore(database: Database, archive: Archive, name: str, *, origin: str = ""
     place = archive.membership if name == archive.name else archive.membership.under(name)
     with initialisation_lock(database.address):
         if name in list_studies(database):
-            raise UsageError(f"there is a study {name!r} already; choose another name")
+            raise UsageError(f"there is a study {name!r} already; choose another one with --name")
         _refuse_if_unfit(database, place, archive.definition, alone=name != archive.name)
         study = create_bare(database, name, archive.definition, place)
         study.set_user_attr(UNFINISHED, value=True)

@@ -240,6 +240,10 @@ def test_a_script_for_neuralforecast_says_how_it_is_called(
         ),
         ("unique_id,ds,y\na,soon,1\n", "panel.csv: column ds cannot be read"),
         ("unique_id,ds,y\na,2024-01-01,NO\n", "panel.csv: column y cannot be read"),
+        (
+            "unique_id,ds,y\na,2024-01-01,1\nb,2024-01-01,1\n",
+            "panel.csv: has 2 series; this network forecasts 3 together",
+        ),
     ],
 )
 def test_a_panel_that_the_script_for_neuralforecast_cannot_take_is_one_line(

@@ -273,6 +273,19 @@ class Flat(nn.Module):
 """
 
 
+def test_a_class_of_ones_own_that_takes_no_sizes_is_given_none(
+    best: BestConfig, tmp_path: Path
+) -> None:
+    text = OWN.replace("hidden_size, dropout, depth", "depth")
+    (tmp_path / "own.py").write_text(text, encoding="utf-8")
+    architecture = Architecture(model=f"{tmp_path}/own.py:Flat", settings={"depth": 2})
+    definition = dataclasses.replace(best.definition, architecture=architecture)
+    params = {k: v for k, v in best.params.items() if k not in ("hidden_size", "dropout")}
+    config = dataclasses.replace(best, definition=definition, params=params)
+    assert type(config.to_neuralforecast(**QUIET).network).__name__ == "Flat"
+    assert "    hidden_size=None,\n    dropout=None," in render(config, "neuralforecast")
+
+
 def test_a_class_of_ones_own_becomes_a_model_too(panel: pd.DataFrame, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     architecture = Architecture(model=f"{tmp_path}/own.py:Flat", settings={"depth": 2})

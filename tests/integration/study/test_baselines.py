@@ -147,7 +147,7 @@ def test_each_target_column_has_its_score_in_tables_and_files(
     with closing(open_database(parse_url(storage), create=False)) as database:
         study = open_study(database, "demo-rmsnorm")
         print_summary([study], ["tuner", "launch"], ended="filled")
-        assert "by target column: a 0.25, b 0.25" in capsys.readouterr().out
+        assert "by target column, in its units: a 0.25, b 0.25" in capsys.readouterr().out
         print_trial(read_trial(study, 0))
         assert "test_mql_of/b" in capsys.readouterr().out
         report = compare([snapshot(study)])
@@ -158,4 +158,4 @@ def test_each_target_column_has_its_score_in_tables_and_files(
     (row, *_) = csv.DictReader((tmp_path / "report.csv").open())
     assert (row["test_mql_of/a"], row["test_mql_of/a_low"]) == ("0.25", "")
     best = load_best("rmsnorm", task="demo", storage=storage, pick="mql")
-    assert "Test MQL by target column: a 0.25, b 0.25." in headline(best)
+    assert "Test MQL by target column, in its units: a 0.25, b 0.25." in headline(best)

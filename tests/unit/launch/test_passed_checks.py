@@ -56,8 +56,13 @@ def test_what_was_said_of_it_is_said_again_as_long_as_its_imports_are_as_they_we
     assert kept(key(folder)) is None
 
 
-def test_other_code_settings_or_data_are_another_network(folder: Path) -> None:
+def test_other_code_settings_or_data_are_another_network(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = key(folder)
+    with monkeypatch.context() as elsewhere:  # where it may import something else, or nothing
+        elsewhere.chdir(folder)
+        assert key(folder) != before
     assert key(folder, data_hash="abd") != before
     assert key(_written(folder.parent / "copy")) != before, "what is said names its place"
     toml = folder / "study.toml"

@@ -160,6 +160,11 @@ WRONG = {
         'when = { nomr = "none", norm = "no" }',
         "space.width.when",
     ),
+    "a condition that is no table": (
+        'when = { norm = "none" }',
+        'when = "none"',
+        "line 41: key 'space.width.when' should be a table, got",
+    ),
     "a value that is no choice": (
         'when = { norm = "none" }',
         'when = { norm = "nothing" }',
@@ -195,6 +200,31 @@ WRONG = {
         'norm = "layer"\nkernel_size = 3',
         'norm = "none"\nkernel_size = 3\nwidth = 8',
         "line 11: key 'defaults.kernel_size': kernel_size is there only where norm is",
+    ),
+    "a default that is not there is left out": (
+        'norm = "layer"\nkernel_size = 3',
+        'norm = "none"\nkernel_size = 3\nwidth = 8',
+        "'batch'; the defaults are the first trial, so leave it out",
+    ),
+    "a whole number with a point": (
+        "depth = 2",
+        "depth = 2.0",
+        "line 9: key 'defaults.depth': depth = 2.0 has a point, and [space.depth] is of whole numb",
+    ),
+    "a range from high to low": (
+        "low = 1\nhigh = 4",
+        "low = 4\nhigh = 1",
+        "line 19: key 'space.depth': low = 4 is above high = 1",
+    ),
+    "a file without a class": (
+        'model = "stack.py:Stack"',
+        'model = "stack.py"',
+        "line 4: key 'model': 'stack.py' names a file and no class; say stack.py:CLASS",
+    ),
+    "no network of that name": (
+        'model = "stack.py:Stack"',
+        'model = "rsmnorm"',
+        "line 4: key 'model': unknown variant 'rsmnorm' (did you mean 'rmsnorm' or",
     ),
     "no batch size": ("batch_size = 192\n", "", "missing key 'defaults.batch_size'"),
     "a searched setting": (

@@ -55,7 +55,7 @@ def column_lines(results: StudyResults) -> list[str]:
         return []
     known = best.recorded.column_test_mql.items()
     each = [f"{shown(name)} {mql:.4g}" for name, mql in known if mql is not None]
-    return [f"test MQL of trial {best.number} by target column: {', '.join(each)}"]
+    return [f"test MQL of trial {best.number} by target column, in its units: {', '.join(each)}"]
 
 
 def baseline_lines(results: StudyResults) -> list[str]:
