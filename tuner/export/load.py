@@ -160,7 +160,7 @@ def _found(
             _refuse_other(each, variant=variant, task=task if named else None)
         return found
     try:
-        return _in_database(None, f"{task}-{_variant_name(variant or '')}", storage or DEFAULT_URL)
+        return _of_variant(variant or "", task, storage or DEFAULT_URL)
     except UsageError as error:
         more = "" if named else f"; the task is {task!r} where none is named"
         raise UsageError(f"{error}{more}") from None
@@ -169,6 +169,20 @@ def _found(
 def is_archive(storage: str) -> bool:
     """Whether a storage is the file of an exported study, not a database's URL."""
     return "://" not in storage and is_archive_name(storage)
+
+
+def _of_variant(variant: str, task: str, storage: str) -> Group[StudySnapshot]:
+    """The searches of a variant: of one of the user's own by its file, or by its name alone, which
+    its studies know.
+    """
+    try:
+        name = _variant_name(variant)
+    except UsageError as unknown:
+        try:
+            return _in_database(None, f"{task}-{variant}", storage)
+        except UsageError:
+            raise unknown from None
+    return _in_database(None, f"{task}-{name}", storage)
 
 
 def _in_database(study: str | None, group: str, storage: str) -> Group[StudySnapshot]:
@@ -203,7 +217,7 @@ def _refuse_other(
 ) -> None:
     """Refuse a study that was named and is of another variant or task than was named beside it."""
     asked = (
-        ("variant", None if variant is None else _variant_name(variant), study.variant),
+        ("variant", variant and _wanted(variant, study.variant), study.variant),
         ("task", task, study.definition.task_name),
     )
     for kind, wanted, held in asked:
@@ -230,6 +244,11 @@ def _source(described: Task, definition: StudyDefinition) -> dict[str, Any]:
         if described.definition() == definition.task
         else {}
     )
+
+
+def _wanted(variant: str, held: str) -> str:
+    """The name of a variant; one of the user's own may be called as a study has it."""
+    return held if variant == held else _variant_name(variant)
 
 
 def _variant_name(variant: str) -> str:

@@ -14,7 +14,7 @@ from tuner.launch.early import EarlyWorkers
 from tuner.launch.foretelling import foretell, worth_measuring
 from tuner.launch.gpu_limit import note_spent, share_gpu_hours, trials_unpaid
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
-from tuner.launch.plan import Aim, LaunchPlan, make_aim, make_plan
+from tuner.launch.plan import Aim, LaunchPlan, called_as_built_in, make_aim, make_plan
 from tuner.launch.progress import Notes, Progress, Quiet
 from tuner.launch.request import LaunchRequest, checked
 from tuner.launch.stopping import StopRequests
@@ -183,12 +183,12 @@ def _open(
         notes.note(ON_VALIDATION)
     own_code = [require_trust(each.study, trust=request.trust) for each in launched]
     for definition in plan.definitions.values():
-        own_code += keep_code(database, definition)
+        own_code += [*keep_code(database, definition), called_as_built_in(definition)]
     ours = programs_of(plan.definitions.values())
     for each in launched:
         if each.study.definition.program is not None:  # the database may name another folder
             with_code(each.study, trust=request.trust, trusted=ours)
-    for line in own_code:
+    for line in filter(None, own_code):
         notes.note(line)
     here = host_facts(database.engine)
     notes.note(clock_in_words(here, "this host"))

@@ -12,6 +12,7 @@ from tuner.data.prepare import prepare
 from tuner.data.task import Task, load_task
 from tuner.devices.served_settings import why_not_on, why_not_together
 from tuner.errors import UsageError
+from tuner.files.plain import excerpt
 from tuner.launch import passed_checks
 from tuner.launch.network_check import check_network
 from tuner.launch.request import LaunchRequest, StudySettings, names_of
@@ -19,7 +20,7 @@ from tuner.launch.where import Where, choose_where
 from tuner.models.mixer_arguments import check_mixer_arguments, of_usual_size
 from tuner.models.names import builtin_names
 from tuner.models.registry import network_arguments
-from tuner.spec.definition import StudyDefinition
+from tuner.spec.definition import StudyDefinition, without_folder
 from tuner.spec.membership import name_of_search
 from tuner.spec.program import Program
 from tuner.spec.study_file import StudyFile, builtin_variants, load_study_file
@@ -236,6 +237,17 @@ def study_files(variants: str | Sequence[str]) -> dict[str, StudyFile]:
             raise UsageError(f"--variant: {file.name!r} is named twice; name each variant once")
         files[name] = file
     return files
+
+
+def called_as_built_in(definition: StudyDefinition) -> str:
+    """What to say of another network under the name of a built-in variant; or nothing."""
+    name, model = definition.variant, definition.architecture.model
+    if name not in builtin_variants() or model == load_study_file(name).model:
+        return ""
+    return (
+        f"{excerpt(without_folder(model))} is called as the built-in variant {name}: "
+        f"'--variant {name}' means this study's, too; give the study file another name"
+    )
 
 
 def check_study_name(name: str, *, flag: str = "--study") -> None:

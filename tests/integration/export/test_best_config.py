@@ -160,6 +160,18 @@ def test_a_study_is_read_alike_from_every_kind_of_database(
     assert found.provenance | {"ended": ""} == best.provenance | {"ended": ""}
 
 
+def test_a_variant_of_ones_own_is_known_by_its_name_as_its_studies_have_it(tmp_path: Path) -> None:
+    text = (REPOSITORY / "studies" / "rmsnorm.toml").read_text(encoding="utf-8")
+    file, url = tmp_path / "file.toml", f"sqlite:///{tmp_path}/mine.db"
+    file.write_text(text.replace('name = "rmsnorm"', 'name = "mine"', 1), encoding="utf-8")
+    record_study(url, variant=str(file), name="demo-mine")
+    by_file = load_best(str(file), pick="knee", task="demo", storage=url)
+    assert load_best("mine", pick="knee", task="demo", storage=url).as_dict() == by_file.as_dict()
+    load_best("mine", study="demo-mine", pick="knee", storage=url)
+    with pytest.raises(UsageError, match="unknown variant 'mime'"):
+        load_best("mime", task="demo", storage=url)
+
+
 def test_neither_variant_nor_study_is_one_line() -> None:
     with pytest.raises(UsageError, match=r"name the variant, .* or the study"):
         load_best(task="demo")

@@ -74,3 +74,14 @@ def test_it_is_found_from_any_folder_and_a_changed_half_is_another_network(bench
         "path"
     )
     assert [state for _, state in bench.trials()][2:] == []
+
+
+def test_a_network_of_ones_own_under_a_built_in_name_is_told(bench: Bench) -> None:
+    file = bench.folder / "pk" / "small.toml"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace('name = "small"', 'name = "simple"', 1), encoding="utf-8")
+    done = bench.run("launch", *SMALL, "--trials=1", cores=1)
+    assert done.code == 0, done.err
+    assert (
+        "net.py:Net is called as the built-in variant simple: '--variant simple' mean" in done.err
+    )
