@@ -1,0 +1,53 @@
+"""Does a class of the user's own know each choice that its study file declares?
+
+The step of a check is of the defaults. A choice that the class does not know would fail every trial
+that has it, and a sampler comes back to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tuner.config import OF_THE_TASK, Hyperparameters, ModelShapes, Value
+from tuner.errors import UsageError
+from tuner.files.plain import excerpt
+from tuner.models.names import names_own_code
+from tuner.spec.ranges import ChoiceRange
+
+if TYPE_CHECKING:
+    from tuner.spec.study_file import StudyFile
+
+AT_MOST = 32
+"""Networks that are built, each at the defaults but for one value."""
+
+
+def choices_that_fail(file: StudyFile, shapes: ModelShapes) -> list[str]:
+    """What is to be said of each choice with which the network cannot be built or called."""
+    from tuner.models.fault import FAULTS, on_one_line
+    from tuner.models.registry import build_model
+
+    if not names_own_code(file.model):
+        return []
+    said = []
+    for name, choice, params in itertools.islice(_configurations(file), AT_MOST):
+        hyperparameters = Hyperparameters.of(params, loss=file.training_settings().loss)
+        try:
+            build_model(file.architecture(), shapes, hyperparameters)
+        except FAULTS as error:
+            why = str(error) if isinstance(error, UsageError) else on_one_line(error)
+            said.append(f"{name} = {choice!r} fails: {excerpt(why, at_most=300)}")
+    return said
+
+
+def _configurations(file: StudyFile) -> Iterator[tuple[str, Value, dict[str, Value]]]:
+    """Each choice that is not the default's, with what its configuration is."""
+    defaults = file.defaults.values()
+    for name, r in file.space.own.items():
+        if not isinstance(r, ChoiceRange) or name in OF_THE_TASK:
+            continue
+        for choice in r.choices:
+            params = file.space.nearest({**defaults, name: choice}, defaults)
+            if params.get(name) == choice and choice != defaults.get(name):
+                yield name, choice, params
