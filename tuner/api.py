@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tuner.errors import UsageError
 from tuner.report.figures.series import front_series
 from tuner.storage.database import open_database
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
@@ -35,19 +36,25 @@ __all__ = [
 ]
 
 
-def load_data(task: str, *, device: str = "cpu", data_dir: str | Path | None = None) -> DeviceData:
+def load_data(
+    task: str | Path, *, device: str = "cpu", data_dir: str | Path | None = None
+) -> DeviceData:
     """A task's windows as tensors on `device`: `etth`, `demo`, or the path of a task file.
 
     Raises:
-        UsageError: unknown task, or a task file that is wrong.
+        UsageError: unknown task, a task file that is wrong, or a device that is not here.
         DataError: data that is missing or unfit.
     """
+    import torch
+
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
     from tuner.data.windows import to_device
 
+    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
+        raise UsageError(f"device {device!r}: torch finds no CUDA device here; expected e.g. 'cpu'")
     return to_device(
-        prepare(load_task(task), data_dir=Path(data_dir) if data_dir else None), device
+        prepare(load_task(str(task)), data_dir=Path(data_dir) if data_dir else None), device
     )
 
 
@@ -56,8 +63,8 @@ def forecast_figure(
     frame: pd.DataFrame,
     *,
     start: str | pd.Timestamp | None = None,
-    series: Sequence[str] = (),
-    columns: Sequence[str] = (),
+    series: str | Sequence[str] = (),
+    columns: str | Sequence[str] = (),
     title: str = "",
 ) -> go.Figure:
     """What a model forecasts, as fan charts: a panel for each series and target column.
@@ -79,8 +86,10 @@ def forecast_figure(
     from tuner.report.figures.fan import fan_figure
     from tuner.report.figures.forecast import fans_of
 
-    rows = rows_of(model.task, model.series, frame, series) if series else frame
-    fans = fans_of(model, rows, model.predict(rows, start=start), columns=columns)
+    of_series = (series,) if isinstance(series, str) else series
+    drawn = (columns,) if isinstance(columns, str) else columns
+    rows = rows_of(model.task, model.series, frame, of_series) if series else frame
+    fans = fans_of(model, rows, model.predict(rows, start=start), columns=drawn)
     return fan_figure(fans, title=title)
 
 

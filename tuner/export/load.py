@@ -34,15 +34,15 @@ DEFAULT_TASK = "etth"
 
 
 def load_best(
-    variant: str | None = None,
+    variant: str | Path | None = None,
     *,
     pick: str = SAME_QUALITY,
     values: str | None = None,
     margin: float | None = None,
     against: str | None = None,
-    task: str = DEFAULT_TASK,
+    task: str | Path = DEFAULT_TASK,
     study: str | None = None,
-    storage: str | None = None,
+    storage: str | Path | None = None,
     max_time: float | None = None,
     max_mql: float | None = None,
     trial: int | None = None,
@@ -78,6 +78,8 @@ def load_best(
         TunerError: too few trials yet, nothing within the bounds, or a trial without a result.
         StorageError: the database cannot be read.
     """
+    variant, task = None if variant is None else str(variant), str(task)
+    storage = None if storage is None else str(storage)
     bounds = (max_time, max_mql)
     wanted = asked(
         pick=pick, values=values, margin=margin, against=against, bounds=bounds, trial=trial

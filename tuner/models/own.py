@@ -54,7 +54,7 @@ def build_own(reference: str, shapes: ModelShapes, arguments: Mapping[str, Any])
     except FAULTS as error:
         if out_of_memory(error) is not None:
             raise
-        why = on_one_line(error) + advice(model_class)
+        why = on_one_line(error) + (advice(model_class) or _gets_shapes(model_class, positional))
         raise UsageError(f"{reference}: building it failed: {why}") from error
     check_output(reference, model, shapes)
     return model
@@ -231,6 +231,20 @@ def _check_arguments(
         raise UsageError(
             f"{reference} cannot be called as Class({given}): {error}{advice(model_class)}"
         ) from error
+
+
+def _gets_shapes(model_class: type[nn.Module], positional: Sequence[Any]) -> str:
+    """What the first argument is given, where its name expects something else."""
+    try:
+        first = next(iter(inspect.signature(model_class).parameters), "shapes")
+    except ValueError:
+        return ""
+    if not positional or "shape" in first:
+        return ""
+    return (
+        f"; its first argument, {first}, is given the sizes of the windows: shapes.input_size, "
+        "shapes.horizon, shapes.n_targets and so on"
+    )
 
 
 def _missing(

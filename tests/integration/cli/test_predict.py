@@ -138,6 +138,7 @@ def test_a_figure_from_a_time_on_shows_what_came(folder: Path) -> None:
     assert list(came.y[1:]) == frame["load"].iloc[96:102].tolist()
     assert list(seen.y) == frame["load"].iloc[78:96].tolist()
     now = forecast_figure(model, frame, series=["north"], columns=["load"])
+    assert forecast_figure(model, frame, series="north", columns="load") == now
     assert "what came" not in [trace.name for trace in now.data]
     assert [note.text for note in now.layout.annotations] == ["north, load", "now"]
 

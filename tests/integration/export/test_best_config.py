@@ -165,7 +165,7 @@ def test_a_variant_of_ones_own_is_known_by_its_name_as_its_studies_have_it(tmp_p
     file, url = tmp_path / "file.toml", f"sqlite:///{tmp_path}/mine.db"
     file.write_text(text.replace('name = "rmsnorm"', 'name = "mine"', 1), encoding="utf-8")
     record_study(url, variant=str(file), name="demo-mine")
-    by_file = load_best(str(file), pick="knee", task="demo", storage=url)
+    by_file = load_best(file, pick="knee", task="demo", storage=url)
     assert load_best("mine", pick="knee", task="demo", storage=url).as_dict() == by_file.as_dict()
     load_best("mine", study="demo-mine", pick="knee", storage=url)
     with pytest.raises(UsageError, match="unknown variant 'mime'"):

@@ -62,7 +62,9 @@ def test_who_watches_is_told_once(
     with pytest.raises(SystemExit) as ended:
         main(["status", "--watch", "--study", study.name, "--storage", url])
     assert ended.value.code == 1
-    said = capsys.readouterr().err.splitlines()
+    told = capsys.readouterr()
+    said = told.err.splitlines()
+    assert told.out.startswith("Studies"), "first where it stands: no terminal draws it here"
     assert [line for line in said if "tuner: error" in line] == [said[-1]]
     assert "study 'small' is in the database no more: another program deleted it" in said[-1]
 

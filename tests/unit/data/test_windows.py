@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.paths import REPOSITORY
 from tests.support.small_csv import TASK, csv_lines
+from tuner.api import load_data
 from tuner.data.prepare import PreparedData, prepare
 from tuner.data.task import load_task
 from tuner.data.windows import to_device
@@ -122,3 +124,13 @@ def test_who_sees_less_of_the_past_forecasts_the_same_rows() -> None:
     for wrong in (0, length + 1):
         with pytest.raises(UsageError, match=f"input_size {wrong}"):
             whole.seeing(wrong)
+
+
+def test_a_task_file_may_be_a_path_and_a_device_that_is_not_here_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = REPOSITORY / "notebooks" / "data" / "quick.toml"
+    assert load_data(quick).shapes == load_data(str(quick)).shapes
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UsageError, match="device 'cuda': torch finds no CUDA device here"):
+        load_data("demo", device="cuda", data_dir=tmp_path)

@@ -59,6 +59,10 @@ class FailsInInit(Flat):
     def __init__(self, shapes, *, hidden_size, dropout):
         raise ValueError("only odd horizons")
 
+class CountsHours(Flat):
+    def __init__(self, input_size, *, hidden_size, dropout):
+        torch.zeros(input_size + 1)
+
 class LeavesInInit(Flat):
     def __init__(self, shapes, *, hidden_size, dropout):
         raise SystemExit
@@ -192,6 +196,11 @@ FAILURES = {
         "own_models:FailsInInit",
         {},
         ("building it failed: own_models.py, line ..: ValueError"),
+    ),
+    "first argument is no number": (
+        "own_models:CountsHours",
+        {},
+        ("TypeError: .*; its first argument, input_size, is given the sizes of the windows: "),
     ),
     "forward fails": (
         "own_models:FailsInForward",
