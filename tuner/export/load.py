@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.data.task import Task, load_task
-from tuner.errors import UsageError
+from tuner.errors import TunerError, UsageError
 from tuner.export.best_config import BestConfig, to_config
 from tuner.export.choice import SAME_QUALITY
 from tuner.export.how_chosen import how_chosen
@@ -182,7 +182,7 @@ def _of_variant(variant: str, task: str, storage: str) -> Group[StudySnapshot]:
     except UsageError as unknown:
         try:
             return _in_database(None, f"{task}-{variant}", storage)
-        except UsageError:
+        except TunerError:  # nobody has it there, or nothing is there
             raise unknown from None
     return _in_database(None, f"{task}-{name}", storage)
 
