@@ -78,9 +78,7 @@ def own_sources() -> dict[str, str]:
     """The SHA-256 of every Python file that this process imported and that belongs neither to
     Python, nor to an installed package, nor to tuner, by its path.
     """
-    installed = [Path(path).resolve() for path in sysconfig.get_paths().values()]
-    installed.append(Path(__file__).resolve().parents[1])
-    beneath = tuple(f"{each}{os.sep}" for each in installed)
+    beneath = _installed()
     folders: dict[str, str] = {}
     found = {}
     for module in list(sys.modules.values()):
@@ -93,6 +91,13 @@ def own_sources() -> dict[str, str]:
         with contextlib.suppress(OSError):
             found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
+
+
+def _installed() -> tuple[str, ...]:
+    """How the paths of Python's own modules begin, of installed packages' and of tuner's."""
+    folders = [Path(path).resolve() for path in sysconfig.get_paths().values()]
+    folders.append(Path(__file__).resolve().parents[1])
+    return tuple(f"{each}{os.sep}" for each in folders)
 
 
 def _resolved(path: Path, folders: dict[str, str]) -> str:
@@ -174,13 +179,14 @@ def _module_from_file(location: str) -> ModuleType:
 
 def _refuse_namesakes(location: str, path: Path) -> None:
     """Raises UsageError where this process has another folder's module under the name of a file
-    beside this one: the class would silently get that.
+    beside this one: the class would silently get that. What is installed hides such a file, always.
     """
     for module in imported_names(path.read_bytes()):
         there = getattr(sys.modules.get(module), "__file__", None)
         if there is None or not lies_in(path.parent, module):
             continue
-        if path.parent not in Path(there).resolve().parents:
+        file = Path(there).resolve()
+        if path.parent not in file.parents and not str(file).startswith(_installed()):
             raise UsageError(
                 f"{location} imports {module} beside it, and another {module} is in use already, "
                 f"{there}; give one of them another name"

@@ -93,12 +93,21 @@ def _runnable(
     return f"{path}:{reference.rpartition(':')[2]}"
 
 
+def _found_by_python(name: str) -> bool:
+    """A name that somebody stored: of one that no module can have nothing is said."""
+    try:
+        return not name.isidentifier() or find_spec(name) is not None
+    except (ImportError, ValueError):
+        return True
+
+
 def _refuse_without_imports(opened: OpenStudy, own: OwnFile) -> None:
     """Of a copy: raises UsageError where what it imports from beside it is not to be had here."""
     found = opened.optuna.user_attrs.get(BESIDE)
     files = found.get(own.path.name) if isinstance(found, dict) else None
-    modules = {str(name).split("/")[0].removesuffix(".py") for name in files or ()}
-    lacks = [name for name in sorted(modules) if name.isidentifier() and find_spec(name) is None]
+    names = files if isinstance(files, dict) else {}
+    modules = {str(name).split("/")[0].removesuffix(".py") for name in names}
+    lacks = [name for name in sorted(modules) if not _found_by_python(name)]
     if lacks:
         raise UsageError(
             f"study {opened.name!r} runs {own.path.name}, which imports {', '.join(lacks)} from "

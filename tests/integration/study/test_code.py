@@ -27,6 +27,7 @@ from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.code import code_of, with_code
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.own_file import keep_code
+from tuner.study.same_definition import BESIDE
 from tuner.study.transfer import restore
 
 CODE = "import math\r\n# ümlaut\nclass Net:\n\tpass\n"
@@ -246,3 +247,16 @@ def test_a_term_travels_as_a_class_does_and_by_its_own_hash(
     archive.write_text(json.dumps(damaged))
     with pytest.raises(UsageError, match="not what its definition names by hash"):
         read_archive(archive)
+
+
+def test_whatever_is_stored_of_what_it_imports_is_no_traceback(
+    study: OpenStudy, net: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net.unlink()
+    new_host(tmp_path, monkeypatch)
+    for stored in (5, {"net.py": 5}, {"net.py": {"__main__.py": "", "a b/c.py": "", "../x": ""}}):
+        study.optuna.set_user_attr(BESIDE, stored)
+        assert with_code(study, trust=True) is not study
+    study.optuna.set_user_attr(BESIDE, {"net.py": {"nowhere_to_be_found/x.py": ""}})
+    with pytest.raises(UsageError, match=r"net\.py, which imports nowhere_to_be_found from beside"):
+        with_code(study, trust=True)

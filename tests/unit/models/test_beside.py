@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from tuner.errors import UsageError
 from tuner.models.beside import files_beside
@@ -54,6 +56,14 @@ def test_a_class_finds_what_lies_beside_its_file_from_any_folder(
     before = list(sys.path)
     assert vars(load_class("mine/net.py:Net").__base__)["width"] == 3
     assert sys.path == before
+
+
+def test_what_is_installed_hides_a_file_of_its_name(tmp_path: Path) -> None:
+    """As ever: it is last in line."""
+    text = NET.replace("beside_blocks", "torch.nn").replace("Block", "Module")
+    put(tmp_path, net=f"import statistics\n{text}", statistics="mean = None", torch="")
+    assert statistics.mean([1.0]) == 1.0, "it is in use"
+    assert issubclass(load_class(f"{tmp_path}/net.py:Net"), nn.Module)
 
 
 def test_another_folders_module_of_the_same_name_is_not_taken_for_it(tmp_path: Path) -> None:
