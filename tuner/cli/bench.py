@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tuner.cli.bench_ladder import climb
-from tuner.cli.bench_options import TRAIN_BUDGET_S, BenchOptions
+from tuner.cli.bench_options import BACKENDS, BATCH, HIDDEN, TRAIN_BUDGET_S, BenchOptions
 from tuner.cli.bench_run import Asked, job_of, measured
 from tuner.cli.command import takes
 from tuner.cli.device import chosen_device
@@ -38,7 +38,7 @@ def bench(options: BenchOptions) -> int:
     if misplaced := _of_a_ladder(options):
         raise UsageError(f"{misplaced} is of a ladder; add --ladder, or leave it out")
     check_bench_free(options.folder, list(FIRST_COLUMNS), force=options.force)
-    sizes = _sizes(options.hidden or "64", "--hidden"), _sizes(options.batch or "256", "--batch")
+    sizes = _sizes(options.hidden, HIDDEN, "--hidden"), _sizes(options.batch, BATCH, "--batch")
     device = chosen_device(gpu=options.gpu, cpu=options.cpu)
     with printed_to_stderr(wanted=options.json):
         job = job_of(options, device)
@@ -66,7 +66,7 @@ def _plan(options: BenchOptions, job: Job, hidden: list[int], batch: list[int]) 
         job,
         to_device(job.prepared, job.device),
         variants=options.variants,
-        backends=options.backends or "all",
+        backends=BACKENDS if options.backends is None else options.backends,
         against=options.against,
         hidden=hidden,
         batch=batch,
@@ -104,7 +104,8 @@ def _of_a_ladder(options: BenchOptions) -> str:
     return "--train-budget" if options.train_budget != TRAIN_BUDGET_S else ""
 
 
-def _sizes(text: str, flag: str) -> list[int]:
+def _sizes(said: str | None, usual: str, flag: str) -> list[int]:
+    text = usual if said is None else said
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:

@@ -15,6 +15,8 @@ from tuner.config import Precision
 DEFAULT_OUTPUT = Path("storage/bench")
 LADDER_OUTPUT = Path("storage/ladder")
 TRAIN_BUDGET_S = 600.0
+HIDDEN, BATCH, BACKENDS = "64", "256", "all"
+"""Of a bench where nobody says others; a ladder has no use for any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +29,8 @@ class BenchOptions:
         "original"
     )
     backends: Annotated[
-        str | None, typer.Option(metavar="NAME[,NAME]|all", help="Our backends to run [all].")
+        str | None,
+        typer.Option(metavar="NAME[,NAME]|all", help=f"Our backends to run [{BACKENDS}]."),
     ] = None
     against: Annotated[
         str | None,
@@ -39,8 +42,12 @@ class BenchOptions:
         bool,
         typer.Option("--against-everywhere", help="Run these at all sizes, not only at the first."),
     ] = False
-    hidden: Annotated[str | None, typer.Option(metavar="N[,N]", help="Hidden sizes [64].")] = None
-    batch: Annotated[str | None, typer.Option(metavar="N[,N]", help="Batch sizes [256].")] = None
+    hidden: Annotated[
+        str | None, typer.Option(metavar="N[,N]", help=f"Hidden sizes [{HIDDEN}].")
+    ] = None
+    batch: Annotated[str | None, typer.Option(metavar="N[,N]", help=f"Batch sizes [{BATCH}].")] = (
+        None
+    )
     precision: Annotated[Precision, typer.Option(help="Arithmetic of all contenders.")] = (
         Precision.FP32
     )

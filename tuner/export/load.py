@@ -219,7 +219,7 @@ def _refuse_other(
 ) -> None:
     """Refuse a study that was named and is of another variant or task than was named beside it."""
     asked = (
-        ("variant", variant and _wanted(variant, study.variant), study.variant),
+        ("variant", None if variant is None else _wanted(variant, study.variant), study.variant),
         ("task", task, study.definition.task_name),
     )
     for kind, wanted, held in asked:

@@ -188,7 +188,7 @@ def _open(
     for each in launched:
         if each.study.definition.program is not None:  # the database may name another folder
             with_code(each.study, trust=request.trust, trusted=ours)
-    for line in filter(None, own_code):
+    for line in own_code:
         notes.note(line)
     here = host_facts(database.engine)
     notes.note(clock_in_words(here, "this host"))

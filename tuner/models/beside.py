@@ -16,8 +16,11 @@ MOST_FILES = 300
 
 
 def imported_names(content: bytes) -> Iterator[str]:
-    """First parts of what a file imports by name, each once."""
-    yield from dict.fromkeys(name.partition(".")[0] for name in _imported(content))
+    """First parts of what a file imports by name, each once: not of what begins with dots, for a
+    file by itself is in no package.
+    """
+    first = (name.partition(".")[0] for name in _imported(content))
+    yield from dict.fromkeys(filter(None, first))
 
 
 def lies_in(folder: Path, module: str) -> bool:

@@ -182,6 +182,8 @@ def load_study_file(variant: str) -> StudyFile:
     """
     if _IMPORT_STRING.fullmatch(variant):
         return _beside(Path("study.toml"), _of_class(variant))
+    if variant.endswith(".py"):
+        check_name(variant)  # which says that the class is missing
     if variant.endswith(".toml") or "/" in variant:
         path = Path(variant)
         if not path.exists():
@@ -194,8 +196,6 @@ def load_study_file(variant: str) -> StudyFile:
             more = "; or a path to your own study .toml"
             if Path(f"{variant}.toml").is_file():
                 more += f", as {variant}.toml here"
-            if variant.endswith(".py"):
-                raise UsageError(f"--variant: {variant} names no class; say {variant}:CLASS")
             raise unknown_name("variant", variant, builtin_variants(), more=more)
         path = studies_folder() / f"{variant}.toml"
     document = read_toml(path)

@@ -56,6 +56,12 @@ class OwnFile:
         except OSError:
             return None
 
+    def as_it_was(self) -> bytes | None:
+        """The same, where it is what the study was made with."""
+        content = self.here()
+        unchanged = content is not None and hashlib.sha256(content).hexdigest() == self.sha256
+        return content if unchanged else None
+
 
 def keep_code(database: Database, definition: StudyDefinition) -> tuple[str, ...]:
     """Store the files of a definition that was made on this host, for other hosts; and note that
@@ -68,8 +74,8 @@ def keep_code(database: Database, definition: StudyDefinition) -> tuple[str, ...
 
 
 def _keep(database: Database, own: OwnFile) -> str | None:
-    content = own.here()
-    if content is None or hashlib.sha256(content).hexdigest() != own.sha256:
+    content = own.as_it_was()
+    if content is None:
         return None
     with contextlib.suppress(OSError, DataError, PrivateFolderError, UsageError):
         keep_copy(own, content)
@@ -121,7 +127,6 @@ def beside_all(definition: StudyDefinition) -> dict[str, dict[str, str]]:
     """
     found = {}
     for own in OwnFile.all_of(definition):
-        content = own.here()
-        if content is not None and hashlib.sha256(content).hexdigest() == own.sha256:
-            found[own.path.name] = files_beside(own.path)
-    return {name: files for name, files in found.items() if files}
+        if own.as_it_was() is not None and (files := files_beside(own.path)):
+            found[own.path.name] = files
+    return found

@@ -141,6 +141,7 @@ def test_after_a_lost_context_the_others_are_measured_in_a_fresh_process(tmp_pat
     ("arguments", "says"),
     [
         (("--cpu", "--gpu", "0"), ("--cpu and --gpu exclude each other",)),
+        (("--cpu", "--hidden", ""), ("--hidden", "'' is no list of whole numbers")),
         (("--cpu", "--hidden", "64,big"), ("--hidden", "'64,big'", "64,128")),
         (("--cpu", "--backends", "graph"), ("--backends", "graph needs a CUDA device")),
         (("--cpu", "--against", "gluonts"), ("unknown library 'gluonts'", "darts, neuralforecast")),

@@ -264,6 +264,12 @@ def test_a_wrong_declaration_is_one_line_with_its_place_and_the_remedy(
     assert "\n" not in str(refused.value)
 
 
+def test_a_python_file_without_its_class_is_one_line(tmp_path: Path) -> None:
+    for named in ("net.py", f"{tmp_path}/net.py"):
+        with pytest.raises(UsageError, match=rf"'{named}' names a file and no class; say .*:CLASS"):
+            load_study_file(named)
+
+
 def test_no_input_is_longer_than_the_windows_of_the_task(tmp_path: Path) -> None:
     longer = STUDY.replace("choices = [6, 9, 12]", "choices = [6, 48]")
     file = load_study_file(str(write_stack(tmp_path, longer)))
