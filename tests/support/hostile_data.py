@@ -1,17 +1,32 @@
 """What strangers write: documents with hostile texts, numbers and types in any of their fields,
-from a seed."""
+from a seed; and what must not come of it.
+
+`HOSTILE_CASES=10000` tries as many of each kind as were tried when this was written; the suite
+tries a share.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
+import os
+import pathlib
 import random
+import sys
+import unicodedata
+from collections.abc import Iterator
 from typing import Any
+
+from tuner.errors import TunerError
 
 Path = tuple[str | int, ...]
 
+CASES = int(os.environ.get("HOSTILE_CASES", "0"))
+SOME = CASES or 150
 CODE = "__import__('pathlib').Path('boom').touch()"
+BOOM = f"{CODE}\n\nclass Boom: ...\n"
 TEXTS = (
     f"400); {CODE}; (0",
     f'"""\n{CODE}\n"""',
@@ -185,3 +200,22 @@ def as_toml(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+@contextlib.contextmanager
+def beside_code_that_must_not_run(folder: pathlib.Path) -> Iterator[None]:
+    (folder / "boom.py").write_text(BOOM, encoding="utf-8")
+    with contextlib.chdir(folder):
+        yield
+        assert not (folder / "boom").exists()
+        assert "boom" not in sys.modules
+
+
+def check_refusal(error: TunerError) -> None:
+    """One line, without anything that a terminal obeys."""
+    obeyed = [
+        c
+        for c in str(error)
+        if unicodedata.category(c) in {"Cc", "Cs", "Zl", "Zp"} or c in "\u202a\u202e"
+    ]
+    assert not obeyed, repr(str(error))
