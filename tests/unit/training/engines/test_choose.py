@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,158 +11,17 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.paths import BENCHMARKS
-from tuner.config import (
-    Architecture,
-    Backend,
-    CompileMode,
-    Hyperparameters,
-    ModelShapes,
-    Precision,
-    RunConfig,
-    TrainingSettings,
-)
+from tests.support.backend_choices import CPU, CUDA, SHAPES, config_of, network, triton
+from tuner.config import Backend, CompileMode, Precision, RunConfig
 from tuner.data.windows import DeviceData
 from tuner.devices import CpuCores, Observation
 from tuner.errors import UsageError
 from tuner.models.names import builtin_names
-from tuner.models.tsmixer import DESIGNS, TSMixer
 from tuner.report.terminal.trial_sections import _training
 from tuner.training import fit
-from tuner.training.engines import choose as backends
-from tuner.training.engines.choose import (
-    LONGEST_FUSED,
-    MEASURED_ON,
-    choose_backend,
-    identifying_backend,
-    resolve_backend,
-    step_kernels_serve,
-)
+from tuner.training.engines.choose import choose_backend, resolve_backend, step_kernels_serve
 from tuner.training.engines.eager import EagerEngine
 from tuner.trial.run import _recorded
-
-SIZES_MEASURED = BENCHMARKS / "against_darts" / "h200" / "sizes.csv"
-CUDA, CPU = torch.device("cuda"), torch.device("cpu")
-SHAPES = ModelShapes(
-    input_size=24, horizon=6, n_targets=2, n_past=0, n_future=2, n_static=1, n_quantiles=5
-)
-
-
-def network(name: str, hidden_size: int = 32) -> nn.Module:
-    """Without values, which take a second to draw at some sizes: none chooses by them."""
-    with torch.device("meta"):
-        return TSMixer(SHAPES, DESIGNS[name], hidden_size=hidden_size, dropout=0.1)
-
-
-def config_of(
-    backend: Backend,
-    precision: Precision = Precision.FP32,
-    hidden_size: int = 32,
-    batch_size: int = 256,
-) -> RunConfig:
-    return RunConfig(
-        architecture=Architecture(model="original"),
-        hyperparameters=Hyperparameters(
-            learning_rate=1e-4,
-            weight_decay=0.0,
-            dropout=0.1,
-            hidden_size=hidden_size,
-            batch_size=batch_size,
-        ),
-        training=TrainingSettings(backend=backend, precision=precision),
-    )
-
-
-def triton(precision: Precision = Precision.FP32) -> RunConfig:
-    return config_of(Backend.TRITON, precision)
-
-
-@pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU of the kind that `auto` was measured on, and a table of two steps."""
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: MEASURED_ON)
-    monkeypatch.setattr(backends, "FASTER_FUSED", ((64, 1024), (128, 256)))
-
-
-SIZES = [
-    (16, 64, Backend.TRITON),
-    (64, 1024, Backend.TRITON),
-    (64, 2048, Backend.GRAPH),
-    (128, 256, Backend.TRITON),
-    (128, 512, Backend.GRAPH),
-    (256, 64, Backend.GRAPH),
-]
-
-
-@pytest.mark.usefixtures("measured")
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.TF32])
-@pytest.mark.parametrize(("hidden_size", "batch_size", "expected"), SIZES)
-def test_auto_means_the_fused_kernels_up_to_the_sizes_of_the_table(
-    hidden_size: int, batch_size: int, expected: Backend, precision: Precision
-) -> None:
-    pytest.importorskip("triton")
-    config = config_of(Backend.AUTO, precision, hidden_size, batch_size)
-    assert resolve_backend(config, SHAPES, CUDA) is expected
-    assert choose_backend(config, SHAPES, network("original", hidden_size), CUDA) == (expected, "")
-    assert resolve_backend(config, SHAPES, CPU) is Backend.EAGER
-
-
-def test_auto_takes_what_was_the_faster_of_the_two_at_every_size_that_was_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: MEASURED_ON)
-    seconds: dict[tuple[int, int], dict[str, float]] = {}
-    with SIZES_MEASURED.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            at = int(row["hidden_size"]), int(row["batch_size"])
-            seconds.setdefault(at, {})[row["contender"].split()[-1]] = float(row["s_per_epoch"])
-    assert (64, 256) in seconds
-    for (hidden, batch), of in seconds.items():
-        faster = Backend.TRITON if of["triton"] < of["graph"] else Backend.GRAPH
-        config = config_of(Backend.AUTO, hidden_size=hidden, batch_size=batch)
-        assert resolve_backend(config, SHAPES, CUDA) is faster, (hidden, batch)
-
-
-def test_auto_means_captured_graphs_on_a_gpu_that_nobody_measured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
-    assert choose_backend(config_of(Backend.AUTO), SHAPES, network("original"), CUDA) == (
-        Backend.GRAPH,
-        "",
-    )
-
-
-@pytest.mark.usefixtures("measured")
-def test_auto_means_captured_graphs_for_horizons_that_nobody_measured() -> None:
-    pytest.importorskip("triton")
-    for horizon, expected in ((LONGEST_FUSED, Backend.TRITON), (LONGEST_FUSED + 1, Backend.GRAPH)):
-        shapes = replace(SHAPES, horizon=horizon)
-        model = TSMixer(shapes, DESIGNS["original"], hidden_size=32, dropout=0.1)
-        config = config_of(Backend.AUTO)
-        assert choose_backend(config, shapes, model, CUDA) == (expected, "")
-        assert identifying_backend(config, shapes, CUDA) is expected
-        assert choose_backend(triton(), shapes, model, CUDA) == (Backend.TRITON, "")
-
-
-@pytest.mark.usefixtures("measured")
-def test_auto_in_bf16_means_captured_graphs() -> None:
-    assert choose_backend(
-        config_of(Backend.AUTO, Precision.BF16), SHAPES, network("original"), CUDA
-    ) == (
-        Backend.GRAPH,
-        "",
-    )
-
-
-@pytest.mark.usefixtures("measured")
-def test_a_choice_stands_whatever_the_sizes() -> None:
-    for backend in (Backend.EAGER, Backend.GRAPH, Backend.COMPILE, Backend.TRITON):
-        for hidden_size in (8, 4096):
-            assert (
-                resolve_backend(config_of(backend, hidden_size=hidden_size), SHAPES, CUDA)
-                is backend
-            )
 
 
 @pytest.fixture(autouse=True)
