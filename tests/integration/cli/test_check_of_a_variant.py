@@ -9,142 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.forked_cli import run
+from tests.support.own_classes import OWN, check
 from tests.support.refusals import refused
-
-OWN = """
-import os
-
-import torch
-from torch import nn
-
-print("a class may say what it likes")
-
-
-class Own(nn.Module):
-    def __init__(self, shapes, *, hidden_size, dropout):
-        super().__init__()
-        self.shapes = shapes
-        self.layer = nn.Linear(shapes.input_size, shapes.horizon * shapes.n_quantiles)
-
-    def forward(self, past, future, static):
-        s = self.shapes
-        out = self.layer(past[..., : s.n_targets].transpose(1, 2))
-        return out.unflatten(-1, (s.horizon, s.n_quantiles)).transpose(1, 2)
-
-
-class Detached(Own):
-    def forward(self, past, future, static):
-        return super().forward(past, future, static).detach()
-
-
-class Mistyped(Own):
-    def forward(self, past, future, static):
-        return undefined_name
-
-
-class Strange(Own):
-    def __init__(self, shapes, **sizes):
-        super().__init__(shapes, **sizes)
-        self.unused = nn.Linear(64, 64, bias=False)
-
-    def forward(self, past, future, static):
-        out = super().forward(past, future, static)
-        if out.mean() > 0:
-            out = out + 0.0
-        return torch.cat([out[..., :1] * 0.0, out[..., 1:]], -1)
-
-
-class Huge(Own):
-    def __init__(self, shapes, **sizes):
-        super().__init__(shapes, **sizes)
-        self.huge = nn.Linear(10**6, 10**7, bias=False)
-
-
-class Scratch(Own):
-    def __init__(self, shapes, **sizes):
-        super().__init__(shapes, **sizes)
-        torch.zeros(2**50)
-
-
-class Hungry(Own):
-    def forward(self, past, future, static):
-        if len(past) > 2:
-            torch.empty(2**50)
-        return super().forward(past, future, static)
-
-
-class OneForAll(Own):
-    def forward(self, past, future, static):
-        out = super().forward(past, future, static)
-        return out if len(past) == 2 else out[:1]
-
-
-class OneHour(Own):
-    def forward(self, past, future, static):
-        out = super().forward(past, future, static)
-        return out[:, :1] if self.training else out
-
-
-class Prints(Own):
-    def __init__(self, shapes, **sizes):
-        super().__init__(shapes, **sizes)
-        os.system("echo by a program")
-        os.write(1, b"by itself")
-
-
-class Ends(Own):
-    def forward(self, past, future, static):
-        os._exit(0)
-
-
-class Dies(Own):
-    def forward(self, past, future, static):
-        os.kill(os.getpid(), 9)
-
-
-class NotANumber(Own):
-    def forward(self, past, future, static):
-        return super().forward(past, future, static) * float("nan")
-"""
-
-
-IMPORT = "from torch import nn\n"
-LIT = (
-    OWN.replace(IMPORT, IMPORT + "from pytorch_lightning import LightningModule\n")
-    + """
-
-class Lit(Own, LightningModule):
-    def training_step(self, batch, number):
-        return 0.0
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), lr=1.0)
-"""
-)
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     (tmp_path / "own.py").write_text(OWN, encoding="utf-8")
     return tmp_path
-
-
-@pytest.fixture
-def lit(own: Path) -> Path:
-    """With a module of Lightning's, which takes seconds to import, in a file of its own."""
-    (own / "lit.py").write_text(LIT, encoding="utf-8")
-    return own
-
-
-def check(folder: Path, name: str, *more: str) -> tuple[str, ...]:
-    return (
-        "variants",
-        "--check",
-        f"{'lit' if name == 'Lit' else 'own'}.py:{name}",
-        "--task",
-        "demo",
-        *more,
-    )
 
 
 def test_a_class_that_cannot_be_trained_does_not_work(own: Path) -> None:
@@ -237,52 +109,6 @@ def test_an_exception_in_a_class_of_ones_own_comes_with_its_file_and_line(own: P
     number = 1 + OWN.split("\n").index("        return undefined_name")
     said = refused_line(own, "Mistyped", 2)
     assert f"own.py, line {number}: NameError: name 'undefined_name' is not defined" in said
-
-
-def test_what_a_lightning_module_says_of_its_training_is_said_to_be_unused(lit: Path) -> None:
-    done = run(*check(lit, "Lit", "--json"), folder=lit)
-    assert done.code == 0, done.err
-    found = json.loads(done.out)  # whatever the class prints
-    assert found["unused_methods"] == ["training_step", "configure_optimizers"]
-    notice, *_ = found["notices"]
-    assert "Lit: its own training_step and configure_optimizers will not be used" in notice
-    plain = json.loads(run(*check(lit, "Own", "--json"), folder=lit).out)
-    assert plain["unused_methods"] == []
-    assert not any("will not be used" in each for each in plain["notices"])
-
-
-def test_a_launch_says_it_at_its_start_and_every_trial_has_it(lit: Path) -> None:
-    launched = run(
-        *(
-            "launch",
-            "--variant",
-            "lit.py:Lit",
-            "--task",
-            "demo",
-            "--cpu",
-            "--workers",
-            "1",
-            "--study",
-            "lit",
-        ),
-        *("--trials", "1", "--max-epochs", "1"),
-        folder=lit,
-        environment={"TMPDIR": str(lit)},
-    )
-    assert launched.code == 0, launched.err
-    assert "its own training_step and configure_optimizers will not be used" in launched.err
-    trial = json.loads(run("trial", "0", "--study", "lit", "--json", folder=lit).out)
-    assert "training_step" in json.dumps(trial)
-    (lit / "lit.py").write_text(LIT + "\n# a remark\n", encoding="utf-8")
-    said = run(
-        "launch", "--variant", "lit.py:Lit", "--task", "demo", "--cpu", "--study", "lit", folder=lit
-    )
-    assert said.code == 2
-    assert (
-        "lit.py changed since the study was made. Restore lit.py as it was, or start a new study"
-        in said.error
-    )
-    assert "model_source" not in said.error
 
 
 @pytest.mark.parametrize(
