@@ -30,7 +30,6 @@ from tests.support.noisy_surface import (
 from tests.support.spaces import of_single_values
 from tuner.search.history import TrialHistory, configuration
 from tuner.search.methods import AUTO, STARTUP, method_of
-from tuner.search.next_run import known
 from tuner.search.next_run_model import Fits, fitted_until
 from tuner.search.next_run_worth import Believed, Candidates
 from tuner.search.past_runs import Configurations, PastRun, place_of
@@ -143,34 +142,6 @@ def test_workers_that_ask_together_do_not_all_run_the_same(
     assert sum(told) < 0.75 * sum(blind)
 
 
-@pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.RUNNING])
-def test_without_a_run_of_the_default_it_asks_as_auto_does(state: TrialState) -> None:
-    found = []
-    for name in ("kg", "alternate"):
-        study = begun(16, default=state)
-        study.sampler = sampler(name)
-        found.append([study.ask(SPACE.stored()).params for _ in range(2)])
-    assert found[0] == found[1]
-    study = begun(16)
-    assert study.ask(SPACE.stored()).params == DEFAULT, "it needs more runs of it to judge others"
-
-
-def test_a_default_that_did_not_converge_says_nothing() -> None:
-    study = begun(16)
-    first = study.trials[0]
-    without = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler())
-    without.add_trial(
-        create_trial(
-            params=first.params,
-            distributions=SPACE.stored(),
-            values=first.values,
-            user_attrs={"converged": False, "stopped_by": "epoch_limit"},
-        )
-    )
-    without.add_trials(study.trials[1:])
-    assert without.ask(SPACE.stored()).params != DEFAULT
-
-
 def test_what_is_expected_beyond_a_limit_is_not_run_again() -> None:
     slowest = 0.5 * (true_seconds(DEFAULT) + 10 * math.exp(-1.3))
 
@@ -228,19 +199,6 @@ def test_what_cost_workers_their_lives_is_not_run_again(filled: Study) -> None:
         study.tell(trial, measured(trial.params, trial.number))
 
 
-def test_the_default_counts_with_the_mean_of_its_runs() -> None:
-    history = TrialHistory(SPACE)
-    study = begun(3)
-    for seconds, mql in ((2.0, 0.7), (4.0, 0.9)):
-        study.add_trial(
-            create_trial(params=DEFAULT, distributions=SPACE.stored(), values=[seconds, mql])
-        )
-    history.update(study.trials, asking=9)
-    first = study.trials[0].values
-    assert history.values_of(DEFAULT) == pytest.approx(((first[0] + 6.0) / 3, (first[1] + 1.6) / 3))
-    assert history.values_of(SPACE.at([0.3] * 5)) is None
-
-
 def test_failed_trials_count_as_the_worst_run(filled: Study) -> None:
     study = begun(12)
     params = SPACE.at([0.9] * 5)
@@ -257,24 +215,6 @@ def test_failed_trials_count_as_the_worst_run(filled: Study) -> None:
     assert failed.mql == max(run.mql for run in others)
     assert not failed.converged
     assert failed.epochs is None
-
-
-def test_a_default_that_fails_sometimes_does_not_make_others_look_as_good() -> None:
-    study = begun(24)
-    for _ in range(5):
-        study.add_trial(
-            create_trial(
-                state=TrialState.FAIL,
-                params=DEFAULT,
-                distributions=SPACE.stored(),
-                user_attrs={"stopped_by": "diverged"},
-            )
-        )
-    history = TrialHistory(SPACE)
-    history.update(study.trials, asking=99)
-    found = known(history, place_of(SPACE, DEFAULT))
-    assert found is not None
-    assert len(found.past) == 24
 
 
 def test_a_space_that_holds_nothing_new_is_searched_all_the_same() -> None:
