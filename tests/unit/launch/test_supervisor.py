@@ -1,168 +1,24 @@
-"""The supervisor while budgets change and workers die: workers are short commands, the queue is
-made up."""
+"""The supervisor while workers die: workers are short commands, the queue is made up."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from tests.support.supervised_launch import Launch, Queue, quickly
 from tuner.devices import CpuCores
 from tuner.devices.holder import Holder
 from tuner.errors import TunerError
-from tuner.launch import Outcome, Supervisor, supervisor
-from tuner.launch.early import EarlyWorkers, no_early_workers
-from tuner.storage.records import Counts
+from tuner.launch import Outcome, supervisor
+from tuner.launch.early import EarlyWorkers
 from tuner.worker.heartbeat import FRESH_PROCESS
-
-
-@dataclass
-class Queue:
-    """A study's ledger and roster: how many trials are planned and finished, and whose results
-    those were."""
-
-    budget: int
-    finished: int = 0
-    asked: int = 0
-    of: Callable[[str], int] = lambda worker: 0
-    on_ask: Callable[[Queue], None] = lambda queue: None
-
-    def counts(self) -> Counts:
-        self.asked += 1
-        self.on_ask(self)
-        return Counts(self.budget, 0, self.finished)
-
-    def reap(self, *, worker: str | None = None, state: str = "lost") -> int:
-        return 0
-
-    def results(self, worker: str) -> int:
-        return self.of(worker)
-
-    def leave(self, worker: str) -> None:
-        """Nobody is listed here."""
-
-
-@dataclass
-class Study:
-    ledger: Queue
-    name: str = "small"
-
-    @property
-    def roster(self) -> Queue:
-        return self.ledger
-
-
-@dataclass
-class Launch:
-    """A supervisor whose workers run `script`, which hears nothing of the queue."""
-
-    queue: Queue
-    folder: Path
-    script: str = "exit 0"
-    devices: int = 1
-    deliver: Callable[[], object] = lambda: None
-    ticks: int = 0
-    started: list[str] = field(default_factory=list)
-    early: EarlyWorkers = field(default_factory=no_early_workers)
-
-    def run(self, on_tick: Callable[[Launch], None] = lambda launch: None) -> Outcome:
-        def tick() -> None:
-            self.ticks += 1
-            on_tick(self)
-
-        return Supervisor(
-            studies=[Study(self.queue)],
-            devices=[CpuCores((core,)) for core in range(self.devices)],
-            worker_options=["--"],
-            environment={},
-            log_folder=self.folder,
-            worker_command=["/bin/sh", "-c", f"echo started; {self.script}"],
-            deliver=self.deliver,
-            early=self.early,
-        ).run(tick)
-
-    def starts(self, core: int = 0) -> int:
-        return sum(
-            log.read_text().count("started") for log in self.folder.glob(f"worker-*-cpu{core}.log")
-        )
 
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervisor, "POLL_S", 0.01)
-    monkeypatch.setattr(supervisor, "REAP_S", 0.02)
-    monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.01)
-
-
-def test_a_budget_raised_just_when_the_workers_went_home_calls_them_back(tmp_path: Path) -> None:
-    launch = Launch(Queue(budget=4, finished=4), tmp_path)
-
-    def raised_once(launch: Launch) -> None:
-        if launch.queue.budget == 4:
-            launch.queue.budget = 6
-        elif launch.starts() == 2:
-            launch.queue.finished = 6
-
-    assert launch.run(raised_once) is Outcome.FILLED
-    assert launch.starts() == 2
-
-
-def test_a_worker_that_went_home_is_called_back_while_another_still_works(tmp_path: Path) -> None:
-    until = f"while [ ! -e {tmp_path}/over ]; do sleep 0.02; done"
-    launch = Launch(
-        Queue(budget=4), tmp_path, devices=2, script=f'case "$*" in *"--cores 1 "*) {until};; esac'
-    )
-
-    def raised(launch: Launch) -> None:
-        if launch.ticks == 20:
-            launch.queue.budget = 6
-        if launch.starts(0) == 2:
-            launch.queue.finished = 6
-            (tmp_path / "over").touch()
-
-    assert launch.run(raised) is Outcome.FILLED
-    assert (launch.starts(0), launch.starts(1)) == (2, 1)
-
-
-def test_workers_are_called_back_once_for_a_raise_not_for_ever(tmp_path: Path) -> None:
-    """Workers that end content while something is left, as when another launch runs the last
-    trial."""
-    launch = Launch(Queue(budget=6, finished=4), tmp_path)
-    assert launch.run() is Outcome.FILLED
-    assert launch.starts() == 1
-
-
-def test_a_budget_lowered_below_what_is_finished_ends_the_launch_as_filled(tmp_path: Path) -> None:
-    launch = Launch(
-        Queue(budget=50, finished=5),
-        tmp_path,
-        script=f"while [ ! -e {tmp_path}/lowered ]; do sleep 0.02; done",
-    )
-
-    def lowered(launch: Launch) -> None:
-        if launch.ticks == 3:
-            launch.queue.budget = 2
-            (tmp_path / "lowered").touch()
-
-    assert launch.run(lowered) is Outcome.FILLED
-    assert launch.starts() == 1
-
-
-def test_a_raise_does_not_call_back_a_worker_that_was_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(supervisor, "MAX_RESTARTS", 1)
-    launch = Launch(Queue(budget=4), tmp_path, script="echo it cannot be; exit 1")
-
-    def raised(launch: Launch) -> None:
-        launch.queue.budget = 6
-
-    with pytest.raises(TunerError, match="could not be kept alive: it cannot be"):
-        launch.run(raised)
-    assert launch.starts() == 1
+    quickly(monkeypatch)
 
 
 def test_a_worker_that_somebody_stops_is_started_again_however_often(
@@ -177,21 +33,6 @@ def test_a_worker_that_somebody_stops_is_started_again_however_often(
 
     assert launch.run(filled) is Outcome.FILLED
     assert launch.starts() >= 4
-
-
-def test_a_worker_that_dies_once_the_budget_is_filled_is_not_started_again(tmp_path: Path) -> None:
-    launch = Launch(
-        Queue(budget=4),
-        tmp_path,
-        script=f"while [ ! -e {tmp_path}/full ]; do sleep 0.02; done; exit 1",
-    )
-
-    def filled(launch: Launch) -> None:
-        launch.queue.finished = 4
-        (tmp_path / "full").touch()
-
-    assert launch.run(filled) is Outcome.FILLED
-    assert launch.starts() == 1
 
 
 def test_a_broken_device_is_given_up_however_much_the_others_finish(
