@@ -1,5 +1,4 @@
-"""neuralforecast's models as networks: the library's own forecast, our seed, and one line for each
-way in which a class cannot be used."""
+"""neuralforecast's models as networks: the library's own forecast, with weights of our seed."""
 
 from __future__ import annotations
 
@@ -13,23 +12,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from neuralforecast import auto, models
+from neuralforecast import models
 from neuralforecast.losses.pytorch import MQLoss
 from neuralforecast.tsdataset import TimeSeriesDataset
 
 from tuner.config import Architecture, ModelShapes
-from tuner.errors import UsageError
 from tuner.integrations.quantiles_first import QuantilesFirstMQLoss
 from tuner.models.names import library_class, names_own_code
 from tuner.models.of_neuralforecast.build import build_of_library
 from tuner.models.of_neuralforecast.covariates import Covariates
 from tuner.models.of_neuralforecast.library_network import LibraryNetwork
-from tuner.models.of_neuralforecast.library_source import (
-    Choice,
-    Whole,
-    model_names,
-    searched_by_library,
-)
+from tuner.models.of_neuralforecast.library_source import model_names
 from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
 from tuner.models.own import methods_not_used
 
@@ -250,72 +243,8 @@ def test_covariates_that_a_class_does_not_take_are_said_to_be_left_out() -> None
     assert Covariates.of(models.TSMixerx, SHAPES).notice("neuralforecast:TSMixerx") == ""
 
 
-REFUSED = {
-    "random_seed": "random_seed is not a hyperparameter: each trial has a seed of its own",
-    "max_steps": "max_steps is not a hyperparameter: tuner trains every variant by one protocol",
-    "h": "h is not a hyperparameter: the task says it, as horizon",
-    "scaler_type": "scaler_type is not a hyperparameter: tuner scales the data",
-    "recurrent": "recurrent is not a hyperparameter: tuner takes forecasts of all hours at once",
-    "encoder_size": "unknown hyperparameter of neuralforecast:LSTM 'encoder_size'",
-    "enable_progress_bar": "unknown hyperparameter of neuralforecast:LSTM 'enable_progress_bar'",
-}
-
-
-@pytest.mark.parametrize("argument", REFUSED)
-def test_an_argument_that_is_not_the_networks_is_refused(argument: str) -> None:
-    with pytest.raises(UsageError) as refusal:
-        build_of_library("LSTM", ALONE, {argument: 1})
-    assert REFUSED[argument] in str(refusal.value)
-    assert "\n" not in str(refusal.value)
-
-
-CANNOT: dict[str, tuple[dict[str, Any], str]] = {
-    "LTSM": ({}, "unknown model of neuralforecast 'LTSM' (did you mean 'LSTM'"),
-    "HINT": ({}, "neuralforecast:HINT is no network: it reconciles the forecasts of one"),
-    "DeepAR": ({}, "neuralforecast:DeepAR forecasts hour after hour from samples of its own"),
-    "FEDformer": (
-        {"hidden_size": 8},
-        "neuralforecast:FEDformer has complex weights, which the protocol's optimiser",
-    ),
-    "DeepNPTS": ({}, "only supports point loss functions"),
-    "xLSTM": ({}, "neuralforecast:xLSTM needs xlstm, which is not installed"),
-    "iTransformer": ({"revin": True}, "has a reversible norm of its own: set use_norm, not revin"),
-    "TCN": ({"dilations": "[1, 2"}, "'[1, 2' is no list; expected e.g. '[8, 4, 1]'"),
-    "NHITS": ({"revin": 1}, "neuralforecast:NHITS: revin must be true or false, not 1"),
-    "DLinear": (
-        {"moving_avg_window": 2},
-        "neuralforecast:DLinear: building it failed: moving_avg_window should be uneven",
-    ),
-    "PatchTST": ({"patch_len": -1}, "neuralforecast:PatchTST: building it failed: "),
-}
-
-
-@pytest.mark.parametrize("name", CANNOT)
-def test_a_class_that_cannot_be_used_is_refused_in_one_line(name: str) -> None:
-    arguments, said = CANNOT[name]
-    with pytest.raises(UsageError) as refusal:
-        build_of_library(name, ALONE, arguments)
-    assert said in str(refusal.value)
-    assert "\n" not in str(refusal.value)
-
-
 def test_a_model_of_the_library_is_no_code_of_the_users_own() -> None:
     assert library_class("neuralforecast:TCN") == "TCN"
     assert not names_own_code("neuralforecast:TCN")
     assert names_own_code("neuralforecast.models:TCN")
     assert methods_not_used(Architecture(model="neuralforecast:TCN")) == ()
-
-
-def test_the_source_is_read_as_python_reads_it() -> None:
-    """`library_source` on all `Auto` classes."""
-    for name in model_names():
-        config = getattr(getattr(auto, f"Auto{name}", None), "default_config", {})
-        for argument, found in searched_by_library(name).items():
-            theirs = config[argument]
-            if isinstance(found, Choice):
-                assert list(found.values) == theirs.categories
-            elif isinstance(found, Whole):
-                assert (found.low, found.high) == (theirs.lower, theirs.upper - 1)
-            else:
-                log = type(theirs.sampler).__name__ == "_LogUniform"
-                assert (found.low, found.high, found.log) == (theirs.lower, theirs.upper, log)
