@@ -1,58 +1,23 @@
-"""A worker's lease on its device: kept between trainings, given up to strangers, and never taken
-for one that it was not."""
+"""A worker's lease on its device: kept between trainings, given up to strangers, and held by one
+worker at a time."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from sqlalchemy import delete, event, select, update
+from sqlalchemy import event, select
 
 from tests.support.cli_processes import wait_for
+from tests.support.device_leases import ONE, OTHER, Made, never, rows_of
 from tests.support.in_process_worker import DEVICE, away, result_of
-from tuner.config import StopReason
-from tuner.spec.policy import SearchPolicy
-from tuner.storage.database_clock import database_now
 from tuner.storage.queue.device_leases import DeviceLeases
 from tuner.storage.schema import device_leases
 from tuner.study.open import OpenStudy
 from tuner.trial.job import TrialJob
-from tuner.worker.alone import trained_alone
-from tuner.worker.device_lease import DeviceLease
-from tuner.worker.heartbeat import Heartbeat
 from tuner.worker.loop import Worker
-from tuner.worker.outages import Retry
-from tuner.worker.stop import StopFlag
-
-ONE, OTHER = "1" * 64, "2" * 64
-Made = Callable[..., DeviceLease]
-
-
-def rows_of(study: OpenStudy, name: str, *, confirm_s: float = 0.0) -> DeviceLeases:
-    return DeviceLeases(
-        engine=study.database.engine,
-        keys=DEVICE.lease_keys,
-        worker=name,
-        host=f"host-of-{name}",
-        confirm_s=confirm_s,
-    )
-
-
-@pytest.fixture
-def leases(opened: OpenStudy) -> Iterator[Made]:
-    """Makes the lease of a worker, which ends with the test."""
-    made: list[DeviceLease] = []
-
-    def make(name: str, domain: str) -> DeviceLease:
-        stored = Retry([opened], name, StopFlag(), Heartbeat())
-        made.append(DeviceLease(rows_of(opened, name), "CPU core 0", stored, lambda: domain))
-        return made[-1]
-
-    yield make
-    for lease in made:
-        lease.close()
 
 
 def rows(study: OpenStudy) -> list[str]:
@@ -65,23 +30,6 @@ def held_by(study: OpenStudy) -> set[str]:
     held = select(device_leases.c.worker).where(device_leases.c.state == "held")
     with study.database.engine.connect() as connection:
         return set(connection.execute(held).scalars())
-
-
-def taken_from(study: OpenStudy, name: str) -> None:
-    """As if the worker had been frozen for minutes: another waits for long enough, and gets it."""
-    with study.database.engine.begin() as connection:
-        gone = update(device_leases).where(device_leases.c.worker == name)
-        connection.execute(gone.values(leased_until=database_now() - 1.0))
-    assert rows_of(study, "stranger").advance(OTHER)[0] is None
-
-
-def given_back(study: OpenStudy) -> None:
-    with study.database.engine.begin() as connection:
-        connection.execute(delete(device_leases).where(device_leases.c.worker == "stranger"))
-
-
-def never() -> bool:
-    return False
 
 
 def test_a_lease_that_nobody_wants_costs_no_statement_between_trainings(
@@ -151,98 +99,6 @@ def test_who_is_told_to_stop_waits_no_longer_and_leaves_the_queue(
     assert rows(opened) == ["ann"]
 
 
-def job_in(study: OpenStudy, reruns: int) -> TrialJob:
-    return TrialJob(
-        study=study.name,
-        definition=study.definition,
-        policy=SearchPolicy(reruns=reruns),
-        number=0,
-        hyperparameters=study.definition.defaults,
-        device=DEVICE,
-        on_epoch=lambda _record, _repeat: None,
-        should_stop=lambda: None,
-    )
-
-
-def test_a_training_whose_lease_another_got_meanwhile_is_run_again(
-    opened: OpenStudy, leases: Made
-) -> None:
-    runs: list[StopReason | None] = []
-
-    def train(job: TrialJob) -> object:
-        if not runs:
-            taken_from(opened, "ann")
-            lease._try_to_renew()
-            given_back(opened)
-        runs.append(job.should_stop())
-        return None if runs[-1] else result_of(job)
-
-    lease = leases("ann", ONE)
-    result = trained_alone(lease, job_in(opened, reruns=1), train)  # type: ignore[arg-type]
-    assert runs == [StopReason.INTERRUPTED, None]
-    assert result is not None
-    assert not result.recorded.contaminated
-
-
-def test_a_timing_whose_lease_ran_out_unseen_is_marked_and_says_why(
-    opened: OpenStudy, leases: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lease = leases("ann", ONE)
-
-    def train(job: TrialJob) -> object:
-        taken_from(opened, "ann")
-        later = time_now() + 61.0  # nobody renewed: the database was away
-        monkeypatch.setattr("tuner.worker.device_lease.now", lambda: later)
-        return result_of(job)
-
-    from tuner.worker.device_lease import now as time_now
-
-    result = trained_alone(lease, job_in(opened, reruns=0), train)  # type: ignore[arg-type]
-    assert result is not None
-    assert result.recorded.contaminated
-    assert result.recorded.contamination == (
-        "the lease on the device ran out meanwhile, and another worker was given it"
-    )
-    assert rows_of(opened, "stranger").renew(OTHER).disturbed != ""
-
-
-def test_a_lease_that_ran_out_while_nobody_else_came_spoils_nothing(
-    opened: OpenStudy, leases: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lease = leases("ann", ONE)
-
-    def train(job: TrialJob) -> object:
-        with opened.database.engine.begin() as connection:
-            connection.execute(update(device_leases).values(leased_until=database_now() - 1.0))
-        later = time_now() + 61.0
-        monkeypatch.setattr("tuner.worker.device_lease.now", lambda: later)
-        return result_of(job)
-
-    from tuner.worker.device_lease import now as time_now
-
-    result = trained_alone(lease, job_in(opened, reruns=0), train)  # type: ignore[arg-type]
-    assert result is not None
-    assert not result.recorded.contaminated
-
-
-def test_who_took_over_hears_that_the_one_before_trained_on(
-    opened: OpenStudy, leases: Made
-) -> None:
-    frozen, lease = leases("frozen", OTHER), leases("ann", ONE)
-
-    def train(job: TrialJob) -> object:
-        frozen._try_to_renew()
-        return result_of(job)
-
-    with frozen.taken(never):
-        with opened.database.engine.begin() as connection:
-            connection.execute(update(device_leases).values(leased_until=database_now() - 1.0))
-        result = trained_alone(lease, job_in(opened, reruns=0), train)  # type: ignore[arg-type]
-        assert frozen.is_lost()
-    assert result is not None
-    assert "frozen on host-of-frozen trained there as well" in str(result.recorded.contamination)
-
-
 def test_an_outage_shorter_than_the_lease_is_nothing_that_a_training_waits_for(
     opened: OpenStudy, leases: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,24 +155,3 @@ def test_two_workers_without_common_lock_files_never_train_together(
     assert both == []
     assert opened.ledger.counts().finished == 12
     assert set(order) == {"ann", "ben"}
-
-
-def test_time_spent_waiting_for_strangers_is_recorded_as_waiting(
-    opened: OpenStudy, leases: Made, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    stranger, lease = leases("stranger", OTHER), leases("ann", ONE)
-    with stranger.taken(never):
-        pass
-
-    def leave() -> None:
-        wait_for(lambda: "waiting for CPU core 0" in caplog.text, "somebody who waits")
-        threading.Event().wait(0.3)
-        stranger.close()
-
-    leaving = threading.Thread(target=leave)
-    leaving.start()
-    result = trained_alone(lease, job_in(opened, reruns=0), result_of)
-    leaving.join()
-    assert result is not None
-    assert (result.recorded.wait_s or 0.0) > 0.2
