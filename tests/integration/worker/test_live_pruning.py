@@ -4,112 +4,33 @@ why."""
 from __future__ import annotations
 
 import dataclasses
-import math
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from sqlalchemy import Engine, event
 
 from tests.support.small_study import definition
-from tuner.config import StopReason
+from tests.support.stand_in_training import Training, epoch_record
 from tuner.devices import CpuCores
-from tuner.record import Recorded
 from tuner.report.study_status import status_of
-from tuner.search.bounds import FinishedTrial, Stopping, epochs_waited
+from tuner.search.bounds import FinishedTrial, Stopping
 from tuner.search.pruning import Pruner
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import open_database
 from tuner.storage.queue.epochs import EpochRow
-from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.open import OpenStudy, create_or_resume
 from tuner.study.results import StudyResults, TrialRecord, read_results, record_of
-from tuner.trial.job import TrialJob
 from tuner.trial.watched import Watched
 from tuner.worker.live_pruning import StudyPruning
 from tuner.worker.loop import Worker
 from tuner.worker.running import RunningTrial
 
-if TYPE_CHECKING:
-    from tuner.training import EpochRecord
-
 PRUNED_OF = 48
 TRAINED_OF = 56
 STOPPING = Stopping(patience=10, min_delta=1e-5, max_epochs=60)
-
-
-def epoch_record(number: int, loss: float, learning_rate: float, elapsed_s: float) -> EpochRecord:
-    from tuner.training import EpochRecord  # only here: it comes with torch
-
-    return EpochRecord(
-        epoch=number,
-        train_loss=loss,
-        val_loss=loss,
-        learning_rate=learning_rate,
-        elapsed_s=elapsed_s,
-    )
-
-
-@dataclass
-class Training:
-    """Stands in for the training: a curve that follows from the hyperparameters, stopped as the
-    protocol says."""
-
-    engine: Engine
-    statements: list[str]
-
-    def __call__(self, job: TrialJob) -> TrialResult:
-        training, h = job.definition.training, job.hyperparameters
-        speed = 0.3 * min(1.0, h.learning_rate / 1e-3) ** 0.5
-        s_per_epoch = 64 / h.batch_size + (h.hidden_size or 0) / 256
-        losses: list[float] = []
-        reason = StopReason.EPOCH_LIMIT
-        while len(losses) < training.max_epochs and reason is StopReason.EPOCH_LIMIT:
-            losses.append(
-                round(
-                    0.2 + 0.1 * (h.dropout or 0.0) + 0.5 * math.exp(-speed * (len(losses) + 1)), 4
-                )
-            )
-            epoch = epoch_record(
-                len(losses), losses[-1], h.learning_rate, s_per_epoch * len(losses)
-            )
-            with statements(self.engine) as seen:
-                told = job.epoch_ended(epoch, 0)
-            self.statements += seen
-            if epochs_waited(losses, training.min_delta) == training.patience:
-                reason = StopReason.CONVERGED
-            elif told is not None:
-                reason = told
-        said = Recorded(
-            stopped_by=reason.value,
-            converged=reason is StopReason.CONVERGED,
-            epochs=len(losses),
-        )
-        if reason is StopReason.PRUNED:
-            ended = dataclasses.replace(said, failure="stopped after an epoch")
-            return TrialResult(TrialState.PRUNED, None, ended)
-        return TrialResult(TrialState.COMPLETE, (s_per_epoch * len(losses), 4 * min(losses)), said)
-
-
-@contextmanager
-def statements(engine: Engine) -> Iterator[list[str]]:
-    """Those of this thread: another one renews the lease."""
-    seen: list[str] = []
-    thread = threading.get_ident()
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if threading.get_ident() == thread:
-            seen.append(statement)
-
-    event.listen(engine, "before_cursor_execute", note)
-    yield seen
-    event.remove(engine, "before_cursor_execute", note)
 
 
 @dataclass(frozen=True)
