@@ -4,6 +4,7 @@ results."""
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +44,15 @@ class RecordedDatabase:
     @property
     def url(self) -> str:
         return f"sqlite:///{self.path}"
+
+    def copied_into(self, folder: Path) -> None:
+        """Where a command in `folder` looks for a database that nobody names."""
+        (folder / "storage").mkdir(parents=True)
+        with (
+            sqlite3.connect(self.path) as source,
+            sqlite3.connect(folder / "storage" / "tuner.db") as target,
+        ):
+            source.backup(target)
 
     def results(self, study: str) -> StudyResults:
         return load_study(study, storage=self.url)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,5 @@ from tests.support.recorded_studies import RecordedDatabase
 def copied(recorded_database: RecordedDatabase, tmp_path: Path) -> Path:
     """A folder with the recorded studies where the default database is."""
     folder = tmp_path / "work"
-    (folder / "storage").mkdir(parents=True)
-    with (
-        sqlite3.connect(recorded_database.path) as source,
-        sqlite3.connect(folder / "storage" / "tuner.db") as target,
-    ):
-        source.backup(target)
+    recorded_database.copied_into(folder)
     return folder
