@@ -83,6 +83,14 @@ def opened(database: Database, *names: str) -> list[OpenStudy]:
     return [open_study(database, name) for name in names or NAMES]
 
 
+def unregistered(database: Database) -> list[OpenStudy]:
+    """Its searches, 24 trials each, as if no retune had asked for them."""
+    found = opened(database)
+    for each in found:
+        database.optuna.set_study_user_attr(each.study_id, "tuner_retune", None)
+    return found
+
+
 def known(
     *, seconds: float = 6.0, mql: float = 0.8, default: float = 0.8
 ) -> Callable[[TrialJob], TrialResult]:

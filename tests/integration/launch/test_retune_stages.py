@@ -1,0 +1,113 @@
+"""How far each stage of a retune is, how long the rest takes, and whose the runs are."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.drawn_verifications import verify_all
+from tests.support.planned_confirmations import SEEDS, known, unregistered
+from tests.support.present import present
+from tuner.launch import retune
+from tuner.launch.retune import RetuneRequest
+from tuner.launch.stages import Stage, of_runs, of_search
+from tuner.storage.database import Database
+from tuner.storage.records import LittleLeft
+from tuner.study.group import open_group
+from tuner.study.open import OpenStudy
+from tuner.study.registered_retune import Registered, register_retune
+from tuner.verdict.confirmation_plan import plan_confirmation
+
+ASKED = RetuneRequest(variant="rmsnorm", against="original", task="demo")
+
+
+@pytest.fixture
+def studies(unverified: Database) -> list[OpenStudy]:
+    """Two searches of each variant, 24 trials each, of which nothing is registered."""
+    return unregistered(unverified)
+
+
+@pytest.fixture
+def longer(studies: list[OpenStudy]) -> Iterator[OpenStudy]:
+    """A search with trials left to run; afterwards as it was, for others read it, too."""
+    study = studies[2]
+    policy, budget = study.policy(), study.ledger.counts().budget
+    study.ledger.set_budget(100)
+    yield study
+    study.set_policy(policy)
+    study.ledger.set_budget(budget)
+
+
+def test_a_stopped_search_is_over_and_counts_its_own_trials(longer: OpenStudy) -> None:
+    finished = longer.ledger.counts().finished
+    longer.set_policy(dataclasses.replace(longer.policy(), until=0.2))
+    before = of_search([longer], devices=1, timed=False)
+    assert (before.planned, before.may_stop) == (100, True)
+    assert longer.ledger.stop(LittleLeft(until=0.2, at_most=0.1, trials=finished))
+    after = of_search([longer], devices=1, timed=False)
+    assert (after.done, after.planned, after.left_s) == (finished, finished, 0.0)
+
+
+def test_a_stage_says_how_long_the_rest_takes(studies: list[OpenStudy]) -> None:
+    for each in studies[:2]:
+        each.ledger.set_budget(30)
+    try:
+        found = of_search(studies[:2], devices=2, timed=False)
+        assert (found.done, found.planned) == (48, 60)
+        each_s = found.device_s / 48
+        assert found.left_s == pytest.approx(12 * each_s / 2)
+    finally:
+        for each in studies[:2]:
+            each.ledger.set_budget(24)
+    plan_confirmation(studies[:2], seeds=SEEDS)
+    runs = [run for each in studies[:2] for run in each.verifications.runs()]
+    own = [each.name for each in studies[:2]]
+    nothing = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None, own=own)
+    assert (nothing.done, nothing.left_s) == (0, None)
+    verify_all(studies[:2], known())
+    done = of_runs(Stage.CONFIRMATION, studies[:2], devices=2, budget_s=None, own=own)
+    assert done.done == done.planned == len(runs)
+    assert done.left_s == 0
+
+
+def test_runs_of_the_reference_are_of_the_retune_that_asked_for_them(
+    studies: list[OpenStudy], unverified: Database
+) -> None:
+    variant = studies[2:]
+    registered = Registered(against="original", searches=2, trials=24, together=1, finished=True)
+    register_retune(variant[0], registered)
+    plan_confirmation(variant, reference=open_group(unverified, "demo-original"), seeds=SEEDS)
+    counts = [len(each.verifications.runs()) for each in studies]
+    assert counts[0] == SEEDS  # what is offered is held against the reference's default
+    verify_all(studies, known(mql=0.78))
+    own = [each.name for each in variant]
+    whole = of_runs(Stage.CONFIRMATION, studies, devices=1, budget_s=None, own=own)
+    outcome = retune.run(dataclasses.replace(ASKED, storage=unverified.address.full()))
+    told = outcome.stages[list(Stage).index(Stage.CONFIRMATION)]
+    assert told.over
+    assert told.done == whole.done == whole.planned == sum(counts)
+    assert told.device_s == pytest.approx(whole.device_s)
+    reference, paid = outcome.paybacks
+    assert reference.spent.confirmation_runs == 0
+    assert paid.spent.confirmation_runs == sum(counts)
+    assert paid.spent.confirmation_s == pytest.approx(whole.device_s)
+
+
+def test_what_is_under_way_takes_its_time_where_a_budget_is_spent(
+    studies: list[OpenStudy],
+) -> None:
+    study = studies[0]
+    policy = study.policy()
+    study.ledger.set_budget(30)
+    claim = study.ledger.claim("a worker")
+    study.set_policy(dataclasses.replace(policy, search_s=study.ledger.spent_s() / 2))
+    try:
+        found = of_search([study], devices=2, timed=True)
+        assert found.left_s == pytest.approx(found.device_s / 24 / 2), "on one of the devices"
+        study.ledger.give_back(present(claim))
+        assert of_search([study], devices=2, timed=True).left_s == 0
+    finally:
+        study.set_policy(policy)
+        study.ledger.set_budget(24)
