@@ -1,0 +1,150 @@
+"""What a confirmation runs: it is frozen before its first run, on seeds that nothing has seen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.support.drawn_verifications import verify_all
+from tests.support.planned_confirmations import SEEDS, known, last, opened
+from tuner.cli.app import app
+from tuner.errors import UsageError
+from tuner.storage.database import Database, open_database
+from tuner.storage.url import parse_url
+from tuner.study.archive import archive_of, read_archive, write_archive
+from tuner.study.open import OpenStudy
+from tuner.study.snapshot import snapshot
+from tuner.study.transfer import restore
+from tuner.verdict.confirmation_plan import plan_confirmation
+from tuner.verdict.expected_front import Choice
+from tuner.verdict.fresh_seeds import seen_seeds
+from tuner.verdict.queue import verifications_of
+from tuner.verdict.recommendation import ROUNDS
+from tuner.verdict.same_quality import recommended_trial
+from tuner.verdict.verification_plan import plan_verification
+
+
+def test_what_is_recommended_and_the_default_run_on_seeds_that_nothing_has_seen(
+    unverified: Database,
+) -> None:
+    studies = opened(unverified)
+    plan_verification(studies, top=1, seeds=2)
+    before = seen_seeds(unverified)
+    planned = plan_confirmation(studies, seeds=SEEDS, shuffle_seed=1)
+    runs = [run for run in verifications_of(studies).runs() if "confirms" in run.plan]
+    assert planned.new_runs == len(runs)
+    assert planned.missing == ()
+    assert not {run.seed for run in runs} & before
+    by_study = {
+        each.name: {run.seed for run in runs if run.study_id == each.study_id} for each in studies
+    }
+    assert all(len(seeds) == SEEDS for seeds in by_study.values())
+    # Searches of one number share their seeds; those of one variant do not.
+    assert by_study["demo-original"] == by_study["demo-rmsnorm"]
+    assert not by_study["demo-original"] & by_study["demo-original-2"]
+    blocks: dict[int, list[tuple[int, int]]] = {}
+    for run in runs:
+        blocks.setdefault(run.block, []).append((run.study_id, run.trial_number))
+    assert len(blocks) == SEEDS
+    assert len({frozenset(block) for block in blocks.values()}) == 1
+    assert len({tuple(block) for block in blocks.values()}) > 1
+    for each in studies:
+        frozen = last(each).frozen
+        chosen = recommended_trial(snapshot(each))  # the default, where nothing is surely as good
+        assert frozen.recommended == (None if chosen == frozen.default else chosen)
+        assert each.policy().margin == frozen.margin == 0.01
+    assert (last(studies[2]).reference, last(studies[0]).frozen.at_level) == ("demo-original", None)
+
+
+def test_the_margin_is_recorded_first_and_no_other_is_taken_later(unverified: Database) -> None:
+    (study,) = opened(unverified, "demo-rmsnorm-2")
+    study.set_policy(dataclasses.replace(study.policy(), margin=None))
+    plan_confirmation([study], seeds=SEEDS, margin=0.02)
+    assert study.policy().margin == last(study).frozen.margin == 0.02
+    with pytest.raises(UsageError, match="has had a margin of 2% since before"):
+        plan_confirmation([study], seeds=SEEDS, margin=0.01)
+    study.set_policy(dataclasses.replace(study.policy(), margin=None))
+
+
+def test_a_study_that_recommends_nothing_is_named(unverified: Database) -> None:
+    planned = plan_confirmation(opened(unverified, "demo-simple"), seeds=SEEDS)
+    assert planned.new_runs == 0
+    assert "configurations converged, and it takes 12" in planned.missing[0]
+
+
+def test_rounds_verify_what_may_be_recommended_and_end(unverified: Database) -> None:
+    (study,) = opened(unverified, "demo-original")
+    told = [0]
+    for _ in range(ROUNDS):
+        planned = plan_verification([study], top=3, seeds=2, choice=Choice.RECOMMENDED)
+        assert planned.new_runs in (2, 4, 6, 8, 10)  # of three, the default and the knee
+        same = plan_verification([study], top=3, seeds=2, choice=Choice.RECOMMENDED)
+        assert same.new_runs == 0, "a round that is under way goes on"
+        verify_all([study], known())
+        told.append(len(verifications_of([study]).runs()))
+    assert told == sorted(set(told))
+    assert plan_verification([study], top=3, seeds=2, choice=Choice.RECOMMENDED).new_runs == 0
+    (small,) = opened(unverified, "demo-simple")
+    said = plan_verification([small], top=3, seeds=2, choice=Choice.RECOMMENDED).missing
+    assert "it takes 12" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--confirm", "--top", "3"], "--top and --confirm exclude each other"),
+        (["--confirm", "--choose", "expected"], "--choose and --confirm exclude each other"),
+        (["--against", "rmsnorm"], "--against goes with --confirm"),
+        (["--margin", "2%"], "--margin goes with --confirm"),
+        (["--choose", "recommended", "--stop-early"], "exclude each other"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(words: list[str], said: str) -> None:
+    done = CliRunner().invoke(app, ["verify", "--variant", "rmsnorm", *words])
+    assert done.exit_code == 2 or isinstance(done.exception, UsageError)
+    assert said in str(done.exception) + done.output
+
+
+def test_what_an_export_left_of_a_confirmation_is_planned_again_and_completes_it(
+    unverified: Database, tmp_path: Path
+) -> None:
+    studies = opened(unverified)
+    plan_confirmation(studies, seeds=SEEDS, shuffle_seed=1)
+    planned = _seeds_of(studies)
+    verify_all(studies, known())
+    ended = {run.place for run in verifications_of(studies).runs()[: len(planned) * 2 // 5]}
+    elsewhere = open_database(parse_url(f"sqlite:///{tmp_path}/elsewhere.db"))
+    taken = []
+    for each in studies:
+        archive = archive_of(each)
+        runs = tuple(run for run in archive.verifications if run.place in ended)
+        path = tmp_path / f"{each.name}.json.gz"
+        write_archive(dataclasses.replace(archive, verifications=runs), path)
+        taken.append(restore(elsewhere, read_archive(path), each.name))
+    there = _seeds_of(taken)
+    again = plan_confirmation(taken, seeds=SEEDS)
+    assert again.new_runs == len(planned) - len(ended)
+    assert "planned again" in again.notes[0]
+    assert plan_confirmation(taken, seeds=SEEDS).new_runs == 0
+    now = _seeds_of(taken)
+    assert now.keys() == planned.keys()
+    assert now.items() >= there.items()
+    of_block = {(study.endswith("-2"), block): seed for (study, _, block), seed in now.items()}
+    assert len(set(of_block.values())) == len(of_block) == 2 * SEEDS
+    assert all(of_block[name.endswith("-2"), n] == seed for (name, _, n), seed in now.items())
+    verify_all(taken, known())
+    assert all(last(each).complete for each in taken)
+    elsewhere.close()
+
+
+def _seeds_of(studies: Sequence[OpenStudy]) -> dict[tuple[str, int, int], int]:
+    """The seed of each run of a confirmation, by study, trial and block."""
+    names = {each.study_id: each.name for each in studies}
+    return {
+        (names[run.study_id], run.trial_number, run.block): run.seed
+        for run in verifications_of(studies).runs()
+    }
