@@ -1,14 +1,11 @@
-"""A study whose last block of the test split only a confirmation opens: what is recorded of its
-runs, what is learnt from them, and what is said of them."""
+"""A study whose last block of the test split only a confirmation opens: what is learnt from it,
+what is said of it, and what it is held against."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,46 +15,32 @@ from tests.support.present import present
 from tests.support.recorded_studies import record_study
 from tests.support.refusals import refused
 from tests.support.small_csv import TASK, csv_lines
-from tests.support.small_study import write_files
-from tuner.config import MqlSplit, TrainingSettings
-from tuner.data.prepare import prepare
-from tuner.data.task import load_task
-from tuner.data.windows import to_device
-from tuner.devices import CpuCores
+from tuner.config import MqlSplit
 from tuner.errors import UsageError
 from tuner.export import load_best
 from tuner.launch.request import StudySettings
 from tuner.launch.retune_agreement import agreement
 from tuner.launch.retune_request import RetuneRequest
 from tuner.report.terminal.verification import print_verified
-from tuner.spec.definition import StudyDefinition
 from tuner.spec.definition_differences import differences
-from tuner.spec.policy import SearchPolicy
-from tuner.spec.study_file import load_study_file
 from tuner.storage.database import Database, open_database
-from tuner.storage.queue.plans import CONFIRMATION, StoredFrozen, is_confirmation
+from tuner.storage.queue.plans import is_confirmation
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
 from tuner.study.archive import archive_of, read_archive, write_archive
-from tuner.study.open import OpenStudy, create_or_resume, open_study
+from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import StudySnapshot, snapshot
 from tuner.study.transfer import restore
 from tuner.study.warm_start import fronts_of, refuse_what_saw_last_block
 from tuner.trial.job import TrialJob
-from tuner.trial.seeds_and_reruns import run_job
 from tuner.verdict.compare.findings import compare
 from tuner.verdict.confirmation import runs_to_learn_from
 from tuner.verdict.confirmation_plan import plan_confirmation
 from tuner.verdict.confirmed_words import CHOSEN_ON_TEST, LAST_BLOCK_KEPT, confirmed_sentence
-from tuner.verdict.interleaving import Turn, interleaved
 from tuner.verdict.known_runs import runs_of
-from tuner.verdict.queue import verifications_of
 from tuner.verdict.same_quality import recommended_trial
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in
-from tuner.worker.loop import Worker
-from tuner.worker.trial_source import TrialSource
-from tuner.worker.verification_source import VerificationSource
 
 BEFORE, LAST = 0.8, 1.2
 """Test MQLs of the blocks that a search sees, and of the last one."""
@@ -105,76 +88,6 @@ def runs(*, worse: float = 1.0) -> Callable[[TrialJob], TrialResult]:
         return dataclasses.replace(found, recorded=recorded)
 
     return run
-
-
-# -- what is recorded ------------------------------------------------------------------------------
-
-
-def test_only_a_run_of_a_confirmation_records_anything_of_the_last_block(tmp_path: Path) -> None:
-    """Real trainings, of a few milliseconds each."""
-    study_file, task_file = map(str, write_files(tmp_path))
-    task = load_task(task_file)
-    prepared = prepare(task, cache_dir=tmp_path / "prepared")
-    data = {prepared.data_hash: to_device(prepared, "cpu")}
-    definition = StudyDefinition.of(
-        load_study_file(study_file),
-        task=task.definition(),
-        data_hash=prepared.data_hash,
-        training=TrainingSettings(max_epochs=2),
-        mql_split="origins",
-        seeds_per_trial=2,
-    )
-    database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
-    study = create_or_resume(database, "tiny-small", definition, trials=2)
-    study.set_policy(SearchPolicy(sampler="random", reruns=0))
-    jobs: list[TrialJob] = []
-
-    def train(job: TrialJob) -> TrialResult | None:
-        jobs.append(job)
-        return run_job(job, data)
-
-    device = CpuCores((0,))
-    Worker([study], device, train, sources=(TrialSource,), name="searcher").run()
-    params = snapshot(study).record(0).params
-    plans: tuple[dict[str, Any], ...] = (
-        {"seeds": 1, "top": 1, "looks": [], "picks": {}, "choice": "front"},
-        {"kind": "ablation", "seeds": 1, "looks": []},
-        {
-            "kind": CONFIRMATION,
-            "confirms": {study.name: StoredFrozen(default=0, margin=0.01, known=2).model_dump()},
-            "seeds": 1,
-            "looks": [],
-        },
-    )
-    queue = verifications_of([study])
-    for place, plan in enumerate(plans):
-        turn = Turn(study.study_id, 0, params, 7 + place)
-        queue.add(interleaved([[turn]], first=place, plan=plan | {"shuffle_seed": place}))
-    Worker([study], device, train, sources=(VerificationSource,), name="verifier").run()
-    trials = [dict(trial.user_attrs) for trial in study.optuna.get_trials()]
-    round_, ablation, confirmed = (
-        run.result.recorded.to_flat() for run in queue.runs() if run.result
-    )
-    database.close()
-    assert len(trials) == 2
-    for flat in (*trials, round_, ablation):
-        assert _blocks(flat) == ["1", "2", "3"]
-        assert "test_block_mql/4" not in json.dumps(flat)
-    for flat in (round_, ablation):
-        parts = [flat[f"test_block_mql/{number}"] for number in (1, 2, 3)]
-        assert flat["test_mql"] == pytest.approx(statistics.fmean(parts))
-    assert _blocks(confirmed) == ["4"]
-    assert confirmed["test_mql"] == pytest.approx(confirmed["test_block_mql/4"])
-    # One seed trains one network, whatever of it is scored.
-    again = present(run_job(dataclasses.replace(jobs[-1], confirms=False), data)).recorded
-    assert (jobs[-1].seed, jobs[-1].confirms) == (9, True)
-    assert confirmed["val_mql"] == again.val_mql
-    assert set(again.block_test_mql) == {"1", "2", "3"}
-
-
-def _blocks(flat: dict[str, Any]) -> list[str]:
-    prefix = "test_block_mql/"
-    return sorted(name.removeprefix(prefix) for name in flat if name.startswith(prefix))
 
 
 # -- what a confirmation says ----------------------------------------------------------------------
