@@ -6,6 +6,7 @@ from tests.support.databases import database, database_url, postgres, study
 from tests.support.in_process_worker import opened
 from tests.support.planned_confirmations import recorded_once, searched, unverified
 from tests.support.recorded_studies import recorded_database
+from tests.support.repeated_configurations import repeated
 from tests.support.slurm_cluster import slurm, slurm_session
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "postgres",
     "recorded_database",
     "recorded_once",
+    "repeated",
     "screenshots",
     "searched",
     "slurm",

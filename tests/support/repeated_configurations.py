@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from tests.support.recorded_studies import record_study
 from tuner.pareto import Point
 from tuner.spec.seeds import seed_of_trial
@@ -30,9 +32,10 @@ VALUES: tuple[Point, ...] = ((60.0, 1.2), (40.0, 1.1), (0.01, 0.01), (80.0, 1.3)
 MEDIANS = (50.0, 1.15)
 
 
-def repeated_archive(folder: Path) -> Archive:
-    """The study, as it would be exported: trials 16 to 18 repeat trial 5."""
-    url = f"sqlite:///{folder}/once.db"
+@pytest.fixture(scope="session")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The study, as it would be exported: trials 16 to 18 repeat trial 5. Recorded once."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('repeated')}/once.db"
     name = record_study(url, variant="rmsnorm", trials=TRIALS)
     database = open_database(parse_url(url), create=False)
     try:
@@ -42,9 +45,9 @@ def repeated_archive(folder: Path) -> Archive:
     return with_runs(archive, VALUES)
 
 
-def faster_archive(folder: Path) -> Archive:
+def twice_and_faster(archive: Archive) -> Archive:
     """The same, in which that configuration ran twice, far better and faster than all others."""
-    return with_runs(repeated_archive(folder), ((0.1, 0.5), (0.12, 0.51)))
+    return with_runs(archive, ((0.1, 0.5), (0.12, 0.51)))
 
 
 def answer(study: OpenStudy) -> Answer:
@@ -88,3 +91,8 @@ def run_of(archive: Archive, first: TrialRecord, number: int, values: Point) -> 
         recorded=recorded,
         ended=f"2099-01-01T00:00:{number:02}",
     )
+
+
+def on_front(archive: Archive) -> Archive:
+    """The same, whose repeated configuration stands on the front."""
+    return with_runs(archive, tuple((seconds / 400, mql) for seconds, mql in VALUES))

@@ -1,14 +1,10 @@
-"""A study in which one configuration ran four times, once with luck: what every command makes of
-it."""
+"""A study in which one configuration ran four times, once with luck: what is made of its runs, and
+what runs next."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
-import json
 import shutil
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,21 +17,12 @@ from tests.support.repeated_configurations import (
     NUMBERS,
     REPEATED,
     VALUES,
-    repeated_archive,
-    with_runs,
+    on_front,
 )
 from tests.support.spaces import with_range
-from tuner.export import load_best, render
-from tuner.export.recipe import read_recipe
-from tuner.report.dashboard.downloads import StudyFiles
-from tuner.report.standing import standing
-from tuner.report.study_status import status_of
-from tuner.report.terminal.tables import print_summary
-from tuner.report.terminal.trial_sections import print_trial
+from tuner.export import load_best
 from tuner.report.trial_detail import read_trial
 from tuner.search.history import configuration
-from tuner.spec.confirming import LEAST_RUNS
-from tuner.spec.seeds import seed_of_trial
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.archive import Archive, archive_of, read_archive, write_archive
@@ -57,8 +44,8 @@ NAME = "demo-rmsnorm"
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    return repeated_archive(tmp_path_factory.mktemp("repeated"))
+def archive(repeated: Archive) -> Archive:
+    return repeated
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +68,6 @@ def study(stored: Path, tmp_path: Path) -> Iterator[OpenStudy]:
     database.close()
 
 
-def on_front(archive: Archive) -> Archive:
-    """The same, whose repeated configuration stands on the front."""
-    return with_runs(archive, tuple((seconds / 400, mql) for seconds, mql in VALUES))
-
-
 def test_the_front_has_the_medians_and_not_the_lucky_run(archive: Archive) -> None:
     results = archive.results
     whole = results.configuration_of(LUCKY)
@@ -94,102 +76,6 @@ def test_the_front_has_the_medians_and_not_the_lucky_run(archive: Archive) -> No
     assert whole.values == pytest.approx(MEDIANS)
     assert LUCKY not in results.on_front
     assert min(mql for _, mql in results.points) > VALUES[2][1]
-
-
-def test_best_takes_no_luck_and_says_what_it_counts(archive: Archive, tmp_path: Path) -> None:
-    file = tmp_path / "study.json.gz"
-    write_archive(archive, file)
-    for pick in ("mql", "time", "knee"):
-        config = load_best(study=NAME, pick=pick, values="single", storage=str(file))
-        assert config.trial not in (LUCKY, *NUMBERS[1:])
-        assert tuple(config.values.values()) != VALUES[2]
-    write_archive(on_front(archive), file)
-    config = load_best(study=NAME, pick="time", values="single", storage=str(file))
-    root = archive.membership.seed_root
-    assert config.trial == REPEATED
-    assert tuple(config.values.values()) == pytest.approx((0.125, MEDIANS[1]))
-    document = json.loads(render(config, "json"))
-    assert document["provenance"]["runs"] == 4
-    assert document["provenance"]["trials"] == list(NUMBERS)
-    seeds = [seed_of_trial(number, root=root) for number in NUMBERS]
-    assert document["provenance"]["seeds"] == seeds
-    assert "medians where a configuration has several" in config.why
-    toml = render(config, "toml")
-    assert "medians of 4 runs (trials 5, 16, 17, 18)" in toml.partition("\n\n")[0]
-    assert "NOT VERIFIED: these runs are of the search" in toml
-    assert tomllib.loads(toml)["provenance"]["runs"] == 4
-    (tmp_path / "best.toml").write_text(toml, encoding="utf-8")
-    assert read_recipe(tmp_path / "best.toml").origin["provenance"]["trials"] == list(NUMBERS)
-    script = render(config, "python")
-    assert str(seeds) in script
-
-
-def test_a_trial_by_its_number_is_itself_and_says_that_there_are_others(
-    archive: Archive, tmp_path: Path
-) -> None:
-    file = tmp_path / "study.json.gz"
-    write_archive(archive, file)
-    config = load_best(study=NAME, trial=LUCKY, storage=str(file))
-    assert tuple(config.values.values()) == VALUES[2]
-    assert config.provenance["seeds"] == [seed_of_trial(LUCKY, root=archive.membership.seed_root)]
-    (note,) = config.notes
-    assert "trial 17 is one of 4 runs of its configuration (trials 5, 16, 17, 18)" in note
-    assert "medians are 50.000 s and MQL 1.1500" in note
-    assert load_best(study=NAME, trial=0, storage=str(file)).notes == ()
-
-
-def test_every_list_of_trials_has_all_and_what_shows_the_front_counts(
-    archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
-    opened = restore(database, on_front(archive), NAME)
-    results = read_results(opened)
-    status = status_of(opened)
-    row = next(row for row in status["front"] if row["trial"] == REPEATED)
-    assert (row["runs"], row["trials"]) == (4, list(NUMBERS))
-    assert all("runs" not in row for row in status["front"] if row["trial"] != REPEATED)
-    assert status["trials"]["complete"] == len(results.complete)
-    print_summary([opened], ["tuner", "launch"], ended="filled")
-    printed = (line.split() for line in capsys.readouterr().out.splitlines())
-    assert [line[-2:] for line in printed if line[:1] == ["5"]] == [["4", "runs"]]
-    note = standing(opened, results, (), ())
-    assert "| fastest, 4 runs | 5 | 0.125 | 1.1500 |" in note
-    assert "its own front is that of the luckiest" in note
-    files = StudyFiles()
-    announced = files.attributes(opened, results)
-    names = {json.loads(text)["artifact_id"]: json.loads(text) for text in announced.values()}
-    (trials,) = (key for key, each in names.items() if each["filename"] == "trials.csv")
-    found = files.find(trials)
-    assert found is not None
-    rows = list(csv.DictReader(io.StringIO(found.content())))
-    assert [int(each["trial"]) for each in rows] == [r.number for r in results.records]
-    assert len([each for each in names.values() if each["filename"] == "trial.json"]) == len(
-        {r.number for r in results.front} | {0}
-    )
-    detail = read_trial(opened, LUCKY)
-    assert detail.on_front
-    assert detail.configuration is not None
-    assert detail.as_dict()["configuration"]["trials"] == list(NUMBERS)
-    print_trial(detail)
-    shown = capsys.readouterr().out
-    assert "4 runs (trials 5, 16, 17, 18), medians 0.125 s, 1.1500" in shown
-    assert "configuration" not in read_trial(opened, 0).as_dict()
-    assert detail.record.values == pytest.approx((0.01 / 400, 0.01)), "a trial is shown as it was"
-    database.close()
-
-
-def test_without_repetition_nothing_speaks_of_it(archive: Archive, tmp_path: Path) -> None:
-    once = dataclasses.replace(
-        archive, records=tuple(r for r in archive.records if r.number not in NUMBERS[1:])
-    )
-    database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
-    opened = restore(database, once, NAME)
-    assert not any("runs" in row for row in status_of(opened)["front"])
-    note = standing(opened, read_results(opened), (), ())
-    assert "One trial is one seed" in note
-    assert "luckiest" not in note
-    assert " runs" not in note
-    database.close()
 
 
 def test_the_model_counts_runs_and_whoever_missed_is_no_candidate(archive: Archive) -> None:
@@ -255,19 +141,6 @@ def test_runs_that_missed_on_fresh_seeds_count_for_all_its_trials(study: OpenStu
     now = snapshot(study)
     assert before - candidates_of(now) == planned & before
     assert set(verified_in(now)) == planned
-
-
-def test_what_is_expected_and_recommended_has_the_medians(archive: Archive, tmp_path: Path) -> None:
-    file = tmp_path / "study.json.gz"
-    times, mqls = (0.1, 0.2, 0.1, 0.4, 0.15), (0.5, 0.5, 0.4, 0.5, 0.5)
-    write_archive(with_runs(archive, tuple(zip(times, mqls, strict=True))), file)
-    for pick, values in (("time", "expected"), ("same-quality", None)):
-        config = load_best(study=NAME, storage=str(file), pick=pick, values=values)
-        assert config.trial == REPEATED
-        assert tuple(config.values.values()) == pytest.approx((0.15, 0.5))
-        assert config.expected is not None
-        assert config.expected["runs"] == LEAST_RUNS
-        assert config.provenance["trials"] == [*NUMBERS, max(NUMBERS) + 1]
 
 
 def test_figures_on_fresh_seeds_are_found_from_each_of_its_trials(

@@ -16,9 +16,9 @@ from tests.support.present import present
 from tests.support.repeated_configurations import (
     REPEATED,
     answer,
-    faster_archive,
     opened,
     run_of,
+    twice_and_faster,
     with_runs,
 )
 from tuner.config import StopReason
@@ -47,8 +47,8 @@ SEEDS = 12
 
 
 @pytest.fixture(scope="module")
-def converging(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    return faster_archive(tmp_path_factory.mktemp("repeated"))
+def converging(repeated: Archive) -> Archive:
+    return twice_and_faster(repeated)
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from tests.support.drawn_verifications import known, verify_all
 from tests.support.repeated_configurations import (
     REPEATED,
     opened,
-    repeated_archive,
     run_of,
     with_runs,
 )
@@ -32,8 +31,8 @@ SEEDS = 12
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    return repeated_archive(tmp_path_factory.mktemp("repeated"))
+def archive(repeated: Archive) -> Archive:
+    return repeated
 
 
 def last(study: OpenStudy) -> Confirmation:

@@ -17,9 +17,9 @@ from tests.support.present import present
 from tests.support.repeated_configurations import (
     REPEATED,
     answer,
-    faster_archive,
     opened,
     run_of,
+    twice_and_faster,
 )
 from tuner.config import StopReason
 from tuner.record import Recorded
@@ -42,8 +42,8 @@ SEEDS = 12
 
 
 @pytest.fixture(scope="module")
-def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
-    return faster_archive(tmp_path_factory.mktemp("repeated"))
+def archive(repeated: Archive) -> Archive:
+    return twice_and_faster(repeated)
 
 
 def once(number: int, instead: Callable[[TrialJob], TrialResult], mql: float) -> Callable[..., Any]:
