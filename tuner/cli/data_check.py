@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tuner.cli.init_hints import as_options
 from tuner.cli.options import DataDir, Json, data_folder, note
 from tuner.cli.output import print_json, say
 from tuner.cli.replace import Force, check_free, is_figure
@@ -54,7 +56,8 @@ def check(
         check_kind(plot)
         check_free(plot, is_figure, force=force)
     task, guesses = _task(file)
-    facts = facts_of(task, data_dir=data_folder(data_dir))
+    with as_options(file) if _is_data(file) else nullcontext():
+        facts = facts_of(task, data_dir=data_folder(data_dir))
     pace = _pace(facts)
     if plot is not None:
         _draw(facts, plot)
@@ -77,8 +80,7 @@ def _task(file: str) -> tuple[Task, tuple[Guess, ...]]:
     """
     from tuner.data.task import Task, load_task
 
-    path = Path(file).expanduser()
-    if path.suffix == ".toml" or not (path.exists() or "." in path.name):
+    if not _is_data(file):
         return load_task(file), ()
     import tomllib
 
@@ -88,11 +90,18 @@ def _task(file: str) -> tuple[Task, tuple[Guess, ...]]:
     from tuner.data.proposal.told import Told
     from tuner.files.toml_file import TomlDocument, validate
 
+    path = Path(file).expanduser()
     proposal = proposed(path, task_name(path), Told())
     text = task_text(proposal, path, path)
     task = validate(TomlDocument(data=tomllib.loads(text), path=path), Task)
     source = task.source.model_copy(update={"path": path.absolute()})
     return task.model_copy(update={"source": source}), proposal.guesses
+
+
+def _is_data(file: str) -> bool:
+    """Whether a file of data is meant, not a task."""
+    path = Path(file).expanduser()
+    return path.suffix != ".toml" and (path.exists() or "." in path.name)
 
 
 def _pace(facts: DataFacts) -> Pace:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tuner.cli.command import takes
+from tuner.cli.init_hints import as_options
 from tuner.cli.init_place import check_place, written
 from tuner.cli.options import Json, note
 from tuner.cli.output import print_json, say
+from tuner.config import MANY
 from tuner.errors import InterruptionError, UsageError
 
 if TYPE_CHECKING:
@@ -44,11 +46,11 @@ class DataOptions:
     force: Annotated[bool, typer.Option("--force", help="Write over the file if it is there.")] = (
         False
     )
-    horizon: Annotated[int | None, typer.Option(min=1, metavar="N", help="Rows to forecast.")] = (
-        None
-    )
+    horizon: Annotated[
+        int | None, typer.Option(min=1, max=MANY, metavar="N", help="Rows to forecast.")
+    ] = None
     input_size: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Rows the model sees.")
+        int | None, typer.Option(min=1, max=MANY, metavar="N", help="Rows the model sees.")
     ] = None
     targets: Annotated[
         str | None,
@@ -168,7 +170,8 @@ def _write(path: Path, text: str) -> PreparedData:
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
 
-    return written(path, text, lambda name: prepare(load_task(name)))
+    with as_options():
+        return written(path, text, lambda name: prepare(load_task(name)))
 
 
 def _in_words(proposal: Proposal, prepared: PreparedData) -> str:

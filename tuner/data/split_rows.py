@@ -17,6 +17,8 @@ from tuner.data.task import Task
 from tuner.errors import DataError
 
 SPLITS = ("train", "val", "test")
+SMALLER_WINDOW = "a smaller input_size or horizon"
+"""The remedy for rows that are too few."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -108,7 +110,7 @@ def _dealt(task: Task, runs: Sequence[Series], label: str) -> Iterator[Piece]:
         raise DataError(
             f"{label}: file {one.name} has {len(one.values)} rows{others} and a window has "
             f"input_size {task.input_size} + horizon {task.horizon} = {task.window}; leave such "
-            "files out, or give a smaller input_size or horizon"
+            f"files out, or give {SMALLER_WINDOW}"
         )
     names = [name for name, size in zip(SPLITS, sizes, strict=True) for _ in range(size)]
     for name, one in zip(names, runs, strict=True):
@@ -126,7 +128,7 @@ def _check_length(task: Task, one: Series, label: str) -> None:
         needed += max(1, window - min(split_sizes(needed, task.split)))
     shortest = SPLITS[sizes.index(min(sizes))]
     what = f"series {one.name!r}" if runs_of(task) is None else f"file {one.name}"
-    remedy = "give more rows, or a smaller input_size or horizon"
+    remedy = f"give more rows, or {SMALLER_WINDOW}"
     if runs_of(task) is not None:
         remedy += ', or deal whole files to the splits with runs = "by_file"'
     raise DataError(

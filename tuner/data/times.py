@@ -21,6 +21,10 @@ DAY_NS = 86_400_000_000_000
 UNDATED = "1970-01-01"
 """The first row of an index that nobody dated."""
 
+SET_ID_COLUMN = "set id_column under [source]"
+SHORTER_FREQUENCY = "set a shorter frequency in the task file"
+"""Remedies of who has a task file; while one is proposed they are options."""
+
 _OFFSET = re.compile(r"(?:[zZ]|[+-]\d\d(?::?\d\d)?)$")
 
 
@@ -73,7 +77,7 @@ def counted_times(rows: int, start: str | None, frequency: str, file: str) -> Ti
     except (pd.errors.OutOfBoundsDatetime, OverflowError):
         raise DataError(
             f"{file}: {rows} rows at frequency {frequency!r} from {first} on leave the calendar; "
-            "set a shorter frequency in the task file"
+            f"{SHORTER_FREQUENCY}"
         ) from None
     if start is not None and index[0] != first:
         raise DataError(
@@ -166,9 +170,7 @@ def check_order(times: Times, rows: Sequence[int], where: TimeColumn) -> None:
     Raises:
         DataError: the first row that breaks the order.
     """
-    hint = (
-        "" if not where.wide else "; if the file holds several series, set id_column under [source]"
-    )
+    hint = f"; if the file holds several series, {SET_ID_COLUMN}" if where.wide else ""
     steps = np.diff(times).astype(np.int64)
     stops = np.flatnonzero(steps <= 0)
     if stops.size:

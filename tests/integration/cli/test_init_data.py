@@ -147,6 +147,15 @@ def repeated_times(path: Path) -> None:
     path.write_text("\n".join(["ds,y", *lines]), encoding="utf-8")
 
 
+def undated(path: Path) -> None:
+    path.write_text("y\n" + "".join(f"{i * 7 % 11}.5\n" for i in range(1000)), encoding="utf-8")
+
+
+def regular(path: Path) -> None:
+    lines = [f"2024-01-{1 + i // 24:02d} {i % 24:02d}:00:00,{i * 7 % 11}" for i in range(600)]
+    path.write_text("\n".join(["ds,y", *lines]), encoding="utf-8")
+
+
 def picture(path: Path) -> None:
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(200))
 
@@ -225,3 +234,50 @@ def test_an_option_that_cannot_be_is_named(
 ) -> None:
     strangers.parquet(tmp_path)
     refused("init", "data", "rows.parquet", *arguments, folder=tmp_path, code=code, says=(says,))
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "says"),
+    [
+        (repeated_times, (), "set id_column with '{}--id-column NAME'"),
+        (
+            undated,
+            ("--frequency", "1000YS"),
+            "set a shorter frequency with '{}--frequency min'",
+        ),
+        (
+            regular,
+            ("--horizon", "800"),
+            "a smaller input_size or horizon with '{}--input-size N --horizon N'",
+        ),
+    ],
+)
+def test_what_the_reader_of_a_task_would_have_in_its_file_is_said_as_options(
+    tmp_path: Path, make: Callable[[Path], None], arguments: tuple[str, ...], says: str
+) -> None:
+    make(tmp_path / "x.csv")
+    said = refused(
+        "init", "data", "x.csv", *arguments, folder=tmp_path, code=1, says=(says.format(""),)
+    )
+    assert "[source]" not in said
+    assert "task file" not in said
+    if not arguments:  # which 'data check' has not
+        says = says.format("tuner init data x.csv ")
+        refused("data", "check", "x.csv", folder=tmp_path, code=1, says=(says,))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--targets", "y,y"), "--targets: 'y' is named twice; name each column once"),
+        (("--targets", "y,ds"), "--targets: 'ds' is named twice; name each column once"),
+        (("--input-size", "1000001"), "'--input-size'"),
+        (("--horizon", "1000001"), "'--horizon'"),
+    ],
+)
+def test_an_option_is_refused_by_its_name_not_by_a_line_of_a_file_that_is_not_there(
+    tmp_path: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    regular(tmp_path / "x.csv")
+    said = refused("init", "data", "x.csv", *arguments, folder=tmp_path, code=2, says=(says,))
+    assert "x.toml" not in said

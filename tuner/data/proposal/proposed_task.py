@@ -14,7 +14,8 @@ from tuner.data.proposal.file_layout import Layout, layout_of
 from tuner.data.proposal.sheet import Column, Sheet
 from tuner.data.proposal.sizes import Sizes, calendar_for, sizes_for, usual_sizes
 from tuner.data.proposal.told import NONE, Guess, Told
-from tuner.errors import DataError, unknown_name
+from tuner.data.task_checks import named_once
+from tuner.errors import DataError, UsageError, unknown_name
 from tuner.files.plain import excerpt
 
 MOST_EMPTY = 0.2
@@ -136,6 +137,10 @@ def _targets(sheet: Sheet, layout: Layout, told: Told) -> tuple[list[Column], li
     """The columns to forecast, and why others are none."""
     keys = {layout.id_column, layout.when.column if layout.when else None}
     if told.targets is not None:
+        try:
+            named_once(told.targets, [key for key in keys if key])
+        except ValueError as error:
+            raise UsageError(f"--targets: {error}") from None
         return [_asked(sheet, name) for name in told.targets], []
     chosen: list[Column] = []
     left: list[str] = []
