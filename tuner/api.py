@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tuner.errors import UsageError
+from tuner.files.arguments import PATH, TEXT, takes_kinds
 from tuner.report.figures.series import front_series
 from tuner.storage.database import open_database
 from tuner.storage.url import DEFAULT_URL, absolute, parse_url
@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 
+@takes_kinds(task=PATH, data_dir=PATH)
 def load_data(
     task: str | Path, *, device: str = "cpu", data_dir: str | Path | None = None
 ) -> DeviceData:
@@ -45,14 +46,11 @@ def load_data(
         UsageError: unknown task, a task file that is wrong, or a device that is not here.
         DataError: data that is missing or unfit.
     """
-    import torch
-
     from tuner.data.prepare import prepare
     from tuner.data.task import load_task
-    from tuner.data.windows import to_device
+    from tuner.data.windows import refuse_absent_device, to_device
 
-    if torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise UsageError(f"device {device!r}: torch finds no CUDA device here; expected e.g. 'cpu'")
+    refuse_absent_device(device)
     return to_device(
         prepare(load_task(str(task)), data_dir=Path(data_dir) if data_dir else None), device
     )
@@ -93,6 +91,7 @@ def forecast_figure(
     return fan_figure(fans, title=title)
 
 
+@takes_kinds(storage=TEXT)
 def study_names(*, storage: str = DEFAULT_URL) -> list[str]:
     """Names of the studies in a database, oldest first.
 
@@ -106,6 +105,7 @@ def study_names(*, storage: str = DEFAULT_URL) -> list[str]:
         database.close()
 
 
+@takes_kinds(name=TEXT, storage=TEXT)
 def load_study(name: str, *, storage: str = DEFAULT_URL) -> StudyResults:
     """The trials of a study, and its front, as they are now.
 

@@ -14,7 +14,8 @@ from torch import Tensor
 from tuner.config import ModelShapes
 from tuner.data.prepare import PreparedData, PreparedSplit
 from tuner.data.task import Task
-from tuner.errors import UsageError
+from tuner.errors import UsageError, first_line
+from tuner.files.plain import excerpt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -131,6 +132,27 @@ def _shorter(split: DeviceSplit, whole: int, input_size: int) -> DeviceSplit:
         past_steps=split.past_steps[:, :input_size],
         future_steps=split.future_steps - left_out,
     )
+
+
+def refuse_absent_device(device: torch.device | str) -> None:
+    """Raises UsageError where torch has no such device here."""
+    try:
+        found = torch.device(device)
+        if found.type == "cuda" and not torch.cuda.is_available():
+            raise UsageError(
+                f"device {device!r}: torch finds no CUDA device here; expected e.g. 'cpu'"
+            )
+        torch.empty(0, device=found)
+    except TypeError:
+        raise UsageError(
+            f"device: a device of torch is expected, such as 'cpu' or 'cuda:0', got "
+            f"{excerpt(repr(device))}"
+        ) from None
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(
+            f"device {excerpt(str(device))!r}: torch has none here ({first_line(error)}); "
+            "expected e.g. 'cpu'"
+        ) from None
 
 
 def to_device(

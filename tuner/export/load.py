@@ -14,6 +14,7 @@ from tuner.export.choice import SAME_QUALITY
 from tuner.export.how_chosen import how_chosen
 from tuner.export.of_group import pick_of_group
 from tuner.export.pick import Picked, asked
+from tuner.files.arguments import NUMBER, PATH, TEXT, TRUTH, WHOLE, takes_kinds
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import builtin_variants, load_study_file
 from tuner.storage.database import open_database
@@ -33,6 +34,10 @@ from tuner.verdict.verified import verified_in
 DEFAULT_TASK = "etth"
 
 
+@takes_kinds(
+    variant=PATH, pick=TEXT, values=TEXT, margin=NUMBER, against=TEXT, task=PATH, study=TEXT,
+    storage=PATH, max_time=NUMBER, max_mql=NUMBER, trial=WHOLE, trust=TRUTH,
+)  # fmt: skip
 def load_best(
     variant: str | Path | None = None,
     *,
@@ -74,7 +79,7 @@ def load_best(
             the configuration is built or trained. To read, print or write it runs nothing.
 
     Raises:
-        UsageError: an unknown name, or words that exclude each other.
+        UsageError: an unknown name, a value of another type, or words that exclude each other.
         TunerError: too few trials yet, nothing within the bounds, or a trial without a result.
         StorageError: the database cannot be read.
     """

@@ -26,8 +26,10 @@ from tuner.data.inference import Scaling, last_windows
 from tuner.data.prepare import PreparedData
 from tuner.data.recent_rows import id_column, step_named, time_column
 from tuner.data.task import Task, shapes, task_of
+from tuner.data.windows import refuse_absent_device
 from tuner.errors import DataError, UsageError
 from tuner.export.model_card import Card
+from tuner.files.arguments import PATH, TRUTH, takes_kinds
 from tuner.files.durable import replacing
 from tuner.files.plain import excerpt, explained, harmless_data, read_json
 from tuner.models.names import names_own_code
@@ -186,6 +188,7 @@ def save_model(path: Path, model: nn.Module, card: Mapping[str, Any]) -> None:
     _write(card_path(path), (json.dumps(full, indent=2, allow_nan=False) + "\n").encode())
 
 
+@takes_kinds(path=PATH, trust=TRUTH)
 def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) -> SavedModel:
     """The network that `tuner train` wrote, ready to forecast.
 
@@ -195,15 +198,12 @@ def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) ->
         trust: let the code of a class run that the card names. Built-in networks need none.
 
     Raises:
-        UsageError: no such file, or no card beside it; a class of somebody's own that nobody said
-            to trust, or that is no longer there.
+        UsageError: no such file, card or device; a class of somebody's own that nobody said to
+            trust, or that is no longer there.
         DataError: a damaged file or card, or ones that do not belong together.
     """
-    path = Path(path).expanduser()
-    if path == card_path(path):
-        raise UsageError(
-            f"{path}: is where a card lies; name the model beside it, {path.with_suffix(SUFFIX)}"
-        )
+    refuse_absent_device(device)
+    path = _no_card(Path(path).expanduser())
     weights, text = _read(path), _read(card_path(path), at_most=CARD_BYTES)
     try:
         card = read_json(text)
@@ -246,6 +246,14 @@ def load_model(path: str | Path, *, device: str = "cpu", trust: bool = False) ->
         series=told.series,
         scaling=scaling,
     )
+
+
+def _no_card(path: Path) -> Path:
+    if path == card_path(path):
+        raise UsageError(
+            f"{path}: is where a card lies; name the model beside it, {path.with_suffix(SUFFIX)}"
+        )
+    return path
 
 
 def _read(path: Path, *, at_most: int | None = None) -> bytes:

@@ -1,0 +1,82 @@
+"""Arguments of functions for notebooks and scripts: one of another kind than expected is one line,
+not a TypeError from deep inside.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from decimal import Decimal
+from numbers import Real
+from os import PathLike
+from typing import Any, ParamSpec, TypeVar
+
+from tuner.errors import UsageError
+from tuner.files.kinds import TEXT, Kind
+from tuner.files.plain import excerpt
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def _number(value: Any) -> bool:
+    """Also one of numpy."""
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool)
+
+
+def _whole(value: Any) -> bool:
+    """Also 3.0, which is what a row of a data frame makes of 3."""
+    return _number(value) and value % 1 == 0
+
+
+def _path(value: Any) -> bool:
+    return isinstance(value, str | PathLike)
+
+
+def _truth(value: Any) -> bool:
+    """Whatever is no text: 'no' would be taken as true."""
+    return not isinstance(value, str | bytes)
+
+
+NUMBER = Kind(_number, "a number such as 0.01")
+WHOLE = Kind(_whole, "a whole number such as 3")
+PATH = Kind(_path, "a text or a path")
+TRUTH = Kind(_truth, "True or False")
+__all__ = ["NUMBER", "PATH", "TEXT", "TRUTH", "WHOLE", "takes_kinds"]
+
+
+def takes_kinds(
+    **kinds: Kind,
+) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """A function whose arguments are checked, by their names; None is one where it is the default.
+
+    Raises, when it is called:
+        UsageError: an argument of another kind.
+    """
+
+    def checks(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        signature = inspect.signature(function)
+        may_be_none = {n for n, each in signature.parameters.items() if each.default is None}
+
+        @functools.wraps(function)
+        def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+            for name, value in signature.bind(*args, **kwargs).arguments.items():
+                kind = kinds.get(name)
+                if kind is None or kind.holds(value) or (value is None and name in may_be_none):
+                    continue
+                raise UsageError(
+                    f"{function.__name__}: {name}: {kind.expected} is expected, got {_words(value)}"
+                )
+            return function(*args, **kwargs)
+
+        return checked
+
+    return checks
+
+
+def _words(value: object) -> str:
+    """A plain value, and the type of any other: it may be large, or hold a password."""
+    if value is None or isinstance(value, str | int | float):
+        return excerpt(repr(value))
+    return f"a value of type {type(value).__name__}"
