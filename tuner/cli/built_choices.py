@@ -1,4 +1,5 @@
-"""Does a class of the user's own know each choice that its study file declares?
+"""Does a class of the user's own know each choice that its study file declares? And can a network
+be trained with each batch size?
 
 The step of a check is of the defaults. A choice that the class does not know would fail every trial
 that has it, and a sampler comes back to it.
@@ -6,6 +7,7 @@ that has it, and a sampler comes back to it.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ from tuner.models.names import names_own_code
 from tuner.spec.ranges import ChoiceRange
 
 if TYPE_CHECKING:
+    from tuner.data.prepare import PreparedData
     from tuner.spec.study_file import StudyFile
 
 AT_MOST = 32
@@ -39,6 +42,34 @@ def choices_that_fail(file: StudyFile, shapes: ModelShapes) -> list[str]:
             why = str(error) if isinstance(error, UsageError) else on_one_line(error)
             said.append(f"{name} = {choice!r} fails: {excerpt(why, at_most=300)}")
     return said
+
+
+def batch_sizes_that_fail(file: StudyFile, prepared: PreparedData) -> list[str]:
+    """What is to be said of batch sizes other than the default that leave one window for the last
+    batch, where a step on that fails. If the default does, its own check has said so.
+    """
+    from tuner.training.batching import batch_shapes
+    from tuner.training.one_step import train_one_step
+
+    hyperparameters, searched = file.default_hyperparameters(), file.space.batch_size
+    count = len(prepared.train.starts)
+    sizes = [
+        size
+        for size in range(1, count + 1)
+        if 1 in batch_shapes(count, size) and searched is not None and not searched.outside(size)
+    ]
+    if not sizes or hyperparameters.batch_size in sizes:
+        return []
+    tried = dataclasses.replace(hyperparameters, batch_size=sizes[-1])
+    try:
+        train_one_step(
+            file.architecture(), tried, file.training_settings(), prepared, inspected=False
+        )
+    except UsageError as error:
+        listing = excerpt(", ".join(map(str, sizes)))
+        fail = "fails" if len(sizes) == 1 else "fail"
+        return [f"batch_size = {listing} {fail}: {excerpt(str(error), at_most=300)}"]
+    return []
 
 
 def _configurations(file: StudyFile) -> Iterator[tuple[str, Value, dict[str, Value]]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tuner.cli.built_choices import choices_that_fail
+from tuner.cli.built_choices import batch_sizes_that_fail, choices_that_fail
 from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json, say
 from tuner.cli.own_output import printed_to_stderr
@@ -114,6 +114,7 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
         if pooled := pooling_of(architecture, prepared.shapes, file.default_hyperparameters()):
             said.append(pooled)
         said += choices_that_fail(file, prepared.shapes)
+        said += batch_sizes_that_fail(file, prepared)
     if json:
         print_json(
             _document(file, prepared, seen)

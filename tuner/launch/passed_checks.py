@@ -38,8 +38,8 @@ class _Stored(Strict):
 
 
 def key_of(file: StudyFile, data_hash: str) -> str | None:
-    """The same for the same code, settings, defaults, data with their task, and packages; None
-    where the code cannot be read.
+    """The same for the same code, settings, defaults, ranges, data with their task, and packages;
+    None where the code cannot be read.
     """
     loss = file.training.loss
     codes = [file.model, *([loss.term] if loss is not None else [])]
@@ -51,6 +51,7 @@ def key_of(file: StudyFile, data_hash: str) -> str | None:
         read,
         dict(file.model_settings),
         file.defaults.values(),
+        {name: each.definition(kind=True) for name, each in file.space.ranges.items()},
         file.training.model_dump(mode="json", exclude={"loss": {"term"}}),
         data_hash,
         [_version(each) for each in PACKAGES],

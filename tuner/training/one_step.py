@@ -15,12 +15,13 @@ from torch import nn
 
 from tuner.config import Architecture, Hyperparameters, ModelShapes, RunConfig, TrainingSettings
 from tuner.data.prepare import PreparedData
-from tuner.data.windows import to_device
+from tuner.data.windows import DeviceData, to_device
 from tuner.devices.free_memory import free_memory_bytes
 from tuner.errors import TunerError, UsageError
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.registry import build_model
+from tuner.training.batching import batch_shapes
 from tuner.training.inspection.enough_memory import needed_bytes, within
 from tuner.training.inspection.look import look
 from tuner.training.inspection.notices import Findings
@@ -99,6 +100,7 @@ def train_one_step(
     findings = Findings()
     if inspected:
         findings = _tried(name, "a look at some more steps", lambda: look(step, data, windows))
+    _try_lone_window(name, step, data, hyperparameters.batch_size)
     return OneStep(
         parameters=parameters,
         windows=windows,
@@ -107,6 +109,27 @@ def train_one_step(
         findings=findings,
         term=term,
     )
+
+
+def _try_lone_window(name: str, step: Step, data: DeviceData, batch_size: int) -> None:
+    """Where the last batch of an epoch has one window, a network with statistics over windows has
+    none to compare it with: its first epoch would fail.
+    """
+    count = len(data.train)
+    if 1 not in batch_shapes(count, batch_size):
+        return
+    step.model.train()
+    try:
+        _tried(
+            name,
+            f"one training step on one window, the last batch of {count:,} at batch_size "
+            f"{batch_size},",
+            lambda: float(step.train(step.gathered(data.train, torch.arange(1)))),
+        )
+    except UsageError as error:
+        raise UsageError(
+            f"{error}; choose another batch_size, or a norm that needs no second window"
+        ) from error
 
 
 def build_within_memory(

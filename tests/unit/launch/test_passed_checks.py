@@ -69,6 +69,8 @@ def test_other_code_settings_or_data_are_another_network(
     toml.write_text(toml.read_text().replace("n_blocks = 1", "n_blocks = 2"))
     settings = key(folder)
     assert settings != before
+    toml.write_text(toml.read_text().replace("batch_size = { low = 256", "batch_size = { low = 2"))
+    assert key(folder) not in (before, settings), "what is said names values of its ranges"
     (folder / "mine.py").write_text(CODE + "# changed\n")
     assert key(folder) not in (before, settings)
     (folder / "mine.py").unlink()
