@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
-import importlib.util
 import inspect
 import os
 import sys
-import sysconfig
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -20,12 +17,12 @@ from torch import nn
 
 from tuner.config import Architecture, ModelShapes
 from tuner.errors import UsageError, unknown_name
-from tuner.models.beside import imported_names, lies_in
 from tuner.models.darts_interface import DartsNetwork, darts_arguments, has_darts_interface
 from tuner.models.fault import FAULTS, on_one_line
 from tuner.models.foreign import advice, unused_methods
 from tuner.models.names import names_own_code
 from tuner.models.out_of_memory import out_of_memory
+from tuner.models.own_modules import installed, module_by_name, module_from_file
 
 TRIAL_BATCH = 2
 
@@ -78,7 +75,7 @@ def own_sources() -> dict[str, str]:
     """The SHA-256 of every Python file that this process imported and that belongs neither to
     Python, nor to an installed package, nor to tuner, by its path.
     """
-    beneath = _installed()
+    beneath = installed()
     folders: dict[str, str] = {}
     found = {}
     for module in list(sys.modules.values()):
@@ -91,13 +88,6 @@ def own_sources() -> dict[str, str]:
         with contextlib.suppress(OSError):
             found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
-
-
-def _installed() -> tuple[str, ...]:
-    """How the paths of Python's own modules begin, of installed packages' and of tuner's."""
-    folders = [Path(path).resolve() for path in sysconfig.get_paths().values()]
-    folders.append(Path(__file__).resolve().parents[1])
-    return tuple(f"{each}{os.sep}" for each in folders)
 
 
 def _resolved(path: Path, folders: dict[str, str]) -> str:
@@ -121,7 +111,7 @@ def load_named(reference: str, *, kind: str = "function or class") -> Any:
             f"{reference!r} is no import string; "
             "expected package.module:Class or path/to/file.py:Class"
         )
-    module = _module_from_file(location) if location.endswith(".py") else _module_by_name(location)
+    module = module_from_file(location) if location.endswith(".py") else module_by_name(location)
     if not hasattr(module, name):
         known = _own_names(module, type if kind == "class" else (type, FunctionType))
         raise unknown_name(f"{kind} in {location}", name, known)
@@ -136,75 +126,6 @@ def methods_not_used(architecture: Architecture) -> tuple[str, ...]:
     """
     own = names_own_code(architecture.model)
     return unused_methods(load_class(architecture.model)) if own else ()
-
-
-def _module_by_name(name: str) -> ModuleType:
-    try:
-        with _importable(Path.cwd()):
-            return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            raise UsageError(
-                f"no module {name!r}; "
-                "it is looked for in the installed packages and in the current folder"
-            ) from error
-        raise UsageError(f"importing {name} failed: {on_one_line(error)}") from error
-    except FAULTS as error:
-        raise UsageError(f"importing {name} failed: {on_one_line(error)}") from error
-
-
-def _module_from_file(location: str) -> ModuleType:
-    path = Path(location).expanduser().resolve()
-    if not path.is_file():
-        raise UsageError(f"{location}: no such file; expected path/to/file.py:NAME")
-    # The same file is the same module: classes keep their identity between a process's trainings.
-    digest = hashlib.sha256(str(path).encode() + path.read_bytes()).hexdigest()[:16]
-    name = f"_tuner_own_{path.stem}_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise UsageError(f"{location}: cannot be imported as Python")
-    _refuse_namesakes(location, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        with _importable(path.parent):  # for what lies beside it
-            spec.loader.exec_module(module)
-    except FAULTS as error:
-        del sys.modules[name]
-        raise UsageError(f"importing {location} failed: {on_one_line(error)}") from error
-    return module
-
-
-def _refuse_namesakes(location: str, path: Path) -> None:
-    """Raises UsageError where this process has another folder's module under the name of a file
-    beside this one: the class would silently get that. What is installed hides such a file, always.
-    """
-    for module in imported_names(path.read_bytes()):
-        there = getattr(sys.modules.get(module), "__file__", None)
-        if there is None or not lies_in(path.parent, module):
-            continue
-        file = Path(there).resolve()
-        if path.parent not in file.parents and not str(file).startswith(_installed()):
-            raise UsageError(
-                f"{location} imports {module} beside it, and another {module} is in use already, "
-                f"{there}; give one of them another name"
-            )
-
-
-@contextlib.contextmanager
-def _importable(place: Path) -> Iterator[None]:
-    """A folder, last in line: it can add modules but not hide any."""
-    folder = str(place)
-    sys.path.append(folder)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        sys.path.reverse()
-        sys.path.remove(folder)
-        sys.path.reverse()
 
 
 def _own_names(module: ModuleType, kinds: type | tuple[type, ...]) -> list[str]:

@@ -19,13 +19,14 @@ from importlib.util import find_spec
 
 from tuner.display.text import command_line
 from tuner.errors import UsageError
+from tuner.models.beside import files_beside
 from tuner.models.names import names_file
 from tuner.storage.code_texts import source_of
 from tuner.study.kept_copies import is_whole
 from tuner.study.open import OpenStudy
 from tuner.study.own_file import OwnFile, keep_copy, path_of_copy
 from tuner.study.own_program import OwnProgram
-from tuner.study.same_definition import BESIDE
+from tuner.study.same_definition import BESIDE, refuse_changed_beside
 
 
 def with_code(
@@ -39,7 +40,8 @@ def with_code(
     and needs nobody's word next time.
 
     Raises:
-        UsageError: the file here is another, nobody has it, or nobody said to trust it.
+        UsageError: the file here is another, or one that it imports from beside it; nobody has it,
+            or nobody said to trust it.
         PrivateFolderError: others could have changed what this user trusts.
     """
     if (program := OwnProgram.of(opened.definition)) is not None:
@@ -78,6 +80,9 @@ def _runnable(
     content = own.here()
     if content is not None:
         _refuse_other(opened, own, hashlib.sha256(content).hexdigest())
+        if beside := files_beside(own.path):
+            stored = opened.optuna.user_attrs.get(BESIDE)
+            refuse_changed_beside(opened.name, stored, {own.path.name: beside})
         return reference
     path = path_of_copy(own)
     if not is_whole(path, own.sha256):

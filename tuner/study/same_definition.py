@@ -29,8 +29,15 @@ def refuse_if_different(
     """
     if stored.identity() != asked.identity():
         raise UsageError(_other_definition(name, stored, asked))
-    here = beside_all(asked)
-    if here and (changed := _changed(attributes().get(BESIDE), here)):
+    if here := beside_all(asked):
+        refuse_changed_beside(name, attributes().get(BESIDE), here)
+
+
+def refuse_changed_beside(name: str, stored: object, here: Mapping[str, Mapping[str, str]]) -> None:
+    """Raises UsageError where a file that a class of the study `name` imports from beside it is not
+    `here` what is `stored` of it.
+    """
+    if changed := _changed(stored, here):
         raise UsageError(
             f"study {name!r} was made when {' and '.join(changed)}, and its trials would not "
             "compare. Restore that, or start a new study with --study NAME"

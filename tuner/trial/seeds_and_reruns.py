@@ -33,6 +33,7 @@ from tuner.training.clock import VERSION as CLOCK_VERSION
 from tuner.training.engines.choose import identifying_backend
 from tuner.training.engines.pool import EnginePool
 from tuner.trial.job import TrialJob
+from tuner.trial.kept_code import keep_to_code
 from tuner.trial.measured_backend import with_backend
 from tuner.trial.over_seeds import combined
 from tuner.trial.program.kept_folder import KeptFolder
@@ -57,6 +58,7 @@ def run_job(
     """
     own, left = None, TimeLeft(job.may_take_s, job.on_wait)
     if job.definition.program is None:
+        keep_to_code(job.definition)
         own = data[job.definition.data_hash]
         decided = with_backend(job, own, left)
         if decided is None:

@@ -104,9 +104,7 @@ def _work(
         if orphan is None:  # on its own: otherwise the launch has said it
             for line in [*filter(None, own_code), *_dangers(studies)]:
                 note(line)
-        studies = [
-            with_code(each, trust=order.trust, trusted=order.trusted_code) for each in studies
-        ]
+        studies = _with_code(order, studies)
         received = stop_on_signals(stop, supervised=orphan is not None)
         stops().count()
         # Where a launch supervises it, that looks whether searches may stop.
@@ -121,6 +119,10 @@ def _work(
     finally:
         database.close()
     return 128 + received[0] if received else 0
+
+
+def _with_code(order: WorkOrder, studies: Sequence[OpenStudy]) -> list[OpenStudy]:
+    return [with_code(each, trust=order.trust, trusted=order.trusted_code) for each in studies]
 
 
 def _dangers(studies: Sequence[OpenStudy]) -> list[str]:
@@ -145,6 +147,7 @@ def _run(
         with lease.taken(stop.is_set) as mine:
             if not mine or not trainer.load(data, stop.is_set, beat.phase):
                 return
+        _with_code(order, studies)  # its files may have been edited while the device was waited for
         paths = WorkerPaths(working_folder(studies[0].database.address))
         worker = Worker(
             studies,

@@ -76,6 +76,54 @@ def test_it_is_found_from_any_folder_and_a_changed_half_is_another_network(bench
     assert [state for _, state in bench.trials()][2:] == []
 
 
+def test_a_worker_does_not_begin_with_a_changed_half(bench: Bench) -> None:
+    first = bench.run("launch", *SMALL, "--trials=1", cores=1)
+    assert first.code == 0, first.err
+    half = bench.folder / "pk" / "halves.py"
+    half.write_text("def halve(x): return x / 2\n", encoding="utf-8")
+    assert bench.run("study", "extend", STUDY, "--trials", "2").code == 0
+    for more in ((), ("--keep-alive",)):
+        worker = bench.run(
+            "worker", "--study", STUDY, "--task", "tiny.toml", "--cpu", *more, cores=1
+        )
+        assert worker.code == 2
+        assert worker.error == (
+            f"study '{STUDY}' was made when halves.py, which net.py imports, was another file, and "
+            "its trials would not compare. Restore that, or start a new study with --study NAME"
+        )
+    assert [state for _, state in bench.trials()] == ["COMPLETE"]
+
+
+EDITS_ITSELF = """
+from pathlib import Path
+
+if Path(__file__).with_name("edit").exists():
+    with Path(__file__).open("a") as file:
+        file.write("raise RuntimeError('edited')\\n")
+"""
+
+
+def test_a_worker_keeps_to_the_class_that_it_began_with_and_the_next_one_is_refused(
+    bench: Bench,
+) -> None:
+    net = bench.folder / "pk" / "net.py"
+    net.write_text(NET + EDITS_ITSELF, encoding="utf-8")
+    first = bench.run("launch", *SMALL, "--trials=1", cores=1)
+    assert first.code == 0, first.err
+    net.with_name("edit").touch()
+    assert bench.run("study", "extend", STUDY, "--trials", "4").code == 0
+    worker = ("worker", "--study", STUDY, "--task", "tiny.toml", "--cpu")
+    assert bench.run(*worker, cores=1).code == 0
+    assert "edited" in net.read_text(encoding="utf-8").splitlines()[-1]
+    assert [state for _, state in bench.trials()] == ["COMPLETE"] * 4
+
+    assert bench.run("study", "extend", STUDY, "--trials", "5").code == 0
+    other = bench.run(*worker, cores=1)
+    assert other.code == 2
+    assert f"net.py on this host is not the file that study '{STUDY}' was made with" in other.error
+    assert [state for _, state in bench.trials()] == ["COMPLETE"] * 4
+
+
 def test_a_network_of_ones_own_under_a_built_in_name_is_told(bench: Bench) -> None:
     file = bench.folder / "pk" / "small.toml"
     text = file.read_text(encoding="utf-8")
