@@ -14,16 +14,16 @@ from tuner.study.group import names_by_group
 from tuner.study.host_differences import all_in_words
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
-from tuner.verdict.confirmation import confirmation_of
-from tuner.verdict.verified import progress, verified_in
+from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.verified import Verified, progress, verified_in
 
 
 def status_of(opened: OpenStudy) -> dict[str, Any]:
     """The study's status as one JSON-able document."""
     seen = snapshot(opened)
     results, policy, counts = seen.results, seen.policy, opened.ledger.counts()
-    verified = {number: each.as_dict() for number, each in verified_in(seen).items()}
-    confirmation = confirmation_of(seen)
+    on_fresh_seeds, confirmation = verified_in(seen), confirmation_of(seen)
+    verified = {number: each.as_dict() for number, each in on_fresh_seeds.items()}
     hosts, workers = opened.roster.hosts(), opened.roster.working()
     return {
         "name": opened.name,
@@ -45,6 +45,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         ],
         "verification": progress(seen.runs),
         "confirmation": confirmation.as_dict() if confirmation else None,
+        "all_missed": _all_missed(on_fresh_seeds.values(), confirmation),
         "objectives": list(results.objectives),
         "policy": dataclasses.asdict(policy) | {"prune": prunes(policy.sampler, policy.prune)},
         "little_left": dataclasses.asdict(counts.little_left) if counts.little_left else None,
@@ -76,6 +77,20 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "hosts": [{"host": host} | dataclasses.asdict(facts) for host, facts in hosts],
         "hosts_differ": all_in_words(hosts),
     }
+
+
+def _all_missed(
+    verified: Iterable[Verified], confirmation: Confirmation | None
+) -> list[dict[str, Any]]:
+    """The configurations of which every run on fresh seeds is over and none counts, and how they
+    ended: without this they look as if nobody had run them.
+    """
+    confirmed = confirmation.configurations if confirmation else ()
+    return [
+        {"trial": each.trial_number, "what": each.without_figures}
+        for each in {each.trial_number: each for each in (*verified, *confirmed)}.values()
+        if each.runs and each.missed == len(each.runs) == each.planned
+    ]
 
 
 def groups_of(opened: Iterable[OpenStudy]) -> list[dict[str, Any]]:

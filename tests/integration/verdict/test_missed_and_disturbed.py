@@ -23,6 +23,8 @@ from tests.support.repeated_configurations import (
 )
 from tuner.config import StopReason
 from tuner.record import Recorded
+from tuner.report.study_status import status_of
+from tuner.report.terminal.tables import print_status
 from tuner.storage.records import TrialResult
 from tuner.study.archive import Archive
 from tuner.study.snapshot import snapshot
@@ -93,6 +95,42 @@ def test_a_confirmation_that_failed_and_in_which_the_default_missed_leaves_the_d
     assert found is not None
     assert not found.claimed
     assert answer(study).default_stands
+
+
+@pytest.mark.parametrize(
+    ("instead", "how"), [(missed, "epoch limit"), (failed_by_the_machine, "error")]
+)
+def test_status_says_that_all_runs_of_a_confirmation_missed(
+    archive: Archive,
+    tmp_path: Path,
+    instead: Callable[[TrialJob], TrialResult],
+    how: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    study = opened(archive, tmp_path)
+    plan_confirmation([study], seeds=SEEDS)
+    print_status([study])
+    assert "missed" not in capsys.readouterr().out, "none has run"
+    verify_all([study], lambda job: instead(job) if job.number else known(mql=0.8)(job))
+    what = f"{SEEDS} of {SEEDS} runs on fresh seeds missed ({how} {SEEDS})"
+    assert status_of(study)["all_missed"] == [{"trial": REPEATED, "what": what}]
+    print_status([study])
+    assert f"{study.name}: trial {REPEATED}: {what}\n" in capsys.readouterr().out
+
+
+def test_status_says_it_of_a_verification_and_not_where_a_run_counts(
+    archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = opened(archive, tmp_path)
+    plan_verification([study], top=4, seeds=6, choice=Choice.RECOMMENDED)
+    verify_all([study], once(0, missed, 0.5))
+    assert status_of(study)["all_missed"] == []
+    again = opened(archive, tmp_path / "again")
+    plan_verification([again], top=4, seeds=6, choice=Choice.RECOMMENDED)
+    verify_all([again], missed)
+    assert {0, REPEATED} <= {each["trial"] for each in status_of(again)["all_missed"]}
+    print_status([again])
+    assert "6 of 6 runs on fresh seeds missed (epoch limit 6); trial" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("number", [0, REPEATED])

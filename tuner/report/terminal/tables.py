@@ -179,6 +179,9 @@ def print_status(opened: Sequence[OpenStudy]) -> None:
             console.print(f"{each.name}: {differ}", style="yellow")
         for of_hosts in status["hosts_differ"]:
             console.print(f"{each.name}: {of_hosts}", style="yellow")
+        if status["all_missed"]:
+            missed = (f"trial {found['trial']}: {found['what']}" for found in status["all_missed"])
+            console.print(f"{each.name}: {'; '.join(missed)}", style="yellow", soft_wrap=True)
         for alarm in in_lines([Alarm(**found) for found in status["alarms"]]):
             console.print(f"{each.name}: {alarm}", style="yellow", soft_wrap=True)
     at_work = [
