@@ -86,7 +86,6 @@ def _nothing_yet(address: DatabaseUrl, study: str | None, flag: str | None, *, j
 
 def _watch(database: Database, study: str | None) -> int:
     """Until Ctrl-C, which is how one leaves: no error. Studies that begin meanwhile join in."""
-    from tuner.display.terminal import is_live, make_console
     from tuner.report.terminal.live import live_view
     from tuner.report.terminal.tables import print_status
     from tuner.study.group import studies_meant
@@ -104,10 +103,17 @@ def _watch(database: Database, study: str | None) -> int:
                 raise StudyGoneError.of(name)
         return [each for name, each in known.items() if name in names]
 
-    if not is_live(make_console()):  # lines, of what ends from now on: first where it stands
+    def say_where_it_stands() -> None:
         print_status(find())
+
     try:
-        with live_view(find, stderr=False, footer="Ctrl-C leaves", stay=True) as view:
+        with live_view(
+            find,
+            stderr=False,
+            footer="Ctrl-C leaves",
+            stay=True,
+            before_lines=say_where_it_stands,
+        ) as view:
             while True:
                 view.refresh()
                 time.sleep(WATCH_S)

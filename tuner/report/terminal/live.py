@@ -49,15 +49,17 @@ def live_view(
     stderr: bool = True,
     footer: str = "Ctrl-C stops cleanly",
     stay: bool = False,
+    before_lines: Callable[[], None] = lambda: None,
 ) -> Iterator[Live]:
     """A picture of the studies on a terminal, plain lines where there is none.
 
     `opened` may be a function that finds them anew at each look. With `stay` the last picture is
-    left standing.
+    left standing. Lines are of what ends from now on; `before_lines` says what comes first.
     """
     studies = opened if callable(opened) else lambda: opened
     console = make_console(stderr=stderr)
     if not is_live(console):
+        before_lines()
         with seen_to_the_end(_PlainLines(studies, console)) as lines:
             yield lines
         return
