@@ -48,16 +48,14 @@ def batch_sizes_that_fail(file: StudyFile, prepared: PreparedData) -> list[str]:
     """What is to be said of batch sizes other than the default that leave one window for the last
     batch, where a step on that fails. If the default does, its own check has said so.
     """
-    from tuner.training.batching import batch_shapes
+    from tuner.training.batching import sizes_with_a_lone_window
     from tuner.training.one_step import train_one_step
 
     hyperparameters, searched = file.default_hyperparameters(), file.space.batch_size
-    count = len(prepared.train.starts)
-    sizes = [
-        size
-        for size in range(1, count + 1)
-        if 1 in batch_shapes(count, size) and searched is not None and not searched.outside(size)
-    ]
+    if searched is None:
+        return []
+    found = sizes_with_a_lone_window(len(prepared.train.starts))
+    sizes = [size for size in found if not searched.outside(size)]
     if not sizes or hyperparameters.batch_size in sizes:
         return []
     tried = dataclasses.replace(hyperparameters, batch_size=sizes[-1])
