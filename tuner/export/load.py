@@ -35,7 +35,7 @@ DEFAULT_TASK = "etth"
 
 
 @takes_kinds(
-    variant=PATH, pick=TEXT, values=TEXT, margin=NUMBER, against=TEXT, task=PATH, study=TEXT,
+    variant=PATH, pick=TEXT, values=TEXT, margin=NUMBER, against=PATH, task=PATH, study=TEXT,
     storage=PATH, max_time=NUMBER, max_mql=NUMBER, trial=WHOLE, trust=TRUTH,
 )  # fmt: skip
 def load_best(
@@ -44,7 +44,7 @@ def load_best(
     pick: str = SAME_QUALITY,
     values: str | None = None,
     margin: float | None = None,
-    against: str | None = None,
+    against: str | Path | None = None,
     task: str | Path = DEFAULT_TASK,
     study: str | None = None,
     storage: str | Path | None = None,
@@ -84,7 +84,7 @@ def load_best(
         StorageError: the database cannot be read.
     """
     variant, task = None if variant is None else str(variant), str(task)
-    storage = None if storage is None else str(storage)
+    storage, against = (None if each is None else str(each) for each in (storage, against))
     bounds = (max_time, max_mql)
     wanted = asked(
         pick=pick, values=values, margin=margin, against=against, bounds=bounds, trial=trial

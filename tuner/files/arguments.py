@@ -61,7 +61,11 @@ def takes_kinds(
 
         @functools.wraps(function)
         def checked(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-            for name, value in signature.bind(*args, **kwargs).arguments.items():
+            try:
+                given = signature.bind(*args, **kwargs).arguments
+            except TypeError as error:  # which Python says with the function's name
+                raise TypeError(f"{function.__name__}(): {error}") from None
+            for name, value in given.items():
                 kind = kinds.get(name)
                 if kind is None or kind.holds(value) or (value is None and name in may_be_none):
                     continue

@@ -241,3 +241,12 @@ def test_the_network_of_a_configuration_has_its_sizes(best: BestConfig) -> None:
         shapes.n_targets,
         shapes.n_quantiles,
     )
+
+
+def test_files_may_be_paths() -> None:
+    campaign = REPOSITORY / "benchmarks" / "campaign"
+    file, other = campaign / "etth-original.json.gz", campaign / "etth-rmsnorm.json.gz"
+    assert load_best(storage=file, against=other) == load_best(
+        storage=str(file), against=str(other)
+    )
+    assert load_best(storage=file, against=other) != load_best(storage=file)
