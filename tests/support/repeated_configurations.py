@@ -21,6 +21,7 @@ from tuner.study.snapshot import snapshot
 from tuner.study.transfer import restore
 from tuner.verdict.same_quality import Answer, answer_of
 
+NAME = "demo-rmsnorm"
 TRIALS = 16
 REPEATED = 5
 """The number of the configuration's first trial."""

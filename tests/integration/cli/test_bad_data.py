@@ -11,42 +11,24 @@ import pytest
 
 from tests.support.forked_cli import run
 from tests.support.refusals import refused
+from tests.support.small_csv import TASK, csv_lines
 from tests.support.small_study import TASK_TOML, write_files
 from tuner.cli.main import main
 from tuner.data import remote
 
 LAUNCH = ("launch", "--task", "demo", "--cpu", "--variant", "rmsnorm")
-CSV_TASK = """\
-name = "mine"
-target_columns = ["a", "b"]
-frequency = "h"
-input_size = 6
-horizon = 2
-
-[source]
-kind = "csv"
-path = "mine.csv"
-"""
-
-
-def rows() -> list[str]:
-    """Header and 60 rows: element n - 1 is row n of the file."""
-    return [
-        "ds,a,b",
-        *(
-            f"2024-01-{1 + i // 24:02d} {i % 24:02d}:00:00,{i % 7}.5,{i * 3 % 11}"
-            for i in range(60)
-        ),
-    ]
+CSV_TASK = TASK.replace("small", "mine")
+ROWS = csv_lines(60)
+"""Header and 60 rows: element n - 1 is row n of the file."""
 
 
 def bent(row: int, text: str) -> str:
-    lines = rows()
+    lines = list(ROWS)
     lines[row - 1] = text
     return "\n".join(lines)
 
 
-PLAIN = "\n".join(rows())
+PLAIN = "\n".join(ROWS)
 CSV: dict[str, tuple[str, tuple[str, ...]]] = {
     "empty": ("", ("mine.csv", "empty", "header")),
     "only a header": ("ds,a,b\n", ("mine.csv", "header", "no rows")),
@@ -55,7 +37,7 @@ CSV: dict[str, tuple[str, tuple[str, ...]]] = {
         ("mine.csv, row 1", "missing column 'b'", "'c'"),
     ),
     "shorter than a window": (
-        "\n".join(rows()[:20]),
+        "\n".join(ROWS[:20]),
         ("mine.csv", "19 rows, needed are 38", "more rows"),
     ),
     "NaN": (
@@ -71,14 +53,14 @@ CSV: dict[str, tuple[str, tuple[str, ...]]] = {
         ("mine.csv, row 14, column 'a'", "'high'", "finite"),
     ),
     "unsorted": (
-        "\n".join([*rows()[:9], rows()[10], rows()[9], *rows()[11:]]),
+        "\n".join([*ROWS[:9], ROWS[10], ROWS[9], *ROWS[11:]]),
         ("mine.csv, row 11, column 'ds'", "unsorted", "sort the rows"),
     ),
     "duplicate": (
         bent(8, "2024-01-01 05:00:00,1,1"),
         ("mine.csv, row 8, column 'ds'", "duplicate", "in row 7"),
     ),
-    "gap": ("\n".join([*rows()[:20], *rows()[22:]]), ("mine.csv, row 21", "gap", "missing rows")),
+    "gap": ("\n".join([*ROWS[:20], *ROWS[22:]]), ("mine.csv, row 21", "gap", "missing rows")),
     "semicolons and decimal commas": (
         PLAIN.replace(",", ";").replace(".5", ",5"),
         ("mine.csv", "separator = ';'", "decimal = ','"),
@@ -114,7 +96,7 @@ def test_a_wrong_task_file_is_one_line_with_file_and_line(tmp_path: Path) -> Non
 
 def test_a_constant_column_works(tmp_path: Path) -> None:
     study, _ = write_files(tmp_path)
-    content = [rows()[0], *(f"{line.rsplit(',', 1)[0]},4.0" for line in rows()[1:])]
+    content = [ROWS[0], *(f"{line.rsplit(',', 1)[0]},4.0" for line in ROWS[1:])]
     (tmp_path / "mine.csv").write_text("\n".join(content), encoding="utf-8")
     (tmp_path / "mine.toml").write_text(CSV_TASK, encoding="utf-8")
     launch = (

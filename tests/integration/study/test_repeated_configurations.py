@@ -14,6 +14,7 @@ from tests.support.drawn_verifications import missed, verify_all
 from tests.support.repeated_configurations import (
     LUCKY,
     MEDIANS,
+    NAME,
     NUMBERS,
     REPEATED,
     VALUES,
@@ -40,20 +41,13 @@ from tuner.verdict.recommendation import model_of
 from tuner.verdict.verification_plan import plan_verification
 from tuner.verdict.verified import verified_in
 
-NAME = "demo-rmsnorm"
-
 
 @pytest.fixture(scope="module")
-def archive(repeated: Archive) -> Archive:
-    return repeated
-
-
-@pytest.fixture(scope="module")
-def stored(archive: Archive, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def stored(repeated: Archive, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An SQLite file with the study; a test that writes copies it."""
     path = tmp_path_factory.mktemp("stored") / "tuner.db"
     database = open_database(parse_url(f"sqlite:///{path}"))
-    restore(database, archive, NAME)
+    restore(database, repeated, NAME)
     database.close()
     return path
 
@@ -68,8 +62,8 @@ def study(stored: Path, tmp_path: Path) -> Iterator[OpenStudy]:
     database.close()
 
 
-def test_the_front_has_the_medians_and_not_the_lucky_run(archive: Archive) -> None:
-    results = archive.results
+def test_the_front_has_the_medians_and_not_the_lucky_run(repeated: Archive) -> None:
+    results = repeated.results
     whole = results.configuration_of(LUCKY)
     assert whole is not None
     assert (whole.number, whole.numbers) == (REPEATED, NUMBERS)
@@ -78,8 +72,8 @@ def test_the_front_has_the_medians_and_not_the_lucky_run(archive: Archive) -> No
     assert min(mql for _, mql in results.points) > VALUES[2][1]
 
 
-def test_the_model_counts_runs_and_whoever_missed_is_no_candidate(archive: Archive) -> None:
-    study = snapshot(archive)
+def test_the_model_counts_runs_and_whoever_missed_is_no_candidate(repeated: Archive) -> None:
+    study = snapshot(repeated)
     runs = [run for run in runs_of(study) if run.trial == REPEATED]
     assert sorted((run.seconds, run.mql) for run in runs) == sorted(VALUES)
     model = model_of(study)
@@ -89,31 +83,31 @@ def test_the_model_counts_runs_and_whoever_missed_is_no_candidate(archive: Archi
     assert REPEATED in candidates_of(study)
     assert not candidates_of(study) & set(NUMBERS[1:])
     for how in ("epoch_limit", "diverged"):
-        last = archive.records[-1]
+        last = repeated.records[-1]
         recorded = dataclasses.replace(last.recorded, converged=False, stopped_by=how)
         changed = dataclasses.replace(
-            archive, records=(*archive.records[:-1], dataclasses.replace(last, recorded=recorded))
+            repeated, records=(*repeated.records[:-1], dataclasses.replace(last, recorded=recorded))
         )
         assert candidates_of(study) - candidates_of(snapshot(changed)) == {REPEATED}
 
 
-def test_the_default_that_ran_again_stays_the_default(archive: Archive) -> None:
-    default = archive.records[0]
+def test_the_default_that_ran_again_stays_the_default(repeated: Archive) -> None:
+    default = repeated.records[0]
     assert default.is_default
     again = dataclasses.replace(
-        archive.records[-1],
+        repeated.records[-1],
         params=default.params,
         recorded=dataclasses.replace(default.recorded, default=None),
     )
     cut = dataclasses.replace(
         default, recorded=dataclasses.replace(default.recorded, converged=False)
     )
-    middle = archive.records[1:-1]
-    assert default_of(snapshot(archive)) == 0
-    both = snapshot(dataclasses.replace(archive, records=(default, *middle, again)))
+    middle = repeated.records[1:-1]
+    assert default_of(snapshot(repeated)) == 0
+    both = snapshot(dataclasses.replace(repeated, records=(default, *middle, again)))
     assert default_of(both) == 0
     assert len([run for run in runs_of(both) if run.trial == 0]) == 2
-    found = snapshot(dataclasses.replace(archive, records=(cut, *middle, again)))
+    found = snapshot(dataclasses.replace(repeated, records=(cut, *middle, again)))
     model = model_of(found)
     assert model is not None
     assert default_of(found) == again.number == model.default
@@ -144,11 +138,11 @@ def test_runs_that_missed_on_fresh_seeds_count_for_all_its_trials(study: OpenStu
 
 
 def test_figures_on_fresh_seeds_are_found_from_each_of_its_trials(
-    archive: Archive, tmp_path: Path
+    repeated: Archive, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path}/tuner.db"
     database = open_database(parse_url(url))
-    opened = restore(database, on_front(archive), NAME)
+    opened = restore(database, on_front(repeated), NAME)
     plan_verification([opened], top=20, seeds=6, choice=Choice.FRONT)
     verify_all([opened])
     assert REPEATED in verified_in(snapshot(opened))
@@ -172,13 +166,13 @@ def test_a_choice_of_a_verification_before_stays_that_of_its_configuration(
     assert picks_expected(results, [noted], NAME) == {"knee": LUCKY}
 
 
-def test_a_warm_start_takes_each_configuration_once(archive: Archive, tmp_path: Path) -> None:
+def test_a_warm_start_takes_each_configuration_once(repeated: Archive, tmp_path: Path) -> None:
     database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
-    opened = restore(database, on_front(archive), NAME)
+    opened = restore(database, on_front(repeated), NAME)
     fronts = fronts_of(database, NAME)
     assert [r.number for r in fronts[0].records] == [r.number for r in read_results(opened).front]
     assert REPEATED in {r.number for r in fronts[0].records}
-    empty = dataclasses.replace(archive, records=(), budget=50, curves={}, notes={})
+    empty = dataclasses.replace(repeated, records=(), budget=50, curves={}, notes={})
     new = restore(database, empty, "new")
     said = warm_start_with(new, fronts)
     waiting = [configuration(trial.system_attrs["fixed_params"]) for trial in new.optuna.trials]
@@ -212,12 +206,12 @@ def test_copies_extensions_and_exports_keep_every_run(study: OpenStudy, tmp_path
     assert whole.values == pytest.approx(MEDIANS)
 
 
-def test_comparisons_and_explanations_speak_of_configurations(archive: Archive) -> None:
-    lucky = snapshot(on_front(archive))
+def test_comparisons_and_explanations_speak_of_configurations(repeated: Archive) -> None:
+    lucky = snapshot(on_front(repeated))
     (row,) = (row for row in compare([lucky], pick="time").rows if row.hyperparameters != "default")
     assert (row.trial, row.search_runs) == (REPEATED, 4)
     assert row.figures["test_mql"] == pytest.approx(MEDIANS[1])
     assert row.as_dict()["search_runs"] == 4
-    ranking = explain_study(snapshot(archive)).ranking
+    ranking = explain_study(snapshot(repeated)).ranking
     assert ranking is not None
     assert ranking.by_test not in NUMBERS

@@ -15,6 +15,7 @@ import pytest
 from tests.support.repeated_configurations import (
     LUCKY,
     MEDIANS,
+    NAME,
     NUMBERS,
     REPEATED,
     VALUES,
@@ -37,24 +38,17 @@ from tuner.study.archive import Archive, write_archive
 from tuner.study.results import read_results
 from tuner.study.transfer import restore
 
-NAME = "demo-rmsnorm"
 
-
-@pytest.fixture(scope="module")
-def archive(repeated: Archive) -> Archive:
-    return repeated
-
-
-def test_best_takes_no_luck_and_says_what_it_counts(archive: Archive, tmp_path: Path) -> None:
+def test_best_takes_no_luck_and_says_what_it_counts(repeated: Archive, tmp_path: Path) -> None:
     file = tmp_path / "study.json.gz"
-    write_archive(archive, file)
+    write_archive(repeated, file)
     for pick in ("mql", "time", "knee"):
         config = load_best(study=NAME, pick=pick, values="single", storage=str(file))
         assert config.trial not in (LUCKY, *NUMBERS[1:])
         assert tuple(config.values.values()) != VALUES[2]
-    write_archive(on_front(archive), file)
+    write_archive(on_front(repeated), file)
     config = load_best(study=NAME, pick="time", values="single", storage=str(file))
-    root = archive.membership.seed_root
+    root = repeated.membership.seed_root
     assert config.trial == REPEATED
     assert tuple(config.values.values()) == pytest.approx((0.125, MEDIANS[1]))
     document = json.loads(render(config, "json"))
@@ -74,13 +68,13 @@ def test_best_takes_no_luck_and_says_what_it_counts(archive: Archive, tmp_path: 
 
 
 def test_a_trial_by_its_number_is_itself_and_says_that_there_are_others(
-    archive: Archive, tmp_path: Path
+    repeated: Archive, tmp_path: Path
 ) -> None:
     file = tmp_path / "study.json.gz"
-    write_archive(archive, file)
+    write_archive(repeated, file)
     config = load_best(study=NAME, trial=LUCKY, storage=str(file))
     assert tuple(config.values.values()) == VALUES[2]
-    assert config.provenance["seeds"] == [seed_of_trial(LUCKY, root=archive.membership.seed_root)]
+    assert config.provenance["seeds"] == [seed_of_trial(LUCKY, root=repeated.membership.seed_root)]
     (note,) = config.notes
     assert "trial 17 is one of 4 runs of its configuration (trials 5, 16, 17, 18)" in note
     assert "medians are 50.000 s and MQL 1.1500" in note
@@ -88,10 +82,10 @@ def test_a_trial_by_its_number_is_itself_and_says_that_there_are_others(
 
 
 def test_every_list_of_trials_has_all_and_what_shows_the_front_counts(
-    archive: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    repeated: Archive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
-    opened = restore(database, on_front(archive), NAME)
+    opened = restore(database, on_front(repeated), NAME)
     results = read_results(opened)
     status = status_of(opened)
     row = next(row for row in status["front"] if row["trial"] == REPEATED)
@@ -127,9 +121,9 @@ def test_every_list_of_trials_has_all_and_what_shows_the_front_counts(
     database.close()
 
 
-def test_without_repetition_nothing_speaks_of_it(archive: Archive, tmp_path: Path) -> None:
+def test_without_repetition_nothing_speaks_of_it(repeated: Archive, tmp_path: Path) -> None:
     once = dataclasses.replace(
-        archive, records=tuple(r for r in archive.records if r.number not in NUMBERS[1:])
+        repeated, records=tuple(r for r in repeated.records if r.number not in NUMBERS[1:])
     )
     database = open_database(parse_url(f"sqlite:///{tmp_path}/tuner.db"))
     opened = restore(database, once, NAME)
@@ -141,10 +135,12 @@ def test_without_repetition_nothing_speaks_of_it(archive: Archive, tmp_path: Pat
     database.close()
 
 
-def test_what_is_expected_and_recommended_has_the_medians(archive: Archive, tmp_path: Path) -> None:
+def test_what_is_expected_and_recommended_has_the_medians(
+    repeated: Archive, tmp_path: Path
+) -> None:
     file = tmp_path / "study.json.gz"
     times, mqls = (0.1, 0.2, 0.1, 0.4, 0.15), (0.5, 0.5, 0.4, 0.5, 0.5)
-    write_archive(with_runs(archive, tuple(zip(times, mqls, strict=True))), file)
+    write_archive(with_runs(repeated, tuple(zip(times, mqls, strict=True))), file)
     for pick, values in (("time", "expected"), ("same-quality", None)):
         config = load_best(study=NAME, storage=str(file), pick=pick, values=values)
         assert config.trial == REPEATED

@@ -30,11 +30,6 @@ from tuner.verdict.same_quality import Answer, answer_of, offered
 SEEDS = 12
 
 
-@pytest.fixture(scope="module")
-def archive(repeated: Archive) -> Archive:
-    return repeated
-
-
 def last(study: OpenStudy) -> Confirmation:
     found = confirmation_of(snapshot(study))
     assert found is not None
@@ -53,8 +48,8 @@ def all_worse(archive: Archive) -> Archive:
     return dataclasses.replace(archive, records=tuple(records))
 
 
-def test_what_ran_twice_is_not_recommended_and_is_tested(archive: Archive, tmp_path: Path) -> None:
-    study = opened(with_runs(archive, ((0.1, 0.5), (0.12, 0.51))), tmp_path)
+def test_what_ran_twice_is_not_recommended_and_is_tested(repeated: Archive, tmp_path: Path) -> None:
+    study = opened(with_runs(repeated, ((0.1, 0.5), (0.12, 0.51))), tmp_path)
     answer = answer_of(snapshot(study))
     assert isinstance(answer, Answer)
     assert answer.default_stands
@@ -73,9 +68,9 @@ def test_what_ran_twice_is_not_recommended_and_is_tested(archive: Archive, tmp_p
 
 
 def test_where_nothing_is_as_good_the_default_alone_runs_and_not_for_long(
-    archive: Archive, tmp_path: Path
+    repeated: Archive, tmp_path: Path
 ) -> None:
-    study = opened(all_worse(archive), tmp_path)
+    study = opened(all_worse(repeated), tmp_path)
     planned = plan_confirmation([study], seeds=SEEDS)
     assert planned.new_runs == LEAST_RUNS
     assert "the default stands, so there is nothing to hold against it" in planned.notes[0]
@@ -89,10 +84,10 @@ def test_where_nothing_is_as_good_the_default_alone_runs_and_not_for_long(
 
 
 def test_what_ran_twice_is_offered_at_anothers_quality(
-    archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repeated: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = snapshot(opened(with_runs(archive, ((0.1, 0.5), (0.12, 0.51))), tmp_path))
-    reference = snapshot(all_worse(archive))
+    study = snapshot(opened(with_runs(repeated, ((0.1, 0.5), (0.12, 0.51))), tmp_path))
+    reference = snapshot(all_worse(repeated))
 
     def trials() -> set[int]:
         return {e.trial for e in offered(study, model_of(study), reference, margin=0.01)}
