@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeGuard, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from tuner.config import Value
 from tuner.files.plain import Prose, excerpt
@@ -29,11 +29,22 @@ def _shown(value: Value) -> Value:
     return value
 
 
+def _kept_whole(value: Any) -> Any:
+    """Beyond its bounds a whole number would be taken for one that is none."""
+    if isinstance(value, int) and abs(value) > LARGEST_SIZE:
+        raise ValueError(
+            f"{excerpt(str(value))} is too large for a whole number; expected {LARGEST_SIZE} at "
+            "most, or a number with a point"
+        )
+    return value
+
+
 ChoiceValue = Annotated[
     bool
     | Annotated[int, Field(ge=-LARGEST_SIZE, le=LARGEST_SIZE)]
     | Annotated[float, Field(ge=-LARGEST_VALUE, le=LARGEST_VALUE)]
     | str,
+    BeforeValidator(_kept_whole),
     AfterValidator(_shown),
 ]
 """Text, a number, or true and false."""

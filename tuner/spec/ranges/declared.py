@@ -22,9 +22,12 @@ def _kind_of(value: Any, unsaid: str | None) -> str | None:
     if isinstance(value, Range):
         return type(value).__name__
     said = value.get("type") if isinstance(value, Mapping) else None
+    if said is None:
+        return unsaid
     if said == "int":
         return "SizeRange" if value.get("powers_of_two") is True else "IntRange"
-    return {"float": "FloatRange", "choice": "ChoiceRange", None: unsaid}.get(said)
+    named = {"float": "FloatRange", "choice": "ChoiceRange"}
+    return named.get(said) if isinstance(said, str) else None
 
 
 def _float_kind(value: Any) -> str | None:

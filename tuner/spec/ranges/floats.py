@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -14,6 +15,8 @@ from tuner.spec.ranges.base import LARGEST_VALUE, Range, check_order, is_number
 
 ZERO_SHARE = 0.1
 """Where a logarithmic range includes zero, this share of the encoded range means exactly 0."""
+SAFE_LOW = 1e-200
+"""Logarithmic ranges from here on have no number that rounds to 0, up to any `high`."""
 
 
 class FloatRange(Range):
@@ -32,6 +35,11 @@ class FloatRange(Range):
             raise ValueError(
                 f"a log range cannot start at {self.low:g}: expected low > 0; "
                 "to include exactly 0, keep low > 0 and set zero = true"
+            )
+        if self.scale == "log" and self._encoded_low < sys.float_info.min:
+            raise ValueError(
+                f"low = {self.low:g} is too small for a log range"
+                f"{' with zero = true' if self.zero else ''}; expected {SAFE_LOW:g} or more"
             )
         if self.zero and self.scale != "log":
             raise ValueError(
