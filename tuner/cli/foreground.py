@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -45,15 +44,16 @@ def stopped_by_signals(stop: StopRequests) -> Iterator[None]:
     A SIGTERM that follows the first request within `PASSED_ON_S` is that one still: who ends a job
     on a cluster, or a container, tells each of its processes, and those between pass it on.
     """
-    first_at = -math.inf
+    heard: list[tuple[float, int]] = []
 
     def ask(number: int, frame: FrameType | None) -> None:
-        nonlocal first_at
         del frame
-        if number == signal.SIGTERM and time.monotonic() < first_at + PASSED_ON_S:
+        this = (time.monotonic(), number)
+        # Another signal may come in the middle of this: it is one step that says who was first.
+        heard.append(this)
+        first = heard[0]
+        if this is not first and number == signal.SIGTERM and this[0] < first[0] + PASSED_ON_S:
             return
-        if stop.first is None:
-            first_at = time.monotonic()
         stop.ask(Outcome.INTERRUPTED if number == signal.SIGINT else Outcome.TERMINATED)
 
     previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import time
+from types import FunctionType
 
 import pytest
 
+from tests.support.interruptions import interrupted
 from tuner.cli import foreground
 from tuner.cli.foreground import stopped_by_signals
 from tuner.launch import Outcome, StopRequests
@@ -44,3 +47,23 @@ def test_a_later_one_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
         assert (hurried.first, hurried.urgent) == (Outcome.INTERRUPTED, True)
+
+
+def test_one_that_comes_while_the_first_is_noted_is_the_first_one_still() -> None:
+    """At whichever instruction of the handler: a cluster's own and that which its shell passes on
+    are a millisecond apart.
+    """
+
+    def terminate() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    for instruction in itertools.count():
+        stop = StopRequests()
+        with stopped_by_signals(stop):
+            handler = signal.getsignal(signal.SIGTERM)
+            assert isinstance(handler, FunctionType)
+            came = interrupted(terminate, instruction, terminate, {handler.__code__})
+            assert (stop.first, stop.urgent) == (Outcome.TERMINATED, False), instruction
+        if not came:
+            break
+    assert instruction > 5, "no handler is that short"

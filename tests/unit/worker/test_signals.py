@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
+from types import FrameType
 
 import pytest
 
+from tests.support.interruptions import interrupted
 from tuner.worker import process
 from tuner.worker.stop import StopFlag
 
@@ -57,3 +62,39 @@ def test_a_second_signal_ends_the_worker_at_once(monkeypatch: pytest.MonkeyPatch
     assert ended == []
     os.kill(os.getpid(), signal.SIGINT)
     assert ended == [130]
+
+
+def test_a_signal_ends_a_wait_at_whichever_instruction_it_comes() -> None:
+    """A lock that the wait holds just then must not be what its handler waits for, in the same
+    thread, for ever.
+    """
+
+    def hangs(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"signal {number} in {frame}")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    try:
+        for instruction in itertools.count():
+            flag = StopFlag()
+            signal.alarm(5)
+            came = interrupted(lambda: flag.wait(0.05), instruction, flag.set)  # noqa: B023
+            signal.alarm(0)
+            assert flag.is_set() is came
+            if not came:
+                break
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+    assert instruction > 5, "no wait is that short"
+
+
+def test_a_wait_lasts_its_time_or_until_it_is_over() -> None:
+    flag = StopFlag()
+    began = time.monotonic()
+    assert flag.wait(0.1) is False
+    assert time.monotonic() - began >= 0.1
+    timer = threading.Timer(0.05, flag.set)
+    timer.start()
+    assert flag.wait(60.0) is True
+    assert time.monotonic() - began < 30.0
+    timer.join()
