@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,7 +60,10 @@ def variant(
     with printed_to_stderr(wanted=json):
         from tuner.spec.study_text import next_commands
 
-        proposed = _proposed(model, output, force=force)
+        tried_on: tuple[str, ...] = ("--task", task)
+        if data_dir is not None:
+            tried_on += ("--data-dir", str(data_dir))
+        proposed = _proposed(model, output, tried_on, force=force)
         path = proposed.path
         tried = None if proposed.to_fill else task
         file = _write(path, proposed.text, tried, data_folder(data_dir))
@@ -73,7 +77,7 @@ def variant(
                 "searched": searched,
                 "left": list(proposed.left),
                 "to_fill": list(proposed.to_fill),
-                "next": list(next_commands(path)),
+                "next": list(next_commands(path, tried_on)),
             }
         )
         return 0
@@ -84,7 +88,7 @@ def variant(
             "network was not tried"
         )
     say("next:")
-    for command in next_commands(path):
+    for command in next_commands(path, tried_on):
         say(f"  {command}")
     return 0
 
@@ -100,7 +104,9 @@ class _Proposed:
     to_fill: tuple[str, ...] = ()
 
 
-def _proposed(model: str, output: Path | None, *, force: bool) -> _Proposed:
+def _proposed(
+    model: str, output: Path | None, tried_on: Sequence[str], *, force: bool
+) -> _Proposed:
     from tuner.spec.study_text import study_text, variant_name
 
     of_library = library_class(model)
@@ -109,7 +115,7 @@ def _proposed(model: str, output: Path | None, *, force: bool) -> _Proposed:
 
         path = output or Path(f"{variant_name(of_library)}.toml")
         check_place(path, kind="study", force=force)
-        return _Proposed(path=path, text=library_text(of_library, path), model=model)
+        return _Proposed(path=path, text=library_text(of_library, path, tried_on), model=model)
     from tuner.models.constructor import constructor_of
     from tuner.spec.proposal import propose
 
@@ -120,7 +126,7 @@ def _proposed(model: str, output: Path | None, *, force: bool) -> _Proposed:
     beside = _from(path, model)
     return _Proposed(
         path=path,
-        text=study_text(constructor, proposal, beside, path),
+        text=study_text(constructor, proposal, beside, path, tried_on),
         model=beside,
         left=tuple(each.name for each in proposal.left),
         to_fill=proposal.to_fill,

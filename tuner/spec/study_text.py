@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ REASONS = {
     "batch_size": "smaller means more, noisier steps an epoch",
 }
 """Why the ranges are those of studies/original.toml."""
-TRIED_ON = "demo"
+TRIED_ON = ("--task", "demo")
 """Generated data, which is always there: with one's own task in both commands the check is of that.
 """
 
@@ -32,15 +32,21 @@ def variant_name(class_name: str) -> str:
     return f"{name}-own" if name in builtin_variants() else name
 
 
-def next_commands(path: Path) -> tuple[str, str]:
-    """What to type when the file is there."""
+def next_commands(path: Path, tried_on: Sequence[str] = TRIED_ON) -> tuple[str, str]:
+    """What to type when the file is there. `tried_on` are the options that name the data."""
     return (
-        command_line(["tuner", "variants", "--check", str(path), "--task", TRIED_ON]),
-        command_line(["tuner", "launch", "--variant", str(path), "--task", TRIED_ON]),
+        command_line(["tuner", "variants", "--check", str(path), *tried_on]),
+        command_line(["tuner", "launch", "--variant", str(path), *tried_on]),
     )
 
 
-def study_text(constructor: Constructor, proposal: Proposal, model: str, path: Path) -> str:
+def study_text(
+    constructor: Constructor,
+    proposal: Proposal,
+    model: str,
+    path: Path,
+    tried_on: Sequence[str] = TRIED_ON,
+) -> str:
     """The whole file, as TOML with comments.
 
     Args:
@@ -48,6 +54,7 @@ def study_text(constructor: Constructor, proposal: Proposal, model: str, path: P
         proposal: for its arguments.
         model: the class, relative to the file.
         path: where the file will lie, as it was named.
+        tried_on: the options that name the data in whose shapes the network was built.
     """
     original = tomllib.loads((studies_folder() / "original.toml").read_text(encoding="utf-8"))
     return "\n".join(
@@ -57,7 +64,7 @@ def study_text(constructor: Constructor, proposal: Proposal, model: str, path: P
             *_defaults(proposal, original),
             *_space(proposal, original),
             *_training(original),
-            *_end(path),
+            *_end(path, tried_on),
         ]
     )
 
@@ -138,9 +145,10 @@ def _training(original: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def _end(path: Path) -> Iterator[str]:
-    yield "# Next: try it for a step, then search. Name your own task in place of generated data."
-    for command in next_commands(path):
+def _end(path: Path, tried_on: Sequence[str]) -> Iterator[str]:
+    own = " Name your own task in place of generated data." if tried_on == TRIED_ON else ""
+    yield f"# Next: try it for a step, then search.{own}"
+    for command in next_commands(path, tried_on):
         yield f"#   {shown(command)}"
     yield ""
 

@@ -10,6 +10,7 @@ import pytest
 from tests.support.documentation import blocks, documented_commands
 from tests.support.forked_cli import run
 from tests.support.refusals import contents, refused
+from tests.support.small_study import TASK_TOML
 from tuner.spec.study_file import StudyFile, load_study_file
 
 NETWORKS = '''
@@ -120,6 +121,23 @@ def test_the_class_is_named_relative_to_the_file(folder: Path) -> None:
     assert f"#   tuner launch --variant '{to}' --task demo\n" in to.read_text()
     checked = run("variants", "--check", str(to), folder=folder / "studies")
     assert checked.code == 0, checked.err
+
+
+@pytest.mark.parametrize("model", ["nets.py:Small", "neuralforecast:NHITS"])
+def test_what_comes_next_is_of_the_data_that_it_was_tried_on(model: str, folder: Path) -> None:
+    """With another task the commands would check, and search, something else."""
+    (folder / "my task.toml").write_text(TASK_TOML)
+    words = ("init", "variant", model, "--output", "mine.toml", "--task", "my task.toml")
+    done = run(*words, "--data-dir", "elsewhere", "--json", folder=folder)
+    assert done.code == 0, done.err
+    options = "--task 'my task.toml' --data-dir elsewhere"
+    check, launch = done.json()["next"]
+    assert check == f"tuner variants --check mine.toml {options}"
+    assert launch == f"tuner launch --variant mine.toml {options}"
+    written = (folder / "mine.toml").read_text()
+    assert f" {check}\n" in written
+    assert f" {launch}\n" in written
+    assert "--task demo" not in written
 
 
 def test_an_importable_class_is_named_as_it_was(folder: Path) -> None:

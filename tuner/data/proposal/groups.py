@@ -11,7 +11,7 @@ import pandas as pd
 
 from tuner.data.local_time import to_utc
 from tuner.data.proposal.rhythm import DAY, rhythm_of
-from tuner.data.proposal.sheet import Column, Sheet
+from tuner.data.proposal.sheet import Column, Floats, Sheet
 from tuner.data.times import TimeColumn, Times
 from tuner.errors import DataError
 
@@ -119,3 +119,23 @@ def _is_named(name: str) -> bool:
 def _rank(name: str) -> int:
     plain = name.strip().lower()
     return ID_NAMES.index(plain) if plain in ID_NAMES else len(ID_NAMES)
+
+
+def counts_rows(column: Column, groups: Sequence[Positions]) -> bool:
+    """Whether a column only counts the rows, of all series or of each, in whatever steps: a row's
+    number, or Unix time. A data frame's index may have lost some rows. `groups` are the positions
+    of each series' rows.
+    """
+    if column.numbers is None or len(column.numbers) < 3:  # noqa: PLR2004 - two numbers are no row
+        return False
+    if _is_even(np.diff(column.numbers)):
+        return True
+    steps = np.concatenate([np.diff(column.numbers[np.sort(each)]) for each in groups])
+    if not len(steps):
+        return False
+    whole = column.is_nameless and bool((column.numbers == np.round(column.numbers)).all())
+    return _is_even(steps) or (whole and bool((steps > 0).all()))
+
+
+def _is_even(steps: Floats) -> bool:
+    return bool(steps[0] != 0 and (steps == steps[0]).all())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tuner.data.proposal.file_layout import Layout, layout_of
+from tuner.data.proposal.groups import Positions, counts_rows
 from tuner.data.proposal.sheet import Column, Sheet
 from tuner.data.proposal.sizes import Sizes, calendar_for, sizes_for, usual_sizes
 from tuner.data.proposal.told import NONE, Guess, Told
@@ -144,11 +145,10 @@ def _targets(sheet: Sheet, layout: Layout, told: Told) -> tuple[list[Column], li
         return [_asked(sheet, name) for name in told.targets], []
     chosen: list[Column] = []
     left: list[str] = []
-    firsts = [int(positions[0]) for positions in layout.groups]
     for column in sheet.columns:
         if column.name in keys:
             continue
-        reason = _why_not(column, firsts)
+        reason = _why_not(column, layout.groups)
         if reason is None:
             chosen.append(column)
         else:
@@ -169,13 +169,14 @@ def _asked(sheet: Sheet, name: str) -> Column:
     return column
 
 
-def _why_not(column: Column, firsts: list[int]) -> str | None:
+def _why_not(column: Column, groups: Sequence[Positions]) -> str | None:
     if column.numbers is None:
         if column.times is not None:
             return "times"
         return "empty" if column.missing == len(column.texts or ()) else "not numbers"
+    firsts = [int(positions[0]) for positions in groups]
     reasons = (
-        (column.is_counter, "counts the rows (Unix time is no time here: write dates)"),
+        (counts_rows(column, groups), "counts the rows (Unix time is no time here: write dates)"),
         (column.is_constant, "constant"),
         (not column.name.isprintable(), "its name holds a control character"),
         (column.missing > MOST_EMPTY * len(column.numbers), f"{column.missing:,} empty cells"),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tuner.data.csv_cells import decode, read_cells
+from tuner.data.csv_cells import column_name, decode, read_cells
 from tuner.data.proposal.dialect import Dialect, dialect_of, number_of
 from tuner.data.source_kinds import CsvSource
 from tuner.data.table import is_missing
@@ -19,6 +19,8 @@ from tuner.errors import DataError
 from tuner.files.plain import excerpt
 
 PARQUET = b"PAR1"
+FRAME_INDEX = "__index_level_0__"
+"""As pandas calls an index without a name that it writes to Parquet."""
 MOST_BYTES = 1 << 31
 """Of a file that is to be looked at."""
 
@@ -46,12 +48,9 @@ class Column:
         return bool(np.nanmin(self.numbers) == np.nanmax(self.numbers))
 
     @property
-    def is_counter(self) -> bool:
-        """Whether it only counts the rows, in whatever steps: a row's number, or Unix time."""
-        if self.numbers is None or len(self.numbers) < 3:  # noqa: PLR2004 - two numbers are no row
-            return False
-        steps = np.diff(self.numbers)
-        return bool(steps[0] != 0 and (steps == steps[0]).all())
+    def is_nameless(self) -> bool:
+        """Whether it has the name of a first column without one, or of a data frame's index."""
+        return self.name in (column_name("", 0), FRAME_INDEX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -89,6 +89,34 @@ def test_other_columns_are_named_with_the_reason(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("written", ["csv", "parquet"])
+@pytest.mark.parametrize("index", ["of each series", "with rows lost"])
+def test_the_index_of_a_data_frame_is_no_target(index: str, written: str, tmp_path: Path) -> None:
+    """As `df.to_csv()` writes it: a first column without a name."""
+    frames = [
+        pd.DataFrame(
+            {
+                "shop": shop,
+                "when": pd.date_range("2024-01-01", periods=200, freq="h"),
+                "sold": np.cumsum(np.arange(200) % 7 + 1),
+                "y": np.sin(np.arange(200) + len(shop)),
+            }
+        )
+        for shop in ("north", "south")
+    ]
+    if index == "with rows lost":
+        frames = [each.set_index(each.index * 3 + each.index % 2) for each in frames]
+    whole, file = pd.concat(frames), tmp_path / f"x.{written}"
+    if written == "csv":
+        whole.to_csv(file)
+    else:
+        whole.to_parquet(file, index=True)
+    found = proposal_for(file)
+    assert found.targets == ("sold", "y"), "a count is none of rows because it goes up"
+    (left,) = found.left_out
+    assert left.startswith(("column_1: counts the rows", "__index_level_0__: counts the rows"))
+
+
 def test_empty_cells_are_filled(tmp_path: Path) -> None:
     lines = hourly()
     lines[40] = lines[40].partition(",")[0] + ","
