@@ -20,6 +20,7 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.estimate_words import in_words
 from tuner.verdict.expected_front import Front
 from tuner.verdict.front_by_values import Values, expected_front, single_front, verified_front
+from tuner.verdict.lacking import nothing_verified
 from tuner.verdict.no_answer import NoAnswerError
 from tuner.verdict.picks import picks_expected
 from tuner.verdict.reasons import because_of_answer, because_of_front, nothing_expected
@@ -254,10 +255,7 @@ def _front(study: StudySnapshot, values: Values, model: RunsModel | None) -> Fro
         return single_front(study)
     front = verified_front(study)
     if not front.points:
-        raise TunerError(
-            f"no configuration of study {study.name!r} that may be chosen ran on enough fresh "
-            "seeds yet; 'tuner verify' runs them, or say --values expected"
-        )
+        raise TunerError(f"{nothing_verified(study)}. Or say --values expected")
     return front
 
 

@@ -10,11 +10,13 @@ from optuna.trial import TrialState
 
 from tuner.report.alarms import alarms_of
 from tuner.search.methods import prunes
+from tuner.storage.queue.roster import WorkerRow
 from tuner.study.group import names_by_group
 from tuner.study.host_differences import all_in_words
 from tuner.study.open import OpenStudy
 from tuner.study.snapshot import snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
+from tuner.verdict.lacking import lacking_of
 from tuner.verdict.verified import Verified, progress, verified_in
 
 
@@ -46,6 +48,7 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "verification": progress(seen.runs),
         "confirmation": confirmation.as_dict() if confirmation else None,
         "all_missed": _all_missed(on_fresh_seeds.values(), confirmation),
+        "lacking": (found := lacking_of(seen)) and found.as_dict(),
         "objectives": list(results.objectives),
         "policy": dataclasses.asdict(policy) | {"prune": prunes(policy.sampler, policy.prune)},
         "little_left": dataclasses.asdict(counts.little_left) if counts.little_left else None,
@@ -59,23 +62,24 @@ def status_of(opened: OpenStudy) -> dict[str, Any]:
         "hypervolume": results.hypervolume,
         "reference": results.reference,
         "device_model": seen.device_model,
-        "workers": [
-            {
-                "worker": row.worker,
-                "host": row.host,
-                "pid": row.pid,
-                "device": row.device,
-                "trial": row.trial_number,
-                "epoch": row.epoch,
-                "val_loss": row.val_loss,
-                "silent_s": round(row.silent_s, 1),
-                "note": row.note,
-            }
-            for row in workers
-        ],
+        "workers": [_worker(row) for row in workers],
         "alarms": [alarm.as_dict() for alarm in alarms_of(opened, results)],
         "hosts": [{"host": host} | dataclasses.asdict(facts) for host, facts in hosts],
         "hosts_differ": all_in_words(hosts),
+    }
+
+
+def _worker(row: WorkerRow) -> dict[str, Any]:
+    return {
+        "worker": row.worker,
+        "host": row.host,
+        "pid": row.pid,
+        "device": row.device,
+        "trial": row.trial_number,
+        "epoch": row.epoch,
+        "val_loss": row.val_loss,
+        "silent_s": round(row.silent_s, 1),
+        "note": row.note,
     }
 
 

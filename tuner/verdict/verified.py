@@ -11,6 +11,7 @@ from optuna.trial import TrialState
 
 from tuner.config import Value
 from tuner.record import Recorded
+from tuner.spec.objectives import axis_title
 from tuner.storage.queue.plans import cut_default, stands_apart
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.configurations import is_cut
@@ -19,7 +20,7 @@ from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.questions import sample_name
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.stats.effects import Sample
-from tuner.verdict.stats.intervals import Interval, median_interval
+from tuner.verdict.stats.intervals import LEAST_RUNS, Interval, median_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,30 @@ class Verified:
         return len(self.runs) - len(self.counted)
 
     @property
+    def contaminated(self) -> int:
+        """How many runs that are no misses had their timing disturbed."""
+        return len(self.counted) - len(self.clean)
+
+    @property
+    def timings(self) -> str:
+        """How many timings count, and why others do not: `3 of 5 (2 contaminated)`."""
+        why = ((self.contaminated, "contaminated"), (self.missed, "missed"))
+        others = ", ".join(f"{count} {word}" for count, word in why if count)
+        return f"{len(self.clean)} of {len(self.runs)}" + (f" ({others})" if others else "")
+
+    @property
+    def mql_is(self) -> str:
+        """The name of what `mql` is: `val_mql` of a program's runs that told no other, where that
+        stands for it.
+        """
+        told = [(run.result.values, _recorded(run)) for run in self.counted if run.result]
+        instead = bool(told) and all(
+            values and recorded.test_mql is None and values[1] == recorded.val_mql
+            for values, recorded in told
+        )
+        return "val_mql" if instead else "test_mql"
+
+    @property
     def seconds(self) -> Interval | None:
         return median_interval([values[0] for run in self.clean if (values := self.values(run))])
 
@@ -114,12 +139,19 @@ class Verified:
         if self.missed == n:
             how = ", ".join(f"{by.replace('_', ' ')} {c}" for by, c in sorted(self.misses.items()))
             return f"{n} of {n} runs on fresh seeds missed ({how})"
-        if self.mql is not None and not self.clean:
-            return (
-                f"on {n} fresh seeds, of which {self.missed} missed, its test MQL is "
-                f"{self.mql:.4f}; every timing was disturbed"
+        if self.mql is not None:
+            timings = (
+                f"of the timings {self.timings} count, and a median takes {LEAST_RUNS}"
+                if self.clean
+                else "every timing was disturbed"
             )
-        return f"too few runs on fresh seeds count, {len(self.clean)} of {n}"
+            return (
+                f"on {n} fresh seeds, of which {self.missed} missed, its {axis_title(self.mql_is)} "
+                f"is {self.mql:.4f}; {timings}"
+            )
+        return (
+            f"of the timings on fresh seeds {self.timings} count, and a median takes {LEAST_RUNS}"
+        )
 
     def as_dict(self) -> dict[str, Any] | None:
         """`{"seeds", "wall_clock_s": {"median", "low", "high"}, "test_mql": {...}, ...}`; None
@@ -140,7 +172,8 @@ class Verified:
             "converged": len(self.counted) - self.cut_off,
             "cut_off": self.cut_off,
             "misses": self.misses,
-            "contaminated": len(self.counted) - len(self.clean),
+            "contaminated": self.contaminated,
+            **({} if self.mql_is == "test_mql" else {"mql_is": self.mql_is}),
         }
 
 

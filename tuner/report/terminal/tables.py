@@ -182,6 +182,8 @@ def print_status(opened: Sequence[OpenStudy]) -> None:
         if status["all_missed"]:
             missed = (f"trial {found['trial']}: {found['what']}" for found in status["all_missed"])
             console.print(f"{each.name}: {'; '.join(missed)}", style="yellow", soft_wrap=True)
+        if lacking := status["lacking"]:
+            console.print(f"{each.name}: {lacking['sentence']}", style="yellow", soft_wrap=True)
         for alarm in in_lines([Alarm(**found) for found in status["alarms"]]):
             console.print(f"{each.name}: {alarm}", style="yellow", soft_wrap=True)
     at_work = [
@@ -278,7 +280,10 @@ def _share_verified(status: dict[str, Any]) -> str:
     if not status["front"]:
         return "-"
     known = sum(each["verified"] is not None for each in status["front"])
-    return f"{known} of {len(status['front'])}" + (f" ({left} runs to go)" if left else "")
+    trials = (status["lacking"] or {"trials": []})["trials"]
+    lack = sum(each["trial"] in trials for each in status["front"])
+    notes = [f"{left} runs to go"] * bool(left) + [f"{lack} lack timings"] * bool(lack)
+    return f"{known} of {len(status['front'])}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def _warn_of_timings(console: Console, results: StudyResults) -> None:
