@@ -4,7 +4,6 @@ and fresh-seed figures beside those of the search.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,13 +22,16 @@ from rich.table import Table
 from tuner.display.terminal import Console, make_console
 from tuner.report.terminal.live import Live, seen_to_the_end
 from tuner.report.terminal.summary_lines import stopped_in_words
+from tuner.spec.objectives import axis_title, heading
 from tuner.storage.queue.verifications import Verifications
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
-from tuner.study.results import TrialRecord, read_results
+from tuner.study.results import read_results
 from tuner.study.snapshot import snapshot
+from tuner.verdict.beside_search import mql_of_search, split_shown, verified_as_dict
 from tuner.verdict.confirmation import confirmation_of
 from tuner.verdict.confirmed_words import about_test_split, confirmed_lines, confirmed_sentence
+from tuner.verdict.lacking import lacking_of
 from tuner.verdict.picks import picks_judged
 from tuner.verdict.queue import verifications_of
 from tuner.verdict.stats.intervals import Interval
@@ -81,14 +83,25 @@ class _Runs(Live):
 
 
 def verification_document(opened: Sequence[OpenStudy]) -> dict[str, Any]:
-    """For JSON: per study the state of its runs and every verified configuration."""
-    return {"studies": [_study_document(each) for each in opened]}
+    """For JSON: per study the state of its runs and every verified configuration; what to know of
+    the test MQLs of those that have a confirmation.
+    """
+    return {
+        "studies": [_study_document(each) for each in opened],
+        "about_test_split": _about_test_split(opened),
+    }
+
+
+def _about_test_split(opened: Sequence[OpenStudy]) -> list[str]:
+    of = [each.definition for each in opened if confirmed_lines(snapshot(each))]
+    return about_test_split(of)
 
 
 def _study_document(opened: OpenStudy) -> dict[str, Any]:
     results = read_results(opened)
     queued = verifications_of([opened]).runs()
     chosen = picks_judged(results, queued, opened.name)
+    lacking = lacking_of(snapshot(opened))
     return {
         "name": opened.name,
         "group": opened.membership.group,
@@ -103,17 +116,11 @@ def _study_document(opened: OpenStudy) -> dict[str, Any]:
                 "trial": each.trial_number,
                 "picks": [name for name, number in chosen.items() if number == each.trial_number],
                 "params": dict(each.params),
-                "runs": {
-                    "planned": each.planned,
-                    "finished": len(each.runs),
-                    "converged": len(each.counted) - each.cut_off,
-                },
-                "misses": each.misses,
-                "late": [json.loads(result.to_json()) for run in each.runs for result in run.late],
-                "verified": each.as_dict(),
+                **verified_as_dict(each, results),
             }
             for each in read_verified(opened)
         ],
+        "lacking": lacking.as_dict() if lacking else None,
     }
 
 
@@ -133,13 +140,12 @@ def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
         confirmed = confirmed_lines(snapshot(each))
         if verified:
             console.print(_table(each, verified))
-            _notes(console, verified)
+            _notes(console, each, verified)
         elif not confirmed:
             console.print(f"{each.name}: nothing verified yet")
         for line in confirmed:
             console.print(f"{line}.", soft_wrap=True)
-    of = [each.definition for each in opened if confirmed_lines(snapshot(each))]
-    for line in about_test_split(of):
+    for line in _about_test_split(opened):
         console.print(f"{line}.", soft_wrap=True)
     if ended != "filled":
         console.print(f"{stopped_in_words(ended).capitalize()}.")
@@ -148,34 +154,37 @@ def print_verified(opened: Sequence[OpenStudy], *, ended: str) -> None:
 def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
     results = read_results(opened)
     chosen = picks_judged(results, verifications_of([opened]).runs(), opened.name)
+    split = split_shown(verified)
     table = Table(
         title=f"{opened.name}: medians over fresh seeds [95 % interval]",
         title_justify="left",
         box=None,
         padding=(0, 1, 0, 0),
     )
-    for heading in (
+    for column in (
         "trial",
         "runs",
         "time s",
         "(search)",
-        "test MQL",
+        heading(split),
         "(search)",
         "epochs",
         "missed",
         "",
     ):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(column, justify="right", no_wrap=True)
     for each in sorted(verified, key=lambda v: v.seconds.estimate if v.seconds else float("inf")):
-        seen = _values(results.configuration_of(each.trial_number))
+        record = results.configuration_of(each.trial_number)
+        seconds = record.values[0] if record and record.values else None
+        mql = mql_of_search(record, split)
         epochs = each.of_counted(lambda run: run.epochs)
         table.add_row(
             str(each.trial_number),
             f"{len(each.runs)}/{each.planned}",
             interval(each.seconds, ".3f"),
-            f"{seen[0]:.3f}" if seen else "-",
+            "-" if seconds is None else f"{seconds:.3f}",
             interval(each.mql, ".4f"),
-            f"{seen[1]:.4f}" if seen else "-",
+            "-" if mql is None else f"{mql:.4f}",
             f"{epochs.estimate:.0f}" if epochs else "-",
             str(each.missed),
             ", ".join(name for name, number in chosen.items() if number == each.trial_number),
@@ -183,7 +192,14 @@ def _table(opened: OpenStudy, verified: Sequence[Verified]) -> Table:
     return table
 
 
-def _notes(console: Console, verified: Sequence[Verified]) -> None:
+def _notes(console: Console, opened: OpenStudy, verified: Sequence[Verified]) -> None:
+    objective = opened.definition.objectives[1]
+    if (split := split_shown(verified)) != objective:
+        console.print(
+            f"  {axis_title(split)} in both columns; the search minimised the "
+            f"{axis_title(objective)}",
+            soft_wrap=True,
+        )
     for each in verified:
         for how, count in each.misses.items():
             console.print(
@@ -192,17 +208,15 @@ def _notes(console: Console, verified: Sequence[Verified]) -> None:
             )
         if late := sum(len(run.late) for run in each.runs):
             console.print(f"  {each.name}: results that came too late to count, kept: {late}")
-    disturbed = sum(len(each.counted) - len(each.clean) for each in verified)
+    disturbed = sum(each.contaminated for each in verified)
     if disturbed:
         console.print(
             f"  {disturbed} timings were contaminated and are not in the times", style="yellow"
         )
+    if lacking := lacking_of(snapshot(opened)):
+        console.print(f"  {lacking.sentence}", style="yellow", soft_wrap=True)
 
 
 def interval(found: Interval | None, form: str) -> str:
     """`1.234 [1.200, 1.300]`, or a dash while there are too few runs."""
     return "-" if found is None else format(found, form)
-
-
-def _values(record: TrialRecord | None) -> tuple[float, float] | None:
-    return record.values if record else None
