@@ -45,14 +45,13 @@ class BestConfig:
     `expected` is what all runs of the study make of it, None where that was not asked for or they
     are too few. `verified` holds fresh-seed figures, None until the configuration was verified: a
     single trial may have had a lucky seed; `unverified` says why runs on fresh seeds give none.
-    `chosen_on` says which of the three it was chosen on
-    (`single`, `expected` or `verified`), and is None for a trial by its number. `recommendation`
-    says what a configuration of the pick `same-quality` was held against, and how surely it is as
-    good. `confirmed` is what its
-    study's last confirmation found of this trial, None where that was of another one or there was
-    none. `why` is a sentence of all this, and `notes` is what else to know. `source` is where a
-    task file says the data is and in what dialect it is written; empty where no file was named.
-    `baselines` are the MQL of forecasts without a network, by the study's own objective.
+    `chosen_on` says which of the three it was chosen on (`single`, `expected` or `verified`), and
+    is None for a trial by its number. `recommendation` says what a configuration of the pick
+    `same-quality` was held against, and how surely it is as good. `confirmed` is what its study's
+    last confirmation found of this trial, None where that was of another one or there was none.
+    `why` is a sentence of all this, and `notes` is what else to know. `source` is where a task file
+    says the data is and in what dialect it is written; empty where no file was named. `baselines`
+    are the MQL of forecasts without a network, by the study's own objective.
     """
 
     variant: str
@@ -285,6 +284,8 @@ def _provenance(
         "ended": record.ended,
         "exported_by": f"tuner {__version__}",
     }
+    if definition.objectives[1] != "test_mql" and record.recorded.test_mql is not None:
+        found["test_mql"] = record.recorded.test_mql  # as are figures of fresh seeds
     if record.recorded.column_test_mql:
         found["test_mql_of"] = dict(record.recorded.column_test_mql)
     if record.runs > 1:

@@ -22,7 +22,8 @@ def headline(config: BestConfig) -> list[str]:
     seeds = ", ".join(map(str, p["seeds"]))
     if p.get("mql_split") == MqlSplit.ORIGINS:
         error = f"{axis_title(error)} (but for the last block)"
-    where = f"{axis_title(error)} {mql:.4f} on {p['device']}, {_of_runs(config)}seed {seeds}."
+    figure = f"{axis_title(error)} {mql:.4f}{_of_test(config)}"
+    where = f"{figure} on {p['device']}, {_of_runs(config)}seed {seeds}."
     lines = [
         *([f"{config.loses}."] if config.loses else []),
         (
@@ -59,6 +60,12 @@ def _by_column(config: BestConfig) -> list[str]:
         return []
     each = [f"{name} {mql:.4g}" for name, mql in columns.items() if mql is not None]
     return [f"Test MQL by target column, in its units: {', '.join(each)}."]
+
+
+def _of_test(config: BestConfig) -> str:
+    """The test MQL beside a validation MQL: figures of fresh seeds are of the test split."""
+    mql = config.provenance.get("test_mql")
+    return "" if mql is None else f" (test MQL {mql:.4f})"
 
 
 def _of_runs(config: BestConfig) -> str:
@@ -102,8 +109,9 @@ def _verified(config: BestConfig) -> str:
             return "NOT VERIFIED: these runs are of the search, which chose by them."
         return "NOT VERIFIED: these are the figures of one trial; a seed alone moves the MQL."
     time, mql = verified["wall_clock_s"], verified["test_mql"]
+    split = axis_title(verified.get("mql_is", "test_mql"))
     return (
         f"Verified on {verified['seeds']} fresh seeds: "
         f"{time['median']:.3f} s ({time['low']:.3f} to {time['high']:.3f}), "
-        f"test MQL {mql['median']:.4f} ({mql['low']:.4f} to {mql['high']:.4f})."
+        f"{split} {mql['median']:.4f} ({mql['low']:.4f} to {mql['high']:.4f})."
     )

@@ -12,10 +12,13 @@ from tuner.display.text import in_markdown
 from tuner.pareto import knee_index
 from tuner.record import Recorded
 from tuner.report.alarms import Alarm, in_lines
+from tuner.spec.objectives import heading
 from tuner.storage.queue.roster import WorkerRow
 from tuner.study.group import memberships
 from tuner.study.open import OpenStudy
 from tuner.study.results import StudyResults, TrialRecord
+from tuner.verdict.beside_search import split_shown
+from tuner.verdict.stats.intervals import Interval
 from tuner.verdict.verified import Verified
 
 _REPEATED = (
@@ -62,7 +65,8 @@ def standing(
             words[recommended] = "**recommended**"
         shown = [r for r in results.configurations if r in front or r.number == recommended]
         shown.sort(key=lambda record: record.values or (0.0, 0.0))
-        lines += ["", "| | trial | seconds | MQL | epochs |", "|---|--:|--:|--:|--:|"]
+        error = heading(results.objectives[1])
+        lines += ["", f"| | trial | seconds | {error} | epochs |", "|---|--:|--:|--:|--:|"]
         lines += [_row(words.get(record.number, ""), record) for record in shown]
         if results.repeated:
             lines += ["", _REPEATED]
@@ -101,25 +105,41 @@ def _worker(worker: WorkerRow) -> str:
 
 
 def _verified(verified: Sequence[Verified], *, repeated: bool) -> list[str]:
-    known = [
-        (each, seconds, mql) for each in verified if (seconds := each.seconds) and (mql := each.mql)
-    ]
-    if not known:
+    known = [each for each in verified if each.seconds or each.mql]
+    lines = []
+    if known:
+        lines = [
+            "On fresh seeds (medians with 95 % intervals):",
+            "",
+            f"| trial | seeds | seconds | {heading(split_shown(known))} |",
+            "|--:|--:|--:|--:|",
+            *map(_verified_row, known),
+        ]
+    elif not any(each.runs for each in verified):
+        lines = ["One trial is one seed: no figure here has been verified on others."]
         if repeated:
-            return ["No figure here has been verified on fresh seeds."]
-        return ["One trial is one seed: no figure here has been verified on others."]
-    lines = [
-        "On fresh seeds (medians with 95 % intervals):",
-        "",
-        "| trial | seeds | seconds | MQL |",
-        "|--:|--:|--:|--:|",
+            lines = ["No figure here has been verified on fresh seeds."]
+    without = [f"- trial {each.trial_number}: {why}" for each in verified if (why := _why(each))]
+    return [
+        *lines,
+        *(["", "Without figures of fresh seeds, or without all:"] if without else []),
+        *without,
     ]
-    return lines + [
-        f"| {each.trial_number} | {len(each.runs)} | {seconds.estimate:.3f} ({seconds.low:.3f} to "
-        f"{seconds.high:.3f}) "
-        f"| {mql.estimate:.4f} ({mql.low:.4f} to {mql.high:.4f}) |"
-        for each, seconds, mql in known
-    ]
+
+
+def _why(each: Verified) -> str:
+    return each.without_figures if len(each.runs) == each.planned else ""
+
+
+def _verified_row(each: Verified) -> str:
+    seconds, mql = _with_interval(each.seconds, ".3f"), _with_interval(each.mql, ".4f")
+    return f"| {each.trial_number} | {len(each.runs)} | {seconds} | {mql} |"
+
+
+def _with_interval(found: Interval | None, form: str) -> str:
+    if found is None:
+        return "-"
+    return f"{found.estimate:{form}} ({found.low:{form}} to {found.high:{form}})"
 
 
 def _row(word: str, record: TrialRecord) -> str:

@@ -14,8 +14,9 @@ from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.stints import Stint, stints
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, read_results
+from tuner.study.snapshot import snapshot
 from tuner.study.throughput import Throughput, throughput_of
-from tuner.verdict.verified import verified_of
+from tuner.verdict.verified import verified_in, verified_of
 
 _ENDS = {
     "converged": "converged",
@@ -45,6 +46,9 @@ class TrialDetail:
     configuration: TrialRecord | None = None
     """Where it is one of several trials of a configuration, what all of them came to."""
     verified: dict[str, Any] | None = None
+    unverified: str = ""
+    """Why its configuration's runs on fresh seeds give no figures; empty where they do, or none
+    ran."""
     """Fresh-seed figures of its configuration,
     as `tuner best` has them; None while there are too few."""
     windows: int | None = None
@@ -105,6 +109,7 @@ class TrialDetail:
             "failure": self.record.recorded.failure,
             "on_front": self.on_front,
             "verified": self.verified,
+            "unverified": self.unverified or None,
             "started": self.record.started,
             "ended": self.record.ended,
             "attempts": [
@@ -173,6 +178,7 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
             there = "that one is another program's, and tuner ignores it"
         raise UsageError(f"study {opened.name!r} has no trial {number}; {there}")
     whole = results.configuration_of(number) or record
+    verified = verified_of(opened, whole.number)
     return TrialDetail(
         study=opened.name,
         variant=opened.definition.variant,
@@ -182,10 +188,16 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
         history=stints(opened.database.engine, opened.study_id, trial_number=number),
         curve=opened.epochs.of_trial(number),
         configuration=whole if whole.runs > 1 else None,
-        verified=verified_of(opened, whole.number),
+        verified=verified,
+        unverified=_unverified(opened, whole.number) if verified is None else "",
         windows=windows_in(record, results.records),
         alarm=next((a.what for a in alarms_of(opened, results) if a.trial == number), ""),
     )
+
+
+def _unverified(opened: OpenStudy, number: int) -> str:
+    fresh = verified_in(snapshot(opened)).get(number)
+    return "" if fresh is None else fresh.without_figures
 
 
 def utc(seconds: float) -> str:

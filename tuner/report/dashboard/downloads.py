@@ -128,7 +128,7 @@ def _flat(record: TrialRecord) -> dict[str, Any]:
         for key, value in record.recorded.to_flat().items()
         if not isinstance(value, dict | list)
     }
-    values = dict(zip(("wall_clock_s", "test_mql"), record.values or ("", ""), strict=True))
+    values = dict(zip(record.objectives, record.values or ("", ""), strict=True))
     return {
         "trial": record.number,
         "state": record.state.name.lower(),

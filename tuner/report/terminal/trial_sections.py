@@ -19,6 +19,7 @@ from tuner.record import MEANINGS, Recorded, names_in
 from tuner.report.terminal.sparkline import SPARK_WIDTH, sparkline
 from tuner.report.terminal.throughput_lines import busy_in_words, throughput_rows
 from tuner.report.trial_detail import TrialDetail, utc
+from tuner.spec.objectives import axis_title
 from tuner.spec.program import ClockLabel
 from tuner.study.results import clock_of
 
@@ -74,7 +75,9 @@ def _values(detail: TrialDetail) -> Rows:
         warning = "; contaminated, do not trust it" if recorded.contaminated else ""
         clock, error = detail.record.objectives
         yield clock, f"{values[0]:.3f} s (best epoch after {_s(recorded.time_to_best_s)}){warning}"
-        yield error, f"{values[1]:.4f} (validation {_number(recorded.val_mql)})"
+        other = "test" if error == "val_mql" else "validation"
+        beside = recorded.test_mql if error == "val_mql" else recorded.val_mql
+        yield error, f"{values[1]:.4f} ({other} {_number(beside)})"
     if detail.configuration is not None and detail.configuration.values is not None:
         whole, (middle, quality) = detail.configuration, detail.configuration.values
         numbers = ", ".join(map(str, whole.numbers))
@@ -85,7 +88,10 @@ def _values(detail: TrialDetail) -> Rows:
             _interval(detail.verified[key], digits)
             for key, digits in (("wall_clock_s", 3), ("test_mql", 4))
         )
-        yield "fresh seeds", f"{detail.verified['seeds']}: {seconds} s, test MQL {mql}"
+        split = axis_title(detail.verified.get("mql_is", "test_mql"))
+        yield "fresh seeds", f"{detail.verified['seeds']}: {seconds} s, {split} {mql}"
+    elif detail.unverified:
+        yield "fresh seeds", detail.unverified
     for series, score in sorted(recorded.series_test_mql.items()):
         validation = recorded.series_val_mql.get(series)
         yield f"test_mql/{series}", f"{_number(score)} (validation {_number(validation)})"

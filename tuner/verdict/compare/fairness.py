@@ -78,6 +78,7 @@ def differences(studies: Sequence[StudySnapshot]) -> list[str]:
         _differ(studies, f"The setting {name} differs", lambda s, name=name: _setting(s, name))  # type: ignore[misc]
         for name in _SETTINGS
     ]
+    found += [_without_test(each) for each in studies]
     found += [_disturbed(each) for each in studies]
     found += [_seed_ignored(each) for each in studies]
     found += [
@@ -94,6 +95,18 @@ def _differ(
     if len(set(known.values())) < 2:  # noqa: PLR2004 - a difference needs two
         return ""
     return f"{what}: {', '.join(f'{name} {found}' for name, found in known.items())}."
+
+
+def _without_test(study: StudySnapshot) -> str:
+    """That a column of test MQLs has those of validation, which stand for it."""
+    if study.definition.objectives[1] == "test_mql":
+        return ""
+    if all(each.recorded.test_mql is not None for each in study.results.complete):
+        return ""
+    return (
+        f"{study.name} recorded no test MQL, or not of all trials: its validation MQL stands for "
+        "it here."
+    )
 
 
 def _setting(study: StudySnapshot, name: str) -> Any:
