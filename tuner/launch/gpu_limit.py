@@ -1,49 +1,26 @@
-"""`--max-gpu-hours`: which studies share the limit, and whether it ended the work."""
+"""`--max-gpu-hours`: changing the limit, and whether it ended the work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tuner.launch.progress import Notes
-from tuner.spec.policy import UNSAID, PolicyChanges
+from tuner.spec.policy import PolicyChanges
+from tuner.storage.database import initialisation_lock
 from tuner.study.open import OpenStudy
-from tuner.study.shared_hours import share_hours
+from tuner.study.shared_hours import share_launched_hours
 from tuner.verdict.queue import limits_of, verifications_of
-
-
-def share_gpu_hours(studies: Sequence[OpenStudy], said: PolicyChanges) -> list[str]:
-    """The studies of one launch share the limit that it names, with all that shared one with any of
-    them; a new search of a group that has one is paid by the same hours. Lines for the person who
-    launches.
-    """
-    database, names = studies[0].database, [each.name for each in studies]
-    if said.max_gpu_s is not UNSAID:
-        together = share_hours(database, names, said.max_gpu_s)
-        others = [name for name in together if name not in names]
-        if not others:
-            return []
-        what = "is lifted for" if said.max_gpu_s is None else "holds for"
-        theirs = ", ".join(name for name in names if name in together)
-        why = f"an earlier launch had them share a limit with {theirs}"
-        return [f"--max-gpu-hours {what} {', '.join(others)} as well: {why}"]
-    for each in studies:
-        policy = each.policy()
-        if (
-            policy.max_gpu_s is not None
-            and policy.gpu_shared
-            and each.name not in policy.gpu_shared
-        ):
-            share_hours(database, [each.name], policy.max_gpu_s)
-    return []
 
 
 def change_gpu_hours(studies: Sequence[OpenStudy], said: PolicyChanges, notes: Notes) -> None:
     """Give these studies the limit that was said, before anything of them is gone on with."""
-    before = [each.policy() for each in studies]
-    for line in share_gpu_hours(studies, said):
+    with initialisation_lock(studies[0].database.address):  # a launch may be changing it, too
+        before = [each.policy() for each in studies]
+        lines = share_launched_hours(studies, said.said())
+        after = [each.policy() for each in studies]
+    for line in lines:
         notes.note(line)
-    for each, was in zip(studies, before, strict=True):
-        now = each.policy()
+    for each, was, now in zip(studies, before, after, strict=True):
         if now.max_gpu_s != was.max_gpu_s:
             flags = was.flags()["max_gpu_s"], now.flags()["max_gpu_s"]
             notes.note(f"{each.name} changes from {flags[0]} to {flags[1]}")

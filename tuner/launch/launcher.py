@@ -12,7 +12,7 @@ from tuner.estimate.foretold import SearchForetold
 from tuner.launch.crew import Crew, deadline
 from tuner.launch.early import EarlyWorkers
 from tuner.launch.foretelling import foretell, worth_measuring
-from tuner.launch.gpu_limit import note_spent, share_gpu_hours, trials_unpaid
+from tuner.launch.gpu_limit import note_spent, trials_unpaid
 from tuner.launch.outcome import LaunchOutcome, Outcome, StudyOutcome
 from tuner.launch.plan import Aim, LaunchPlan, called_as_built_in, make_aim, make_plan
 from tuner.launch.progress import Notes, Progress, Quiet
@@ -113,8 +113,6 @@ def run_after(
             for each in launched:
                 keep_data_file(each.study.optuna, aim.task)
             studies = [each.study for each in launched]
-            for line in share_gpu_hours(studies, request.policy):
-                notes.note(line)
             before(studies)
             if request.devices.print_only:
                 printed = crew.in_words(studies)

@@ -207,12 +207,27 @@ def create_or_resume(
             by tuner.
     """
     with initialisation_lock(database.address):
-        if name not in list_studies(database):
-            place = membership or Membership.of_new(name)
-            create_study(
-                database, name, definition, place, trials=trials or DEFAULT_TRIALS, policy=policy
-            )
-        opened = open_study(database, name)
+        return make_or_resume(
+            database, name, definition, trials=trials, membership=membership, policy=policy
+        )
+
+
+def make_or_resume(
+    database: Database,
+    name: str,
+    definition: StudyDefinition,
+    *,
+    trials: int | None,
+    membership: Membership | None = None,
+    policy: SearchPolicy | None = None,
+) -> OpenStudy:
+    """The same as `create_or_resume`, to be called under the initialisation lock."""
+    if name not in list_studies(database):
+        place = membership or Membership.of_new(name)
+        create_study(
+            database, name, definition, place, trials=trials or DEFAULT_TRIALS, policy=policy
+        )
+    opened = open_study(database, name)
     refuse_if_different(name, opened.definition, definition, lambda: opened.optuna.user_attrs)
     if trials is not None:
         opened.ledger.set_budget(trials)

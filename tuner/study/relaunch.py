@@ -15,7 +15,6 @@ from tuner.config import LATER_SETTINGS
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.search.history import configuration, known_params
-from tuner.search.methods import prunes
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.objectives import objective_names, violations
@@ -23,10 +22,11 @@ from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
 from tuner.storage.optuna.constraints import replace_constraints
 from tuner.storage.records import LittleLeft
-from tuner.study.definition_flags import flags_of
 from tuner.study.group import asked_searches, memberships
-from tuner.study.open import OpenStudy, check_resumable, create_or_resume, list_studies, open_study
+from tuner.study.open import OpenStudy, check_resumable, list_studies, make_or_resume, open_study
 from tuner.study.recorded_margin import refuse_other_margin
+from tuner.study.relaunch_words import differing, in_words, lowered
+from tuner.study.shared_hours import share_launched_hours
 from tuner.study.warm_start import (
     Front,
     fronts_of,
@@ -77,10 +77,26 @@ def open_studies(
     Each name is that of a group, of which a launch makes as many searches as were said: see
     `asked_searches`. A new search of a group begins with the settings of the first one.
 
+    From the look at what is there to the last change it is one step: a launch of the same studies
+    at the same moment comes wholly before or after it, finds what the other made and did, and says
+    what it changes of that.
+
     Raises:
         UsageError: a study of that name is another one, or of another device; `warm_start` names no
             study.
     """
+    with initialisation_lock(database.address):
+        return _open_alone(database, asked, said, device_model=device_model, warm_start=warm_start)
+
+
+def _open_alone(
+    database: Database,
+    asked: Mapping[str, StudyDefinition],
+    said: Said,
+    *,
+    device_model: str | None,
+    warm_start: str | None,
+) -> list[Launched]:
     plans = _planned(database, asked, said)
     for plan in plans:
         if plan.like is not None and device_model is not None:  # a new search's budget is not full
@@ -94,27 +110,33 @@ def open_studies(
     for plan in plans:
         refuse_what_saw_last_block(plan.definition, fronts)
     studies = [
-        create_or_resume(
+        make_or_resume(
             database,
             plan.name,
             plan.definition,
             trials=plan.trials,
             membership=plan.place,
-            policy=_like(plan.like) if plan.like is not None else None,
+            policy=_first_policy(plan.like, said),
         )
         for plan in plans
     ]
-    return [
+    launched = [
         _launched(plan, study, said, fronts) for plan, study in zip(plans, studies, strict=True)
     ]
+    if launched and (lines := share_launched_hours(studies, said.policy)):
+        last = launched[-1]
+        launched[-1] = dataclasses.replace(last, notes=(*last.notes, *lines))
+    return launched
 
 
-def _like(first: OpenStudy) -> SearchPolicy:
-    """What another search of its group begins with: its device hours are the same hours."""
-    policy = first.policy()
-    if policy.max_gpu_s is None:
-        return policy
-    return dataclasses.replace(policy, gpu_shared=policy.gpu_shared or (first.name,))
+def _first_policy(like: OpenStudy | None, said: Said) -> SearchPolicy:
+    """What a new study has from its first moment on, so that no worker sees it otherwise. It begins
+    as the first search of its group, `like`, whose device hours are its hours, too.
+    """
+    policy = like.policy() if like is not None else SearchPolicy()
+    if like is not None and policy.max_gpu_s is not None:
+        policy = dataclasses.replace(policy, gpu_shared=policy.gpu_shared or (like.name,))
+    return dataclasses.replace(policy, **said.policy)
 
 
 def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]) -> Launched:
@@ -129,9 +151,9 @@ def _launched(plan: _Plan, study: OpenStudy, said: Said, fronts: Sequence[Front]
     notes = list(plan.notes)
     other: list[str] = []
     if plan.budget is not None:
-        other = _differ(before, after)
-        notes += _in_words(study, plan.fresh, before, after, said)
-    notes += _lowered(study, plan.budget)
+        other = differing(before, after)
+        notes += in_words(study, plan.fresh, before, after, said.policy)
+    notes += lowered(study, plan.budget)
     if ensure_default(study):
         notes.append(
             f"{study.name} tries its default configuration again: another program took the "
@@ -224,25 +246,24 @@ def change_policy(study: OpenStudy, said: Mapping[str, Any]) -> tuple[SearchPoli
 
     Running workers follow with their next trial. Where a limit changed, finished trials are judged
     by the new ones.
+
+    To be called under the initialisation lock: another launch may be changing another field.
     """
-    with initialisation_lock(
-        study.database.address
-    ):  # another launch may be changing another field
-        before = study.policy()
-        after = dataclasses.replace(before, **said)
-        if after == before:
-            return before, after
-        study.set_policy(after)
-        if {"max_time_s", "max_mql", "max_memory_bytes"} & set(_differ(before, after)):
-            judged = {
-                trial.number: violations(
-                    after,
-                    (trial.values[0], trial.values[1]),
-                    Recorded.from_flat(trial.user_attrs),
-                )
-                for trial in study.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
-            }
-            replace_constraints(study.database.engine, study.study_id, judged)
+    before = study.policy()
+    after = dataclasses.replace(before, **said)
+    if after == before:
+        return before, after
+    study.set_policy(after)
+    if {"max_time_s", "max_mql", "max_memory_bytes"} & set(differing(before, after)):
+        judged = {
+            trial.number: violations(
+                after,
+                (trial.values[0], trial.values[1]),
+                Recorded.from_flat(trial.user_attrs),
+            )
+            for trial in study.optuna.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        }
+        replace_constraints(study.database.engine, study.study_id, judged)
     return before, after
 
 
@@ -260,39 +281,3 @@ def ensure_default(opened: OpenStudy) -> bool:
             return False
     opened.optuna.enqueue_trial(dict(default), user_attrs={"default": True})
     return True
-
-
-def _lowered(study: OpenStudy, before: int | None) -> list[str]:
-    """What a lower budget means for others who are at work on the study."""
-    counts = study.ledger.counts()
-    if before is None or counts.budget >= before:
-        return []
-    others = len(study.roster.working())
-    line = f"{study.name}: --trials lowers its budget from {before} to {counts.budget}"
-    if others:
-        who = "1 other worker is" if others == 1 else f"{others} other workers are"
-        line += f"; {who} at work on it, and will end once it is filled"
-    return [line]
-
-
-def _differ(before: SearchPolicy, after: SearchPolicy) -> list[str]:
-    return [
-        name for name, value in dataclasses.asdict(before).items() if getattr(after, name) != value
-    ]
-
-
-def _in_words(
-    study: OpenStudy, fresh: StudyDefinition, before: SearchPolicy, after: SearchPolicy, said: Said
-) -> list[str]:
-    """What a study that was there keeps although a new one
-    would not have it, and what of its policy changed.
-    """
-    own, new, old = after.flags(), flags_of(fresh), before.flags()
-    kept = [flag for name, flag in flags_of(study.definition).items() if flag != new[name]]
-    kept += [own[name] for name in _differ(SearchPolicy(), after) if name not in said.policy]
-    changed = [f"{old[name]} to {own[name]}" for name in _differ(before, after)]
-    pruned, prunes_now = (prunes(each.sampler, each.prune) for each in (before, after))
-    if "prune" not in said.policy and pruned != prunes_now:
-        changed.append("pruning to no pruning" if pruned else "no pruning to pruning")
-    lines = [f"{study.name} changes from {', from '.join(changed)}"] if changed else []
-    return [*lines, f"{study.name} keeps {' '.join(kept)}"] if kept else lines

@@ -1,0 +1,54 @@
+"""What a launch says of a study that was there: what stays as it was, and what changes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from tuner.search.methods import prunes
+from tuner.spec.definition import StudyDefinition
+from tuner.spec.policy import SearchPolicy
+from tuner.study.definition_flags import flags_of
+from tuner.study.open import OpenStudy
+
+
+def lowered(study: OpenStudy, before: int | None) -> list[str]:
+    """What a lower budget means for others who are at work on the study."""
+    counts = study.ledger.counts()
+    if before is None or counts.budget >= before:
+        return []
+    others = len(study.roster.working())
+    line = f"{study.name}: --trials lowers its budget from {before} to {counts.budget}"
+    if others:
+        who = "1 other worker is" if others == 1 else f"{others} other workers are"
+        line += f"; {who} at work on it, and will end once it is filled"
+    return [line]
+
+
+def differing(before: SearchPolicy, after: SearchPolicy) -> list[str]:
+    """The fields that are not the same in both."""
+    return [
+        name for name, value in dataclasses.asdict(before).items() if getattr(after, name) != value
+    ]
+
+
+def in_words(
+    study: OpenStudy,
+    fresh: StudyDefinition,
+    before: SearchPolicy,
+    after: SearchPolicy,
+    said: Collection[str],
+) -> list[str]:
+    """What a study that was there keeps although a new one
+    would not have it, and what of its policy changed; `said` are the fields of it that a launch
+    named.
+    """
+    own, new, old = after.flags(), flags_of(fresh), before.flags()
+    kept = [flag for name, flag in flags_of(study.definition).items() if flag != new[name]]
+    kept += [own[name] for name in differing(SearchPolicy(), after) if name not in said]
+    changed = [f"{old[name]} to {own[name]}" for name in differing(before, after)]
+    pruned, prunes_now = (prunes(each.sampler, each.prune) for each in (before, after))
+    if "prune" not in said and pruned != prunes_now:
+        changed.append("pruning to no pruning" if pruned else "no pruning to pruning")
+    lines = [f"{study.name} changes from {', from '.join(changed)}"] if changed else []
+    return [*lines, f"{study.name} keeps {' '.join(kept)}"] if kept else lines
