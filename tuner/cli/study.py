@@ -36,7 +36,7 @@ def copy(
     """Make a second study with all that NAME holds; each can then go its own way."""
     from tuner.study.transfer import copy_study
 
-    _check_name(new)
+    _check_name(new, "NEW")
     with opened_database(storage_url(storage)) as database:
         _say(copy_study(database, name, new), f"copied {name}", json=json)
     return 0
@@ -93,7 +93,7 @@ def _extended(opened: OpenStudy, space: str, new: str, trials: int | None) -> tu
     from tuner.spec.study_file import load_study_file
     from tuner.study.transfer import extend_space
 
-    _check_name(new)
+    _check_name(new, "--as")
     file = load_study_file(space)
     there, here = opened.definition.architecture.model, file.architecture().model
     if here.rpartition("/")[2] != there.rpartition("/")[2]:
@@ -157,9 +157,13 @@ def import_(
     from tuner.study.transfer import restore
 
     archive = read_archive(file)
-    _check_name(name or archive.name)
+    if name is not None:
+        _check_name(name, "--name")
+    else:
+        _check_name(archive.name, str(file), otherwise="--name")
     with opened_database(storage_url(storage), create=True) as database:
-        made = restore(database, archive, name or archive.name, origin="" if trust else str(file))
+        origin = "" if trust else str(file)
+        made = restore(database, archive, name or archive.name, origin=origin)
         if trust and (program := OwnProgram.of(made.definition)) is not None:
             program.keep()
         _say(made, f"imported from {file}", json=json)
@@ -195,10 +199,10 @@ def code(name: Name, storage: Storage = None, json: Json = False) -> int:
     return 0
 
 
-def _check_name(name: str) -> None:
+def _check_name(name: str, where: str, *, otherwise: str = "") -> None:
     from tuner.launch.plan import check_study_name
 
-    check_study_name(name)
+    check_study_name(name, flag=where, otherwise=otherwise)
 
 
 def _say(opened: OpenStudy, what: str, *, json: bool) -> None:

@@ -22,6 +22,9 @@ DEPTH = 32
 LARGEST = 2**63 - 1
 """The largest whole number that databases and TOML have."""
 
+LONGEST_NAME = 512
+"""Characters of a name that every column of our tables and of Optuna's takes."""
+
 CONTAINERS = 1_000_000
 """Tables and lists in one document: the empty ones cost the most memory for a byte of text."""
 
@@ -70,6 +73,15 @@ def excerpt(text: str, *, at_most: int = 60) -> str:
     return shown(text if len(text) <= at_most else f"{text[:at_most]}...")
 
 
+def refuse_long_name(name: str, *, of: str = "") -> None:
+    """Raises ValueError for a name that no column takes; `of` is what the thing is."""
+    if len(name) > LONGEST_NAME:
+        raise ValueError(
+            f"{of}{excerpt(name)}: has a name of {len(name)} characters; expected at most "
+            f"{LONGEST_NAME}, which is what databases take: give it a shorter name"
+        )
+
+
 def _label(value: str) -> str:
     if _UNSAFE.search(value):
         raise ValueError("holds a control character; a name has none")
@@ -81,7 +93,7 @@ def _plain(value: Any) -> Any:
     return harmless_data(value)
 
 
-Label = Annotated[str, Field(min_length=1, max_length=512), AfterValidator(_label)]
+Label = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_label)]
 """A name: of a study, a column, a device."""
 
 Prose = Annotated[str, Field(max_length=20_000), AfterValidator(harmless)]

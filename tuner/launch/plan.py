@@ -97,7 +97,10 @@ def make_plan(request: LaunchRequest, aim: Aim) -> LaunchPlan:
         if request.settings.mql_split is MqlSplit.ORIGINS:
             check_blocks(prepared)
         longest = name_of_search(name, request.searches or 1)
-        check_study_name(longest, flag="--study" if request.study else "--task and --variant")
+        if request.study:
+            check_study_name(longest)
+        else:
+            check_study_name(longest, flag="--task and --variant", otherwise="--study")
         definitions[name] = definition_of(file, task, prepared.data_hash, request.settings)
     filled = prepared.filled_notice()
     return LaunchPlan(
@@ -250,15 +253,19 @@ def called_as_built_in(definition: StudyDefinition) -> str:
     )
 
 
-def check_study_name(name: str, *, flag: str = "--study") -> None:
-    """Raises UsageError when a study cannot be called `name`."""
+def check_study_name(name: str, *, flag: str = "--study", otherwise: str = "") -> None:
+    """Raises UsageError when a study cannot be called `name`, which `flag` says; `otherwise` is the
+    flag that names it where that does not.
+    """
+    remedy = f"; name it yourself: {otherwise} NAME" if otherwise else ""
     fits = 0 < len(name) <= STUDY_NAME_LIMIT and name.isprintable() and name == name.strip()
     if name.startswith(("study:", "group:")):  # what names a study or a group where either may be
-        raise UsageError(f"{flag}: {name!r} begins as the name of a group does; name it otherwise")
+        raise UsageError(
+            f"{flag}: {name!r} begins as the name of a group does; name it otherwise"
+            + (f", with {otherwise} NAME" if otherwise else "")
+        )
     if not fits or "," in name:  # workers take a list of names
         raise UsageError(
             f"{flag}: {name!r} cannot name a study; expected 1 to {STUDY_NAME_LIMIT} printable "
-            "characters, no comma, "
-            "no blanks around them"
-            + ("" if flag == "--study" else "; name it yourself: --study NAME")
+            f"characters, no comma, no blanks around them{remedy}"
         )

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from tuner.config import BUILT_IN, OF_THE_TASK, Value
 from tuner.errors import guess
+from tuner.files.plain import refuse_long_name
 from tuner.spec.ranges import (
     AnyRange,
     ChoiceRange,
@@ -271,6 +272,7 @@ def is_of_sizes(r: AnyRange) -> bool:
 def _check_name(name: str) -> None:
     if not name.isidentifier() or keyword.iskeyword(name) or name in NOT_OWN:
         raise ValueError(f"{name!r} is no argument of a network; expected a Python name")
+    refuse_long_name(name)
 
 
 def _check_built_in(name: str, r: AnyRange) -> None:

@@ -169,7 +169,7 @@ def test_a_name_that_a_task_makes_too_long_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"--task and --variant: .*; name it yourself: --study NAME"
     ):
-        check_study_name("x" * 600, flag="--task and --variant")
+        check_study_name("x" * 600, flag="--task and --variant", otherwise="--study")
 
 
 @pytest.mark.parametrize("columns", ["0", "abc", "-5", "9" * 30, "\N{SUPERSCRIPT TWO}"])

@@ -242,6 +242,11 @@ WRONG = {
         '[space."1 width"]',
         "'1 width' is no argument of a network",
     ),
+    "a name that no database takes": (
+        "[space.width]",
+        f"[space.{'w' * 513}]",
+        "has a name of 513 characters; expected at most 512, which is what databases take",
+    ),
     "a built-in network without dropout": (
         'model = "stack.py:Stack"',
         'model = "rmsnorm"',
@@ -260,6 +265,7 @@ def test_a_wrong_declaration_is_one_line_with_its_place_and_the_remedy(
     with pytest.raises(UsageError) as refused:
         load_study_file(str(path))
     assert expected in str(refused.value)
+    assert len(str(refused.value)) < 2000
     assert str(refused.value).startswith(str(path))
     assert "\n" not in str(refused.value)
 

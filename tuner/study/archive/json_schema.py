@@ -14,7 +14,15 @@ from optuna.trial import TrialState
 from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, model_validator
 
 from tuner.files.kinds import LARGEST_FIGURE, MOST_EPOCHS
-from tuner.files.plain import Count, Label, Loose, PlainTable, harmless_data, read_json
+from tuner.files.plain import (
+    Count,
+    Label,
+    Loose,
+    PlainTable,
+    harmless_data,
+    read_json,
+    refuse_long_name,
+)
 from tuner.record import Recorded, checked
 from tuner.spec.configuration import PartOfConfiguration
 from tuner.spec.membership import Membership, StoredMembership
@@ -45,6 +53,8 @@ Moment = Annotated[str, Field(max_length=40), AfterValidator(_moment)]
 def _recorded(value: Any) -> Recorded:
     if not isinstance(value, dict):
         raise ValueError("should be a table")  # noqa: TRY004 - what pydantic takes for an answer
+    for name in value:
+        refuse_long_name(name, of="attribute ")
     return checked(value)
 
 
