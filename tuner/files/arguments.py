@@ -4,13 +4,15 @@ not a TypeError from deep inside.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
+import typing
 from collections.abc import Callable
 from decimal import Decimal
 from numbers import Real
 from os import PathLike
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, get_args
 
 from tuner.errors import UsageError
 from tuner.files.kinds import TEXT, Kind
@@ -43,7 +45,38 @@ NUMBER = Kind(_number, "a number such as 0.01")
 WHOLE = Kind(_whole, "a whole number such as 3")
 PATH = Kind(_path, "a text or a path")
 TRUTH = Kind(_truth, "True or False")
-__all__ = ["NUMBER", "PATH", "TEXT", "TRUTH", "WHOLE", "takes_kinds"]
+__all__ = ["NUMBER", "PATH", "TEXT", "TRUTH", "WHOLE", "refuse_truths", "takes_kinds"]
+
+
+def refuse_truths(record: Any, *, within: str = "") -> None:
+    """Python takes True for 1: nobody means that who asks for so many of something. Of a record's
+    fields, and of those of records in it.
+
+    Raises:
+        UsageError: True or False where a field takes a number alone.
+    """
+    title = within or f"{type(record).__name__}: "
+    for each in dataclasses.fields(record):
+        value = getattr(record, each.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            refuse_truths(value, within=f"{title}{each.name}.")
+        elif isinstance(value, bool):
+            takes = _types_taken(record.__class__)[each.name]
+            if bool not in takes and {int, float} & takes:
+                expected = NUMBER if float in takes else WHOLE
+                raise UsageError(
+                    f"{title}{each.name}: {expected.expected} is expected, got {value}"
+                )
+
+
+@functools.lru_cache(maxsize=64)
+def _types_taken(record: type) -> dict[str, set[Any]]:
+    """The types that each field of a record takes."""
+    hints = typing.get_type_hints(record)
+    return {
+        each.name: {hints[each.name], *get_args(hints[each.name])}
+        for each in dataclasses.fields(record)
+    }
 
 
 def takes_kinds(

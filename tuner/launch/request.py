@@ -20,6 +20,7 @@ from tuner.config import (
     Precision,
 )
 from tuner.errors import UsageError
+from tuner.files.arguments import refuse_truths
 from tuner.files.plain import explained
 from tuner.spec.policy import PolicyChanges
 from tuner.spec.time_objectives import TimeObjective
@@ -126,6 +127,7 @@ def checked(request: Asked) -> Asked:
     Raises:
         UsageError: a value that its field does not take.
     """
+    refuse_truths(request)
     try:
         given = dataclasses.asdict(request)  # type: ignore[call-overload]
         return TypeAdapter(type(request)).validate_python(given)

@@ -10,7 +10,7 @@ from tuner.devices.cpu import available_cores
 from tuner.errors import UsageError
 from tuner.launch.engines.engines import engine_for
 from tuner.launch.engines.placement import Engine
-from tuner.launch.request import DeviceChoice
+from tuner.launch.request import DeviceChoice, checked
 
 DEFAULT_CPU_WORKERS = 4
 """At most, and one per core at most: small networks gain little from a second thread, and lose much
@@ -69,6 +69,7 @@ def choose_devices(
     Raises:
         UsageError: flags that contradict each other, or devices that are not there.
     """
+    choice = checked(choice)
     _refuse_contradictions(choice)
     gpus, cpu, workers = choice.gpus, choice.cpu, choice.workers
     if gpus is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from tuner.config import ModelShapes, RunConfig
 from tuner.devices.served_settings import why_not_together
 from tuner.errors import UsageError
+from tuner.files.arguments import refuse_truths
 
 
 def check_settings(config: RunConfig, shapes: ModelShapes) -> None:
     """Raises UsageError for settings with which no training is possible."""
+    refuse_truths(config)
     h, t = config.hyperparameters, config.training
     for name, value in (
         ("batch_size", h.batch_size),

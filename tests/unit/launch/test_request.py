@@ -12,6 +12,8 @@ from tuner import launch
 from tuner.config import Backend
 from tuner.errors import UsageError
 from tuner.launch.request import checked
+from tuner.launch.retune_request import RetuneRequest
+from tuner.launch.verification_request import VerificationRequest
 from tuner.spec.policy import SearchPolicy
 from tuner.spec.time_objectives import TimeObjective
 
@@ -58,6 +60,62 @@ def test_what_cannot_be_is_one_sentence_before_anything_is_written(
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert list(tmp_path.iterdir()) == []
+
+
+TRUTHS: dict[str, tuple[Any, str]] = {
+    "trials": (launch.LaunchRequest(variants="a", trials=True), "LaunchRequest: trials"),
+    "searches": (launch.LaunchRequest(variants="a", searches=False), "LaunchRequest: searches"),
+    "seeds": (
+        launch.LaunchRequest(variants="a", settings=Settings(seeds=True)),
+        "LaunchRequest: settings.seeds",
+    ),
+    "alone": (Settings(accumulate=True), "StudySettings: accumulate"),
+    "workers": (Devices(workers=True), "DeviceChoice: workers"),
+    "policy": (
+        launch.LaunchRequest(variants="a", policy=Policy(seed=True)),
+        "LaunchRequest: policy.seed",
+    ),
+    "retune": (RetuneRequest(variant="a", confirm_seeds=True), "RetuneRequest: confirm_seeds"),
+    "verification": (VerificationRequest(variants="a", top=True), "VerificationRequest: top"),
+}
+SPANS: dict[str, tuple[Any, str]] = {
+    "timeout": (launch.LaunchRequest(variants="a", timeout_s=True), "LaunchRequest: timeout_s"),
+    "margin": (RetuneRequest(variant="a", margin=False), "RetuneRequest: margin"),
+    "its margin": (VerificationRequest(variants="a", margin=True), "VerificationRequest: margin"),
+    "limit": (
+        launch.LaunchRequest(variants="a", policy=Policy(max_gpu_s=True)),
+        "LaunchRequest: policy.max_gpu_s",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("request_", "where", "expected"),
+    [(*each, "a whole number such as 3") for each in TRUTHS.values()]
+    + [(*each, "a number such as 0.01") for each in SPANS.values()],
+    ids=[*TRUTHS, *SPANS],
+)
+def test_a_truth_is_no_number(request_: Any, where: str, expected: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        checked(request_)
+    assert str(refused.value) in {
+        f"{where}: {expected} is expected, got {truth}" for truth in (True, False)
+    }
+
+
+def test_a_truth_is_taken_where_one_is_asked_for() -> None:
+    asked = launch.LaunchRequest(
+        variants="a",
+        trust=True,
+        settings=Settings(checkpoint_activations=False),
+        policy=Policy(prune=True),
+    )
+    assert checked(asked) == asked
+
+
+def test_devices_are_not_chosen_by_a_truth() -> None:
+    with pytest.raises(UsageError, match="workers: a whole number such as 3 is expected, got True"):
+        launch.choose_devices(Devices(cpu=True, workers=True), environment={})
 
 
 def test_words_are_taken_for_what_they_name() -> None:

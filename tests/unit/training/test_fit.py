@@ -225,6 +225,22 @@ def test_settings_with_which_nothing_can_be_trained_are_refused(
         fit(run_config(**{name: value}), data)
 
 
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("batch_size", "RunConfig: hyperparameters.batch_size: a whole number"),
+        ("max_epochs", "RunConfig: training.max_epochs: a whole number"),
+        ("learning_rate", "RunConfig: hyperparameters.learning_rate: a number"),
+        ("seed", "RunConfig: seed: a whole number"),
+    ],
+)
+def test_a_truth_is_no_setting_of_a_training(
+    data: DeviceData, run_config: Configure, name: str, where: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{where} .* is expected, got True"):
+        fit(run_config(**{name: True}), data)
+
+
 def test_an_unknown_variant_is_refused(data: DeviceData, run_config: Configure) -> None:
     with pytest.raises(UsageError, match="unknown variant 'orginal'"):
         fit(run_config("orginal"), data)
