@@ -8,6 +8,7 @@ from tests.support.planned_confirmations import recorded_once, searched, unverif
 from tests.support.recorded_studies import recorded_database
 from tests.support.repeated_configurations import repeated
 from tests.support.slurm_cluster import slurm, slurm_session
+from tests.support.small_disk import small_disk
 
 __all__ = [
     "at_first_sight",
@@ -22,6 +23,7 @@ __all__ = [
     "searched",
     "slurm",
     "slurm_session",
+    "small_disk",
     "study",
     "unverified",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tuner.errors import StorageError
-from tuner.storage.retry import DATABASE_FAILURES, GONE, cause_in_words, cause_of
+from tuner.storage.retry import DATABASE_FAILURES, FULL, GONE, cause_in_words, cause_of
 
 _REFUSED = (
     "permission denied",
@@ -49,6 +49,10 @@ def remedy_where_refused(cause: str) -> str | None:
         return (
             "this user may only read it: name a database that can be written, "
             "or let its owner give that right"
+        )
+    if FULL in cause:
+        return (
+            "make space on its disk and give the same command again; until then it can only be read"
         )
     if GONE in cause:
         return (

@@ -18,6 +18,8 @@ Optuna's the second, with the first as its cause."""
 
 GONE = "its file was taken away while it was in use"
 """Of an SQLite database. Whoever took it may put it back."""
+FULL = "database or disk is full"
+"""As SQLite says it."""
 _SQLITE_PASSES = ("locked", "busy", "full", "disk I/O", GONE)
 _log = logging.getLogger(__name__)
 NO_ROOM_BESIDE = "disk I/O error"

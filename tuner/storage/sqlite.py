@@ -6,20 +6,58 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection
 
 from tuner.storage.optuna.trials import DURABLE, READING
-from tuner.storage.retry import GONE
+from tuner.storage.retry import FULL, GONE
 
+Kind = TypeVar("Kind", bound=sqlite3.Connection)
 SQLITE_TIMEOUT_S = 60.0
+
+
+ROOM_BYTES = 64 << 10
+"""SQLite keeps an index of its log beside the file, of at least half as much."""
 
 
 class ReadOnlyConnection(sqlite3.Connection):
     """To a file that this user cannot write."""
+
+
+class FullDiskConnection(ReadOnlyConnection):
+    """To a file beside which there is no room for what a writer needs. Who writes hears why, in
+    the words of a failure that passes.
+    """
+
+    why: str = FULL
+
+    def cursor(self, _factory: object = None) -> sqlite3.Cursor:  # type: ignore[override]
+        return super().cursor(_CursorOnFullDisk)
+
+
+class _CursorOnFullDisk(sqlite3.Cursor):
+    def execute(self, *given: Any) -> Self:
+        with self._in_other_words():
+            return super().execute(*given)
+
+    def executemany(self, *given: Any) -> Self:
+        with self._in_other_words():
+            return super().executemany(*given)
+
+    @contextmanager
+    def _in_other_words(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+                raise
+            assert isinstance(self.connection, FullDiskConnection)
+            raise sqlite3.OperationalError(self.connection.why) from error
 
 
 def sqlite_connector(path: Path) -> Callable[[], sqlite3.Connection]:
@@ -39,7 +77,11 @@ def sqlite_connector(path: Path) -> Callable[[], sqlite3.Connection]:
         connection = sqlite3.connect(
             path, timeout=SQLITE_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
-        connection.execute("PRAGMA journal_mode=WAL")
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            connection.close()
+            connection = _without_room(path, error)
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
         there = True
@@ -74,21 +116,46 @@ def _read_only(path: Path) -> sqlite3.Connection:
     only what it is told to be immutable.
     """
     named = f"file:{quote(str(path.absolute()))}"
-    connection = _connection(f"{named}?mode=ro")
+    connection = _connection(f"{named}?mode=ro", ReadOnlyConnection)
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
     except sqlite3.OperationalError:
         connection.close()
-        connection = _connection(f"{named}?immutable=1")
+        connection = _connection(f"{named}?immutable=1", ReadOnlyConnection)
     return connection
 
 
-def _connection(named: str) -> sqlite3.Connection:
+def _without_room(path: Path, error: sqlite3.OperationalError) -> FullDiskConnection:
+    """To read a file that SQLite could not open because there is no room beside it: nobody is at
+    work on it, or what a writer needs would be there.
+
+    Raises:
+        OperationalError: that is not so, or the log holds what the file lacks.
+    """
+    if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+        raise error
+    why, log = _why(path, error), path.with_name(f"{path.name}-wal")
+    if (log.exists() and log.stat().st_size) or not path.stat().st_size:
+        raise sqlite3.OperationalError(why) from error
+    named = f"file:{quote(str(path.absolute()))}?immutable=1"
+    connection = _connection(named, FullDiskConnection)
+    connection.why = why
+    return connection
+
+
+def _why(path: Path, error: sqlite3.OperationalError) -> str:
+    """SQLite says no more than 'disk I/O error' where its index does not fit."""
+    disk = os.statvfs(path)
+    full = disk.f_bavail * disk.f_frsize < ROOM_BYTES
+    return f"{FULL}: {path}" if full else str(error)
+
+
+def _connection(named: str, kind: type[Kind]) -> Kind:
     return sqlite3.connect(
         named,
         uri=True,
         timeout=SQLITE_TIMEOUT_S,
         isolation_level=None,
         check_same_thread=False,
-        factory=ReadOnlyConnection,
+        factory=kind,
     )

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,7 @@ from tests.support.in_process_worker import (
     three_epochs,
     work,
 )
+from tests.support.small_disk import fill
 from tuner.storage.database import open_database
 from tuner.storage.records import TrialResult
 from tuner.storage.url import parse_url
@@ -93,21 +91,6 @@ def test_who_hands_back_in_its_stead_delivers_what_it_could_not(
     assert [row.epoch for row in opened.epochs.of_trial(0)] == [1, 2, 3]
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of two megabytes."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode != 0:
-        pytest.skip(
-            "no right to mount a file system; tests/unit/files/test_durable.py makes its writes "
-            "fail instead"
-        )
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
-
-
 class Heard(logging.Handler):
     """What was logged, to be looked at from any thread."""
 
@@ -131,10 +114,7 @@ def test_a_full_disk_pauses_the_worker_which_names_it_and_goes_on_when_there_is_
     filler = small_disk / "filler"
 
     def run(job: TrialJob) -> TrialResult:
-        with contextlib.suppress(OSError), filler.open("wb") as file:
-            while True:
-                file.write(b"\0" * 4096)
-                file.flush()
+        fill(filler)
         return result_of(job)
 
     def make_space() -> None:
