@@ -1,5 +1,5 @@
-"""Does a class of the user's own know each choice that its study file declares? And can a network
-be trained with each batch size?
+"""Does a network know each choice that its study file declares? And can it be trained with each
+batch size?
 
 The step of a check is of the defaults. A choice that the class does not know would fail every trial
 that has it, and a sampler comes back to it.
@@ -12,15 +12,16 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tuner.config import OF_THE_TASK, Hyperparameters, ModelShapes, Value
+from tuner.config import OF_THE_TASK, OF_TRAINING, Hyperparameters, ModelShapes, Value, shapes_seen
 from tuner.errors import UsageError
 from tuner.files.plain import excerpt
-from tuner.models.names import names_own_code
 from tuner.spec.ranges import ChoiceRange
 
 if TYPE_CHECKING:
     from tuner.data.prepare import PreparedData
     from tuner.spec.study_file import StudyFile
+
+OF_NO_NETWORK = ("learning_rate", "weight_decay", "batch_size", *OF_THE_TASK, *OF_TRAINING)
 
 AT_MOST = 32
 """Networks that are built, each at the defaults but for one value."""
@@ -31,13 +32,12 @@ def choices_that_fail(file: StudyFile, shapes: ModelShapes) -> list[str]:
     from tuner.models.fault import FAULTS, on_one_line
     from tuner.models.registry import build_model
 
-    if not names_own_code(file.model):
-        return []
     said = []
     for name, choice, params in itertools.islice(_configurations(file), AT_MOST):
         hyperparameters = Hyperparameters.of(params, loss=file.training_settings().loss)
         try:
-            build_model(file.architecture(), shapes, hyperparameters)
+            seen = shapes_seen(shapes, hyperparameters)
+            build_model(file.architecture(), seen, hyperparameters)
         except FAULTS as error:
             why = str(error) if isinstance(error, UsageError) else on_one_line(error)
             said.append(f"{name} = {choice!r} fails: {excerpt(why, at_most=300)}")
@@ -73,8 +73,8 @@ def batch_sizes_that_fail(file: StudyFile, prepared: PreparedData) -> list[str]:
 def _configurations(file: StudyFile) -> Iterator[tuple[str, Value, dict[str, Value]]]:
     """Each choice that is not the default's, with what its configuration is."""
     defaults = file.defaults.values()
-    for name, r in file.space.own.items():
-        if not isinstance(r, ChoiceRange) or name in OF_THE_TASK:
+    for name, r in file.space.ranges.items():
+        if not isinstance(r, ChoiceRange) or name in OF_NO_NETWORK:
             continue
         for choice in r.choices:
             params = file.space.nearest({**defaults, name: choice}, defaults)

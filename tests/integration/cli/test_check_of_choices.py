@@ -1,5 +1,4 @@
-"""`tuner variants --check` builds a class of the user's own once with each choice that is
-declared."""
+"""`tuner variants --check` builds a network once with each choice that is declared."""
 
 from __future__ import annotations
 
@@ -12,6 +11,35 @@ from tests.support.forked_cli import run
 from tests.support.open_spaces import NETWORK, STUDY
 
 TASK = ("--task", "demo")
+
+WIDE = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, shapes, *, hidden_size):
+        super().__init__()
+        self.shapes = shapes
+        1 // (hidden_size - 6)
+        self.body = nn.Linear(shapes.input_size, shapes.horizon * shapes.n_quantiles)
+
+    def forward(self, past, future, static):
+        s = self.shapes
+        out = self.body(past[..., : s.n_targets].transpose(1, 2))
+        return out.unflatten(-1, (s.horizon, s.n_quantiles)).transpose(1, 2)
+"""
+WIDE_STUDY = """
+name = "net"
+core_change = "a width"
+model = "net.py:Net"
+[defaults]
+learning_rate = 1e-3
+batch_size = 64
+hidden_size = 8
+[space.hidden_size]
+type = "choice"
+choices = [6, 8]
+"""
 
 
 @pytest.fixture
@@ -27,6 +55,16 @@ def stack(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_a_choice_of_a_hidden_size_that_cannot_be_built_is_told(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(WIDE, encoding="utf-8")
+    (tmp_path / "net.toml").write_text(WIDE_STUDY, encoding="utf-8")
+    done = run("variants", "--check", "net.toml", *TASK, "--json", folder=tmp_path)
+    assert done.code == 0, done.err
+    (line,) = [each for each in json.loads(done.out)["notices"] if " fails: " in each]
+    assert line.startswith("hidden_size = 6 fails: ")
+    assert "ZeroDivisionError" in line
+
+
 def test_a_choice_that_the_class_does_not_know_is_told(stack: Path) -> None:
     done = run("variants", "--check", "stack.toml", *TASK, "--json", folder=stack)
     assert done.code == 0, done.err
@@ -34,3 +72,40 @@ def test_a_choice_that_the_class_does_not_know_is_told(stack: Path) -> None:
     assert line.startswith("norm = 'batch' fails: ")
     assert "building it failed: " in line
     assert "KeyError: 'batch'" in line
+
+
+LIBRARY = """
+name = "nhits"
+core_change = "theirs"
+model = "neuralforecast:NHITS"
+
+[defaults]
+learning_rate = 1e-3
+batch_size = 64
+activation = "ReLU"
+n_freq_downsample = "[4, 2, 1]"
+
+[space.learning_rate]
+low = 1e-4
+high = 1e-2
+scale = "log"
+
+[space.activation]
+type = "choice"
+choices = ["ReLU", "Tanh", "NoSuch"]
+
+[space.n_freq_downsample]
+type = "choice"
+choices = ["[4, 2, 1]", "[2, 2, 1]", "[4, 2"]
+"""
+
+
+def test_a_choice_that_a_class_of_the_library_does_not_know_is_told(tmp_path: Path) -> None:
+    (tmp_path / "nhits.toml").write_text(LIBRARY, encoding="utf-8")
+    done = run("variants", "--check", "nhits.toml", *TASK, "--json", folder=tmp_path)
+    assert done.code == 0, done.err
+    unknown, no_list = (each for each in json.loads(done.out)["notices"] if " fails: " in each)
+    assert unknown.startswith("activation = 'NoSuch' fails: neuralforecast:NHITS: building it")
+    assert "NoSuch is not in ['ReLU'" in unknown
+    assert no_list.startswith("n_freq_downsample = '[4, 2' fails: ")
+    assert "'[4, 2' is no list; expected e.g." in no_list
