@@ -88,7 +88,7 @@ def constructor_of(reference: str) -> Constructor:
         arguments = []
     hints = _hints(model_class)
     for name, parameter in parameters.items():
-        named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+        named = parameter.kind in _NAMED
         if named and name not in given and name not in ("hidden_size", "dropout"):
             arguments.append(_argument(parameter, hints))
     return Constructor(
@@ -101,6 +101,7 @@ def constructor_of(reference: str) -> Constructor:
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 _TYPES: Mapping[type, Kind] = {
     bool: Kind.BOOL,
@@ -178,7 +179,7 @@ def _taken(model_class: type[nn.Module], name: str, kind: Kind) -> Argument | No
         if "__init__" not in vars(each):
             continue
         parameters = inspect.signature(vars(each)["__init__"]).parameters
-        if name in parameters:
+        if name in parameters and parameters[name].kind in _NAMED:
             found = _argument(parameters[name], {})
             usable = type(found.default) in (int, float)
             return Argument(name=name, kind=kind, default=found.default if usable else None)

@@ -26,6 +26,9 @@ from tuner.models.own_modules import installed, module_by_name, module_from_file
 
 TRIAL_BATCH = 2
 
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+"""What is given by its name; the others of a signature take what has none, `*args`, `**kwargs`."""
+
 
 def build_own(reference: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> nn.Module:
     """`Class(shapes, **arguments)` for an import string or `path/to/file.py:Class`, tried once.
@@ -158,6 +161,28 @@ def _check_arguments(
         raise UsageError(
             f"{reference} cannot be called as Class({given}): {error}{advice(model_class)}"
         ) from error
+    for name in arguments:
+        if stars := _takes_others(signature, model_class, name):
+            raise UsageError(
+                f"{reference}: {name} is no argument: {stars}{name} takes others, by their own "
+                "names; say those"
+            )
+
+
+def _takes_others(signature: inspect.Signature, model_class: type[nn.Module], name: str) -> str:
+    """The stars of the parameter that is called so and takes what has no name of its own; empty
+    where there is none, or a class that it inherits from has an argument of that name.
+    """
+    p = signature.parameters.get(name)
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    if p is None or p.kind not in stars:
+        return ""
+    for each in model_class.__mro__:
+        if "__init__" in vars(each):
+            found = inspect.signature(vars(each)["__init__"]).parameters.get(name)
+            if found is not None and found.kind in _NAMED:
+                return ""
+    return stars[p.kind]
 
 
 def _gets_shapes(model_class: type[nn.Module], positional: Sequence[Any]) -> str:
@@ -178,10 +203,11 @@ def _missing(
     signature: inspect.Signature, n_positional: int, arguments: Mapping[str, Any]
 ) -> list[str]:
     """The parameters without a default that nothing is given for."""
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     rest = list(signature.parameters.values())[n_positional:]
     return [
-        p.name for p in rest if p.kind in named and p.default is p.empty and p.name not in arguments
+        p.name
+        for p in rest
+        if p.kind in _NAMED and p.default is p.empty and p.name not in arguments
     ]
 
 

@@ -45,7 +45,7 @@ def build_of_library(name: str, shapes: ModelShapes, arguments: Mapping[str, Any
     reference = f"{LIBRARY}:{name}"
     model_class = find_class(name)
     given = {key: list_in(value) for key, value in arguments.items()}
-    parameters = inspect.signature(model_class).parameters
+    parameters = _named_arguments(model_class)
     revin = take_our_norm(reference, parameters, given)
     check_names(reference, given, parameters)
     covariates = Covariates.of(model_class, shapes)
@@ -83,9 +83,10 @@ def find_class(name: str) -> Any:
     return found
 
 
-def takes(name: str) -> tuple[str, ...]:
-    """The arguments of the constructor of neuralforecast's class `name`."""
-    return tuple(inspect.signature(find_class(name)).parameters)
+def _named_arguments(model_class: Any) -> tuple[str, ...]:
+    """Without `**trainer_kwargs`, which takes what the library hands to its trainer."""
+    parameters = inspect.signature(model_class).parameters.values()
+    return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 
 
 def _construct(

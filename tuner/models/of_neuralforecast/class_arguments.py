@@ -5,7 +5,7 @@ says them.
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Any
 
 from tuner.errors import UsageError, unknown_name
@@ -60,11 +60,12 @@ OWNED: Mapping[str, str] = {
     "optimizer_kwargs": _TRAINING,
     "lr_scheduler": _TRAINING,
     "lr_scheduler_kwargs": _TRAINING,
+    "trainer_kwargs": _TRAINING,
 }
 """By name: why it is no hyperparameter."""
 
 
-def check_names(reference: str, given: Mapping[str, object], taken: Mapping[str, object]) -> None:
+def check_names(reference: str, given: Mapping[str, object], taken: Collection[str]) -> None:
     """That every name of `given` is a hyperparameter of the class with the arguments `taken`.
 
     The classes hand what they do not know to Lightning's trainer, so a slip would go unseen.

@@ -18,6 +18,7 @@ REFUSED = {
     "max_steps": "max_steps is not a hyperparameter: tuner trains every variant by one protocol",
     "h": "h is not a hyperparameter: the task says it, as horizon",
     "scaler_type": "scaler_type is not a hyperparameter: tuner scales the data",
+    "trainer_kwargs": "trainer_kwargs is not a hyperparameter: tuner trains every variant by one",
     "recurrent": "recurrent is not a hyperparameter: tuner takes forecasts of all hours at once",
     "encoder_size": "unknown hyperparameter of neuralforecast:LSTM 'encoder_size'",
     "enable_progress_bar": "unknown hyperparameter of neuralforecast:LSTM 'enable_progress_bar'",
