@@ -64,7 +64,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, more: str = "") 
 
 def guess(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """What a misspelt name may have meant, in brackets; empty where nothing is near."""
-    near = difflib.get_close_matches(name, sorted(known), n=2, cutoff=cutoff)
+    names = sorted(known)
+    near = [each for each in names if each.casefold() == name.casefold()]  # only its case is wrong
+    near = near or difflib.get_close_matches(name, names, n=2, cutoff=cutoff)
     return f" (did you mean {' or '.join(repr(each) for each in near)}?)" if near else ""
 
 

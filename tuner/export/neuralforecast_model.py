@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tuner.config import Architecture, Hyperparameters, Precision
 from tuner.errors import UsageError
 from tuner.models.names import LIBRARY, library_class, names_own_code
-from tuner.models.of_neuralforecast.class_arguments import list_in, take_our_norm
+from tuner.models.of_neuralforecast.class_arguments import lists_in, take_our_norm
 from tuner.models.of_neuralforecast.library_source import constructor_arguments
 from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
 
@@ -139,7 +139,7 @@ def of_class(name: str, given: Mapping[str, Any], settings: Mapping[str, Any]) -
     A univariate class counts windows of one series, a study windows of all targets.
     """
     taken = constructor_arguments(name)
-    own = {key: list_in(value) for key, value in settings.items()}
+    own = lists_in(f"{LIBRARY}:{name}", settings)
     revin = take_our_norm(f"{LIBRARY}:{name}", taken, own)
     found = dict(given)
     if "n_series" not in taken:

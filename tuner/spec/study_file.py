@@ -18,7 +18,7 @@ from tuner.config import (
     Hyperparameters,
     TrainingSettings,
 )
-from tuner.errors import UsageError, guess, unknown_name
+from tuner.errors import UsageError, unknown_name
 from tuner.files.plain import Prose
 from tuner.files.toml_file import TomlDocument, read_toml, validate
 from tuner.models.names import NetworkName, NetworkSettings, library_class
@@ -26,6 +26,7 @@ from tuner.models.of_neuralforecast.auto_space import study_of_library
 from tuner.models.registry import check_name
 from tuner.spec.configuration import Configuration, ProgramConfiguration
 from tuner.spec.first_trial import wrong_default
+from tuner.spec.given_values import misplaced
 from tuner.spec.loss_table import named_weight, weight_problem
 from tuner.spec.program import MODEL, Program, ProgramTable
 from tuner.spec.space import ProgramSpace, SearchSpace, is_of_sizes
@@ -54,18 +55,8 @@ class StudyFile(BaseModel):
 
     @model_validator(mode="after")
     def _fits_together(self) -> StudyFile:
-        for name in self.defaults.own:
-            if name not in self.space.own:
-                known = [*BUILT_IN, *self.space.own]
-                raise ValueError(
-                    f"defaults.{name}: there is no [space.{name}]{guess(name, known)}; a fixed "
-                    "argument of the network belongs in [model_settings]"
-                )
-        for name in self.space.ranges:
-            if name in self.model_settings:
-                raise ValueError(
-                    f"model_settings.{name}: {name} is searched; leave it out, or [space.{name}]"
-                )
+        if problem := misplaced(self):
+            raise ValueError(problem)
         if problem := wrong_default(self.space, self.defaults):
             raise ValueError(problem)
         if ":" not in self.model and self.program is None:

@@ -17,7 +17,7 @@ from tuner.models.names import LIBRARY
 from tuner.models.of_neuralforecast.class_arguments import (
     NO_NETWORK,
     check_names,
-    list_in,
+    lists_in,
     take_our_norm,
 )
 from tuner.models.of_neuralforecast.covariates import Covariates
@@ -26,6 +26,9 @@ from tuner.models.of_neuralforecast.library_network import LibraryNetwork
 from tuner.models.of_neuralforecast.library_seed import library_seed
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.own import check_output
+
+MOST_OF_ARGUMENTS = 300
+"""Characters."""
 
 
 def build_of_library(name: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> nn.Module:
@@ -44,7 +47,7 @@ def build_of_library(name: str, shapes: ModelShapes, arguments: Mapping[str, Any
     """
     reference = f"{LIBRARY}:{name}"
     model_class = find_class(name)
-    given = {key: list_in(value) for key, value in arguments.items()}
+    given = lists_in(reference, arguments)
     parameters = _named_arguments(model_class)
     revin = take_our_norm(reference, parameters, given)
     check_names(reference, given, parameters)
@@ -121,7 +124,7 @@ def _construct(
             raise
         # The library's own refusals are plain exceptions: their words are enough.
         why = first_line(error) if type(error) is Exception else on_one_line(error)
-        raise UsageError(f"{reference}: building it failed: {why}") from error
+        raise UsageError(f"{reference}: building it failed: {why}{_words(given)}") from error
     if any(p.is_complex() for p in model.parameters()):
         raise UsageError(
             f"{reference} has complex weights, which the protocol's optimiser does not take"
@@ -132,6 +135,14 @@ def _construct(
         del each.quantiles
         each.quantiles = held
     return model
+
+
+def _words(given: Mapping[str, Any]) -> str:
+    """What a class that says no was given: its own words seldom name the argument."""
+    if not given:
+        return ""
+    words = ", ".join(f"{name} = {value!r}" for name, value in given.items())
+    return f"; it was given {words[:MOST_OF_ARGUMENTS]}"
 
 
 def _package(error: ImportError) -> str:

@@ -23,7 +23,7 @@ _COVARIATES = "the task names the covariates"
 
 OWNED: Mapping[str, str] = {
     "h": f"{_TASK}, as horizon",
-    "input_size": f"{_TASK}",
+    "input_size": f"{_TASK}; [space.input_size] is for a shorter one",
     "n_series": f"{_TASK}: its targets are the series",
     "loss": "every variant is trained on the task's quantiles",
     "valid_loss": "every variant is validated on the task's quantiles",
@@ -95,6 +95,21 @@ def list_in(value: Any) -> Any:
         raise UsageError(
             f"{value!r} is no list; expected e.g. '[8, 4, 1]', texts in double quotes"
         ) from None
+
+
+def lists_in(reference: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """`list_in` of each argument of a class.
+
+    Raises:
+        UsageError: one begins like a list and is none.
+    """
+    found = {}
+    for name, value in arguments.items():
+        try:
+            found[name] = list_in(value)
+        except UsageError as error:
+            raise UsageError(f"{reference}: {name}: {error}") from None
+    return found
 
 
 def take_our_norm(reference: str, parameters: Container[str], given: dict[str, Any]) -> bool:

@@ -45,6 +45,14 @@ CANNOT: dict[str, tuple[dict[str, Any], str]] = {
     "xLSTM": ({}, "neuralforecast:xLSTM needs xlstm, which is not installed"),
     "iTransformer": ({"revin": True}, "has a reversible norm of its own: set use_norm, not revin"),
     "TCN": ({"dilations": "[1, 2"}, "'[1, 2' is no list; expected e.g. '[8, 4, 1]'"),
+    "TFT": (
+        {"n_rnn_layers": "[1"},
+        "neuralforecast:TFT: n_rnn_layers: '[1' is no list; expected",
+    ),
+    "NBEATS": (
+        {"dropout_prob_theta": "much", "n_blocks": "[1, 1, 1]"},
+        "; it was given dropout_prob_theta = 'much', n_blocks = [1, 1, 1]",
+    ),
     "NHITS": ({"revin": 1}, "neuralforecast:NHITS: revin must be true or false, not 1"),
     "DLinear": (
         {"moving_avg_window": 2},
