@@ -14,6 +14,7 @@ from tuner.cli.options import DataDir, Json, TaskName, data_folder, note
 from tuner.cli.output import print_json, say
 from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.whole_library import check_library
+from tuner.cli.wrong_setting import with_its_place
 from tuner.errors import UsageError
 from tuner.models.names import LIBRARY, library_class
 from tuner.trial.uncollected import nothing_collected
@@ -103,9 +104,12 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
 
         architecture = file.architecture()
         unused = methods_not_used(architecture)
-        seen = train_one_step(
-            architecture, file.default_hyperparameters(), file.training_settings(), prepared
-        )
+        try:
+            seen = train_one_step(
+                architecture, file.default_hyperparameters(), file.training_settings(), prepared
+            )
+        except UsageError as error:
+            raise with_its_place(error, variant, file, prepared.shapes) from error
         findings = seen.findings
         if library_class(file.model) is not None:  # nobody here will change that class
             findings = replace(findings, dead_parameters=(), ignored_inputs=())

@@ -50,7 +50,8 @@ def check_network(variant: str, task: str, data_dir: Path | None) -> Checked:
         lines = said.strip().splitlines() or [f"the check of its network ended with code {code}"]
         message = lines[-1].removeprefix("tuner: error: ")
         kind = UsageError if code == UsageError.exit_code else TunerError
-        raise kind(f"{variant}: {message}")
+        named = message.startswith(str(Path(variant)))  # as the one that names a line does
+        raise kind(message if named else f"{variant}: {message}")
     try:
         document = json.loads(printed)
         return Checked(

@@ -68,8 +68,8 @@ WRONG = {
         SETTING,
         'poolng_mode = "MaxPool1d"',
         (
-            "line 7: key 'model_settings.poolng_mode': unknown hyperparameter of neuralforecast:NHITS "
-            "'poolng_mode' (did you mean 'pooling_mode'"
+            "line 7: key 'model_settings.poolng_mode': unknown hyperparameter of neuralforecast:"
+            "NHITS 'poolng_mode' (did you mean 'pooling_mode'"
         ),
     ),
     "a default that the class does not have": (
@@ -91,8 +91,8 @@ WRONG = {
         f'NHITS"\n\n[model_settings]\n{SETTING}',
         'iTransformer"\n\n[model_settings]\nrevin = false',
         (
-            "line 7: key 'model_settings.revin': neuralforecast:iTransformer has a reversible norm of "
-            "its own: set use_norm, not revin"
+            "line 7: key 'model_settings.revin': neuralforecast:iTransformer has a reversible norm "
+            "of its own: set use_norm, not revin"
         ),
     ),
     "a class in the wrong case": (
@@ -117,8 +117,8 @@ WRONG = {
         SETTING,
         "learning_rate = 0.1",
         (
-            "line 7: key 'model_settings.learning_rate': learning_rate is searched; leave it out, or "
-            "[space.learning_rate]"
+            "line 7: key 'model_settings.learning_rate': learning_rate is searched; leave it out, "
+            "or [space.learning_rate]"
         ),
     ),
     "an input size without a range": (
@@ -133,8 +133,8 @@ WRONG = {
         DEFAULT,
         DEFAULT + "\naccumulate = 2",
         (
-            "line 13: key 'defaults.accumulate': there is no [space.accumulate]; a fixed one belongs "
-            "in [training]"
+            "line 13: key 'defaults.accumulate': there is no [space.accumulate]; a fixed one "
+            "belongs in [training]"
         ),
     ),
     "a setting of training among the defaults": (
