@@ -241,6 +241,9 @@ def read_function(config: BestConfig) -> tuple[str, list[Name]]:
     return head + body, [*READERS[kind], *runs]
 
 
+OTHER_FORMATS = "use --format json, or neuralforecast, whose script reads a panel"
+
+
 def check_readable(source: Mapping[str, Any]) -> None:
     """Refuse a file that a script cannot read: scripts read CSVs with a header and times, as they
     are.
@@ -250,16 +253,15 @@ def check_readable(source: Mapping[str, Any]) -> None:
     """
     if source["kind"] not in READERS:
         raise UsageError(
-            f"a script does not read {source['kind']} files yet; use --format json, or write the "
+            f"a script does not read {source['kind']} files yet; {OTHER_FORMATS}, or write the "
             "table as a CSV"
         )
     plain = {**LATER, "header": True}
     del plain["runs"]
     for key, usual in plain.items():
         if source.get(key, usual) != usual:
-            raise UsageError(
-                f"a script does not know '{key}' under [source] of a task yet; use --format json"
-            )
+            told = f"a script does not know '{key}' under [source] of a task yet"
+            raise UsageError(f"{told}; {OTHER_FORMATS}")
 
 
 def network_function(config: BestConfig) -> tuple[str, list[Name]]:

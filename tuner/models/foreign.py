@@ -56,6 +56,22 @@ def unused_notice(reference: str, methods: tuple[str, ...]) -> str:
     )
 
 
+FOR_DARTS = ", or a module class with the constructor arguments of darts' _TSMixerModule"
+
+
+def names_model_of_darts(location: str) -> bool:
+    """Whether an import string begins where darts has its forecasting models, and no module."""
+    return location in ("darts", "darts.models")
+
+
+def no_model_of_darts(reference: str) -> str:
+    """That such a model is not taken, and what is."""
+    return (
+        f"{reference}: a forecasting model of darts is not taken: it brings its own data handling "
+        f"and training; {CALLED_AS}{FOR_DARTS}; {WHERE}"
+    )
+
+
 def advice(found: object) -> str:
     """What is accepted in place of a class that is not, for one of neuralforecast or of darts;
     empty for others.
@@ -67,7 +83,7 @@ def advice(found: object) -> str:
         return ""
     taken = CALLED_AS
     if library == "darts":
-        taken += ", or a module class with the constructor arguments of darts' _TSMixerModule"
+        taken += FOR_DARTS
     return f"; it is a class of {library}: {taken}; {WHERE}"
 
 

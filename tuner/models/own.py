@@ -19,7 +19,12 @@ from tuner.config import Architecture, ModelShapes
 from tuner.errors import UsageError, unknown_name
 from tuner.models.darts_interface import DartsNetwork, darts_arguments, has_darts_interface
 from tuner.models.fault import FAULTS, on_one_line
-from tuner.models.foreign import advice, unused_methods
+from tuner.models.foreign import (
+    advice,
+    names_model_of_darts,
+    no_model_of_darts,
+    unused_methods,
+)
 from tuner.models.names import names_own_code
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.own_modules import installed, module_by_name, module_from_file
@@ -114,8 +119,17 @@ def load_named(reference: str, *, kind: str = "function or class") -> Any:
             f"{reference!r} is no import string; "
             "expected package.module:Class or path/to/file.py:Class"
         )
-    module = module_from_file(location) if location.endswith(".py") else module_by_name(location)
+    of_darts = kind == "class" and names_model_of_darts(location)
+    try:
+        from_file = location.endswith(".py")
+        module = module_from_file(location) if from_file else module_by_name(location)
+    except UsageError:
+        if of_darts:  # to install it would not help
+            raise UsageError(no_model_of_darts(reference)) from None
+        raise
     if not hasattr(module, name):
+        if of_darts:
+            raise UsageError(no_model_of_darts(reference))
         known = _own_names(module, type if kind == "class" else (type, FunctionType))
         raise unknown_name(f"{kind} in {location}", name, known)
     return getattr(module, name)

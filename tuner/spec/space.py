@@ -192,8 +192,7 @@ class SearchSpace(BaseModel):
 
     def contains(self, params: Mapping[str, Value]) -> list[str]:
         """What in `params` lies outside, one phrase each; empty when all of it is inside."""
-        outside = []
-        there = self.there(params)
+        outside, there = list[str](), self.there(params)
         for name, r in there.items():
             if name not in params:
                 outside.append(f"{name} is missing")
@@ -239,8 +238,10 @@ class SearchSpace(BaseModel):
             raise ValueError(f"{name}.when: {name} is always there; leave the condition out")
         for other, values in when.items():
             where = f"{name}.when.{other}"
+            if other == name:
+                raise ValueError(f"{where}: {name} cannot depend on itself; name another, or none")
             r = self.ranges.get(other)
-            if r is None or other == name:
+            if r is None:
                 others = [each for each in self.ranges if each != name]
                 raise ValueError(f"{where}: the space has no {other!r}{guess(other, others)}")
             if r.levels is None:

@@ -272,6 +272,8 @@ def test_a_panel_that_the_script_for_neuralforecast_cannot_take_is_one_line(
         ('timezone = "Europe/Berlin"\n', "a script does not know 'timezone'"),
         ("header = false\n", "a script does not know 'header'"),
         ('kind = "parquet"\n', "a script does not read parquet files yet; use --format json"),
+        ('gaps = "fill"\n', "; use --format json, or neuralforecast, whose script reads a panel"),
+        ('kind = "parquet"\n', "; use --format json, or neuralforecast, whose script reads"),
     ],
 )
 def test_a_file_that_a_script_cannot_read_is_refused(

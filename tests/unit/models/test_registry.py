@@ -185,6 +185,15 @@ FAILURES = {
         {},
         ("unknown class in own_models 'Flatt' .did you mean 'Flat'"),
     ),
+    "a model of darts": (
+        "darts:TCNModel",
+        {},
+        (
+            r"darts:TCNModel: a forecasting model of darts is not taken: .*; tuner takes a "
+            r"torch.nn.Module called as Class\(shapes, .*, or a module class with the constructor "
+            r"arguments of darts' _TSMixerModule; docs/own-architecture.md"
+        ),
+    ),
     "no class": (
         "own_models:LIMIT",
         {},

@@ -155,6 +155,11 @@ WRONG = {
         'when = { nrom = "none" }',
         "line 41: key 'space.width.when.nrom': the space has no 'nrom' (did you mean 'norm'?)",
     ),
+    "a condition on itself": (
+        'when = { norm = "none" }',
+        "when = { width = 8 }",
+        "line 41: key 'space.width.when.width': width cannot depend on itself; name another, or no",
+    ),
     "a condition on what is no choice": (
         'when = { norm = "none" }',
         'when = { nomr = "none", norm = "no" }',
