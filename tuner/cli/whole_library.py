@@ -64,6 +64,7 @@ def check_library(task: str, data_dir: Path | None, *, json: bool) -> int:
 def _checked(name: str, prepared: PreparedData) -> Checked:
     with nothing_collected():
         from tuner.models.of_neuralforecast.abilities import abilities
+        from tuner.models.of_neuralforecast.build import GIVEN
         from tuner.models.registry import network_arguments
         from tuner.training.one_step import train_one_step
     from tuner.spec.study_file import load_study_file
@@ -81,7 +82,8 @@ def _checked(name: str, prepared: PreparedData) -> Checked:
         able = abilities(name, prepared.shapes, network_arguments(hyperparameters))
     except TunerError as error:
         said = str(error).removeprefix(f"{LIBRARY}:{name}")
-        return Checked(name=name, why_not=said.lstrip(": "))
+        why_not = said.lstrip(": ").partition(GIVEN)[0]  # nobody gave it anything
+        return Checked(name=name, why_not=why_not)
     return Checked(
         name=name,
         multivariate=able.multivariate,

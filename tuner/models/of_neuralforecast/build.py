@@ -27,6 +27,9 @@ from tuner.models.of_neuralforecast.library_seed import library_seed
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.own import check_output
 
+GIVEN = "; it was given "
+"""After it: the arguments of a class that says no."""
+
 MOST_OF_ARGUMENTS = 300
 """Characters."""
 
@@ -142,7 +145,7 @@ def _words(given: Mapping[str, Any]) -> str:
     if not given:
         return ""
     words = ", ".join(f"{name} = {value!r}" for name, value in given.items())
-    return f"; it was given {words[:MOST_OF_ARGUMENTS]}"
+    return f"{GIVEN}{words[:MOST_OF_ARGUMENTS]}"
 
 
 def _package(error: ImportError) -> str:
