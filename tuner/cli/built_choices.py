@@ -1,8 +1,8 @@
-"""Does a network know each choice that its study file declares? And can it be trained with each
-batch size?
+"""Does a network know each choice that its study file declares, and each hyperparameter that is
+there only sometimes? And can it be trained with each batch size?
 
-The step of a check is of the defaults. A choice that the class does not know would fail every trial
-that has it, and a sampler comes back to it.
+The step of a check is of the defaults. What the class does not know would fail every trial that has
+it: a sampler comes back to a choice, and learns to avoid what a condition asks for.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ AT_MOST = 32
 
 
 def choices_that_fail(file: StudyFile, shapes: ModelShapes) -> list[str]:
-    """What is to be said of each choice with which the network cannot be built or called."""
+    """What is to be said of each choice, and of each hyperparameter with a condition, with which
+    the network cannot be built.
+    """
     from tuner.models.fault import FAULTS, on_one_line
     from tuner.models.registry import build_model
 
     said = []
-    for name, choice, params in itertools.islice(_configurations(file), AT_MOST):
+    for named, params in itertools.islice(_configurations(file), AT_MOST):
         hyperparameters = Hyperparameters.of(params, loss=file.training_settings().loss)
         try:
             seen = shapes_seen(shapes, hyperparameters)
             build_model(file.architecture(), seen, hyperparameters)
         except FAULTS as error:
             why = str(error) if isinstance(error, UsageError) else on_one_line(error)
-            said.append(f"{name} = {choice!r} fails: {excerpt(why, at_most=300)}")
+            said.append(f"{named} fails: {excerpt(why, at_most=300)}")
     return said
 
 
@@ -70,13 +72,26 @@ def batch_sizes_that_fail(file: StudyFile, prepared: PreparedData) -> list[str]:
     return []
 
 
-def _configurations(file: StudyFile) -> Iterator[tuple[str, Value, dict[str, Value]]]:
-    """Each choice that is not the default's, with what its configuration is."""
+def _configurations(file: StudyFile) -> Iterator[tuple[str, dict[str, Value]]]:
+    """What is tried, in words, and the configuration that has it: each choice that is not the
+    default's, then whatever none of these, nor the defaults, have.
+    """
     defaults = file.defaults.values()
+    tried = set(defaults)
     for name, r in file.space.ranges.items():
         if not isinstance(r, ChoiceRange) or name in OF_NO_NETWORK:
             continue
         for choice in r.choices:
             params = file.space.nearest({**defaults, name: choice}, defaults)
             if params.get(name) == choice and choice != defaults.get(name):
-                yield name, choice, params
+                tried |= set(params)
+                yield f"{name} = {choice!r}", params
+    for name, r in file.space.ranges.items():
+        if name in tried or name in OF_NO_NETWORK or r.when is None:
+            continue
+        there = {other: values[0] for other, values in r.condition.items()}
+        params = file.space.nearest({**defaults, **there}, defaults)
+        if name in params:
+            tried |= set(params)
+            where = " and ".join(f"{other} is {value!r}" for other, value in there.items())
+            yield f"{name} = {params[name]!r}, where {where},", params

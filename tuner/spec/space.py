@@ -240,8 +240,7 @@ class SearchSpace(BaseModel):
             where = f"{name}.when.{other}"
             if other == name:
                 raise ValueError(f"{where}: {name} cannot depend on itself; name another, or none")
-            r = self.ranges.get(other)
-            if r is None:
+            if (r := self.ranges.get(other)) is None:
                 others = [each for each in self.ranges if each != name]
                 raise ValueError(f"{where}: the space has no {other!r}{guess(other, others)}")
             if r.levels is None:

@@ -74,6 +74,20 @@ def test_a_choice_that_the_class_does_not_know_is_told(stack: Path) -> None:
     assert "KeyError: 'batch'" in line
 
 
+def test_what_is_there_only_with_another_depth_is_built_with_it(stack: Path) -> None:
+    """At the defaults, and with each choice, a misspelt one is not there."""
+    text = (stack / "stack.toml").read_text(encoding="utf-8")
+    for old, new in (("[space.width]", "[space.widht]"), ('{ norm = "none" }', "{ depth = [3] }")):
+        assert old in text
+        text = text.replace(old, new)
+    (stack / "stack.toml").write_text(text, encoding="utf-8")
+    done = run("variants", "--check", "stack.toml", *TASK, "--json", folder=stack)
+    assert done.code == 0, done.err
+    (line,) = [each for each in json.loads(done.out)["notices"] if "widht" in each]
+    assert line.startswith("widht = 8, where depth is 3, fails: ")
+    assert "unexpected keyword argument 'widht'" in line
+
+
 LIBRARY = """
 name = "nhits"
 core_change = "theirs"
