@@ -132,22 +132,20 @@ def _without_room(path: Path, error: sqlite3.OperationalError) -> FullDiskConnec
     Raises:
         OperationalError: that is not so, or the log holds what the file lacks.
     """
-    if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL):
+    disk = os.statvfs(path)
+    if (
+        error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL)
+        or disk.f_bavail * disk.f_frsize >= ROOM_BYTES
+    ):
         raise error
-    why, log = _why(path, error), path.with_name(f"{path.name}-wal")
+    # SQLite says no more than 'disk I/O error' where its index does not fit.
+    why, log = f"{FULL}: {path}", path.with_name(f"{path.name}-wal")
     if (log.exists() and log.stat().st_size) or not path.stat().st_size:
         raise sqlite3.OperationalError(why) from error
     named = f"file:{quote(str(path.absolute()))}?immutable=1"
     connection = _connection(named, FullDiskConnection)
     connection.why = why
     return connection
-
-
-def _why(path: Path, error: sqlite3.OperationalError) -> str:
-    """SQLite says no more than 'disk I/O error' where its index does not fit."""
-    disk = os.statvfs(path)
-    full = disk.f_bavail * disk.f_frsize < ROOM_BYTES
-    return f"{FULL}: {path}" if full else str(error)
 
 
 def _connection(named: str, kind: type[Kind]) -> Kind:
