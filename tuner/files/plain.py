@@ -38,6 +38,10 @@ _UNSAFE = re.compile(f"[{_OBEYED}]")
 _UNSAFE_IN_PROSE = re.compile(f"(?![\n\t])[{_OBEYED}]")
 
 
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What reading data raises that is not what it is taken for."""
+
+
 class Strict(BaseModel):
     """A table whose keys are all known."""
 

@@ -14,6 +14,9 @@ from tuner.config import MANY, MOST_SEARCHES
 from tuner.files.plain import LARGEST, Strict
 from tuner.spec.seeds import FIRST_DRAW, root_of
 
+ATTRIBUTE = "tuner_search"
+"""What Optuna's tables call it, which have it with the other attributes of a study."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:

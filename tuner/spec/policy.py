@@ -18,7 +18,7 @@ from pydantic import Field
 
 from tuner.config import SamplerName
 from tuner.errors import StorageError, UsageError
-from tuner.files.plain import LARGEST, Strict, excerpt, explained, read_json
+from tuner.files.plain import LARGEST, UNREADABLE, Strict, excerpt, explained, read_json
 from tuner.spec.margin import MARGIN, TOO_MUCH, in_percent
 
 NONE = "none"
@@ -103,27 +103,28 @@ class SearchPolicy:
         return json.dumps(plain, sort_keys=True)
 
     @staticmethod
-    def from_json(text: str | None) -> SearchPolicy:
+    def from_json(text: str | None, study: str | None = None) -> SearchPolicy:
         """The stored policy; where none was stored, what was usual in versions that did not store
-        it for each study.
+        it for each study. `study` is the name of whose it is.
 
         Raises:
             StorageError: a newer tuner wrote settings that this one does not know, or somebody what
                 is none.
         """
+        whose = "the study's policy" if study is None else f"the policy of study {study!r}"
         try:
             data = read_json(text) if text else {}
             unknown = data.keys() - _Stored.model_fields.keys() if isinstance(data, dict) else set()
             if unknown:
                 raise StorageError(
-                    "the study's policy holds settings that this tuner does not know "
+                    f"{whose} holds settings that this tuner does not know "
                     f"({excerpt(', '.join(sorted(unknown)))}); upgrade tuner on this machine"
                 )
             stored = _Stored.model_validate_json(json.dumps(data), strict=True)
-        except ValueError as error:
+        except UNREADABLE as error:
             raise StorageError(
-                f"the study's policy cannot be read ({explained(error)}); start another study with "
-                "--study NAME"
+                f"{whose} cannot be read ({explained(error)}); restore it from a backup, or start "
+                "another study with --study NAME"
             ) from None
         return SearchPolicy(**stored.model_dump())
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from optuna.trial import TrialState
 from pydantic import Field
 
-from tuner.config import Value
+from tuner.config import OBJECTIVES, Value
 from tuner.files.plain import Loose
 from tuner.record import Recorded
 
@@ -117,6 +117,19 @@ class TrialResult:
         )
 
 
+def whole_result(text: str) -> TrialResult:
+    """The stored result of a trial.
+
+    Raises:
+        ValueError: it is no result of ours, or says that the trial is complete and lacks values.
+    """
+    result = TrialResult.from_json(text)
+    number = len(result.values or ())
+    if result.state == TrialState.COMPLETE and number != len(OBJECTIVES):
+        raise ValueError(f"it is complete, and has {number} values, not {len(OBJECTIVES)}")
+    return result
+
+
 class _Told(Loose):
     """A result as somebody stored it."""
 
@@ -144,6 +157,16 @@ class Attempt:
     @property
     def late(self) -> bool:
         return self.result is not None and self.state != "finished"
+
+    @staticmethod
+    def of(row: Any) -> Attempt:
+        """That of a claim's row.
+
+        Raises:
+            ValueError: its result is none of ours.
+        """
+        result = TrialResult.from_json(row.result) if row.result is not None else None
+        return Attempt(row.claim_id, row.worker, row.state, row.claimed_at, result)
 
 
 def set_aside(lost: int) -> TrialResult:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, insert
 from tuner.errors import UsageError
 from tuner.record import Recorded
 from tuner.spec.definition import StudyDefinition
-from tuner.spec.membership import Membership
+from tuner.spec.membership import ATTRIBUTE, Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage import schema
 from tuner.storage.database import Database
@@ -28,7 +28,7 @@ from tuner.study.own_file import beside_all
 from tuner.study.same_definition import BESIDE
 
 _MARK = "tuner_definition_hash"
-MEMBERSHIP = "tuner_search"
+MEMBERSHIP = ATTRIBUTE
 """Where a study's membership is: with Optuna's own attributes, before the study is known to us."""
 UNFINISHED = "tuner_unfinished_copy"
 """Marks a study whose trials are being copied from another one:

@@ -13,13 +13,14 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
-from tuner.files.plain import explained
+from tuner.files.plain import UNREADABLE, explained
 from tuner.search.history import configuration
 from tuner.search.suggest import suggest
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.membership import Membership
 from tuner.spec.policy import SearchPolicy
 from tuner.storage.database import Database, initialisation_lock
+from tuner.storage.optuna.damage import damage_named
 from tuner.storage.optuna.little_left import write_little_left
 from tuner.storage.optuna.own_trials import ORIGINS, OwnStorage, OwnTrials
 from tuner.storage.optuna.private import storage_of, study_id_of
@@ -109,7 +110,7 @@ class OpenStudy:
         """
         query = select(studies.c.policy).where(studies.c.study_id == self.study_id)
         with self.database.engine.connect() as connection:
-            return SearchPolicy.from_json(connection.execute(query).scalar_one())
+            return SearchPolicy.from_json(connection.execute(query).scalar_one(), self.name)
 
     def set_policy(self, policy: SearchPolicy) -> None:
         """Change it; running workers follow with their next trial. A search that stopped by another
@@ -118,7 +119,7 @@ class OpenStudy:
         mine = studies.c.study_id == self.study_id
         with self.database.engine.begin() as connection:
             query = select(studies.c.policy).where(mine).with_for_update()
-            before = SearchPolicy.from_json(connection.execute(query).scalar_one())
+            before = SearchPolicy.from_json(connection.execute(query).scalar_one(), self.name)
             connection.execute(update(studies).where(mine).values(policy=policy.to_json()))
             if before.until != policy.until:
                 write_little_left(connection, self.study_id, None)
@@ -239,7 +240,7 @@ def open_study(database: Database, name: str) -> OpenStudy:
 
     Raises:
         UsageError: there is no such study here.
-        StorageError: its stored definition is of another version, or damaged.
+        StorageError: its stored definition is of another version, or it is damaged.
     """
     attributes = attributes_of_studies(database)
     if name not in attributes:
@@ -256,17 +257,18 @@ def open_study(database: Database, name: str) -> OpenStudy:
         raise StudyGoneError.of(name) from None
     try:
         stored = StudyDefinition.from_json(text)
-        membership = Membership.read(attributes[name].get(MEMBERSHIP), name)
-    except ValueError as error:
+    except UNREADABLE as error:
         raise StorageError(
             f"the stored definition of study {name!r} cannot be read ({explained(error)}): it was "
             "made by another "
-            "version of tuner, or is damaged; use that version, or start another study with "
-            "--study NAME"
+            "version of tuner, or is damaged; use that version, restore a backup, or start another "
+            "study with --study NAME"
         ) from None
+    membership = _membership(name, attributes[name].get(MEMBERSHIP))
     own = OwnTrials(database.engine, study_id, name, stored.space.stored(), stored.space.complete)
     try:
-        study = optuna.load_study(study_name=name, storage=OwnStorage(database.optuna, own))
+        with damage_named(database.engine, study_id):
+            study = optuna.load_study(study_name=name, storage=OwnStorage(database.optuna, own))
     except KeyError:
         raise StudyGoneError.of(name) from None
     return OpenStudy(
@@ -279,6 +281,17 @@ def open_study(database: Database, name: str) -> OpenStudy:
         epochs=EpochTable(database.engine, study_id),
         roster=Roster(database.engine, study_id),
     )
+
+
+def _membership(name: str, stored: Any) -> Membership:
+    try:
+        return Membership.read(stored, name)
+    except UNREADABLE as error:
+        raise StorageError(
+            f"which search of which group study {name!r} is cannot be read from its attribute "
+            f"{MEMBERSHIP} ({explained(error)}): it is damaged, or another program wrote it; "
+            "restore it from a backup, or start another study with --study NAME"
+        ) from None
 
 
 def list_studies(database: Database) -> list[str]:

@@ -19,6 +19,7 @@ from tuner.pareto import Point, front_indices, hypervolume, reference_point
 from tuner.record import Recorded
 from tuner.spec.objectives import limits_in_words, violations
 from tuner.spec.policy import SearchPolicy
+from tuner.storage.optuna.damage import damage_named
 from tuner.study.configurations import configurations
 from tuner.study.open import OpenStudy
 from tuner.study.trial_record import TrialRecord
@@ -173,10 +174,15 @@ def clocks_in_words(clocks: Iterable[int]) -> str:
 
 
 def read_results(opened: OpenStudy) -> StudyResults:
-    """Read the study's trials from the database."""
+    """Read the study's trials from the database.
+
+    Raises:
+        StorageError: a row of it is damaged.
+    """
     policy, objectives = opened.policy(), opened.definition.objectives
-    records = (record_of(trial, objectives) for trial in opened.optuna.get_trials(deepcopy=False))
-    return judged(records, objectives, policy)
+    trials = opened.optuna.get_trials(deepcopy=False)
+    with damage_named(opened.database.engine, opened.study_id):
+        return judged((record_of(trial, objectives) for trial in trials), objectives, policy)
 
 
 def judged(

@@ -66,7 +66,7 @@ def share_hours(
         policies: dict[str, SearchPolicy] = {}
         for name, row in stored.items():
             try:
-                policies[name] = SearchPolicy.from_json(row.policy)
+                policies[name] = SearchPolicy.from_json(row.policy, name)
             except StorageError:
                 if name in names:
                     raise  # that of a study that nobody named says nothing

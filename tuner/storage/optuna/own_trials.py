@@ -33,6 +33,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
 
 from tuner.config import Value
 from tuner.errors import StudyGoneError
+from tuner.storage.optuna.damage import damage_named
 from tuner.storage.optuna.rows import ENQUEUED
 from tuner.storage.optuna.trials import FEW, bare_trials, part_rows, reading
 from tuner.storage.records import TrialResult
@@ -121,28 +122,33 @@ class OwnTrials:
 
         Raises:
             StudyGoneError: the study was deleted.
+            StorageError: a row of it is damaged.
             StorageInternalError: the database failed.
         """
-        with self._lock, reading(self._engine) as connection:
-            held, found, read_up_to = self._look(connection)
-            if unknown := self._unknown(found):
-                held, found, read_up_to = self._look(
-                    connection
-                )  # claimed since then, unless it is another program's
-                self._strange |= unknown - self._known
-            if not found or not held.keys() <= found.keys():
-                self._require_study(connection)
-            self._add_parts(connection, found)
-            now: Trials = {}
-            for trial_id in held.keys() | found.keys():
-                trial = self._own(trial_id, held.get(trial_id), found.get(trial_id))
-                if trial is not None:
-                    now[trial_id] = trial
-            self._ended |= {
-                i: now[i] for i, claim in held.items() if claim.state == "finished" and claim.told
-            }
-            self._read_up_to = read_up_to
-            return sorted((now | self._ended).values(), key=lambda trial: trial.number)
+        named = damage_named(self._engine, self.study_id)
+        with self._lock, named, reading(self._engine) as connection:
+            return self._read(connection)
+
+    def _read(self, connection: Connection) -> list[FrozenTrial]:
+        held, found, read_up_to = self._look(connection)
+        if unknown := self._unknown(found):
+            held, found, read_up_to = self._look(
+                connection
+            )  # claimed since then, unless it is another program's
+            self._strange |= unknown - self._known
+        if not found or not held.keys() <= found.keys():
+            self._require_study(connection)
+        self._add_parts(connection, found)
+        now: Trials = {}
+        for trial_id in held.keys() | found.keys():
+            trial = self._own(trial_id, held.get(trial_id), found.get(trial_id))
+            if trial is not None:
+                now[trial_id] = trial
+        self._ended |= {
+            i: now[i] for i, claim in held.items() if claim.state == "finished" and claim.told
+        }
+        self._read_up_to = read_up_to
+        return sorted((now | self._ended).values(), key=lambda trial: trial.number)
 
     # -- what there is -----------------------------------------------------------------------------
 

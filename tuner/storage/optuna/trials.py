@@ -18,9 +18,12 @@ from optuna.distributions import BaseDistribution, json_to_distribution
 from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
+from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
 from sqlalchemy.exc import SQLAlchemyError
+
+from tuner.storage.optuna.study_rows import all_studies, user_attributes
 
 READING = "tuner_reading"
 """Execution option of a connection that will write nothing:
@@ -47,7 +50,18 @@ _distribution: Callable[[str], BaseDistribution] = functools.lru_cache(maxsize=1
 
 
 class TrialStorage(RDBStorage):
-    """An `RDBStorage` that reads trials several times as fast."""
+    """An `RDBStorage` that reads trials several times as fast, and studies beside a damaged one."""
+
+    def get_all_studies(self) -> list[FrozenStudy]:
+        with reading(self.engine) as connection:
+            return all_studies(connection)
+
+    def get_study_user_attrs(self, study_id: int) -> dict[str, Any]:
+        with reading(self.engine) as connection:
+            found = user_attributes(connection, study_id)
+        if found is None:
+            raise KeyError(models.NOT_FOUND_MSG)
+        return found
 
     def _get_trials(
         self,

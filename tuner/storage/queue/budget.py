@@ -33,10 +33,12 @@ def budget_columns(study_id: int) -> list[Label[Any]]:
     return found
 
 
-def search_s(seen: Row[Any]) -> float | None:
-    """The seconds that the stored policy gives the search; None: as many as it takes."""
+def search_s(seen: Row[Any], study: str) -> float | None:
+    """The seconds that the stored policy of the study of this name gives the search; None: as many
+    as it takes.
+    """
     said = seen.policy
-    return SearchPolicy.from_json(said).search_s if said and "search_s" in said else None
+    return SearchPolicy.from_json(said, study).search_s if said and "search_s" in said else None
 
 
 def limits_gpu_hours(policy: str | None) -> bool:
@@ -44,6 +46,6 @@ def limits_gpu_hours(policy: str | None) -> bool:
     return policy is not None and "max_gpu_s" in policy
 
 
-def until(policy: str | None) -> float | None:
+def until(policy: str | None, study: str) -> float | None:
     """With how little left to gain a stored policy has the search stop; None: never."""
-    return SearchPolicy.from_json(policy).until if policy and "until" in policy else None
+    return SearchPolicy.from_json(policy, study).until if policy and "until" in policy else None

@@ -12,6 +12,7 @@ claims have in common: see `LeasedQueue`.
 
 from __future__ import annotations
 
+import operator
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from tuner.errors import StudyGoneError
 from tuner.storage.database import Database
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.optuna.damage import damage_named
 from tuner.storage.optuna.little_left import little_left_of, write_little_left
 from tuner.storage.queue.budget import budget_columns, until
 from tuner.storage.queue.leased_queue import LeasedQueue
@@ -56,7 +58,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
         )
         self._name = name or f"number {study_id}"
         self._study_id = study_id
-        self.spent = SpentTime(self._mine, database.engine, self._name)
+        self.spent = SpentTime(self._mine, database.engine, study_id, self._name)
 
     # -- budget ------------------------------------------------------------------------------------
 
@@ -81,7 +83,9 @@ class Ledger(LeasedQueue[Claim, Claim]):
             seen = connection.execute(select(*budget_columns(self._study_id))).one()
         if seen.budget is None:
             raise StudyGoneError.of(self._name)
-        asked = until(seen.policy) is not None
+        with damage_named(self._engine, self._study_id):
+            operator.index(seen.budget)
+        asked = until(seen.policy, self._name) is not None
         return Counts(
             seen.budget,
             seen.running,
@@ -98,7 +102,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
         query = select(studies.c.policy).where(studies.c.study_id == self._study_id)
         with self._engine.begin() as connection:
             self._lock(connection)
-            if until(connection.execute(query).scalar_one_or_none()) != found.until:
+            if until(connection.execute(query).scalar_one_or_none(), self._name) != found.until:
                 return False
             write_little_left(connection, self._study_id, found)
         return True
@@ -260,7 +264,8 @@ class Ledger(LeasedQueue[Claim, Claim]):
             row = connection.execute(query).first()
             if row is None:
                 return False
-            optuna_rows.tell(connection, row.trial_id, TrialResult.from_json(row.result))
+            with damage_named(self._engine, self._study_id):
+                optuna_rows.tell(connection, row.trial_id, TrialResult.from_json(row.result))
             connection.execute(
                 update(claims).where(claims.c.claim_id == row.claim_id).values(told=True)
             )
@@ -286,14 +291,5 @@ class Ledger(LeasedQueue[Claim, Claim]):
             .where(self._mine & (claims.c.trial_number == trial_number))
             .order_by(claims.c.claim_id)
         )
-        with self._engine.connect() as connection:
-            return tuple(
-                Attempt(
-                    claim_id=row.claim_id,
-                    worker=row.worker,
-                    state=row.state,
-                    claimed_at=row.claimed_at,
-                    result=TrialResult.from_json(row.result) if row.result is not None else None,
-                )
-                for row in connection.execute(query)
-            )
+        with damage_named(self._engine, self._study_id), self._engine.connect() as connection:
+            return tuple(Attempt.of(row) for row in connection.execute(query))

@@ -6,11 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from sqlalchemy import Engine, and_, delete, func, insert, select
+from sqlalchemy import CursorResult, Engine, and_, delete, func, insert, select
 from sqlalchemy.exc import IntegrityError
 
+from tuner.storage.optuna.damage import damage_named
 from tuner.storage.schema import epochs
+
+_NUMBERS = {int, float, type(None)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,11 @@ class EpochTable:
             connection.execute(insert(epochs), [fixed | asdict(row) for row in rows])
 
     def of_trial(self, trial_number: int) -> tuple[EpochRow, ...]:
-        """The curve of a trial, one seed after the other: that of its latest attempt, in order."""
+        """The curve of a trial, one seed after the other: that of its latest attempt, in order.
+
+        Raises:
+            StorageError: an epoch is damaged.
+        """
         of_this = (epochs.c.study_id == self._study_id) & (epochs.c.trial_number == trial_number)
         latest = select(func.max(epochs.c.claim_id)).where(of_this).scalar_subquery()
         query = (
@@ -76,7 +84,7 @@ class EpochTable:
             .order_by(epochs.c.repeat, epochs.c.epoch)
         )
         with self._engine.connect() as connection:
-            return tuple(EpochRow(*row) for row in connection.execute(query))
+            return tuple(EpochRow(*row) for row in self._numbers(connection.execute(query)))
 
     def taken_over(self, trial_numbers: Collection[int]) -> dict[tuple[int, int], int]:
         """By trial and seed: how many epochs the latest attempt has from an earlier one, whose
@@ -130,6 +138,14 @@ class EpochTable:
         )
         found: dict[int, list[EpochRow]] = {}
         with self._engine.connect() as connection:
-            for number, *values in connection.execute(query):
+            for number, *values in self._numbers(connection.execute(query)):
                 found.setdefault(number, []).append(EpochRow(*values))
         return {number: tuple(rows) for number, rows in found.items()}
+
+    def _numbers(self, rows: CursorResult[Any]) -> Sequence[Sequence[Any]]:
+        """All of them, where they hold numbers: SQLite takes anything for one."""
+        found = rows.all()
+        with damage_named(self._engine, self._study_id):
+            if not {type(value) for row in found for value in row} <= _NUMBERS:
+                raise TypeError("an epoch holds what is no number")
+        return found

@@ -11,7 +11,7 @@ from sqlalchemy import Row
 
 from tuner.config import Value
 from tuner.errors import StorageError
-from tuner.files.plain import explained, read_json
+from tuner.files.plain import UNREADABLE, explained, read_json
 from tuner.storage.queue.plans import read_params, read_plan
 from tuner.storage.records import RunTicket, TrialResult
 
@@ -76,15 +76,27 @@ def stored_run(row: Row[Any]) -> VerificationRun:
     """
     try:
         return _read(row)
-    except ValueError as error:
+    except UNREADABLE as error:
         raise StorageError(
-            f"verification run {row.run_id} of trial {row.trial_number} cannot be read from the "
+            f"verification run {row.run_id} of study number {row.study_id}, trial "
+            f"{row.trial_number}, cannot be read from the "
             "database "
-            f"({explained(error)}); 'tuner db check' looks at the rest"
+            f"({explained(error)}); restore it from a backup ('tuner db check' looks at the rest)"
         ) from None
 
 
+def run_can_be_read(row: Any) -> bool:
+    """Whether configuration and results of a run are what tuner writes."""
+    try:
+        read_params(row.params)
+        _results(row)
+    except UNREADABLE:
+        return False
+    return True
+
+
 def _read(row: Row[Any]) -> VerificationRun:
+    result, late = _results(row)
     return VerificationRun(
         run_id=row.run_id,
         study_id=row.study_id,
@@ -99,10 +111,17 @@ def _read(row: Row[Any]) -> VerificationRun:
         losses=row.losses,
         token=row.token,
         worker=row.worker,
-        result=TrialResult.from_json(row.result) if row.result else None,
-        late=tuple(
-            TrialResult.from_json(json.dumps(each)) for each in read_json(row.late or "{}").values()
-        ),
+        result=result,
+        late=late,
+    )
+
+
+def _results(row: Any) -> tuple[TrialResult | None, tuple[TrialResult, ...]]:
+    """The one that counts, and those that came too late."""
+    late = read_json(row.late or "{}").values()
+    return (
+        TrialResult.from_json(row.result) if row.result else None,
+        tuple(TrialResult.from_json(json.dumps(each)) for each in late),
     )
 
 

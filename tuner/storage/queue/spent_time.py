@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, Row, select
 
 from tuner.spec.policy import SearchPolicy
+from tuner.storage.optuna.damage import damage_named
 from tuner.storage.queue.budget import limits_gpu_hours, search_s
 from tuner.storage.queue.device_time import device_seconds
 from tuner.storage.queue.gpu_hours import GpuHours
@@ -18,9 +19,9 @@ from tuner.storage.schema import claims
 class SpentTime:
     """Of the claims that `mine` selects."""
 
-    def __init__(self, mine: ColumnElement[bool], engine: Engine, name: str) -> None:
+    def __init__(self, mine: ColumnElement[bool], engine: Engine, study_id: int, name: str) -> None:
         """`name` is the study's."""
-        self._engine, self._name = engine, name
+        self._engine, self._study_id, self._name = engine, study_id, name
         self.last_hours: GpuHours | None = None
         """The limit of device hours that was last asked for."""
         self._finished = mine & (claims.c.state == "finished")
@@ -28,7 +29,7 @@ class SpentTime:
 
     def is_up(self, connection: Connection, seen: Row[Any]) -> bool:
         """Whether the search has had its time."""
-        may_take = search_s(seen)
+        may_take = search_s(seen, self._name)
         return may_take is not None and self.seconds(connection) >= may_take
 
     def is_unpaid(self, connection: Connection, seen: Row[Any]) -> bool:
@@ -46,7 +47,7 @@ class SpentTime:
         if not limits_gpu_hours(policy):
             self.last_hours = None
             return None
-        found = GpuHours.of(self._engine, SearchPolicy.from_json(policy), self._name)
+        found = GpuHours.of(self._engine, SearchPolicy.from_json(policy, self._name), self._name)
         known = self.last_hours
         if found is None or known is None or found.limit != known.limit:
             self.last_hours = found
@@ -61,7 +62,8 @@ class SpentTime:
         if new := sorted(there - self._took.keys()):
             query = select(c.claim_id, c.trial_number, c.result).where(self._finished)
             for row in connection.execute(query.where(c.claim_id.in_(new))):
-                result = TrialResult.from_json(row.result)
+                with damage_named(self._engine, self._study_id):
+                    result = TrialResult.from_json(row.result)
                 self._took[row.claim_id] = row.trial_number, device_seconds(result.recorded)
         known = [self._took[claim] for claim in there]
         stored = {number for number, _ in known}

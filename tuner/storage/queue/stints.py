@@ -9,6 +9,7 @@ from sqlalchemy import Engine, select
 
 from tuner.record import Recorded
 from tuner.storage.database_clock import database_now
+from tuner.storage.optuna.damage import damage_named
 from tuner.storage.schema import claims
 
 
@@ -44,7 +45,15 @@ def stints(engine: Engine, study_id: int, *, trial_number: int | None = None) ->
     When one ended is not recorded. That of a finished one follows from what it took in all; of a
     returned or lost one it is known only that its lease had not run out, nor had its worker claimed
     another trial.
+
+    Raises:
+        StorageError: a row of the study is damaged.
     """
+    with damage_named(engine, study_id):
+        return _stints(engine, study_id, trial_number)
+
+
+def _stints(engine: Engine, study_id: int, trial_number: int | None) -> tuple[Stint, ...]:
     c = claims.c
     query = (
         select(c.trial_number, c.worker, c.state, c.claimed_at, c.leased_until, c.result)

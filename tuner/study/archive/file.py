@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tuner.errors import StorageError, UsageError
 from tuner.files.durable import put
-from tuner.files.plain import excerpt, explained, read_json
+from tuner.files.plain import UNREADABLE, excerpt, explained, read_json
 from tuner.study.archive.content import Archive
 from tuner.study.archive.json_form import FORMAT, VERSION, as_dict, from_dict, from_json
 
@@ -80,7 +80,7 @@ def read_archive(path: Path) -> Archive:
         )
     try:
         return from_json(text) if json.detect_encoding(text) == "utf-8" else from_dict(data)
-    except (ValueError, StorageError) as error:
+    except (*UNREADABLE, StorageError) as error:
         raise UsageError(f"{path} is damaged: {explained(error)}; export the study again") from None
 
 
