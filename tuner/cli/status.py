@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Container
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tuner.cli.options import Json, Storage, is_named, storage_url
+from tuner.cli.options import Json, Storage, is_named, note, storage_url
 from tuner.cli.output import print_json, say
 from tuner.display.text import command_line
-from tuner.errors import INTERRUPTED, EmptyDatabaseError, StudyGoneError, UsageError, unknown_name
+from tuner.errors import (
+    INTERRUPTED,
+    EmptyDatabaseError,
+    StorageError,
+    StudyGoneError,
+    UsageError,
+    unknown_name,
+)
 
 if TYPE_CHECKING:
+    from tuner.report.study_status import Standing
     from tuner.storage.database import Database
     from tuner.storage.url import DatabaseUrl
     from tuner.study.open import OpenStudy
@@ -32,11 +41,11 @@ def status(
     json: Json = False,
 ) -> int:
     """Show studies: trials, front, hypervolume, workers."""
-    from tuner.report.study_status import groups_of, status_of
+    from tuner.report.study_status import groups_of, standing
     from tuner.storage.database import open_database
     from tuner.storage.url import absolute, parse_url
     from tuner.study.group import studies_meant
-    from tuner.study.open import list_studies, open_study
+    from tuner.study.open import list_studies
 
     if watch and json:
         raise UsageError("--watch and --json exclude each other; choose one")
@@ -49,21 +58,35 @@ def status(
         return _nothing_yet(address, study, storage, json=json)
     try:
         names = list_studies(database) if study is None else studies_meant(database, study)
-        opened = [open_study(database, name) for name in names]
+        found = standing(database, names)
+        if study is not None and found.unreadable:
+            raise StorageError(next(iter(found.unreadable.values())))
         if json:
-            found = {"studies": [status_of(each) for each in opened], "groups": groups_of(opened)}
-            print_json({"storage": str(address), **found})
-        elif not opened:
+            document = {"studies": list(found.statuses.values()), "groups": groups_of(found.opened)}
+            damaged = {"unreadable": dict(found.unreadable)} if found.unreadable else {}
+            print_json({"storage": str(address), **document, **damaged})
+        elif not names:
             return _nothing_yet(address, study, storage, json=False)
-        elif watch:
-            return _watch(database, study)
-        else:
+        elif watch and found.opened:
+            _say_unreadable(found)
+            return _watch(database, study, leave_out=found.unreadable)
+        elif found.opened:
             from tuner.report.terminal.tables import print_status
 
-            print_status(opened)
+            print_status(found.opened, found.statuses)
+        _say_unreadable(found)
     finally:
         database.close()
-    return 0
+    return StorageError.exit_code if found.unreadable else 0
+
+
+def _say_unreadable(found: Standing) -> None:
+    """A line for each study that cannot be read; that of the first is the last, and what failed."""
+    lines = [" ".join(why.splitlines()) for why in found.unreadable.values()]
+    for line in reversed(lines[1:]):
+        note(line)
+    for line in lines[:1]:
+        note(f"error: {line}")
 
 
 def _nothing_yet(address: DatabaseUrl, study: str | None, flag: str | None, *, json: bool) -> int:
@@ -84,8 +107,10 @@ def _nothing_yet(address: DatabaseUrl, study: str | None, flag: str | None, *, j
     return 0
 
 
-def _watch(database: Database, study: str | None) -> int:
-    """Until Ctrl-C, which is how one leaves: no error. Studies that begin meanwhile join in."""
+def _watch(database: Database, study: str | None, *, leave_out: Container[str] = ()) -> int:
+    """Until Ctrl-C, which is how one leaves: no error. Studies that begin meanwhile join in; those
+    to `leave_out` cannot be read.
+    """
     from tuner.report.terminal.live import live_view
     from tuner.report.terminal.tables import print_status
     from tuner.study.group import studies_meant
@@ -95,7 +120,7 @@ def _watch(database: Database, study: str | None) -> int:
     wanted = studies_meant(database, study) if study is not None else None
 
     def find() -> list[OpenStudy]:
-        names = list_studies(database)
+        names = [name for name in list_studies(database) if name not in leave_out]
         for name in names if wanted is None else wanted:
             if name not in known:
                 known[name] = open_study(database, name)

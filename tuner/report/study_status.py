@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from optuna.trial import TrialState
 
+from tuner.errors import StorageError, StudyGoneError
 from tuner.report.alarms import alarms_of
 from tuner.search.methods import prunes
+from tuner.storage.database import Database
 from tuner.storage.queue.roster import WorkerRow
 from tuner.study.group import names_by_group
 from tuner.study.host_differences import all_in_words
-from tuner.study.open import OpenStudy
+from tuner.study.open import OpenStudy, open_study
 from tuner.study.snapshot import snapshot
 from tuner.verdict.confirmation import Confirmation, confirmation_of
 from tuner.verdict.lacking import lacking_of
@@ -81,6 +84,37 @@ def _worker(row: WorkerRow) -> dict[str, Any]:
         "silent_s": round(row.silent_s, 1),
         "note": row.note,
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where studies stand, in their order, and why others cannot be read."""
+
+    opened: tuple[OpenStudy, ...]
+    statuses: Mapping[str, dict[str, Any]]
+    """By name."""
+    unreadable: Mapping[str, str]
+    """By name."""
+
+
+def standing(database: Database, names: Iterable[str]) -> Standing:
+    """Of the studies of these names; one that is damaged keeps no other from being seen.
+
+    Raises:
+        StudyGoneError: one was deleted meanwhile.
+    """
+    opened, statuses, unreadable = [], {}, {}
+    for name in names:
+        try:
+            study = open_study(database, name)
+            statuses[name] = status_of(study)
+        except StudyGoneError:
+            raise
+        except StorageError as error:
+            unreadable[name] = str(error)
+        else:
+            opened.append(study)
+    return Standing(tuple(opened), statuses, unreadable)
 
 
 def _all_missed(

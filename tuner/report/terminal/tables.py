@@ -150,12 +150,14 @@ def print_summary(opened: Sequence[OpenStudy], launch: Sequence[str], *, ended: 
         console.print(f"{'      ' if index else 'Next: '}{command}", soft_wrap=True)
 
 
-def print_status(opened: Sequence[OpenStudy]) -> None:
+def print_status(
+    opened: Sequence[OpenStudy], known: Mapping[str, dict[str, Any]] | None = None
+) -> None:
     """All studies in one table, and who is at work,
-    in as many columns as the terminal is wide enough for.
+    in as many columns as the terminal is wide enough for. `known` are those whose status was read.
     """
-    console = make_console()
-    statuses = [(each, status_of(each)) for each in _by_group(opened)]
+    console, known = make_console(), known or {}
+    statuses = [(each, known.get(each.name) or status_of(each)) for each in _by_group(opened)]
     sizes = Counter(each.membership.group for each in opened)
     studies = [
         _study_row(status, finished=each.ledger.counts().finished, sizes=sizes)
