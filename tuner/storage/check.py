@@ -5,18 +5,19 @@ how full, and whether what it holds agrees with itself.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, Select, func, select, text
+from sqlalchemy import Connection, Engine, Select, String, func, select, text, type_coerce
 
 from tuner.storage import schema
 from tuner.storage.database import reachable
 from tuner.storage.dialects import of
-from tuner.storage.integrity import Level, faults
+from tuner.storage.integrity import Level, damaged, faults
 from tuner.storage.optuna.private import SCRIPTS, TRIALS
 from tuner.storage.schema import claims
 from tuner.storage.url import DatabaseUrl
@@ -25,6 +26,7 @@ SECOND_LOOK_S = 1.0
 """Between two looks: what a worker is just doing is no fault, and gone by the second."""
 
 _SHOWN = 5
+_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +132,10 @@ def _counts(engine: Engine) -> dict[str, int]:
         by_claim = select(claims.c.state, func.count()).group_by(claims.c.state)
         found |= {f"claims_{state}": number for state, number in connection.execute(by_claim).all()}
         ours = TRIALS.c.study_id.in_(select(schema.studies.c.study_id))
-        by_trial = select(TRIALS.c.state, func.count()).where(ours).group_by(TRIALS.c.state)
+        as_stored = type_coerce(TRIALS.c.state, String())
+        by_trial = select(as_stored, func.count()).where(ours).group_by(TRIALS.c.state)
         found |= {
-            f"trials_{state.name.lower()}": number
+            f"trials_{str(state).lower()}": number
             for state, number in connection.execute(by_trial).all()
         }
     return dict(sorted(found.items()))
@@ -140,10 +143,10 @@ def _counts(engine: Engine) -> dict[str, int]:
 
 def _integrity(engine: Engine) -> list[Finding]:
     first = faults(engine)
+    findings = [*_quick_check(engine), *_damage(engine)]
     if not any(found for _, found in first.values()):
-        return list(_quick_check(engine))
+        return findings
     time.sleep(SECOND_LOOK_S)
-    findings = list(_quick_check(engine))
     for what, (level, now) in faults(engine).items():
         lasting = sorted(now & first[what][1])
         if lasting:
@@ -154,6 +157,17 @@ def _integrity(engine: Engine) -> list[Finding]:
                 )
             )
     return findings
+
+
+def _damage(engine: Engine) -> Iterable[Finding]:
+    """What cannot be read, a line each; of a study that is all damaged the first lines."""
+    shown: Counter[int] = Counter()
+    for each in damaged(engine):
+        shown[each.study_id] += 1
+        if shown[each.study_id] <= _LINES:
+            yield Finding("error", each.described)
+        elif shown[each.study_id] == _LINES + 1:
+            yield Finding("error", f"{each.study}: more of it is damaged than these {_LINES} lines")
 
 
 def _quick_check(engine: Engine) -> Iterable[Finding]:

@@ -13,8 +13,10 @@ from tuner.storage import schema
 from tuner.storage.database_clock import database_now
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.changed import changed_trials
+from tuner.storage.optuna.damage import REPAIR, Damage, damages
 from tuner.storage.optuna.private import STUDIES, TRIALS
 from tuner.storage.orphans import orphaned
+from tuner.storage.queue.runs import run_can_be_read
 from tuner.storage.schema import claims, verifications
 
 Level = Literal["error", "notice"]
@@ -39,6 +41,18 @@ def faults(engine: Engine) -> Faults:
             | _of_verification_runs(reader)
             | _of_studies(reader)
         )
+
+
+def damaged(engine: Engine) -> list[Damage]:
+    """What cannot be read, cell by cell; of a trial that is found to be changed, and can be
+    restored, that is said once.
+    """
+    with engine.connect() as connection:
+        found = list(damages(connection))
+        changed: set[tuple[int, int | None]] = set()
+        if any(each.remedy == REPAIR for each in found):
+            changed = {(each.study_id, each.number) for each in changed_trials(connection)}
+    return [e for e in found if e.remedy != REPAIR or (e.study_id, e.trial) not in changed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +137,13 @@ def _of_verification_runs(reader: _Reader) -> Faults:
     of_nothing = runs.where((v.state == "finished") & v.result.is_(None))
     configured = (TRIALS.c.study_id == v.study_id) & (TRIALS.c.number == v.trial_number)
     there = v.study_id.in_(select(STUDIES.c.study_id))
+    unreadable = {
+        f"{reader.trial(row.study_id, row.trial_number)} seed {row.seed}"
+        for row in reader.connection.execute(
+            select(v.study_id, v.trial_number, v.seed, v.params, v.result, v.late)
+        )
+        if not run_can_be_read(row)
+    }
     gone = runs.where(there & ~select(TRIALS.c.trial_id).where(configured).exists())
     overdue = runs.where((v.state == "running") & (v.leased_until < database_now()))
     return {
@@ -134,6 +155,10 @@ def _of_verification_runs(reader: _Reader) -> Faults:
         "verification runs of trials that are not there: {n} ({which})": (
             "error",
             reader.runs(gone),
+        ),
+        "verification runs that cannot be read: {n} ({which}); restore them from a backup": (
+            "error",
+            unreadable,
         ),
         "leases of verification runs that ran out: {n} ({which}); the next 'tuner verify' "
         "takes the runs back": ("notice", reader.runs(overdue)),

@@ -13,7 +13,9 @@ from tuner.errors import TunerError
 from tuner.storage.database import Database, open_database
 from tuner.storage.optuna import rows as optuna_rows
 from tuner.storage.optuna.changed import changed_trials, restore
-from tuner.storage.optuna.private import TRIALS, study_id_of
+from tuner.storage.optuna.damage import damage_named
+from tuner.storage.optuna.private import TRIALS
+from tuner.storage.optuna.study_notes import names_by_id
 from tuner.storage.orphans import orphaned, remove, save
 from tuner.storage.records import TrialResult
 from tuner.storage.schema import claims
@@ -39,8 +41,8 @@ def repair(address: DatabaseUrl, folder: Path) -> tuple[str, ...]:
         done = []
         for name in list_studies(database):
             done += _tell_and_put_back(database, name)
-        names = {study_id: name for name, study_id in _ids(database).items()}
         with database.engine.begin() as connection:
+            names = names_by_id(connection)
             for changed in list(changed_trials(connection)):
                 restore(connection, changed)
                 done.append(
@@ -51,19 +53,22 @@ def repair(address: DatabaseUrl, folder: Path) -> tuple[str, ...]:
         database.close()
 
 
-def _ids(database: Database) -> dict[str, int]:
-    return {frozen.study_name: study_id_of(frozen) for frozen in database.optuna.get_all_studies()}
-
-
 def _tell_and_put_back(database: Database, name: str) -> list[str]:
-    """What any launch does first, and trials with a result whose rows were deleted."""
+    """What any launch does first, and trials with a result whose rows were deleted; nothing where
+    the study is damaged.
+    """
     try:
         opened = open_study(database, name)
+        with damage_named(database.engine, opened.study_id):
+            return _put_back(database, opened)
     except TunerError as error:
         return [f"left {name} as it is: {error}"]
+
+
+def _put_back(database: Database, opened: OpenStudy) -> list[str]:
     opened.ledger.settle()
     strays = opened.ledger.return_strays()
-    done = [f"put back {strays} trials of {name} that ran for nobody"] if strays else []
+    done = [f"put back {strays} trials of {opened.name} that ran for nobody"] if strays else []
     with database.engine.begin() as connection:
         c = claims.c
         row = select(TRIALS.c.trial_id).where(TRIALS.c.trial_id == c.trial_id).exists()

@@ -6,19 +6,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from optuna.storages._rdb import models
-from optuna.trial import FrozenTrial
-from sqlalchemy import Connection, Table, select
+from optuna.trial import TrialState
+from sqlalchemy import Column, ColumnElement, Connection, String, Table, select, type_coerce, update
 
 from tuner.config import Value
+from tuner.files.plain import UNREADABLE, excerpt
 from tuner.storage.optuna import rows as optuna_rows
-from tuner.storage.optuna.private import trial_id_of
-from tuner.storage.optuna.trials import add_values, bare_trials, part_rows
-from tuner.storage.records import TrialResult
+from tuner.storage.records import TrialResult, whole_result
 from tuner.storage.schema import claims
 
 SHOWN = 3
@@ -43,6 +42,17 @@ class Changed:
     result: TrialResult
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A trial as Optuna's tables have it, damaged or not."""
+
+    number: Any
+    state: Any
+    values: dict[Any, Any] = field(default_factory=dict)
+    params: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
 def changed_trials(connection: Connection) -> Iterator[Changed]:
     """The trials with a result that Optuna was told, and has otherwise now."""
     c = claims.c
@@ -53,13 +63,14 @@ def changed_trials(connection: Connection) -> Iterator[Changed]:
     for row in connection.execute(query.order_by(c.study_id, c.trial_number)):
         by_study.setdefault(row.study_id, []).append(row)
     for study_id, rows in by_study.items():
-        wanted = _trials.c.study_id == study_id
-        found = {trial_id_of(trial): trial for trial in bare_trials(connection, wanted)}
-        _read_parts(connection, found, study_id)
+        found = _stored(connection, study_id)
         for row in rows:
-            result = TrialResult.from_json(row.result)
+            try:
+                result = whole_result(row.result)
+            except UNREADABLE:  # the damage is named by who looks for that; this is what differs
+                continue
             trial = found.get(row.trial_id)
-            if trial is not None and (what := _differences(trial, result)):
+            if trial is not None and (what := _differences(trial, row.trial_number, result)):
                 yield Changed(
                     study_id=study_id,
                     trial_id=row.trial_id,
@@ -71,43 +82,68 @@ def changed_trials(connection: Connection) -> Iterator[Changed]:
 
 def restore(connection: Connection, changed: Changed) -> None:
     """Write the recorded result to Optuna's tables."""
-    query = select(_trials.c.state).where(_trials.c.trial_id == changed.trial_id).with_for_update()
+    mine = _trials.c.trial_id == changed.trial_id
+    query = select(_trials.c.study_id, _trials.c.number, _raw(_trials.c.state)).where(mine)
+    study_id, number, state = connection.execute(query.with_for_update()).one()
     optuna_rows.write_result(
-        connection, changed.trial_id, changed.result, found=connection.execute(query).scalar_one()
+        connection, changed.trial_id, changed.result, found=TrialState.__members__.get(state)
     )
     if changed.result.params is not None:
         optuna_rows.correct_parameters(connection, changed.trial_id, changed.result.params)
+    same = (_trials.c.study_id == study_id) & (_trials.c.number == changed.number)
+    if number != changed.number and connection.execute(select(_trials).where(same)).first() is None:
+        connection.execute(update(_trials).where(mine).values(number=changed.number))
 
 
-def _read_parts(connection: Connection, found: Mapping[int, FrozenTrial], study_id: int) -> None:
-    """Values, and parameters and attributes in the form in which they are stored."""
-    wanted = _trials.c.study_id == study_id
+def _stored(connection: Connection, study_id: int) -> dict[int, _Stored]:
+    """The trials of a study by their ids, each value as the database has it: whatever others wrote
+    there is to be compared.
+    """
+    c = _trials.c
+    mine = c.study_id == study_id
+    query = select(c.trial_id, _raw(c.number), _raw(c.state)).where(mine)
+    found = {row[0]: _Stored(number=row[1], state=row[2]) for row in connection.execute(query)}
 
-    def rows(table: Table, *columns: str) -> Iterator[tuple[FrozenTrial, Sequence[Any]]]:
-        return part_rows(connection, found, wanted, table, *columns)
+    def rows(table: Table, *columns: str) -> Iterator[tuple[_Stored, Sequence[Any]]]:
+        raw = [_raw(table.c[name]) for name in columns]
+        ids = table.c.trial_id.in_(select(c.trial_id).where(mine))
+        for row in connection.execute(select(table.c.trial_id, *raw).where(ids)):
+            if row[0] in found:  # else it was made since
+                yield found[row[0]], row[1:]
 
-    columns = "param_name", "param_value", "distribution_json"
-    for trial, (_, name, value, distribution) in rows(_params, *columns):
+    for trial, (name, value, distribution) in rows(
+        _params, "param_name", "param_value", "distribution_json"
+    ):
         trial.params[name] = optuna_rows.external(value, distribution)
-    for trial, (_, key, text) in rows(_attributes, "key", "value_json"):
-        trial.user_attrs[key] = text
-    add_values(rows(_values, "objective", "value", "value_type"))
+    for trial, (key, text) in rows(_attributes, "key", "value_json"):
+        trial.attributes[key] = text
+    for trial, (objective, value, kind) in rows(_values, "objective", "value", "value_type"):
+        known = models.TrialValueModel.TrialValueType.__members__.get(kind)
+        trial.values[objective] = (
+            f"{value} ({kind})"
+            if known is None
+            else models.TrialValueModel.stored_repr_to_value(value, known)
+        )
+    return found
 
 
-def _differences(trial: FrozenTrial, result: TrialResult) -> list[str]:
+def _differences(trial: _Stored, number: int, result: TrialResult) -> list[str]:
     what = []
-    if trial.state != result.state:
-        what.append(f"its state is {trial.state.name}, recorded {result.state.name}")
-    if tuple(trial.values or ()) != tuple(result.values or ()):
-        what.append(f"its values are {_listed(trial.values)}, recorded {_listed(result.values)}")
+    if isinstance(number, int) and trial.number != number:
+        what.append(f"its number is {_shown(trial.number)}, recorded {number}")
+    if trial.state != result.state.name:
+        what.append(f"its state is {_shown(trial.state)}, recorded {result.state.name}")
+    values = tuple(trial.values[each] for each in sorted(trial.values))
+    if values != tuple(result.values or ()):
+        what.append(f"its values are {_listed(values)}, recorded {_listed(result.values)}")
     for name, value in (result.params or {}).items():
         there = trial.params.get(name)
         if there is None or not _same(there, value):
-            what.append(f"its {name} is {there}, recorded {value}")
+            what.append(f"its {name} is {_shown(there)}, recorded {value}")
     others = [
         key
         for key, value in result.recorded.to_flat().items()
-        if not _says(trial.user_attrs.get(key), value)
+        if not _says(trial.attributes.get(key), value)
     ]
     if others:
         more = " and others" if len(others) > SHOWN else ""
@@ -115,14 +151,21 @@ def _differences(trial: FrozenTrial, result: TrialResult) -> list[str]:
     return what
 
 
-def _same(there: Value, recorded: Value) -> bool:
-    if isinstance(there, str) or isinstance(recorded, str):
-        return there == recorded
-    return math.isclose(there, recorded, rel_tol=_ROUNDING)
+def _same(there: Any, recorded: Value) -> bool:
+    if isinstance(there, int | float) and isinstance(recorded, int | float):
+        return math.isclose(there, recorded, rel_tol=_ROUNDING)
+    return bool(there == recorded)
 
 
-def _listed(values: Sequence[float] | None) -> str:
-    return ", ".join(f"{value:g}" for value in values) if values else "none"
+def _shown(value: Any) -> str:
+    """Whatever it is that somebody stored."""
+    return excerpt(str(value))
+
+
+def _listed(values: Sequence[Any] | None) -> str:
+    if not values:
+        return "none"
+    return ", ".join(f"{v:g}" if isinstance(v, int | float) else _shown(v) for v in values)
 
 
 def _says(text: str | None, value: Any) -> bool:
@@ -130,4 +173,12 @@ def _says(text: str | None, value: Any) -> bool:
     Compared as texts: NaN is not equal to itself.
     """
     expected = json.dumps(value)
-    return text == expected or (text is not None and json.dumps(json.loads(text)) == expected)
+    try:
+        return text == expected or (text is not None and json.dumps(json.loads(text)) == expected)
+    except UNREADABLE:
+        return False
+
+
+def _raw(column: Column[Any]) -> ColumnElement[Any]:
+    """As the database has it, whatever the column's type makes of it."""
+    return type_coerce(column, String())

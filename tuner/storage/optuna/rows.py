@@ -39,6 +39,7 @@ from sqlalchemy import (
 )
 
 from tuner.config import Value
+from tuner.files.plain import UNREADABLE
 from tuner.storage.records import TrialResult
 
 _studies: Table = StudyModel.__table__
@@ -153,7 +154,7 @@ def external(stored: float, distribution: str) -> Value:
     """
     try:
         value: Value = json_to_distribution(distribution).to_external_repr(stored)
-    except (ValueError, KeyError, TypeError, IndexError):
+    except UNREADABLE:
         return stored
     return value
 
@@ -162,7 +163,7 @@ def _internal(value: Value, distribution: str) -> float | None:
     """How a row holds a value; None where its distribution is not one of Optuna's, or lacks it."""
     try:
         return float(json_to_distribution(distribution).to_internal_repr(value))
-    except (ValueError, KeyError, TypeError):
+    except UNREADABLE:
         return value if isinstance(value, int | float) else None
 
 
@@ -212,20 +213,26 @@ def tell(connection: Connection, trial_id: int, result: TrialResult) -> None:
 
 
 def write_result(
-    connection: Connection, trial_id: int, result: TrialResult, *, found: TrialState
+    connection: Connection, trial_id: int, result: TrialResult, *, found: TrialState | None
 ) -> None:
-    """Attributes, values and state of a trial whose row is locked and is in the state `found`."""
+    """Attributes, values and state of a trial whose row is locked and is in the state `found`; None
+    where that is none.
+    """
     constraints = {f"constraints:{key}": value for key, value in result.constraints.items()}
     _write(connection, _attributes, trial_id, result.recorded.to_flat())
     _write(connection, _system_attributes, trial_id, constraints)  # where set_constraint puts them
     mine = _values.c.trial_id == trial_id
     query = select(_values.c.value, _values.c.value_type).where(mine).order_by(_values.c.objective)
-    there = tuple(
-        TrialValueModel.stored_repr_to_value(*row) for row in connection.execute(query).all()
-    )
+    there: tuple[float, ...] | None
+    try:
+        there = tuple(
+            TrialValueModel.stored_repr_to_value(*row) for row in connection.execute(query).all()
+        )
+    except UNREADABLE:
+        there = None
     told = tuple(result.values or ())
     if there != told:
-        if there:
+        if there != ():
             connection.execute(delete(_values).where(mine))
         rows = [
             {"trial_id": trial_id, "objective": i, "value": stored, "value_type": kind}
