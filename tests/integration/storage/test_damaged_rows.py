@@ -301,8 +301,28 @@ def test_a_verification_run_that_cannot_be_read_is_named(hurt: Hurt) -> None:
         (
             "error",
             (
-                "verification runs that cannot be read: 1 (hurt trial 1 seed 5); restore them from a "
-                "backup"
+                "verification runs that cannot be read: 1 (hurt trial 1 seed 5); "
+                "restore them from a backup"
             ),
         )
     ]
+
+
+def test_a_policy_of_a_newer_tuner_asks_for_that(hurt: Hurt) -> None:
+    hurt.edit("update tuner_studies set policy = '{\"later\": 1}' where study_id = 1")
+    ((level, what),) = hurt.findings()
+    assert level == "error"
+    assert what.startswith("hurt: tuner_studies.policy cannot be read (")
+    assert "later" in what
+    assert "use the version of tuner that wrote it" in what
+
+
+def test_an_exported_study_with_a_range_of_no_kind_is_one_line(hurt: Hurt) -> None:
+    file = hurt.path.with_name("study.json")
+    assert hurt.run(f"study export well --output {file}")[0] == 0
+    document = json.loads(file.read_text())
+    document["definition"]["space"]["dropout"]["type"] = []
+    file.write_text(json.dumps(document))
+    code, _, stderr = hurt.run(f"compare {file} study:hurt")
+    assert code == 2
+    assert f"{file} is damaged: " in one_line(stderr)

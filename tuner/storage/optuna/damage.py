@@ -28,6 +28,7 @@ from tuner.storage.optuna.trials import reading
 from tuner.storage.records import whole_result
 from tuner.storage.schema import claims, studies
 
+_OTHER_VERSION = "use the version of tuner that wrote it, or restore it from a backup"
 _CLAIM_STATES = ("running", "finished", "returned", "lost")
 
 
@@ -118,8 +119,8 @@ def _studies(connection: Connection, study_id: int | None) -> Iterator[Cell]:
         )
         for column, read, text in parts:
             if (why := _why_not(read, text)) is not None:
-                what = f"is not what tuner wrote when the study was made or launched ({why})"
-                yield Cell(row.study_id, None, column, what)
+                what = f"cannot be read ({why})"
+                yield Cell(row.study_id, None, column, what, _OTHER_VERSION)
 
 
 def _results(connection: Connection, study_id: int | None) -> Iterator[Cell]:

@@ -4,7 +4,7 @@ Optuna's intermediate values do not mix with several objectives.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from tuner.storage.optuna.damage import damage_named
 from tuner.storage.schema import epochs
 
+_AT_ONCE = 500
 _NUMBERS = {int, float, type(None)}
 
 
@@ -142,10 +143,15 @@ class EpochTable:
                 found.setdefault(number, []).append(EpochRow(*values))
         return {number: tuple(rows) for number, rows in found.items()}
 
-    def _numbers(self, rows: CursorResult[Any]) -> Sequence[Sequence[Any]]:
-        """All of them, where they hold numbers: SQLite takes anything for one."""
-        found = rows.all()
+    def _numbers(self, rows: CursorResult[Any]) -> Iterator[Sequence[Any]]:
+        """Each row, and at the end whether all of them hold numbers: SQLite takes anything for
+        one.
+        """
+        kinds: set[type] = set()
+        for some in rows.partitions(_AT_ONCE):
+            for column in zip(*some, strict=True):  # by columns it takes a third of the time
+                kinds.update(map(type, column))
+            yield from some
         with damage_named(self._engine, self._study_id):
-            if not {type(value) for row in found for value in row} <= _NUMBERS:
+            if not kinds <= _NUMBERS:
                 raise TypeError("an epoch holds what is no number")
-        return found
