@@ -13,7 +13,6 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError, NoResultFound
 
 from tuner.errors import StorageError, StudyGoneError, UsageError, unknown_name
-from tuner.files.plain import UNREADABLE, explained
 from tuner.search.history import configuration
 from tuner.search.suggest import suggest
 from tuner.spec.definition import StudyDefinition
@@ -32,6 +31,7 @@ from tuner.storage.records import Claim
 from tuner.storage.schema import studies
 from tuner.study.create import MEMBERSHIP, create_study, leftover
 from tuner.study.same_definition import refuse_if_different
+from tuner.study.stored import stored_definition, stored_membership
 
 DEFAULT_TRIALS = 50
 """The budget of a new study for which nobody named one."""
@@ -255,16 +255,8 @@ def open_study(database: Database, name: str) -> OpenStudy:
             text = connection.execute(select(studies.c.definition).where(mine)).scalar_one()
     except (KeyError, NoResultFound):  # between the two looks
         raise StudyGoneError.of(name) from None
-    try:
-        stored = StudyDefinition.from_json(text)
-    except UNREADABLE as error:
-        raise StorageError(
-            f"the stored definition of study {name!r} cannot be read ({explained(error)}): it was "
-            "made by another "
-            "version of tuner, or is damaged; use that version, restore a backup, or start another "
-            "study with --study NAME"
-        ) from None
-    membership = _membership(name, attributes[name].get(MEMBERSHIP))
+    stored = stored_definition(name, text)
+    membership = stored_membership(name, attributes[name].get(MEMBERSHIP))
     own = OwnTrials(database.engine, study_id, name, stored.space.stored(), stored.space.complete)
     try:
         with damage_named(database.engine, study_id):
@@ -281,17 +273,6 @@ def open_study(database: Database, name: str) -> OpenStudy:
         epochs=EpochTable(database.engine, study_id),
         roster=Roster(database.engine, study_id),
     )
-
-
-def _membership(name: str, stored: Any) -> Membership:
-    try:
-        return Membership.read(stored, name)
-    except UNREADABLE as error:
-        raise StorageError(
-            f"which search of which group study {name!r} is cannot be read from its attribute "
-            f"{MEMBERSHIP} ({explained(error)}): it is damaged, or another program wrote it; "
-            "restore it from a backup, or start another study with --study NAME"
-        ) from None
 
 
 def list_studies(database: Database) -> list[str]:
