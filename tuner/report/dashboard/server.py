@@ -27,6 +27,7 @@ from tuner.report.dashboard.guard import Guard
 from tuner.report.dashboard.hosts import Hosts
 from tuner.report.dashboard.readonly_storage import ShownStorage
 from tuner.storage.database import open_database
+from tuner.storage.optuna.trials import FAILED
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.storage.url import DatabaseUrl
 
@@ -58,8 +59,8 @@ class _OneLine(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         first = record.getMessage().partition("\n")[0].removeprefix("Exception: ")
-        # Optuna says this of every SQL error, of reading too.
-        sql_error = first.startswith("An exception is raised during the commit")
+        # Optuna says the one of every SQL error, of reading too, and our reading the other.
+        sql_error = first.startswith(("An exception is raised during the commit", FAILED))
         _complain("the database cannot be read right now" if sql_error else first)
 
 

@@ -34,6 +34,9 @@ DURABLE = "tuner_durable"
 the power. SQLite alone leaves that to the system otherwise, which is enough for all that can be
 done again."""
 
+FAILED = "studies and trials could not be read"
+"""Said where the database fails; the cause says why."""
+
 FEW = 100
 """Trials that a statement names by their ids at most."""
 
@@ -210,4 +213,4 @@ def _as_optuna_fails() -> Iterator[None]:
     try:
         yield
     except SQLAlchemyError as error:
-        raise StorageInternalError("trials could not be read") from error
+        raise StorageInternalError(FAILED) from error
