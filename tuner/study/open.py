@@ -30,8 +30,8 @@ from tuner.storage.queue.verifications import Verifications
 from tuner.storage.records import Claim
 from tuner.storage.schema import studies
 from tuner.study.create import MEMBERSHIP, create_study, leftover
+from tuner.study.own_row import stored_definition, stored_membership
 from tuner.study.same_definition import refuse_if_different
-from tuner.study.stored import stored_definition, stored_membership
 
 DEFAULT_TRIALS = 50
 """The budget of a new study for which nobody named one."""
