@@ -28,7 +28,7 @@ def stored_membership(name: str, stored: Any) -> Membership:
         return Membership.read(stored, name)
     except UNREADABLE as error:
         raise StorageError(
-            f"which search of which group study {name!r} is cannot be read from its attribute "
-            f"{ATTRIBUTE} ({explained(error)}): it is damaged, or another program wrote it; "
-            "restore it from a backup, or start another study with --study NAME"
+            f"the stored definition of study {name!r} cannot be read ({ATTRIBUTE}: "
+            f"{explained(error)}): which search of which group it is was written by another "
+            "program, or is damaged; restore a backup, or start another study with --study NAME"
         ) from None
