@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tuner.config import OF_THE_TASK, OF_TRAINING, Hyperparameters, ModelShapes, Value, shapes_seen
-from tuner.errors import UsageError
+from tuner.errors import TunerError, UsageError
 from tuner.files.plain import excerpt
 from tuner.spec.ranges import ChoiceRange
 
@@ -32,16 +32,16 @@ def choices_that_fail(file: StudyFile, shapes: ModelShapes) -> list[str]:
     the network cannot be built.
     """
     from tuner.models.fault import FAULTS, on_one_line
-    from tuner.models.registry import build_model
+    from tuner.training.one_step import build_within_memory
 
     said = []
     for named, params in itertools.islice(_configurations(file), AT_MOST):
         hyperparameters = Hyperparameters.of(params, loss=file.training_settings().loss)
         try:
             seen = shapes_seen(shapes, hyperparameters)
-            build_model(file.architecture(), seen, hyperparameters)
+            build_within_memory(file.architecture(), hyperparameters, seen)
         except FAULTS as error:
-            why = str(error) if isinstance(error, UsageError) else on_one_line(error)
+            why = str(error) if isinstance(error, TunerError) else on_one_line(error)
             said.append(f"{named} fails: {excerpt(why, at_most=300)}")
     return said
 

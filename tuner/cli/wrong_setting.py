@@ -75,10 +75,10 @@ def _is_built(
     architecture: Architecture, shapes: ModelShapes, hyperparameters: Hyperparameters
 ) -> bool:
     from tuner.models.fault import FAULTS
-    from tuner.models.registry import build_model
+    from tuner.training.one_step import build_within_memory
 
     try:
-        build_model(architecture, shapes, hyperparameters)
+        build_within_memory(architecture, hyperparameters, shapes)
     except FAULTS:
         return False
     return True

@@ -65,6 +65,20 @@ def test_a_choice_of_a_hidden_size_that_cannot_be_built_is_told(tmp_path: Path) 
     assert "ZeroDivisionError" in line
 
 
+def test_a_choice_that_takes_more_memory_than_there_is_takes_none(tmp_path: Path) -> None:
+    wide = WIDE.replace("1 // (hidden_size - 6)", "self.a = nn.Linear(hidden_size, hidden_size)")
+    assert wide != WIDE
+    (tmp_path / "net.py").write_text(wide, encoding="utf-8")
+    study = WIDE_STUDY.replace("[6, 8]", "[8, 8388608]")
+    (tmp_path / "net.toml").write_text(study, encoding="utf-8")
+    done = run("variants", "--check", "net.toml", *TASK, "--json", folder=tmp_path)
+    assert done.code == 0, done.err
+    (line,) = [each for each in json.loads(done.out)["notices"] if " fails: " in each]
+    assert line.startswith("hidden_size = 8388608 fails: ")
+    assert "net.py:Net needs about " in line
+    assert "choose a smaller hidden_size" in line
+
+
 def test_a_choice_that_the_class_does_not_know_is_told(stack: Path) -> None:
     done = run("variants", "--check", "stack.toml", *TASK, "--json", folder=stack)
     assert done.code == 0, done.err
