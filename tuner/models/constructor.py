@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 from tuner.config import ModelShapes
 from tuner.errors import UsageError
+from tuner.models.parameters import is_named
 
 if TYPE_CHECKING:
     from torch import nn
@@ -88,8 +89,7 @@ def constructor_of(reference: str) -> Constructor:
         arguments = []
     hints = _hints(model_class)
     for name, parameter in parameters.items():
-        named = parameter.kind in _NAMED
-        if named and name not in given and name not in ("hidden_size", "dropout"):
+        if is_named(parameter) and name not in given and name not in ("hidden_size", "dropout"):
             arguments.append(_argument(parameter, hints))
     return Constructor(
         class_name=model_class.__name__,
@@ -101,7 +101,6 @@ def constructor_of(reference: str) -> Constructor:
 
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 _TYPES: Mapping[type, Kind] = {
     bool: Kind.BOOL,
@@ -179,7 +178,7 @@ def _taken(model_class: type[nn.Module], name: str, kind: Kind) -> Argument | No
         if "__init__" not in vars(each):
             continue
         parameters = inspect.signature(vars(each)["__init__"]).parameters
-        if name in parameters and parameters[name].kind in _NAMED:
+        if name in parameters and is_named(parameters[name]):
             found = _argument(parameters[name], {})
             usable = type(found.default) in (int, float)
             return Argument(name=name, kind=kind, default=found.default if usable else None)

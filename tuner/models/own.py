@@ -28,11 +28,9 @@ from tuner.models.foreign import (
 from tuner.models.names import names_own_code
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.own_modules import installed, module_by_name, module_from_file
+from tuner.models.parameters import is_named
 
 TRIAL_BATCH = 2
-
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-"""What is given by its name; the others of a signature take what has none, `*args`, `**kwargs`."""
 
 
 def build_own(reference: str, shapes: ModelShapes, arguments: Mapping[str, Any]) -> nn.Module:
@@ -194,7 +192,7 @@ def _takes_others(signature: inspect.Signature, model_class: type[nn.Module], na
     for each in model_class.__mro__:
         if "__init__" in vars(each):
             found = inspect.signature(vars(each)["__init__"]).parameters.get(name)
-            if found is not None and found.kind in _NAMED:
+            if found is not None and is_named(found):
                 return ""
     return stars[p.kind]
 
@@ -219,9 +217,7 @@ def _missing(
     """The parameters without a default that nothing is given for."""
     rest = list(signature.parameters.values())[n_positional:]
     return [
-        p.name
-        for p in rest
-        if p.kind in _NAMED and p.default is p.empty and p.name not in arguments
+        p.name for p in rest if is_named(p) and p.default is p.empty and p.name not in arguments
     ]
 
 

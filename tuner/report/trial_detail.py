@@ -14,9 +14,8 @@ from tuner.storage.queue.epochs import EpochRow
 from tuner.storage.queue.stints import Stint, stints
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, read_results
-from tuner.study.snapshot import snapshot
 from tuner.study.throughput import Throughput, throughput_of
-from tuner.verdict.verified import verified_in, verified_of
+from tuner.verdict.verified import runs_of_trial
 
 _ENDS = {
     "converged": "converged",
@@ -178,7 +177,8 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
             there = "that one is another program's, and tuner ignores it"
         raise UsageError(f"study {opened.name!r} has no trial {number}; {there}")
     whole = results.configuration_of(number) or record
-    verified = verified_of(opened, whole.number)
+    fresh = runs_of_trial(opened, whole.number)
+    verified = fresh.as_dict() if fresh else None
     return TrialDetail(
         study=opened.name,
         variant=opened.definition.variant,
@@ -189,15 +189,10 @@ def read_trial(opened: OpenStudy, number: int) -> TrialDetail:
         curve=opened.epochs.of_trial(number),
         configuration=whole if whole.runs > 1 else None,
         verified=verified,
-        unverified=_unverified(opened, whole.number) if verified is None else "",
+        unverified=fresh.without_figures if fresh and verified is None else "",
         windows=windows_in(record, results.records),
         alarm=next((a.what for a in alarms_of(opened, results) if a.trial == number), ""),
     )
-
-
-def _unverified(opened: OpenStudy, number: int) -> str:
-    fresh = verified_in(snapshot(opened)).get(number)
-    return "" if fresh is None else fresh.without_figures
 
 
 def utc(seconds: float) -> str:

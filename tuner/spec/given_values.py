@@ -19,7 +19,7 @@ def misplaced(file: StudyFile) -> str | None:
     """The first value that is not taken where it stands, as `KEY: problem`; None where all are."""
     for name in file.space.ranges:
         if name in file.model_settings:
-            if name in BUILT_IN and _is_fixed(file, name):
+            if name in BUILT_IN and file.space.ranges[name].single:
                 rule = f"{name} is the study's; a fixed one belongs in [defaults]"
             else:
                 rule = f"{name} is searched; leave it out, or [space.{name}]"
@@ -30,12 +30,6 @@ def misplaced(file: StudyFile) -> str | None:
         if name not in file.space.own:
             return f"defaults.{name}: there is no [space.{name}]{_place(file, name, value)}"
     return None
-
-
-def _is_fixed(file: StudyFile, name: str) -> bool:
-    """Also where the file has no range of it."""
-    low, high = file.space.ranges[name].bounds()
-    return low == high
 
 
 def _place(file: StudyFile, name: str, value: Any) -> str:

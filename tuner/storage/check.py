@@ -12,13 +12,13 @@ from typing import Any
 
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, Select, String, func, select, text, type_coerce
+from sqlalchemy import Connection, Engine, Select, func, select, text
 
 from tuner.storage import schema
 from tuner.storage.database import reachable
 from tuner.storage.dialects import of
 from tuner.storage.integrity import Level, damaged, faults
-from tuner.storage.optuna.private import SCRIPTS, TRIALS
+from tuner.storage.optuna.private import SCRIPTS, TRIALS, as_stored
 from tuner.storage.schema import claims
 from tuner.storage.url import DatabaseUrl
 
@@ -132,8 +132,8 @@ def _counts(engine: Engine) -> dict[str, int]:
         by_claim = select(claims.c.state, func.count()).group_by(claims.c.state)
         found |= {f"claims_{state}": number for state, number in connection.execute(by_claim).all()}
         ours = TRIALS.c.study_id.in_(select(schema.studies.c.study_id))
-        as_stored = type_coerce(TRIALS.c.state, String())
-        by_trial = select(as_stored, func.count()).where(ours).group_by(TRIALS.c.state)
+        by_trial = select(as_stored(TRIALS.c.state), func.count()).where(ours)
+        by_trial = by_trial.group_by(TRIALS.c.state)
         found |= {
             f"trials_{str(state).lower()}": number
             for state, number in connection.execute(by_trial).all()

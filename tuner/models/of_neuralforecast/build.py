@@ -26,6 +26,7 @@ from tuner.models.of_neuralforecast.library_network import LibraryNetwork
 from tuner.models.of_neuralforecast.library_seed import library_seed
 from tuner.models.out_of_memory import out_of_memory
 from tuner.models.own import check_output
+from tuner.models.parameters import is_named
 
 GIVEN = "; it was given "
 """After it: the arguments of a class that says no."""
@@ -92,7 +93,7 @@ def find_class(name: str) -> Any:
 def _named_arguments(model_class: Any) -> tuple[str, ...]:
     """Without `**trainer_kwargs`, which takes what the library hands to its trainer."""
     parameters = inspect.signature(model_class).parameters.values()
-    return tuple(p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+    return tuple(p.name for p in parameters if is_named(p))
 
 
 def _construct(

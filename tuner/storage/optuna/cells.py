@@ -22,17 +22,16 @@ from sqlalchemy import (
     Float,
     Integer,
     Select,
-    String,
     Table,
     and_,
     func,
     null,
     or_,
     select,
-    type_coerce,
 )
 
 from tuner.files.plain import UNREADABLE, excerpt, explained
+from tuner.storage.optuna.private import as_stored
 from tuner.storage.schema import backend_choices, claims, epochs, studies, verifications, workers
 
 BACKUP = "restore it from a backup"
@@ -92,7 +91,7 @@ class _Place:
         mine: ColumnElement[bool] = (
             self.study.in_(ours) if study_id is None else self.study == study_id
         )
-        query = select(_raw(self.study), _raw(self.trial), *more).select_from(self.rows)
+        query = select(as_stored(self.study), as_stored(self.trial), *more).select_from(self.rows)
         return query.where(mine).order_by(*self.table.primary_key)
 
     def cell(self, row: Any, name: str, what: str, remedy: str = "", *, of: str = "") -> Cell:
@@ -119,7 +118,7 @@ def odd_cells(connection: Connection, study_id: int | None) -> Iterator[Cell]:
     for place in _places():
         columns = list(place.table.columns)
         odd = [_is_odd(column) for column in columns]
-        query = place.select(study_id, *map(_raw, columns), *odd).where(or_(*odd))
+        query = place.select(study_id, *map(as_stored, columns), *odd).where(or_(*odd))
         for row in connection.execute(query):
             values, found = row[2 : 2 + len(columns)], row[2 + len(columns) :]
             for column, value, is_odd in zip(columns, values, found, strict=True):
@@ -138,7 +137,7 @@ def odd_dates(connection: Connection, study_id: int | None) -> Iterator[Cell]:
         each.type.dialect_impl(connection.dialect).result_processor(connection.dialect, None)
         for each in columns
     ]
-    for row in connection.execute(place.select(study_id, *map(_raw, columns))):
+    for row in connection.execute(place.select(study_id, *map(as_stored, columns))):
         for column, value, read in zip(columns, row[2:], reads, strict=True):
             try:
                 if read is not None:
@@ -165,17 +164,14 @@ def odd_json(connection: Connection, study_id: int | None) -> Iterator[Cell]:
                     yield place.cell(row, name, what, of=f" ({excerpt(str(row[3]))})")
 
 
-def _raw(column: Any) -> ColumnElement[Any]:
-    """As the database has it, whatever the column's type makes of it."""
-    return type_coerce(column, String()).label(None)
-
-
 def _is_odd(column: Column[Any]) -> ColumnElement[bool]:
     kinds = ["integer", "real"] if _kind(column) == "real" else [_kind(column)]
     kinds += ["null"] if column.nullable else []
     odd: ColumnElement[bool] = func.typeof(column).not_in(kinds)
     if isinstance(column.type, Enum):
-        odd = or_(odd, and_(_raw(column).is_not(None), _raw(column).not_in(column.type.enums)))
+        odd = or_(
+            odd, and_(as_stored(column).is_not(None), as_stored(column).not_in(column.type.enums))
+        )
     return odd.label(None)
 
 

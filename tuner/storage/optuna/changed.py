@@ -12,11 +12,12 @@ from typing import Any
 
 from optuna.storages._rdb import models
 from optuna.trial import TrialState
-from sqlalchemy import Column, ColumnElement, Connection, String, Table, select, type_coerce, update
+from sqlalchemy import Connection, Table, select, update
 
 from tuner.config import Value
 from tuner.files.plain import UNREADABLE, excerpt
 from tuner.storage.optuna import rows as optuna_rows
+from tuner.storage.optuna.private import as_stored
 from tuner.storage.records import TrialResult, whole_result
 from tuner.storage.schema import claims
 
@@ -83,7 +84,7 @@ def changed_trials(connection: Connection) -> Iterator[Changed]:
 def restore(connection: Connection, changed: Changed) -> None:
     """Write the recorded result to Optuna's tables."""
     mine = _trials.c.trial_id == changed.trial_id
-    query = select(_trials.c.study_id, _trials.c.number, _raw(_trials.c.state)).where(mine)
+    query = select(_trials.c.study_id, _trials.c.number, as_stored(_trials.c.state)).where(mine)
     study_id, number, state = connection.execute(query.with_for_update()).one()
     optuna_rows.write_result(
         connection, changed.trial_id, changed.result, found=TrialState.__members__.get(state)
@@ -101,11 +102,11 @@ def _stored(connection: Connection, study_id: int) -> dict[int, _Stored]:
     """
     c = _trials.c
     mine = c.study_id == study_id
-    query = select(c.trial_id, _raw(c.number), _raw(c.state)).where(mine)
+    query = select(c.trial_id, as_stored(c.number), as_stored(c.state)).where(mine)
     found = {row[0]: _Stored(number=row[1], state=row[2]) for row in connection.execute(query)}
 
     def rows(table: Table, *columns: str) -> Iterator[tuple[_Stored, Sequence[Any]]]:
-        raw = [_raw(table.c[name]) for name in columns]
+        raw = [as_stored(table.c[name]) for name in columns]
         ids = table.c.trial_id.in_(select(c.trial_id).where(mine))
         for row in connection.execute(select(table.c.trial_id, *raw).where(ids)):
             if row[0] in found:  # else it was made since
@@ -177,8 +178,3 @@ def _says(text: str | None, value: Any) -> bool:
         return text == expected or (text is not None and json.dumps(json.loads(text)) == expected)
     except UNREADABLE:
         return False
-
-
-def _raw(column: Column[Any]) -> ColumnElement[Any]:
-    """As the database has it, whatever the column's type makes of it."""
-    return type_coerce(column, String())

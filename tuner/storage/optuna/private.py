@@ -17,7 +17,7 @@ from optuna.storages._rdb.models import StudyModel, TrialModel
 from optuna.study import Study
 from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial
-from sqlalchemy import Table
+from sqlalchemy import ColumnElement, String, Table, type_coerce
 
 __all__ = ["SCRIPTS", "STUDIES", "TRIALS", "FrozenStudy"]
 
@@ -49,3 +49,8 @@ def numbered(trial: FrozenTrial, number: int) -> None:
 def holds(distribution: BaseDistribution, value: Any) -> bool:
     """Whether a value lies in the range of a distribution, as Optuna checks it."""
     return bool(distribution._contains(distribution.to_internal_repr(value)))
+
+
+def as_stored(column: Any) -> ColumnElement[Any]:
+    """What the database has in a column, whatever the column's type makes of it."""
+    return type_coerce(column, String()).label(None)

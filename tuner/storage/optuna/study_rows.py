@@ -13,7 +13,10 @@ from typing import Any
 from optuna.storages._rdb import models
 from optuna.study import StudyDirection
 from optuna.study._frozen import FrozenStudy
-from sqlalchemy import Connection, String, Table, select, type_coerce
+from sqlalchemy import Connection, Table, select
+
+from tuner.files.plain import UNREADABLE
+from tuner.storage.optuna.private import as_stored
 
 _studies: Table = models.StudyModel.__table__
 _directions: Table = models.StudyDirectionModel.__table__
@@ -26,7 +29,7 @@ def all_studies(connection: Connection) -> list[FrozenStudy]:
     named = select(_studies.c.study_id, _studies.c.study_name).order_by(_studies.c.study_id)
     found = connection.execute(named).all()
     d = _directions.c
-    query = select(d.study_id, type_coerce(d.direction, String())).order_by(d.study_direction_id)
+    query = select(d.study_id, as_stored(d.direction)).order_by(d.study_direction_id)
     directions: dict[int, list[StudyDirection]] = defaultdict(list)
     for study_id, name in connection.execute(query):
         known = StudyDirection.__members__.get(str(name), StudyDirection.NOT_SET)
@@ -70,5 +73,5 @@ def attributes(
 def _value(text: Any) -> Any:
     try:
         return json.loads(text)
-    except (ValueError, TypeError, RecursionError):
+    except UNREADABLE:
         return text
