@@ -1,4 +1,5 @@
-"""A network of the user's own whose depth, norm and kernel are searched, and its study file."""
+"""A network of the user's own whose depth, norm and kernel are searched, and its study file; the
+study file of a model of neuralforecast."""
 
 from __future__ import annotations
 
@@ -80,6 +81,30 @@ reason = "how much past does it take?"
 
 [training]
 max_epochs = 3
+"""
+
+NHITS_STUDY = """
+name = "nhits"
+core_change = "theirs"
+model = "neuralforecast:NHITS"
+
+[model_settings]
+pooling_mode = "MaxPool1d"
+mlp_units = "[[64, 64], [64, 64], [64, 64]]"
+
+[defaults]
+learning_rate = 1e-3
+batch_size = 64
+activation = "ReLU"
+
+[space.learning_rate]
+low = 1e-4
+high = 1e-2
+scale = "log"
+
+[space.activation]
+type = "choice"
+choices = ["ReLU", "Tanh"]
 """
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.forked_cli import run
-from tests.support.open_spaces import NETWORK, STUDY
+from tests.support.open_spaces import NETWORK, NHITS_STUDY, STUDY
 
 TASK = ("--task", "demo")
 
@@ -55,12 +55,23 @@ def stack(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_choice_of_a_hidden_size_that_cannot_be_built_is_told(tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(WIDE, encoding="utf-8")
-    (tmp_path / "net.toml").write_text(WIDE_STUDY, encoding="utf-8")
-    done = run("variants", "--check", "net.toml", *TASK, "--json", folder=tmp_path)
+def told(file: str, folder: Path, about: str = " fails: ") -> list[str]:
+    """The notices of a check that passes in which `about` stands."""
+    done = run("variants", "--check", file, *TASK, "--json", folder=folder)
     assert done.code == 0, done.err
-    (line,) = [each for each in json.loads(done.out)["notices"] if " fails: " in each]
+    return [each for each in json.loads(done.out)["notices"] if about in each]
+
+
+def told_of_wide(folder: Path, network: str, study: str) -> str:
+    """The one notice of a choice of its hidden size."""
+    (folder / "net.py").write_text(network, encoding="utf-8")
+    (folder / "net.toml").write_text(study, encoding="utf-8")
+    (line,) = told("net.toml", folder)
+    return line
+
+
+def test_a_choice_of_a_hidden_size_that_cannot_be_built_is_told(tmp_path: Path) -> None:
+    line = told_of_wide(tmp_path, WIDE, WIDE_STUDY)
     assert line.startswith("hidden_size = 6 fails: ")
     assert "ZeroDivisionError" in line
 
@@ -68,21 +79,14 @@ def test_a_choice_of_a_hidden_size_that_cannot_be_built_is_told(tmp_path: Path) 
 def test_a_choice_that_takes_more_memory_than_there_is_takes_none(tmp_path: Path) -> None:
     wide = WIDE.replace("1 // (hidden_size - 6)", "self.a = nn.Linear(hidden_size, hidden_size)")
     assert wide != WIDE
-    (tmp_path / "net.py").write_text(wide, encoding="utf-8")
-    study = WIDE_STUDY.replace("[6, 8]", "[8, 8388608]")
-    (tmp_path / "net.toml").write_text(study, encoding="utf-8")
-    done = run("variants", "--check", "net.toml", *TASK, "--json", folder=tmp_path)
-    assert done.code == 0, done.err
-    (line,) = [each for each in json.loads(done.out)["notices"] if " fails: " in each]
+    line = told_of_wide(tmp_path, wide, WIDE_STUDY.replace("[6, 8]", "[8, 8388608]"))
     assert line.startswith("hidden_size = 8388608 fails: ")
     assert "net.py:Net needs about " in line
     assert "choose a smaller hidden_size" in line
 
 
 def test_a_choice_that_the_class_does_not_know_is_told(stack: Path) -> None:
-    done = run("variants", "--check", "stack.toml", *TASK, "--json", folder=stack)
-    assert done.code == 0, done.err
-    (line,) = [each for each in json.loads(done.out)["notices"] if "norm" in each]
+    (line,) = told("stack.toml", stack, "norm")
     assert line.startswith("norm = 'batch' fails: ")
     assert "building it failed: " in line
     assert "KeyError: 'batch'" in line
@@ -95,33 +99,15 @@ def test_what_is_there_only_with_another_depth_is_built_with_it(stack: Path) -> 
         assert old in text
         text = text.replace(old, new)
     (stack / "stack.toml").write_text(text, encoding="utf-8")
-    done = run("variants", "--check", "stack.toml", *TASK, "--json", folder=stack)
-    assert done.code == 0, done.err
-    (line,) = [each for each in json.loads(done.out)["notices"] if "widht" in each]
+    (line,) = told("stack.toml", stack, "widht")
     assert line.startswith("widht = 8, where depth is 3, fails: ")
     assert "unexpected keyword argument 'widht'" in line
 
 
-LIBRARY = """
-name = "nhits"
-core_change = "theirs"
-model = "neuralforecast:NHITS"
-
-[defaults]
-learning_rate = 1e-3
-batch_size = 64
-activation = "ReLU"
-n_freq_downsample = "[4, 2, 1]"
-
-[space.learning_rate]
-low = 1e-4
-high = 1e-2
-scale = "log"
-
-[space.activation]
-type = "choice"
-choices = ["ReLU", "Tanh", "NoSuch"]
-
+LIBRARY = NHITS_STUDY.replace('"Tanh"]', '"Tanh", "NoSuch"]').replace(
+    'activation = "ReLU"\n', 'activation = "ReLU"\nn_freq_downsample = "[4, 2, 1]"\n'
+)
+LIBRARY += """
 [space.n_freq_downsample]
 type = "choice"
 choices = ["[4, 2, 1]", "[2, 2, 1]", "[4, 2"]
@@ -130,9 +116,7 @@ choices = ["[4, 2, 1]", "[2, 2, 1]", "[4, 2"]
 
 def test_a_choice_that_a_class_of_the_library_does_not_know_is_told(tmp_path: Path) -> None:
     (tmp_path / "nhits.toml").write_text(LIBRARY, encoding="utf-8")
-    done = run("variants", "--check", "nhits.toml", *TASK, "--json", folder=tmp_path)
-    assert done.code == 0, done.err
-    unknown, no_list = (each for each in json.loads(done.out)["notices"] if " fails: " in each)
+    unknown, no_list = told("nhits.toml", tmp_path)
     assert unknown.startswith("activation = 'NoSuch' fails: neuralforecast:NHITS: building it")
     assert "NoSuch is not in ['ReLU'" in unknown
     assert no_list.startswith("n_freq_downsample = '[4, 2' fails: ")

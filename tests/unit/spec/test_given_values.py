@@ -6,32 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.open_spaces import NHITS_STUDY
 from tuner.errors import UsageError
 from tuner.spec.study_file import load_study_file
 
-STUDY = """
-name = "nhits"
-core_change = "theirs"
-model = "neuralforecast:NHITS"
-
-[model_settings]
-pooling_mode = "MaxPool1d"
-mlp_units = "[[64, 64], [64, 64], [64, 64]]"
-
-[defaults]
-learning_rate = 1e-3
-batch_size = 64
-activation = "ReLU"
-
-[space.learning_rate]
-low = 1e-4
-high = 1e-2
-scale = "log"
-
-[space.activation]
-type = "choice"
-choices = ["ReLU", "Tanh"]
-"""
 SETTING = 'pooling_mode = "MaxPool1d"'
 DEFAULT = "batch_size = 64"
 
@@ -168,18 +146,18 @@ def test_a_value_in_the_wrong_place_is_named_with_its_line_and_the_right_one(
     case: str, tmp_path: Path
 ) -> None:
     old, new, expected = WRONG[case]
-    assert old in STUDY
-    assert expected in refusal(tmp_path, STUDY.replace(old, new, 1))
+    assert old in NHITS_STUDY
+    assert expected in refusal(tmp_path, NHITS_STUDY.replace(old, new, 1))
 
 
 def test_an_input_size_is_not_taken_for_a_slip_of_another_name(tmp_path: Path) -> None:
-    said = refusal(tmp_path, STUDY.replace(DEFAULT, DEFAULT + "\ninput_size = 12"))
+    said = refusal(tmp_path, NHITS_STUDY.replace(DEFAULT, DEFAULT + "\ninput_size = 12"))
     assert "hidden_size" not in said
     assert "model_settings" not in said
 
 
 def test_what_is_said_of_an_input_size_works(tmp_path: Path) -> None:
-    text = STUDY.replace(DEFAULT, DEFAULT + "\ninput_size = 12")
+    text = NHITS_STUDY.replace(DEFAULT, DEFAULT + "\ninput_size = 12")
     path = tmp_path / "nhits.toml"
     more = '\n[space.input_size]\ntype = "int"\nlow = 12\nhigh = 12\n'
     path.write_text(text + more, encoding="utf-8")

@@ -155,11 +155,6 @@ WRONG = {
         'when = { nrom = "none" }',
         "line 41: key 'space.width.when.nrom': the space has no 'nrom' (did you mean 'norm'?)",
     ),
-    "a condition on itself": (
-        'when = { norm = "none" }',
-        "when = { width = 8 }",
-        "line 41: key 'space.width.when.width': width cannot depend on itself; name another, or no",
-    ),
     "a condition on what is no choice": (
         'when = { norm = "none" }',
         'when = { nomr = "none", norm = "no" }',
@@ -246,11 +241,6 @@ WRONG = {
         "[space.width]",
         '[space."1 width"]',
         "'1 width' is no argument of a network",
-    ),
-    "a name that no database takes": (
-        "[space.width]",
-        f"[space.{'w' * 513}]",
-        "has a name of 513 characters; expected at most 512, which is what databases take",
     ),
     "a built-in network without dropout": (
         'model = "stack.py:Stack"',

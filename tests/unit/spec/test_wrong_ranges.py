@@ -41,6 +41,16 @@ WRONG = {
         'type = "choice"\nchoices = [1, 2147483648]',
         "2147483648 is too large for a whole number; expected 1073741824 at most, or a number",
     ),
+    "a condition on itself": (
+        'when = { norm = "none" }',
+        "when = { width = 8 }",
+        "line 41: key 'space.width.when.width': width cannot depend on itself; name another, or no",
+    ),
+    "a name that no database takes": (
+        "[space.width]",
+        f"[space.{'w' * 513}]",
+        "has a name of 513 characters; expected at most 512, which is what databases take",
+    ),
 }
 
 
@@ -56,6 +66,7 @@ def test_it_is_one_line_with_its_place_and_the_remedy(case: str, tmp_path: Path)
         load_study_file(str(path))
     said = str(refused.value)
     assert said.startswith(f"{path}, line ")
+    assert len(said) < 2000
     assert expected in said
     assert "\n" not in said
 
