@@ -2,6 +2,7 @@
 
 from tests.support.browser import screenshots
 from tests.support.claims import at_first_sight
+from tests.support.damaged_rows import hurt, whole_database
 from tests.support.databases import database, database_url, postgres, study
 from tests.support.in_process_worker import opened
 from tests.support.planned_confirmations import recorded_once, searched, unverified
@@ -14,6 +15,7 @@ __all__ = [
     "at_first_sight",
     "database",
     "database_url",
+    "hurt",
     "opened",
     "postgres",
     "recorded_database",
@@ -26,4 +28,5 @@ __all__ = [
     "small_disk",
     "study",
     "unverified",
+    "whole_database",
 ]

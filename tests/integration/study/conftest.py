@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.changed_exports import exports
 from tuner.storage.database import Database, open_database
 from tuner.storage.url import parse_url
+
+__all__ = ["exports", "here"]
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.changed_exports import EXPORT, export_with
 from tests.support.forked_cli import run
 from tests.support.paths import REPOSITORY
 from tuner.errors import StorageError, UsageError
@@ -26,29 +26,6 @@ from tuner.study.archive import archive_of, read_archive, write_archive
 from tuner.study.open import open_study
 from tuner.study.transfer import copy_study, restore
 from tuner.study.trust import require_trust
-
-EXPORT = REPOSITORY / "notebooks" / "data" / "original.json.gz"
-NETWORK = "from pathlib import Path\nPath('ran').touch()\n\nclass Net: ...\n"
-
-
-def export_with(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    study = json.loads(gzip.decompress(EXPORT.read_bytes()))
-    change(study)
-    path.write_text(json.dumps(study), encoding="utf-8")
-    return path
-
-
-def of_a_class(study: dict[str, Any]) -> None:
-    study["definition"]["architecture"] = {"model": "net.py:Net", "settings": {}}
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an exported study whose class says that it ran."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "net.py").write_text(NETWORK, encoding="utf-8")
-    export_with(tmp_path / "x.json", of_a_class)
-    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -96,66 +73,6 @@ def test_a_field_of_a_wrong_kind_is_refused_in_one_line(
     with pytest.raises(UsageError) as refused:
         read_archive(export_with(tmp_path / "x.json", change))
     assert str(refused.value).isprintable()
-
-
-@pytest.mark.parametrize(
-    ("where", "says"),
-    [
-        (("trials", 3, "attributes"), "trials.3.attributes: attribute kkk"),
-        (("verifications", 1, "result", "attributes"), "verifications.1.result.attributes: attr"),
-        (("definition", "space"), "space: kkk"),
-    ],
-    ids=str,
-)
-def test_a_name_that_no_database_takes_is_named_in_one_line(
-    where: tuple[Any, ...], says: str, tmp_path: Path
-) -> None:
-    def change(study: dict[str, Any]) -> None:
-        inner: Any = study
-        for key in where:
-            inner = inner[key]
-        like = inner.get("dropout")  # a range in the space, no attribute
-        inner["k" * 600] = 1.0 if like is None else {**like, "type": "float"}
-
-    export_with(tmp_path / "x.json", change)
-    done = run("study", "import", "x.json", folder=tmp_path)
-    assert done.code == 2
-    assert "x.json is damaged" in done.error
-    assert says in done.error
-    assert "has a name of 600 characters; expected at most 512" in done.error
-    assert "give it a shorter name" in done.error
-    assert len(done.err.splitlines()) == 1
-    assert not (tmp_path / "storage").exists()
-
-
-def test_the_longest_name_is_taken_by_every_database(database_url: str, tmp_path: Path) -> None:
-    def change(study: dict[str, Any]) -> None:
-        study["trials"][3]["attributes"]["k" * 512] = 1.0
-
-    archive = read_archive(export_with(tmp_path / "x.json", change))
-    with closing(open_database(parse_url(database_url))) as database:
-        assert restore(database, archive, "x").name == "x"
-
-
-@pytest.mark.parametrize("name", ["a,b", "", "group:a", "x" * 201])
-def test_a_name_that_no_study_can_have_is_named_by_its_flag(name: str, folder: Path) -> None:
-    done = run("study", "import", "x.json", "--name", name, folder=folder)
-    assert done.code == 2
-    assert done.error.startswith(f"--name: {name!r} "), done.error
-    assert "--study" not in done.error
-    done = run("study", "copy", "original", name, folder=folder)
-    assert done.error.startswith(f"NEW: {name!r} "), done.error
-    assert run("study", "import", "x.json", "--name", "there", folder=folder).code == 0
-    done = run("study", "extend", "there", "--space", "simple", "--as", name, folder=folder)
-    assert done.error.startswith(f"--as: {name!r} "), done.error
-
-
-def test_an_exported_study_that_must_be_named_otherwise_says_how(folder: Path) -> None:
-    export_with(folder / "x.json", lambda study: study.update(name="a,b"))
-    done = run("study", "import", "x.json", folder=folder)
-    assert done.code == 2
-    assert done.error.startswith("x.json: 'a,b' cannot name a study; "), done.error
-    assert done.error.endswith("; name it yourself: --name NAME"), done.error
 
 
 def test_what_a_terminal_obeys_is_taken_out_of_texts(tmp_path: Path) -> None:
@@ -219,27 +136,29 @@ def test_a_small_file_that_inflates_to_gigabytes_is_refused_before_it_does(tmp_p
     assert int(megabytes) < 200
 
 
-def test_a_configuration_is_printed_in_every_form_without_importing_its_class(folder: Path) -> None:
+def test_a_configuration_is_printed_in_every_form_without_importing_its_class(
+    exports: Path,
+) -> None:
     best = load_best(pick="knee", storage="x.json")
     for form in ("json", "toml", "python", "neuralforecast", "darts"):
         assert "net.py" in render(best, form)
-    assert not (folder / "ran").exists()
+    assert not (exports / "ran").exists()
 
 
-def test_a_class_that_an_export_names_is_built_only_where_somebody_trusts_it(folder: Path) -> None:
+def test_a_class_that_an_export_names_is_built_only_where_somebody_trusts_it(exports: Path) -> None:
     best = load_best(pick="knee", storage="x.json")
     for build in (best.build_model, best.to_neuralforecast):
         with pytest.raises(
             UsageError, match=r"x\.json names the network net\.py:Net, whose code would run here"
         ):
             build()
-    assert not (folder / "ran").exists()
+    assert not (exports / "ran").exists()
     with pytest.raises(UsageError, match="is not a subclass"):
         load_best(pick="knee", storage="x.json", trust=True).build_model()
-    assert (folder / "ran").exists()
+    assert (exports / "ran").exists()
 
 
-def test_train_says_which_code_runs_and_asks_for_trust(folder: Path) -> None:
+def test_train_says_which_code_runs_and_asks_for_trust(exports: Path) -> None:
     asked = (
         "train",
         "--study",
@@ -252,16 +171,16 @@ def test_train_says_which_code_runs_and_asks_for_trust(folder: Path) -> None:
         "--output",
         "m.safetensors",
     )
-    refused = run(*asked, folder=folder)
-    assert (refused.code, (folder / "ran").exists()) == (2, False)
+    refused = run(*asked, folder=exports)
+    assert (refused.code, (exports / "ran").exists()) == (2, False)
     assert "net.py:Net" in refused.error
     assert "--trust" in refused.error
 
 
-def test_what_was_imported_is_built_only_where_somebody_trusts_it(folder: Path) -> None:
-    url = f"sqlite:///{folder}/t.db"
+def test_what_was_imported_is_built_only_where_somebody_trusts_it(exports: Path) -> None:
+    url = f"sqlite:///{exports}/t.db"
     with closing(open_database(parse_url(url))) as database:
-        restore(database, read_archive(folder / "x.json"), "s", origin="x.json")
+        restore(database, read_archive(exports / "x.json"), "s", origin="x.json")
     best = load_best(study="s", pick="knee", storage=url)
     for build in (best.build_model, best.to_neuralforecast):
         with pytest.raises(
@@ -269,18 +188,18 @@ def test_what_was_imported_is_built_only_where_somebody_trusts_it(folder: Path) 
         ):
             build()
     asked = f"train --study s --pick knee --storage {url} --cpu --output m.safetensors"
-    refused = run(*asked.split(), folder=folder)
-    assert (refused.code, (folder / "ran").exists()) == (2, False)
+    refused = run(*asked.split(), folder=exports)
+    assert (refused.code, (exports / "ran").exists()) == (2, False)
     assert "say --trust" in refused.error
     with pytest.raises(UsageError, match="is not a subclass"):
         load_best(study="s", pick="knee", storage=url, trust=True).build_model()
-    assert (folder / "ran").exists()
+    assert (exports / "ran").exists()
 
 
-def test_an_imported_study_is_trusted_once_by_whoever_trains_it_first(folder: Path) -> None:
-    database = open_database(parse_url(f"sqlite:///{folder}/t.db"))
+def test_an_imported_study_is_trusted_once_by_whoever_trains_it_first(exports: Path) -> None:
+    database = open_database(parse_url(f"sqlite:///{exports}/t.db"))
     try:
-        opened = restore(database, read_archive(folder / "x.json"), "s", origin="x.json")
+        opened = restore(database, read_archive(exports / "x.json"), "s", origin="x.json")
         for study in (opened, copy_study(database, "s", "t")):
             with pytest.raises(
                 UsageError, match=r"came from x\.json, and to train it runs the code of net\.py:Net"
@@ -291,8 +210,8 @@ def test_an_imported_study_is_trusted_once_by_whoever_trains_it_first(folder: Pa
         assert require_trust(open_study(database, "s"), trust=False) == said
         ours = restore(database, read_archive(EXPORT), "u", origin=str(EXPORT))
         assert require_trust(ours, trust=False) is None
-        write_archive(archive_of(opened), folder / "again.json")
-        assert not (folder / "ran").exists()
+        write_archive(archive_of(opened), exports / "again.json")
+        assert not (exports / "ran").exists()
     finally:
         database.close()
 
