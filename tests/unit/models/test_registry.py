@@ -75,15 +75,6 @@ class NoHiddenSize(nn.Module):
     def __init__(self, shapes, *, dropout):
         super().__init__()
 
-class Swallows(Flat):
-    def __init__(self, shapes, *rest, hidden_size, dropout, **more):
-        super().__init__(shapes, hidden_size=hidden_size, dropout=dropout)
-        self.more = more
-
-class Passes(Flat):
-    def __init__(self, shapes, **depth):
-        super().__init__(shapes, **depth)
-
 class NoModule:
     pass
 """
@@ -154,11 +145,6 @@ def test_the_trial_of_an_own_class_draws_no_random_numbers_of_the_callers(folder
     assert torch.equal(after_trial, torch.rand(3))
 
 
-def test_whatever_an_own_class_takes_by_its_kwargs_reaches_it(folder: Path) -> None:
-    assert _build("own_models:Swallows", {"width": 3}).more == {"width": 3}
-    assert _build("own_models:Passes", {"depth": 4}).depth == 4  # the name that its base knows
-
-
 FAILURES = {
     "nearest names first": (
         "rmsnrm",
@@ -214,16 +200,6 @@ FAILURES = {
         "own_models:NoHiddenSize",
         {},
         ("unexpected keyword argument 'hidden_size'"),
-    ),
-    "the name of what takes the others": (
-        "own_models:Swallows",
-        {"more": 5},
-        (r"own_models:Swallows: more is no argument: \*\*more takes others, by their own names"),
-    ),
-    "the name of what takes others in a row": (
-        "own_models:Swallows",
-        {"rest": 5},
-        (r"own_models:Swallows: rest is no argument: \*rest takes others"),
     ),
     "constructor fails": (
         "own_models:FailsInInit",
