@@ -48,7 +48,6 @@ IMPORTED = (
     "tuner.report.terminal.summary_lines",
     "tuner.worker",
     "tuner.worker.process",
-    "typer._adapters",
 )
 SUPERVISED = "--supervised-by"
 _PR_SET_NAME = 15
@@ -56,12 +55,12 @@ _PREPARED = "FORK_SERVER_OF_THE_TESTS"
 
 
 def import_all(modules: Sequence[str]) -> None:
-    """And have Optuna's tables looked through, and our commands put together, which else each fork
-    would do for itself."""
+    """And have Optuna's tables looked through, and our commands put together and one of them read,
+    for which typer imports more: else each fork would do it for itself."""
     for module in modules:
         importlib.import_module(module)
     importlib.import_module("sqlalchemy.orm").configure_mappers()
-    importlib.import_module("tuner.cli.app").whole()
+    importlib.import_module("tuner.cli.app").whole().commands["doctor"].make_context("doctor", [])
 
 
 def prepare() -> None:

@@ -1,4 +1,5 @@
-"""Optuna's private parts are touched in one folder, which is looked after at its updates."""
+"""Optuna's private parts are touched in one folder, which is looked after at its updates; typer's
+nowhere."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.fork_server import IMPORTED
 from tests.support.paths import REPOSITORY
 
 TUNER = REPOSITORY / "tuner"
@@ -28,6 +30,11 @@ def test_only_one_folder_reads_private_attributes_of_optunas_objects() -> None:
             if not (isinstance(node.value, ast.Name) and node.value.id == "self"):
                 found.append(f"{path.relative_to(TUNER)}, line {node.lineno}: {node.attr}")
     assert not found
+
+
+def test_the_suite_begins_with_any_typer() -> None:
+    """Each of these is imported before the first test: what one version has would end the suite."""
+    assert not [name for name in IMPORTED if name.startswith("typer._")]
 
 
 def outside() -> Iterator[Path]:
