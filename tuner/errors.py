@@ -49,9 +49,17 @@ class StudyGoneError(StorageError):
 
 
 class InterruptionError(TunerError):
-    """Ctrl-C, where nothing was to be finished first (exit code 130)."""
+    """Ctrl-C or SIGTERM, where nothing was to be finished first (exit code 130 or 143)."""
 
-    exit_code = INTERRUPTED
+    def __init__(self, message: str, by: BaseException | None) -> None:
+        self.exit_code = exit_code_of(by)
+        super().__init__(message)
+
+
+def exit_code_of(interruption: BaseException | None) -> int:
+    """Of a `KeyboardInterrupt`: the command line raises one at SIGTERM, too, with that code."""
+    given = () if interruption is None else interruption.args
+    return TERMINATED if TERMINATED in given else INTERRUPTED
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], *, more: str = "") -> UsageError:

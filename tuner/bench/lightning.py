@@ -15,6 +15,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from tuner.bench.contender import Epoch
 from tuner.bench.kernels import KernelCount
 from tuner.config import Precision
+from tuner.errors import exit_code_of
 from tuner.training.determinism import seeded
 
 COUNTED_STEP = 1
@@ -153,9 +154,9 @@ def seeded_lightning(precision: Precision, seed: int, device: torch.device) -> I
         with seeded(seed, device), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
-    except SystemExit:
+    except SystemExit as ended:
         signal.signal(signal.SIGINT, on_interrupt)  # which Lightning left ignored
-        raise KeyboardInterrupt from None
+        raise KeyboardInterrupt(exit_code_of(ended.__context__)) from None
     finally:
         torch.set_float32_matmul_precision(before)
         cudnn.conv.fp32_precision = convolved

@@ -35,7 +35,8 @@ from tuner.cli import (
     warm,
     worker,
 )
-from tuner.errors import InterruptionError
+from tuner.cli.main import WORDS
+from tuner.errors import InterruptionError, exit_code_of
 from tuner.version import __version__
 
 
@@ -59,8 +60,8 @@ class _Commands(TyperGroup):
 def _told() -> Iterator[None]:
     try:
         yield
-    except KeyboardInterrupt:
-        raise InterruptionError("interrupted") from None
+    except KeyboardInterrupt as error:
+        raise InterruptionError(WORDS[exit_code_of(error)], error) from None
 
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tuner.cli.options import Storage, note, storage_url
-from tuner.errors import INTERRUPTED
+from tuner.errors import exit_code_of
 
 
 def dashboard(
@@ -36,6 +36,6 @@ def dashboard(
     try:
         address = absolute(parse_url(storage_url(storage)))
         serve(address, host=host, port=port, allowed=allow_host or (), announce=note)
-    except KeyboardInterrupt:  # how it ends, not a failure
-        return INTERRUPTED
+    except KeyboardInterrupt as error:  # how it ends, not a failure
+        return exit_code_of(error)
     return 0

@@ -158,8 +158,9 @@ def _ask(guess: Guess) -> str:
     while True:
         try:
             answer = str(typer.prompt(f"{guess.question}{choices}", default=guess.value)).strip()
-        except typer.Abort:
-            raise InterruptionError("interrupted; nothing was written") from None
+        except typer.Abort as abort:
+            told = "interrupted; nothing was written"
+            raise InterruptionError(told, abort.__context__) from None
         if not guess.choices or answer in guess.choices:
             return answer
         note(f"{answer!r} is none of them")

@@ -9,13 +9,15 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from typing import Any
 
+from tuner.cli.main import WORDS, terminate
 from tuner.cli.output import print_json
 from tuner.display.log import OneLine
 from tuner.display.text import shown
-from tuner.errors import INTERRUPTED, TunerError, UsageError
+from tuner.errors import INTERRUPTED, TERMINATED, TunerError, UsageError, exit_code_of
 
 SIZES = ("COLUMNS", "LINES", "TERMINAL_WIDTH")
 """What says how large a terminal is, for rich and typer."""
@@ -31,8 +33,9 @@ def run(arguments: list[str]) -> int:
         return _call(arguments)
     except TunerError as error:
         return _fail(arguments, str(error), error.exit_code)
-    except KeyboardInterrupt:
-        return _fail(arguments, "interrupted", INTERRUPTED)
+    except KeyboardInterrupt as error:
+        code = exit_code_of(error)
+        return _fail(arguments, WORDS[code], code)
     except OSError as error:
         return _fail(arguments, _describe(error), TunerError.exit_code)
     except Exception as error:
@@ -118,28 +121,26 @@ def _forget_odd_sizes() -> None:
 
 @contextlib.contextmanager
 def _interrupted_at_once(arguments: list[str]) -> Iterator[None]:
-    """Ctrl-C while everything is imported: nothing is begun,
+    """Ctrl-C or SIGTERM while everything is imported: nothing is begun,
     and an exception could get lost in somebody's module.
     """
 
     def end(number: int, frame: object) -> None:
-        del number, frame
-        os._exit(_fail(arguments, "interrupted", INTERRUPTED))
+        del frame
+        code = TERMINATED if number == signal.SIGTERM else INTERRUPTED
+        os._exit(_fail(arguments, WORDS[code], code))
 
-    if (
-        signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):  # ignored, or a caller's own
-        yield
-        return
-    try:
-        signal.signal(signal.SIGINT, end)
-    except ValueError:  # not the main thread, which hears no signal
-        yield
-        return
+    heard = []  # others are ignored, or a caller's own
+    if threading.current_thread() is threading.main_thread():
+        usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: terminate}
+        heard = [each for each in usual.items() if signal.getsignal(each[0]) is each[1]]
+    for number, _ in heard:
+        signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in heard:
+            signal.signal(number, handler)
 
 
 def _misused(arguments: list[str], error: Any) -> int:

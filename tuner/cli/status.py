@@ -12,11 +12,11 @@ from tuner.cli.options import Json, Storage, is_named, note, storage_url
 from tuner.cli.output import print_json, say
 from tuner.display.text import command_line
 from tuner.errors import (
-    INTERRUPTED,
     EmptyDatabaseError,
     StorageError,
     StudyGoneError,
     UsageError,
+    exit_code_of,
     unknown_name,
 )
 
@@ -142,5 +142,5 @@ def _watch(database: Database, study: str | None, *, leave_out: Container[str] =
             while True:
                 view.refresh()
                 time.sleep(WATCH_S)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as error:
+        return exit_code_of(error)
