@@ -13,6 +13,7 @@ from tuner.cli.options import DataDir, Json, data_folder, note
 from tuner.cli.output import print_json, say
 from tuner.cli.replace import Force, check_free, is_figure
 from tuner.config import Objective
+from tuner.errors import TunerError
 from tuner.trial.uncollected import nothing_collected
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ def check(
     plot: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.png", help="Draw the targets over time, .png, .svg, .pdf or .html."
+            metavar="FILE",
+            help="Draw the targets over time: .html; .png, .svg or .pdf (these need a Chromium).",
         ),
     ] = None,
     force: Force = False,
@@ -50,25 +52,44 @@ def check(
     """
     from tuner.data.facts import facts_of
 
-    if plot is not None:
-        from tuner.report.figures.save import check_kind
-
-        check_kind(plot)
-        check_free(plot, is_figure, force=force)
+    failure = None if plot is None else _cannot_draw(plot, force=force)
+    if failure is not None:
+        note(f"{failure}; the check goes on without a picture")
     task, guesses = _task(file)
     with as_options(file) if _is_data(file) else nullcontext():
         facts = facts_of(task, data_dir=data_folder(data_dir))
     pace = _pace(facts)
-    if plot is not None:
-        _draw(facts, plot)
     if json:
         print_json(_document(facts, pace, guesses))
-        return 0
-    for line in _lines(facts, pace):
-        say(line)
-    for guess in guesses:
-        note(f"a guess: {guess.key} = {guess.value}: {guess.why}")
-    return 0
+    else:
+        for line in _lines(facts, pace):
+            say(line)
+        for guess in guesses:
+            note(f"a guess: {guess.key} = {guess.value}: {guess.why}")
+    if plot is not None and failure is None:
+        try:
+            _draw(facts, plot)
+        except TunerError as error:  # said here: with --json the one document is printed
+            failure = error
+            note(f"error: {error}")
+    return 0 if failure is None else failure.exit_code
+
+
+def _cannot_draw(plot: Path, *, force: bool) -> TunerError | None:
+    """Why no picture can be drawn here, which takes nothing from the check.
+
+    Raises:
+        UsageError: a name that says no kind of figure, or that is taken.
+    """
+    from tuner.report.figures.save import check_drawing, check_kind
+
+    check_kind(plot)
+    check_free(plot, is_figure, force=force)
+    try:
+        check_drawing(plot)
+    except TunerError as error:
+        return error
+    return None
 
 
 def _task(file: str) -> tuple[Task, tuple[Guess, ...]]:

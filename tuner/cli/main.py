@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 INTERRUPTED, TERMINATED = 130, 143  # as in `tuner.errors`, which may be what is being imported
 WORDS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
 PASSED_ON_S = 10.0
-"""So late one SIGTERM may come again: a cluster, or `timeout`, tells each process, and those between
-pass it on."""
+"""So late one SIGTERM may come again: a cluster, or `timeout`, tells each process, and those
+between pass it on."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -117,6 +117,9 @@ def _forecast(
     if model is None or data is None:
         raise UsageError("'tuner plot forecast' takes --model MODEL.safetensors and --data DATA")
     check_data(data)
+    from tuner.report.figures.save import check_drawing
+
+    check_drawing(output)
     from tuner.export.saved_model import load_model
 
     saved = load_model(model)

@@ -124,7 +124,7 @@ def predict(options: PredictOptions) -> int:
 def _check(options: PredictOptions) -> None:
     """What can be refused before torch is imported."""
     from tuner.data.frames import check_frame_kind
-    from tuner.report.figures.save import check_kind
+    from tuner.report.figures.save import check_drawing, check_kind
 
     check_data(options.data)
     if len(options.separator) != 1 and options.separator != "tab":
@@ -142,6 +142,7 @@ def _check(options: PredictOptions) -> None:
         check_kind(options.plot)
         check_free(options.plot, is_figure, force=options.force)
         check_placeable(options.plot)
+        check_drawing(options.plot)
 
 
 def _check_columns(options: PredictOptions, task: Task) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,25 @@ def test_the_targets_are_drawn(small: Path) -> None:
     assert done.code == 0, done.err
     page = (small / "look.html").read_text(encoding="utf-8")
     assert all(f'"text":"{name}"' in page for name in ("a", "b", "validation", "test"))
+
+
+def test_a_picture_that_cannot_be_drawn_takes_nothing_from_the_check(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(small)
+    monkeypatch.setitem(sys.modules, "kaleido", None)
+    (small / "taken").write_text("", encoding="utf-8")
+    for name, says in (
+        ("look.png", "tuner: pictures need kaleido: pip install 'tuner[notebooks]'"),
+        ("taken/look.html", "tuner: error: cannot write taken/look.html: "),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["data", "check", "small.toml", "--json", "--plot", name])
+        assert ended.value.code == 1
+        shown = capsys.readouterr()
+        assert json.loads(shown.out)["task"] == "small"
+        assert says in shown.err
+        assert shown.err.count("tuner: ") == 1
 
 
 @pytest.mark.parametrize(

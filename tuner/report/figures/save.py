@@ -24,6 +24,12 @@ LONGEST_TMPDIR = 60
 """Characters. Chromium makes a socket some 45 characters below it, and its name may have 107."""
 
 
+NO_BROWSER = (
+    "pictures need a Chromium or Chrome: apt-get install chromium (or name one with BROWSER_PATH, "
+    "or write .html, which needs none)"
+)
+
+
 def check_kind(path: Path) -> None:
     """Refuse a name whose ending says no kind of figure: before any work is done for it.
 
@@ -52,6 +58,7 @@ def save(
     """
     path = Path(path)
     check_kind(path)
+    check_drawing(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         kind = path.suffix.lower().removeprefix(".")
@@ -65,27 +72,37 @@ def save(
     return path
 
 
-def _picture(figure: go.Figure, kind: str, *, width: int, height: int) -> bytes:
+def check_drawing(path: Path) -> None:
+    """Look for what draws pictures, where that is one: before any work is done for it.
+
+    Raises:
+        TunerError: kaleido or a browser is missing.
+    """
+    if path.suffix.lower() not in PICTURES:
+        return
     try:
-        import kaleido
-        from kaleido.errors import BrowserFailedError, ChromeNotFoundError
+        import kaleido.errors
+        from choreographer.browsers import Chromium
     except ImportError:
         raise TunerError(
             "pictures need kaleido: pip install 'tuner[notebooks]' (or write .html, which needs "
             "nothing)"
         ) from None
     del kaleido
+    if Chromium.find_browser(skip_local=False) is None:
+        raise TunerError(NO_BROWSER)
+
+
+def _picture(figure: go.Figure, kind: str, *, width: int, height: int) -> bytes:
+    from kaleido.errors import BrowserFailedError, ChromeNotFoundError
+
     try:
         with _short_temporary_folder():
             picture: bytes = figure.to_image(
                 format=kind, width=width, height=height, scale=2 if kind == "png" else 1
             )
     except ChromeNotFoundError:
-        raise TunerError(
-            "pictures need a Chromium or Chrome: apt-get install chromium (or name one with "
-            "BROWSER_PATH, or write "
-            ".html, which needs none)"
-        ) from None
+        raise TunerError(NO_BROWSER) from None
     except BrowserFailedError as error:
         why = error.args[0] if error.args else type(error).__name__
         first = why[0] if isinstance(why, tuple) else str(why).splitlines()[0]
