@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tuner.cli.as_measured import Shown
 from tuner.cli.command import takes
 from tuner.cli.device import chosen_device, waiting_for
-from tuner.cli.options import Cpu, DataDir, Json, OneGpu, data_folder, note
+from tuner.cli.options import Cpu, DataDir, Json, OneGpu, Timeout, data_folder, duration_s, note
 from tuner.cli.output import print_json
 from tuner.cli.own_output import printed_to_stderr
 from tuner.cli.replace import Force, check_free, check_placeable, is_profile_page, is_trace
@@ -23,6 +25,7 @@ from tuner.models.names import names_own_code
 if TYPE_CHECKING:
     from tuner.config import Value
     from tuner.devices import CpuCores, Gpu
+    from tuner.profile.advice_order import Tell
     from tuner.profile.profile_records import Profile
     from tuner.spec.study_file import StudyFile
 
@@ -74,6 +77,7 @@ class ProfileOptions:
         Path | None,
         typer.Option(metavar="FILE.json", help="Write a trace for chrome://tracing."),
     ] = None
+    timeout: Timeout = None
     gpu: OneGpu = None
     cpu: Cpu = False
     force: Force = False
@@ -87,11 +91,19 @@ def profile(options: ProfileOptions) -> int:
     Stage times that add up, memory against batch size, kernels, and the bottleneck in one sentence.
     """
     _check(options)
-    # What somebody else's code prints is not part of the document.
-    with printed_to_stderr(wanted=options.json):
-        found = _of_script(options) if options.python is not None else _of_variant(options)
-    _report(options, found)
-    return 0
+    limit_s = duration_s(options.timeout, "--timeout")
+    shown, partial = Shown(to_terminal=not options.json), _partial(options)
+    measure = _of_variant if options.python is None else _of_script
+    try:
+        # What somebody else's code prints is not part of the document.
+        with printed_to_stderr(wanted=options.json), shown.until_stopped(limit_s):
+            measure(options, shown.tell)
+        assert shown.profile is not None, "it was measured"
+        _report(options, shown.profile, shown.printed)
+    finally:
+        if partial is not None:
+            partial.unlink(missing_ok=True)
+    return shown.exit_code
 
 
 def _check(options: ProfileOptions) -> None:
@@ -125,7 +137,7 @@ def _partial(options: ProfileOptions) -> Path | None:
     return None if trace is None else trace.with_name(f".{trace.name}.partial").absolute()
 
 
-def _of_variant(options: ProfileOptions) -> Profile:
+def _of_variant(options: ProfileOptions, tell: Tell) -> None:
     from tuner.spec.study_file import load_study_file
 
     assert options.variant is not None, "it was checked"
@@ -136,12 +148,12 @@ def _of_variant(options: ProfileOptions) -> Profile:
     for named in (config.architecture.model, "" if loss is None else loss.term):
         if names_own_code(named):
             note(f"this runs the code of {excerpt(named, at_most=500)}")
-    return _profiled(options, file.name, config, device)
+    _profiled(options, file.name, config, device, tell)
 
 
 def _profiled(
-    options: ProfileOptions, name: str, config: RunConfig, device: Gpu | CpuCores
-) -> Profile:
+    options: ProfileOptions, name: str, config: RunConfig, device: Gpu | CpuCores, shown: _Shown
+) -> None:
     """Alone on the device."""
     from tuner.bench.contender import torch_device
     from tuner.data.prepare import prepare
@@ -156,10 +168,10 @@ def _profiled(
     with exclusive(device.lock_names, waiting=waiting_for(device.label)):
         data = to_device(prepared, torch_device(device)).seeing(config.hyperparameters.input_size)
         wanted = Wanted(steps=options.steps, advice=options.advice, trace=_partial(options))
-        return profile_variant(name, config, data, device, wanted, announce=note)
+        profile_variant(name, config, data, device, wanted, announce=note, tell=tell)
 
 
-def _of_script(options: ProfileOptions) -> Profile:
+def _of_script(options: ProfileOptions, tell: Tell) -> None:
     """Other people's code: in a process of its own, which ends after so many steps."""
     from tuner.devices import exclusive
     from tuner.profile.script_profile import profile_script
@@ -175,7 +187,7 @@ def _of_script(options: ProfileOptions) -> Profile:
         trace=_partial(options),
     )
     with exclusive(device.lock_names, waiting=waiting_for(device.label)):
-        return profile_script(script, device, advice=options.advice, announce=note)
+        profile_script(script, device, advice=options.advice, announce=note, tell=tell)
 
 
 def _config(options: ProfileOptions, file: StudyFile) -> RunConfig:
@@ -226,16 +238,17 @@ def _value(name: str, said: str, default: Value) -> Value:
         raise UsageError(f"--set {name}: {excerpt(said)} is not {expected}") from None
 
 
-def _report(options: ProfileOptions, found: Profile) -> None:
+def _report(options: ProfileOptions, found: Profile, printed: Container[str]) -> None:
     from tuner.display.terminal import make_console
     from tuner.profile.profile_document import as_document
     from tuner.profile.profile_page import as_page
+    from tuner.profile.profile_records import OPERATIONS
     from tuner.profile.terminal_report import print_profile
 
     if options.json:
         print_json(as_document(found))
     else:
-        print_profile(found, make_console())
+        print_profile(found, make_console(), printed)
     try:
         if options.html is not None:
             options.html.parent.mkdir(parents=True, exist_ok=True)
@@ -245,6 +258,9 @@ def _report(options: ProfileOptions, found: Profile) -> None:
         raise TunerError(f"--html: {options.html} cannot be written: {error.strerror}") from None
     partial = _partial(options)
     if options.trace is not None and partial is not None:
+        if OPERATIONS in found.left:  # what the profiler has written is not whole
+            note(f"{options.trace} was not written: the profile was stopped before")
+            return
         if not partial.exists():
             raise TunerError(f"--trace: {options.trace} was not written: the profiler gave none")
         partial.replace(options.trace)

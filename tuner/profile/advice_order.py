@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from tuner.profile.profile_records import LEAST_GAIN, Advice, Busy, Operations, Pace, Stages, Trend
+from tuner.devices import Watch
+from tuner.profile.profile_records import (
+    LEAST_GAIN,
+    Advice,
+    Busy,
+    Operations,
+    Pace,
+    Profile,
+    Stages,
+    Trend,
+)
 from tuner.training.stage_marks import Stage
 
 BETWEEN = "What lies between the stages, the loop itself,"
 
 WAITING = 0.5
 """Of a step without a kernel on the GPU: then it waits for the host."""
+
+
+Tell = Callable[[Profile], None]
+"""Gets a profile each time that more of it is measured: whoever stops it keeps what there is."""
+
+
+def silent(_profile: Profile) -> None:
+    """Of a profile that nobody waits for."""
+
+
+def told(now: Profile, watch: Watch, tell: Tell) -> Profile:
+    """As far as it is measured: with what follows from that."""
+    order = ranked(now.advice)
+    found = replace(
+        now,
+        advice=order,
+        bottleneck=bottleneck(order, now.stages, now.operations, now.pace),
+        contamination=watch.finish().why,
+    )
+    tell(found)
+    return found
 
 
 def ranked(advice: Iterable[Advice]) -> tuple[Advice, ...]:

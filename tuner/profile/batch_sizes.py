@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import psutil
@@ -36,7 +36,7 @@ BATCHES = 2
 """That an epoch has to have at least."""
 
 
-def at_batch_sizes(config: RunConfig, data: DeviceData, ran: Backend) -> tuple[AtBatch, ...]:
+def at_batch_sizes(config: RunConfig, data: DeviceData, ran: Backend) -> Iterator[AtBatch]:
     """Half the batch to sixteen times of it, as far as it fits; the smallest first. With a backend
     that compiles on a GPU (`ran` is the one that the training comes to), two of these.
     """
@@ -50,7 +50,7 @@ def at_batch_sizes(config: RunConfig, data: DeviceData, ran: Backend) -> tuple[A
         if size > most or (found and found[-1].failure):
             break
         found.append(_at(config, data, size, found))
-    return tuple(found)
+        yield found[-1]
 
 
 def _at(config: RunConfig, data: DeviceData, size: int, before: Sequence[AtBatch]) -> AtBatch:

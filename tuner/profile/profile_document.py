@@ -37,6 +37,7 @@ def as_document(profile: Profile) -> dict[str, Any]:
         "advice": [_of_advice(each) for each in profile.advice],
         "contamination": profile.contamination,
         "notes": list(profile.notes),
+        "not_measured": list(profile.left),
     }
 
 

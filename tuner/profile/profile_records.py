@@ -169,3 +169,8 @@ class Profile:
     contamination: str = ""
     """Why the timings are not to be trusted; empty where they are."""
     notes: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    """What has not been measured, or not to its end, of those below: it goes on, or was stopped."""
+
+
+OPERATIONS, MEMORY, ADVICE = "what a step launches", "memory against batch size", "advice"

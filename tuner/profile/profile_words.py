@@ -67,6 +67,8 @@ def facts_of(profile: Profile) -> Iterator[str]:
         yield f"throughput {falls} within {trend.steps} steps"
     yield from _of_machine(profile)
     yield from profile.notes
+    if profile.left:
+        yield f"stopped before it was measured to its end: {', '.join(profile.left)}"
 
 
 def _of_machine(profile: Profile) -> Iterator[str]:

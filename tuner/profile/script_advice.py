@@ -43,22 +43,20 @@ def advice_on(
     pace: Pace,
     stages: Stages,
     announce: Callable[[str], None],
-) -> list[Advice]:
+) -> Iterator[Advice]:
     """Faults and settings, each tried where that can be done from outside."""
     steps = max(FEW, min(script.steps, int(MOST_S / pace.step_s)))
     on_gpu = found["operations"]["kernels"] is not None if "operations" in found else False
-    pieces = [_of_loop(each, pace, stages) for each in found.get("loops", ())]
+    for loop in found.get("loops", ()):
+        yield _of_loop(loop, pace, stages)
     for each in (*_faults(found, stages, on_gpu=on_gpu), *_settings(found, on_gpu=on_gpu)):
         if isinstance(each, Advice):
-            pieces.append(each)
+            yield each
             continue
         announce(f"trying: {each.advice.change}")
-        pieces.append(_tried(script, host, each, pace, steps, announce))
-    return [
-        *pieces,
-        *_reckoned(stages, pace),
-        *_batches(script, host, pace, found, steps, announce),
-    ]
+        yield _tried(script, host, each, pace, steps, announce)
+    yield from _reckoned(stages, pace)
+    yield from _batches(script, host, pace, found, steps, announce)
 
 
 def _run(
@@ -266,22 +264,18 @@ def memory_of_batches(
     found: dict[str, Any],
     pace: Pace,
     announce: Callable[[str], None],
-) -> tuple[AtBatch, ...]:
+) -> Iterator[AtBatch]:
     """At half, once and twice the batch, each in a process of its own: none ends ours."""
-    rows = []
     for factor in (0.5, 1, 2) if found["loader"]["batch_size"] is not None else (1,):
         size = max(1, int(pace.batch_size * factor))
         if factor == 1:
-            rows.append(
-                AtBatch(batch_size=size, peak_bytes=found["peak_bytes"], step_s=pace.step_s)
-            )
+            yield AtBatch(batch_size=size, peak_bytes=found["peak_bytes"], step_s=pace.step_s)
             continue
         announce(f"memory at batch {size}")
         try:
             other = _run(script, host, Changes(batch=factor), FEW, announce)
         except ScriptError as error:
-            rows.append(AtBatch(batch_size=size, peak_bytes=None, step_s=None, failure=str(error)))
+            yield AtBatch(batch_size=size, peak_bytes=None, step_s=None, failure=str(error))
             continue
         step_s = pace_of(other).step_s
-        rows.append(AtBatch(batch_size=size, peak_bytes=other["peak_bytes"], step_s=step_s))
-    return tuple(rows)
+        yield AtBatch(batch_size=size, peak_bytes=other["peak_bytes"], step_s=step_s)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from tuner.devices import CpuCores, Gpu, Watch
-from tuner.profile.advice_order import bottleneck, of_falling, ranked
+from tuner.profile.advice_order import Tell, of_falling, silent, told
 from tuner.profile.falling_pace import trend_of
-from tuner.profile.profile_records import AtBatch, Busy, Operation, Operations, Profile
+from tuner.profile.profile_records import ADVICE, MEMORY, Busy, Operation, Operations, Profile
 from tuner.profile.script_advice import advice_on, memory_of_batches
 from tuner.profile.script_host import ScriptHost
 from tuner.profile.script_runs import Script, pace_of, run_script, stages_of
@@ -23,20 +23,26 @@ TIMES, LEAST_S = 5.0, 120.0
 so many seconds: `torch.compile` takes minutes where the run itself takes seconds."""
 
 
+RUNS = 7
+"""Usually: of advice and of batch sizes."""
+
+
 def profile_script(
     script: Script,
     device: Gpu | CpuCores,
     *,
     advice: bool,
     announce: Callable[[str], None] = lambda _line: None,
+    tell: Tell = silent,
 ) -> Profile:
-    """Where the time of this script's training goes, and what would help.
+    """Where the time of this script's training goes, and what would help; `tell` is told what there
+    is, each time that more of it is measured.
 
     Raises:
         ScriptError: the script fails, or trains nothing.
     """
     with ScriptHost() as host:
-        return _profiled(script, host, device, advice=advice, announce=announce)
+        return _profiled(script, host, device, advice=advice, announce=announce, tell=tell)
 
 
 def _profiled(
@@ -46,22 +52,19 @@ def _profiled(
     *,
     advice: bool,
     announce: Callable[[str], None],
+    tell: Tell,
 ) -> Profile:
     watch = Watch(device)
     announce(f"running {script.path.name} for {script.steps} steps")
     began = time.monotonic()
     found = run_script(script, host, look=True)
-    changed = replace(script, within_s=max(LEAST_S, TIMES * (time.monotonic() - began)))
+    took_s = time.monotonic() - began
+    changed = replace(script, within_s=max(LEAST_S, TIMES * took_s))
     pace, stages = pace_of(found), stages_of(found)
     trend = trend_of(ticks_of(found["steps"]), found["all_steps"])
     a_step = pace.windows / pace.batch_size if pace.windows else 0
-    pieces = [each] if (each := of_falling(trend, round(a_step))) else []
-    memory: tuple[AtBatch, ...] = ()
-    if advice:
-        pieces += advice_on(changed, host, found, pace, stages, announce)
-        memory = memory_of_batches(changed, host, found, pace, announce)
-    order, launched = ranked(pieces), operations_of(found)
-    return Profile(
+    falling = of_falling(trend, round(a_step))
+    now = Profile(
         subject=script.path.name,
         device=device.model,
         settings={
@@ -72,13 +75,21 @@ def _profiled(
         pace=pace,
         stages=stages,
         trend=trend,
-        operations=launched,
+        operations=operations_of(found),
         busy=Busy(**found["busy"] | {"cores": tuple(found["busy"]["cores"])}),
-        memory=memory,
-        bottleneck=bottleneck(order, stages, launched, pace),
-        advice=order,
-        contamination=watch.finish().why,
+        advice=() if falling is None else (falling,),
+        left=(ADVICE, MEMORY) if advice else (),
     )
+    now = told(now, watch, tell)
+    if not advice:
+        return now
+    announce(f"that took {took_s:.0f} s; it is run about {RUNS} times more, with changes")
+    for piece in advice_on(changed, host, found, pace, stages, announce):
+        now = told(replace(now, advice=(*now.advice, piece)), watch, tell)
+    now = told(replace(now, left=(MEMORY,)), watch, tell)
+    for row in memory_of_batches(changed, host, found, pace, announce):
+        now = told(replace(now, memory=(*now.memory, row)), watch, tell)
+    return told(replace(now, left=()), watch, tell)
 
 
 def operations_of(found: dict[str, Any]) -> Operations:

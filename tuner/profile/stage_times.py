@@ -79,14 +79,20 @@ class Measured:
     """That these are of."""
 
 
-def measure(config: RunConfig, data: DeviceData, *, steps: int) -> Measured:
-    """Pace, stages and throughput of a configuration.
+def measure(
+    config: RunConfig,
+    data: DeviceData,
+    *,
+    steps: int,
+    began: Callable[[Running, float], None] = lambda _running, _step_s: None,
+) -> Measured:
+    """Pace, stages and throughput of a configuration; `began` is told of a step's seconds, roughly.
 
     Raises:
         UsageError: settings with which no training is possible here.
         NoMemoryError: it does not fit.
     """
-    return guarded(lambda: _measured(config, data, steps))
+    return guarded(lambda: _measured(config, data, steps, began))
 
 
 def measure_pace(
@@ -151,10 +157,12 @@ def _paced(found: Running, turns: _Turns) -> Paced:
     return Paced(pace, found.engine.backend.value, found.engine.fallback)
 
 
-def _measured(config: RunConfig, data: DeviceData, steps: int) -> Measured:
+def _measured(
+    config: RunConfig, data: DeviceData, steps: int, began: Callable[[Running, float], None]
+) -> Measured:
     device = data.minimum.device
     with running(config, data) as found:
-        found.steps(SETTLE)
+        began(found, found.steps(SETTLE).seconds / SETTLE)
         # The longest stretch comes first: a throughput that falls is seen from its start.
         first = found.steps(steps, ticking=True)
         captured = found.captured

@@ -2,31 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
+
 from rich.table import Table
 
 from tuner.display.terminal import Console
-from tuner.profile.profile_records import Profile
+from tuner.profile.profile_records import ADVICE, MEMORY, OPERATIONS, Profile
 from tuner.profile.profile_words import distrust, facts_of, gain_of, memory_of, remark_on, seconds
 from tuner.training.stage_marks import Stage
 
 BAR = 30
+STAGES = "stages"
 
 
-def print_profile(profile: Profile, console: Console) -> None:
-    """The bottleneck, stages, advice, operations, memory, and what is to be known of them."""
+def print_measured(profile: Profile, console: Console, printed: set[str]) -> None:
+    """Of one that is being measured: its finished tables that are not `printed` yet, and are then.
+    Advice is printed at the end, in its order.
+    """
+    for name, table in _tables(profile):
+        if name not in (*printed, *profile.left, ADVICE):
+            console.print(table)
+            printed.add(name)
+
+
+def print_profile(profile: Profile, console: Console, printed: Container[str] = ()) -> None:
+    """The bottleneck, stages, advice, operations, memory, and what is to be known of them; without
+    the tables that are `printed`.
+    """
     console.print(profile.bottleneck, style="bold")
     if doubt := distrust(profile):
         console.print(doubt, style="yellow")
     console.print()
-    console.print(_stages(profile))
-    if profile.advice:
-        console.print(_advice(profile))
-    if profile.operations.top:
-        console.print(_operations(profile))
-    if profile.memory:
-        console.print(_memory(profile))
+    for name, table in _tables(profile):
+        if name not in printed:
+            console.print(table)
     for line in facts_of(profile):
         console.print(line)
+
+
+def _tables(profile: Profile) -> Iterator[tuple[str, Table]]:
+    yield STAGES, _stages(profile)
+    if profile.advice:
+        yield ADVICE, _advice(profile)
+    if profile.operations.top:
+        yield OPERATIONS, _operations(profile)
+    if profile.memory:
+        yield MEMORY, _memory(profile)
 
 
 def _stages(profile: Profile) -> Table:

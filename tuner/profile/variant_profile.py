@@ -14,19 +14,36 @@ from tuner.devices import CpuCores, Gpu, Watch
 from tuner.devices.backend_choice import BackendChoice
 from tuner.errors import TunerError
 from tuner.models.fault import FAULTS, on_one_line
-from tuner.profile.advice_order import bottleneck, of_falling, ranked
-from tuner.profile.batch_sizes import at_batch_sizes
+from tuner.profile.advice_order import Tell, of_falling, silent, told
+from tuner.profile.batch_sizes import FACTORS, at_batch_sizes
 from tuner.profile.falling_pace import trend_of
 from tuner.profile.machine_load import busy_during
-from tuner.profile.profile_records import Advice, AtBatch, Busy, Operations, Profile
+from tuner.profile.profile_records import (
+    ADVICE,
+    MEMORY,
+    OPERATIONS,
+    Advice,
+    AtBatch,
+    Busy,
+    Operations,
+    Profile,
+)
+from tuner.profile.profile_words import seconds
 from tuner.profile.settings_to_try import Situation, candidates
 from tuner.profile.stage_times import Measured, NoMemoryError, measure
 from tuner.profile.step_operations import STEPS, operations
-from tuner.profile.timed_training import running
-from tuner.profile.tried_advice import DeviceLostError, Trials
+from tuner.profile.timed_training import Running, running
+from tuner.profile.tried_advice import MOST_S, DeviceLostError, Trials
 from tuner.profile.variant_faults import faults_in
 from tuner.training.engines.measure import what_auto_means
 from tuner.training.stage_marks import Stage
+
+
+TRIES = 5
+"""Pieces of advice that are usually tried."""
+
+STEPS_OF_A_SIZE = 8
+MINUTE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +63,7 @@ def profile_variant(
     wanted: Wanted,
     *,
     announce: Callable[[str], None] = lambda _line: None,
+    tell: Tell = silent,
 ) -> Profile:
     """Where the time of this training goes, and what would help. To be called alone on the device.
 
@@ -56,6 +74,7 @@ def profile_variant(
         device: the same, as it is watched.
         wanted: how many steps are timed, and what beside.
         announce: told what is under way, in lines.
+        tell: told what there is, each time that more of it is measured.
 
     Raises:
         UsageError: settings with which no training is possible here.
@@ -66,17 +85,52 @@ def profile_variant(
     if choice is not None:  # as the first trial of a study does
         config = replace(config, training=replace(config.training, backend=choice.backend))
     announce(f"measuring {wanted.steps} steps, and the stages of {wanted.steps} more")
+
+    def began(found: Running, step_s: float) -> None:
+        announce(_how_long(found, step_s, wanted))
+
     with _told_in_one_line(name, config):
-        measured = measure(config, data, steps=wanted.steps)
+        measured = measure(config, data, steps=wanted.steps, began=began)
+        now = told(_first(name, config, data, device, measured, choice, wanted), watch, tell)
         busy, launched, finite = _inside(config, data, device, wanted)
+    notes = _notes(measured, choice, finite=finite)
+    left = now.left[1:]
+    now = told(replace(now, operations=launched, busy=busy, notes=notes, left=left), watch, tell)
     announce("memory against batch size")
-    memory = at_batch_sizes(config, data, Backend(measured.paced.backend))
+    for row in at_batch_sizes(config, data, Backend(measured.paced.backend)):
+        now = told(replace(now, memory=(*now.memory, row)), watch, tell)
+    now = told(replace(now, left=now.left[1:]), watch, tell)
+    if wanted.advice:
+        for piece in _advice(config, data, measured, now.memory, wanted.steps, announce):
+            now = told(replace(now, advice=(*now.advice, piece)), watch, tell)
+    return told(replace(now, left=()), watch, tell)
+
+
+def _how_long(found: Running, step_s: float, wanted: Wanted) -> str:
+    """All of it, by the first steps: they are measured four times over, and at most once or twice
+    for each thing that is tried.
+    """
+    sides = 2 if found.device.type == "cpu" else 1
+    tried = min(wanted.steps, MOST_S / step_s) * sides * TRIES if wanted.advice else 0
+    whole_s = (4 * wanted.steps + sum(FACTORS) * STEPS_OF_A_SIZE + tried) * step_s
+    whole_s += found.setup_s * (2 + len(FACTORS) + (TRIES if wanted.advice else 0))
+    shown = f"{whole_s:.0f} s" if whole_s < MINUTE_S else f"{whole_s / MINUTE_S:.0f} min"
+    return f"a step takes {seconds(step_s)}: all of it about {shown}, with the device to itself"
+
+
+def _first(
+    name: str,
+    config: RunConfig,
+    data: DeviceData,
+    device: Gpu | CpuCores,
+    measured: Measured,
+    choice: BackendChoice | None,
+    wanted: Wanted,
+) -> Profile:
+    """What the steps themselves say."""
     pace = measured.paced.pace
     trend = trend_of(measured.ticks, measured.steps)
-    advice = [each] if (each := of_falling(trend, round(pace.windows / pace.batch_size))) else []
-    if wanted.advice:
-        advice += _advice(config, data, measured, memory, wanted.steps, announce)
-    found = ranked(advice)
+    falling = of_falling(trend, round(pace.windows / pace.batch_size))
     return Profile(
         subject=name,
         device=device.model,
@@ -84,13 +138,9 @@ def profile_variant(
         pace=pace,
         stages=measured.stages,
         trend=trend,
-        operations=launched,
-        busy=busy,
-        memory=memory,
-        bottleneck=bottleneck(found, measured.stages, launched, pace),
-        advice=found,
-        contamination=watch.finish().why,
-        notes=_notes(measured, choice, finite=finite),
+        advice=() if falling is None else (falling,),
+        notes=_notes(measured, choice, finite=True),
+        left=(OPERATIONS, MEMORY, ADVICE) if wanted.advice else (OPERATIONS, MEMORY),
     )
 
 
@@ -147,7 +197,7 @@ def _advice(
     memory: tuple[AtBatch, ...],
     steps: int,
     announce: Callable[[str], None],
-) -> list[Advice]:
+) -> Iterator[Advice]:
     faults = faults_in(config, data)
     now = Situation(
         waits=bool(faults.waits.found),
@@ -170,20 +220,16 @@ def _advice(
             beside=beside,
         )
         tries = itertools.chain(trials.of_faults(faults), trials.of_settings(candidates(now)))
-        return _as_far_as_it_goes(tries)
+        yield from _as_far_as_it_goes(tries)
 
 
-def _as_far_as_it_goes(tries: Iterable[Advice]) -> list[Advice]:
+def _as_far_as_it_goes(tries: Iterable[Advice]) -> Iterator[Advice]:
     """All of them, or those up to the one that cost the process its device."""
-    found: list[Advice] = []
     try:
-        found.extend(tries)
+        yield from tries
     except DeviceLostError as lost:
-        found.append(lost.advice)
-        found.append(
-            Advice(change="all else", why="", outcome="not tried: the device was lost before")
-        )
-    return found
+        yield lost.advice
+        yield Advice(change="all else", why="", outcome="not tried: the device was lost before")
 
 
 def _settings(config: RunConfig, measured: Measured, data: DeviceData) -> dict[str, object]:
