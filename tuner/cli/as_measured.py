@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tuner.profile.profile_records import Profile
 
 
-class _TimeIsUp(KeyboardInterrupt):  # noqa: N818 - what Ctrl-C does, at a time that was set
-    """It passes through whatever catches a training's own failures."""
+class _TimeIsUp(KeyboardInterrupt):
+    """What Ctrl-C does, at a time that was set: what catches a training's failures lets it pass."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Shown:
 
 @contextmanager
 def _at_most(limit_s: float | None) -> Iterator[None]:
-    def end(number: int, frame: object) -> None:
+    def end(*_: object) -> None:
         raise _TimeIsUp
 
     if limit_s is None:

@@ -152,7 +152,7 @@ def _of_variant(options: ProfileOptions, tell: Tell) -> None:
 
 
 def _profiled(
-    options: ProfileOptions, name: str, config: RunConfig, device: Gpu | CpuCores, shown: _Shown
+    options: ProfileOptions, name: str, config: RunConfig, device: Gpu | CpuCores, tell: Tell
 ) -> None:
     """Alone on the device."""
     from tuner.bench.contender import torch_device

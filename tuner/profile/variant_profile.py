@@ -38,7 +38,6 @@ from tuner.profile.variant_faults import faults_in
 from tuner.training.engines.measure import what_auto_means
 from tuner.training.stage_marks import Stage
 
-
 TRIES = 5
 """Pieces of advice that are usually tried."""
 

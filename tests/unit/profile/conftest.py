@@ -36,8 +36,24 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def profiled(config: RunConfig, data: DeviceData, trace: Path) -> Profile:
+def told() -> list[Profile]:
+    """What there was of the profile each time that more was measured."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def said() -> list[str]:
+    """The lines meanwhile."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def profiled(
+    config: RunConfig, data: DeviceData, trace: Path, told: list[Profile], said: list[str]
+) -> Profile:
     """Without advice: each piece takes a training of its own."""
     cores = CpuCores(available_cores()[:1])
     wanted = Wanted(steps=30, advice=False, trace=trace)
-    return profile_variant("original", config, data, cores, wanted)
+    return profile_variant(
+        "original", config, data, cores, wanted, announce=said.append, tell=told.append
+    )

@@ -10,7 +10,7 @@ import pytest
 
 from tuner.devices import CpuCores
 from tuner.profile import script_profile
-from tuner.profile.profile_records import Profile
+from tuner.profile.profile_records import ADVICE, MEMORY, Profile
 from tuner.profile.script_changes import Changes
 from tuner.profile.script_host import ScriptHost
 from tuner.profile.script_profile import profile_script
@@ -69,7 +69,8 @@ def test_the_profile_goes_on_and_says_what_took_too_long(
     lines: list[str] = []
     device = CpuCores((min(os.sched_getaffinity(0)),))
     script = Script(path=path, arguments=(), steps=30)
-    found = profile_script(script, device, advice=True, announce=lines.append)
+    told: list[Profile] = []
+    found = profile_script(script, device, advice=True, announce=lines.append, tell=told.append)
     assert isinstance(found, Profile)
     assert found.pace.step_s > 0, "the present run has no limit"
     outcomes = {each.change: each.outcome for each in found.advice}
@@ -78,6 +79,14 @@ def test_the_profile_goes_on_and_says_what_took_too_long(
         assert late in outcomes[change]
     assert late in outcomes["a larger batch"]
     assert [late in each.failure for each in found.memory] == [True, False, True]
-    told = [line for line in lines if late in line]
-    assert len(told) >= 5
-    assert all("\n" not in line for line in told)
+    late_lines = [line for line in lines if late in line]
+    assert len(late_lines) >= 5
+    assert all("\n" not in line for line in late_lines)
+    # What there is by then is told each time, for whoever stops it.
+    assert told[0].pace == found.pace
+    assert [len(each.memory) for each in told[-4:]] == [1, 2, 3, 3]
+    assert [each.left for each in (told[0], told[-2], told[-1])] == [
+        (ADVICE, MEMORY),
+        (MEMORY,),
+        (),
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 from tuner.config import RunConfig
 from tuner.data.windows import DeviceData
 from tuner.errors import TunerError
-from tuner.profile.profile_records import Profile
+from tuner.profile.profile_records import MEMORY, OPERATIONS, Profile
 from tuner.profile.recorders import HostRecorder
 from tuner.profile.stage_times import NoMemoryError, measure_pace
 from tuner.profile.timed_training import running
@@ -44,6 +45,21 @@ def test_the_machine_the_operations_and_the_memory_are_said(profiled: Profile, t
     assert 32 in sizes
     assert all(each.peak_bytes and each.step_s for each in profiled.memory)
     assert "traceEvents" in json.loads(trace.read_text())
+
+
+def test_it_is_told_how_long_it_takes_and_what_there_is_as_it_is_measured(
+    profiled: Profile, told: list[Profile], said: list[str]
+) -> None:
+    assert re.search(r"a step takes .*s: all of it about \d+ s", said[1])
+    assert told[0].left == (OPERATIONS, MEMORY)
+    assert told[0].stages == profiled.stages
+    assert told[0].bottleneck
+    assert told[1].left == (MEMORY,)
+    assert told[1].operations == profiled.operations
+    rows = [len(each.memory) for each in told]
+    assert rows == [0, 0, *range(1, len(profiled.memory) + 1), *[len(profiled.memory)] * 2]
+    assert told[-1] == profiled
+    assert profiled.left == ()
 
 
 def trained(config: RunConfig, data: DeviceData, mark: Mark) -> list[torch.Tensor]:
