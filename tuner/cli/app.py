@@ -35,7 +35,7 @@ from tuner.cli import (
     warm,
     worker,
 )
-from tuner.cli.main import WORDS
+from tuner.cli.sigterm import WORDS
 from tuner.errors import InterruptionError, exit_code_of
 from tuner.version import __version__
 

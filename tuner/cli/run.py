@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from tuner.cli.main import WORDS, terminate
 from tuner.cli.output import print_json
+from tuner.cli.sigterm import WORDS, terminate
 from tuner.display.log import OneLine
 from tuner.display.text import shown
 from tuner.errors import INTERRUPTED, TERMINATED, TunerError, UsageError, exit_code_of
@@ -132,7 +132,10 @@ def _interrupted_at_once(arguments: list[str]) -> Iterator[None]:
 
     heard = []  # others are ignored, or a caller's own
     if threading.current_thread() is threading.main_thread():
-        usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: terminate}
+        usual: dict[int, Any] = {
+            signal.SIGINT: signal.default_int_handler,
+            signal.SIGTERM: terminate,
+        }
         heard = [each for each in usual.items() if signal.getsignal(each[0]) is each[1]]
     for number, _ in heard:
         signal.signal(number, end)
