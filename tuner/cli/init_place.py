@@ -23,6 +23,8 @@ def check_place(path: Path, *, kind: str, force: bool) -> None:
         raise UsageError(f"--output: {path}: there is no folder {path.parent}; make it first")
     if path.is_dir():
         raise UsageError(f"--output: {path}: is a folder; name a file")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise UsageError(f"--output: {path}: is a link, a pipe or a device; name a plain file")
     if path.exists() and not force:
         raise UsageError(
             f"{path}: is there already; name another file with --output, or say --force to write "

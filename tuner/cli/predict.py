@@ -164,7 +164,9 @@ def _report(options: PredictOptions, model: SavedModel, forecast: pd.DataFrame) 
             }
         )
     elif options.output is None:
-        typer.echo(forecast.to_csv(index=False), nl=False)
+        from tuner.data.frames import as_csv
+
+        typer.echo(as_csv(forecast), nl=False)
     if files:
         note(f"wrote {' and '.join(files)}")
 

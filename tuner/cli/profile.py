@@ -263,5 +263,10 @@ def _report(options: ProfileOptions, found: Profile, printed: Container[str]) ->
             return
         if not partial.exists():
             raise TunerError(f"--trace: {options.trace} was not written: the profiler gave none")
-        partial.replace(options.trace)
+        try:
+            put(options.trace, partial.read_bytes())
+            partial.unlink()
+        except OSError as error:
+            said = f"--trace: {options.trace} cannot be written: {error.strerror}"
+            raise TunerError(f"{said}; it is kept as {partial}") from None
         note(f"wrote {options.trace}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 import os
 import zlib
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import typer
 
 from tuner.errors import UsageError
 from tuner.files.figure_mark import MARK
+from tuner.files.plain import UNREADABLE, read_json
 
 Force = Annotated[
     bool, typer.Option("--force", help="Write over files that this command did not write.")
@@ -51,7 +51,7 @@ def check_free(path: Path, is_ours: Callable[[Path], bool], *, force: bool) -> N
         return
     try:
         ours = is_ours(path)
-    except (OSError, ValueError, AttributeError):  # unreadable, or not of the form that ours have
+    except (OSError, *UNREADABLE):  # or not of the form that ours have
         ours = False
     if not ours:
         raise UsageError(
@@ -124,7 +124,7 @@ def is_exported_study(path: Path) -> bool:
 
 def is_card(path: Path) -> bool:
     """The card that `tuner train` writes beside a model."""
-    card = json.loads(path.read_text(encoding="utf-8"))
+    card = read_json(path.read_bytes())
     return str(card.get("written_by", "")).startswith("tuner ") and "weights_sha256" in card
 
 
@@ -133,7 +133,7 @@ def is_model(path: Path) -> bool:
     card = path.with_suffix(".json")
     if not card.is_file() or not is_card(card):
         return False
-    found = json.loads(card.read_text(encoding="utf-8"))
+    found = read_json(card.read_bytes())
     return bool(found["weights_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest())
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tuner.data.cache import user_cache
 from tuner.data.remote import reason_of, transfer, url_of
 from tuner.errors import DataError
-from tuner.files.durable import replacing
+from tuner.files.durable import open_plain, replacing
 
 SHA256 = {
     "ETTh1.csv": "f18de3ad269cef59bb07b5438d79bb3042d3be49bdeecf01c1cd6d29695ee066",
@@ -85,7 +85,8 @@ def fetch_etth(dest: Path | None = None, *, base_url: str = BASE_URL) -> Path:
 
 def _read_checked(path: Path) -> bytes:
     try:
-        content = path.read_bytes()
+        with open_plain(path) as file:
+            content = file.read()
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
             f"{path}: no such file; put ETTh1.csv and ETTh2.csv into this folder, name another "

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tuner.errors import DataError, TunerError, UsageError, first_line
-from tuner.files.durable import put
+from tuner.display.text import in_csv
+from tuner.files.durable import open_plain, put
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,7 +53,8 @@ def read_frame(
     """
     check_frame_kind(path)
     try:
-        content = path.read_bytes()
+        with open_plain(path) as file:
+            content = file.read()
     except FileNotFoundError:
         raise UsageError(f"{path}: no such file; expected a table with recent rows") from None
     except OSError as error:
@@ -60,6 +62,12 @@ def read_frame(
     if path.suffix.lower() == PARQUET:
         return _read_parquet(path, content)
     return _read_csv(path, content, texts, separator, decimal)
+
+
+def as_csv(frame: pd.DataFrame) -> str:
+    """A table as a CSV; a spreadsheet takes no name in it for a formula."""
+    texts = {name: frame[name].map(in_csv) for name in frame if frame[name].dtype.kind == "O"}
+    return frame.assign(**texts).rename(columns=in_csv).to_csv(index=False)
 
 
 def write_frame(path: Path, frame: pd.DataFrame) -> None:
@@ -72,7 +80,7 @@ def write_frame(path: Path, frame: pd.DataFrame) -> None:
     if path.suffix.lower() == PARQUET:
         frame.to_parquet(content, engine="pyarrow", index=False)
     else:
-        frame.to_csv(content, index=False)
+        content.write(as_csv(frame).encode())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         put(path, content.getvalue())

@@ -115,9 +115,14 @@ def rows_of(
 
 
 def refuse_missing_columns(task: Task, frame: pd.DataFrame) -> None:
-    """Raises DataError where a column is missing that holds times or numbers, or one is there
-    twice.
+    """Raises UsageError where it is no table, and DataError where a column is missing that holds
+    times or numbers, or one is there twice.
     """
+    if not isinstance(frame, pd.DataFrame):
+        kind = type(frame).__name__
+        raise UsageError(
+            f"the table: a DataFrame of pandas is expected, got a value of type {kind}"
+        )
     if (twice := frame.columns[frame.columns.duplicated()]).size:
         raise DataError(f"the table has two columns {str(twice[0])!r}; leave one of them out")
     columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
@@ -165,6 +170,15 @@ def numbers_of(task: Task, name: str, rows: pd.DataFrame) -> Floats:
         DataError: a cell that is no number.
     """
     columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
+    for column in columns:
+        cells = rows[column]
+        if (
+            getattr(cells.dtype, "categories", cells).dtype.kind in "mMc"
+        ):  # NumPy makes floats of it
+            raise DataError(
+                f"series {name!r}: column {column!r} holds {cells.dtype}, expected numbers; name "
+                "another column, or convert it"
+            )
     try:
         return rows[columns].to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     except (TypeError, ValueError) as error:

@@ -58,10 +58,11 @@ def _open_file(task: Task, source: FileSource, data_dir: Path | None) -> OpenSou
 
     if source.runs is not None:
         return _open_runs(task, source, data_dir)
-    path = source.path
+    path, beside = source.path, ""
     if data_dir is not None and not path.exists():
-        path = file_in(data_dir, path.name, reuse=False)
-    content = read_bytes(path)
+        other = file_in(data_dir, path.name, reuse=False)
+        path, beside = (other, "") if other.exists() else (path, f", nor {other}")
+    content = read_bytes(path, beside=beside)
     return OpenSource(
         label=str(source.path),
         content_digest=_digest({"csv": content}),

@@ -20,22 +20,24 @@ from tuner.data.source_kinds import CsvSource
 from tuner.data.task import Task
 from tuner.data.times import have_offsets, parse_times
 from tuner.errors import DataError
+from tuner.files.durable import open_plain
 
 MISSING = frozenset({"", "nan", "na", "n/a", "null", "none"})
 """What stands in a cell that has no value, in small letters; refused unless gaps are filled."""
 
 
-def read_bytes(path: Path) -> bytes:
-    """The file's content.
+def read_bytes(path: Path, *, beside: str = "") -> bytes:
+    """The file's content; `beside` says where else it was looked for.
 
     Raises:
         DataError: missing, a folder, unreadable, or empty.
     """
     try:
-        content = path.read_bytes()
+        with open_plain(path) as file:
+            content = file.read()
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(
-            f"{path}: no such file; correct 'path' under [source] in the task file"
+            f"{path}: no such file{beside}; correct 'path' under [source] in the task file"
         ) from None
     except IsADirectoryError:
         raise DataError(

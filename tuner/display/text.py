@@ -16,6 +16,7 @@ from collections.abc import Iterable
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]#|~$!:@])|(?<=\bwww)(\.)", re.IGNORECASE)
 _BACKTICKS = re.compile(r"`+")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _LAST_OF_16_BITS = 0xFFFF
 
 
@@ -60,6 +61,13 @@ def in_html(text: object) -> str:
     in every label, and formulas between dollar signs.
     """
     return html.escape(shown(text)).replace("$", "&#36;")
+
+
+def in_csv(value: object) -> object:
+    """As a cell of a CSV: a text that a spreadsheet would take for a formula begins with an
+    apostrophe.
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
 def in_markdown(text: object) -> str:

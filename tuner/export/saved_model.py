@@ -30,7 +30,7 @@ from tuner.data.windows import refuse_absent_device
 from tuner.errors import DataError, UsageError
 from tuner.export.model_card import Card
 from tuner.files.arguments import PATH, TRUTH, takes_kinds
-from tuner.files.durable import replacing
+from tuner.files.durable import open_plain, put
 from tuner.files.plain import excerpt, explained, harmless_data, read_json
 from tuner.models.names import names_own_code
 from tuner.models.registry import build_model
@@ -258,13 +258,15 @@ def _no_card(path: Path) -> Path:
 
 def _read(path: Path, *, at_most: int | None = None) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open_plain(path) as file:
             content = file.read() if at_most is None else file.read(at_most + 1)
     except FileNotFoundError:
         raise UsageError(
             f"{path}: no such file; 'tuner train' writes a model as two files, NAME{SUFFIX} and "
             "NAME.json"
         ) from None
+    except ValueError as error:
+        raise UsageError(f"{excerpt(str(path))}: is no name of a file ({error})") from None
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     if at_most is not None and len(content) > at_most:
@@ -274,7 +276,6 @@ def _read(path: Path, *, at_most: int | None = None) -> bytes:
 
 def _write(path: Path, content: bytes) -> None:
     try:
-        with replacing(path) as file:
-            file.write(content)
+        put(path, content)
     except OSError as error:
         raise DataError(f"{path}: cannot be written ({error.strerror})") from None

@@ -53,39 +53,57 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write, which is moved to `path` in one step where the block ends well.
+def replacing(path: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
+    """A file to write, which is moved to `path` in one step where the block ends well. Of a link it
+    is the file that it leads to; what is no plain file, such as a pipe or a device, stays what it
+    is, and is written to. Whatever a user named is written through here.
 
     Raises:
         OSError: it could not be written; what was there before stays.
     """
+    place = Path(os.path.realpath(path))
+    if place.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    plain = not path.exists() or path.is_file()  # of a pipe in /dev/fd, `place` is the name of none
     partial: Path | None = None
     try:
         with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=".tuner-", suffix=TEMPORARY, delete=False
+            dir=place.parent if plain else None, prefix=".tuner-", suffix=TEMPORARY, delete=False
         ) as file:
             partial = Path(file.name)
             yield file
-        partial.chmod(0o644)
-        partial.replace(path)
+        if plain:
+            partial.chmod(mode)
+            partial.replace(place)
+        else:
+            path.write_bytes(partial.read_bytes())
     finally:
         if partial is not None:
             partial.unlink(missing_ok=True)
 
 
 def put(path: Path, data: bytes) -> None:
-    """Write a file in one step: what was there before stays until all of it is written. Of a link
-    it is the file that it leads to; what is no plain file, such as a pipe, is written to as it is.
+    """Write a file in one step, as `replacing` does.
 
     Raises:
         OSError: it could not be written; what was there before stays.
     """
-    place = path.resolve()
-    if place.exists() and not place.is_file():
-        place.write_bytes(data)
-        return
-    with replacing(place) as file:
+    with replacing(path) as file:
         file.write(data)
+
+
+def open_plain(path: Path) -> IO[bytes]:
+    """Open a plain file that a user named, to read; a link to one is as good.
+
+    Raises:
+        OSError: it is none (to read a pipe or a device could last for ever), or cannot be read.
+    """
+    # Without waiting: to open a pipe lasts until somebody writes into it.
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: PTH123, SIM115
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is a pipe or a device; name a plain file")
+    return file
 
 
 def read_regular(path: Path, *, at_most: int) -> bytes:

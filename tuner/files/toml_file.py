@@ -75,6 +75,8 @@ def read_toml(path: str | Path) -> TomlDocument:
     """
     path = Path(path)
     try:
+        if path.is_fifo() and path.resolve().exists():  # one with a name: bash's <(...) has none
+            raise ValueError("it is a pipe; name a plain file")
         with path.open("rb") as file:
             raw = file.read(AT_MOST_BYTES + 1)
         if len(raw) > AT_MOST_BYTES:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.display.text import in_html
+from tuner.display.text import in_csv, in_html
 from tuner.errors import TunerError
 from tuner.files.durable import put
 from tuner.report.comparison_sections import sections_of
@@ -82,19 +82,19 @@ def write_csv(report: Report, path: Path) -> None:
     scores = [f"test_mql_of/{name}{end}" for name in columns for end in ("", "_low", "_high")]
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow([*plain, "missed", "cut_off", *figures, *scores, "verdict", *parameters])
+    heads = [*plain, "missed", "cut_off", *figures, *scores, "verdict", *parameters]
+    writer.writerow(map(in_csv, heads))
     for row in report.rows:
-        writer.writerow(
-            [
-                *(getattr(row, name) for name in plain),
-                sum(row.misses.values()),
-                row.cut_off,
-                *(number for name in FIGURES for number in _numbers(row.figures[name])),
-                *(n for name in columns for n in _numbers(row.columns.get(name))),
-                row.verdict,
-                *(row.params.get(name, "") for name in parameters),
-            ]
-        )
+        cells = [
+            *(getattr(row, name) for name in plain),
+            sum(row.misses.values()),
+            row.cut_off,
+            *(number for name in FIGURES for number in _numbers(row.figures[name])),
+            *(n for name in columns for n in _numbers(row.columns.get(name))),
+            row.verdict,
+            *(row.params.get(name, "") for name in parameters),
+        ]
+        writer.writerow(map(in_csv, cells))
     _put(path, text.getvalue())
 
 

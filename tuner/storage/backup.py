@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shlex
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 from tuner.errors import EmptyDatabaseError, StorageError, UsageError
-from tuner.files.durable import TEMPORARY
+from tuner.files.durable import replacing
 from tuner.storage import schema
 from tuner.storage.database import reachable
 from tuner.storage.sqlite import sqlite_connector
@@ -31,7 +29,8 @@ def back_up(address: DatabaseUrl, file: Path, *, overwrite: bool = False) -> Non
     file, or an archive for `pg_restore`. It is there whole or not at all.
 
     Raises:
-        UsageError: the file is there already, without `overwrite`; or it is the database itself.
+        UsageError: the file is there already, without `overwrite`; or it is no plain file, or the
+            database itself.
         EmptyDatabaseError: there are no tuner tables.
         StorageError: the database cannot be read, the file cannot be written, `pg_dump` is missing
             or fails, or it is a database of another kind.
@@ -44,8 +43,15 @@ def back_up(address: DatabaseUrl, file: Path, *, overwrite: bool = False) -> Non
     with reachable(address) as engine, engine.connect() as connection:
         if not schema.exists(connection):
             raise EmptyDatabaseError(f"there are no tuner tables in {address}; nothing to back up")
-    with _placed(file) as partial:
-        (_copy_file if address.is_sqlite else _dump)(address, partial)
+    try:
+        # Never for others to read while it grows: what studies hold is nobody else's.
+        with replacing(file, mode=0o600) as partial:
+            (_copy_file if address.is_sqlite else _dump)(address, Path(partial.name))
+            os.fsync(partial.fileno())
+    except OSError as error:
+        raise StorageError(
+            f"cannot write the backup {file}: {error.strerror}; name another place"
+        ) from None
 
 
 def _refuse(address: DatabaseUrl, file: Path, *, overwrite: bool) -> None:
@@ -53,35 +59,14 @@ def _refuse(address: DatabaseUrl, file: Path, *, overwrite: bool) -> None:
         raise UsageError(f"{file}: is a folder; name a file")
     if not file.exists():
         return
+    if not file.is_file():
+        raise UsageError(f"{file}: is a pipe or a device, and would keep no backup; name a file")
     if address.is_sqlite and address.sqlite_path.exists() and file.samefile(address.sqlite_path):
         raise UsageError(f"{file}: is the database itself; name another file")
     if not overwrite:
         raise UsageError(
             f"{file}: is there already; name another file, or say --force to write over it"
         )
-
-
-@contextlib.contextmanager
-def _placed(file: Path) -> Iterator[Path]:
-    """A file that does not exist yet, moved to its place where the block ends well."""
-    partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}{TEMPORARY}")
-    try:
-        # Here, and not by whoever fills it: what studies hold is nobody else's to read.
-        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        yield partial
-        descriptor = os.open(partial, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        partial.replace(file)
-    except OSError as error:
-        raise StorageError(
-            f"cannot write the backup {file}: {error.strerror}; name another place"
-        ) from None
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
 
 
 def _copy_file(address: DatabaseUrl, partial: Path) -> None:

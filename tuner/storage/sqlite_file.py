@@ -23,9 +23,8 @@ def prepare_sqlite_file(path: Path, *, create: bool) -> None:
                 f"the database {path} is a folder; name a file in it, e.g. "
                 f"sqlite:///{path / 'tuner.db'}"
             )
-        if not _looks_like_sqlite(
-            path
-        ):  # before anything, a lock say, is written beside somebody's file
+        # Before anything, a lock say, is written beside somebody's file.
+        if not path.is_file() or not _looks_like_sqlite(path):
             raise StorageError(
                 f"the file {path} is not an SQLite database; name another by --storage "
                 "sqlite:///FILE"

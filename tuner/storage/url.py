@@ -115,6 +115,13 @@ def parse_url(text: str) -> DatabaseUrl:
         password = _unescaped(match["password"])
         text = f"{match['scheme']}://{match['user']}@{match['rest']}"
     try:
+        unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise UsageError(
+            f"--storage: {_shown(text)} holds a % that escapes no text; a % in a name is written "
+            "%25"
+        ) from None
+    try:
         url = make_url(text)
     except (ArgumentError, ValueError):
         raise UsageError(f"--storage: {_shown(text)} is not a database URL; {_EXPECTED}") from None
@@ -128,10 +135,10 @@ def parse_url(text: str) -> DatabaseUrl:
             "--storage: workers are processes and need an SQLite file, e.g. "
             "sqlite:///storage/tuner.db"
         )
-    if dialect == "sqlite" and url.query:
+    if dialect == "sqlite" and "?" in text:
         raise UsageError(
             "--storage: an SQLite file takes no options, but there are: "
-            f"{', '.join(sorted(url.query))}"
+            f"{', '.join(sorted(url.query)) or '?'}; a ? in a file's name is written %3F"
         )
     url = _with_user_in_front(url)
     if url.password is not None:

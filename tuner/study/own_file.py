@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tuner.errors import DataError, UsageError
+from tuner.files.durable import open_plain
 from tuner.files.private_folder import PrivateFolderError
 from tuner.models.beside import files_beside, imported_names, lies_in
 from tuner.models.names import names_file
@@ -52,7 +53,8 @@ class OwnFile:
     def here(self) -> bytes | None:
         """What lies at its path on this host; None where there is no such file."""
         try:
-            return self.path.read_bytes()
+            with open_plain(self.path) as file:
+                return file.read()
         except OSError:
             return None
 

@@ -16,6 +16,7 @@ from tuner.data.source_kinds import CsvSource
 from tuner.data.table import is_missing
 from tuner.data.times import Times
 from tuner.errors import DataError
+from tuner.files.durable import open_plain
 from tuner.files.plain import excerpt
 
 PARQUET = b"PAR1"
@@ -113,7 +114,8 @@ def _content(path: Path) -> bytes:
                 f"{path}: is larger than {MOST_BYTES >> 30} GiB; write its task file by hand, see "
                 "docs/own-data.md"
             )
-        content = path.read_bytes()
+        with open_plain(path) as file:
+            content = file.read()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(

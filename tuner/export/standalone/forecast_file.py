@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from tuner.display.text import in_csv
 from tuner.export.standalone.windows_of_series import Data
 
 
@@ -51,9 +52,9 @@ def forecast_table(
     return pd.DataFrame(
         {
             "seed": seed,
-            "series": np.repeat(_names(data), horizon * len(columns)),
+            "series": np.repeat([in_csv(name) for name in _names(data)], horizon * len(columns)),
             "time": np.repeat(data.test.times[rows.cpu().numpy()].reshape(-1), len(columns)),
-            "column": np.tile(columns, rows.numel()),
+            "column": np.tile([in_csv(column) for column in columns], rows.numel()),
             **{str(level): values[:, i] for i, level in enumerate(task["quantiles"])},
         }
     )

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from optuna.artifacts.exceptions import ArtifactNotFound
 
+from tuner.display.text import in_csv
 from tuner.errors import StorageError
 from tuner.report.trial_detail import read_trial
 from tuner.storage.optuna.private import trial_id_of
@@ -116,9 +117,9 @@ def _trials_csv(results: StudyResults) -> str:
     rows = [_flat(record) for record in results.records]
     columns = list(dict.fromkeys(key for row in rows for key in row))
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns)
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(text)
+    writer.writerow(map(in_csv, columns))
+    writer.writerows(map(in_csv, (row.get(key, "") for key in columns)) for row in rows)
     return text.getvalue()
 
 

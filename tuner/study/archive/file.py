@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 
 from tuner.errors import StorageError, UsageError
-from tuner.files.durable import put
+from tuner.files.durable import open_plain, put
 from tuner.files.plain import UNREADABLE, excerpt, explained, read_json
 from tuner.study.archive.content import Archive
 from tuner.study.archive.json_form import FORMAT, VERSION, as_dict, from_dict, from_json
@@ -91,7 +91,7 @@ def is_archive_name(name: str) -> bool:
 
 def _text(path: Path) -> bytes:
     """The file's text, inflated where it is compressed, up to `AT_MOST_BYTES` of it."""
-    with path.open("rb") as file:
+    with open_plain(path) as file:
         compressed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
         if compressed:
