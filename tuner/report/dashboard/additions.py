@@ -19,6 +19,7 @@ from tuner.report.alarms import Alarm, alarms_of
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.dashboard.recommended import Recommended
 from tuner.report.figures.curves import curves_figure
+from tuner.report.figures.draw import axes
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.hypervolume import hypervolume_figure
 from tuner.report.figures.series import (
@@ -187,6 +188,7 @@ def _figures(
     if len(results.records) >= BRIEF:
         front = replace(front, labels=[label.partition("<br>")[0] for label in front.labels])
         trade = replace(trade, labels=[label.partition("<br>")[0] for label in trade.labels])
+    clock, error = axes([study])
     volume = volume_series(results, variant, common_reference([results]))
     history = study.attempts()
     figures = {
@@ -195,6 +197,8 @@ def _figures(
             title="Front and default",
             censored=results.censored,
             clocks_differ=bool(results.clocks_differ),
+            clock=clock,
+            error=error,
         ),
         "curves": curves_figure(
             learning_curves(results, study.curves, recommended=recommended),
