@@ -122,7 +122,7 @@ def _watch(database: Database, study: str | None, *, leave_out: Container[str] =
     def find() -> list[OpenStudy]:
         names = [name for name in list_studies(database) if name not in leave_out]
         for name in names if wanted is None else wanted:
-            if name not in known:
+            if name in names and not (name in known and known[name].is_there()):
                 known[name] = open_study(database, name)
             elif wanted is not None and name not in names:
                 raise StudyGoneError.of(name)

@@ -51,7 +51,7 @@ class BestConfig:
     last confirmation found of this trial, None where that was of another one or there was none.
     `why` is a sentence of all this, and `notes` is what else to know. `source` is where a task file
     says the data is and in what dialect it is written; empty where no file was named. `baselines`
-    are the MQL of forecasts without a network, by the study's own objective.
+    are the MQL of forecasts without a network by the study's objective, `test_baselines` by test.
     """
 
     variant: str
@@ -72,6 +72,7 @@ class BestConfig:
     confirmed: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     baselines: dict[str, float] = field(default_factory=dict)
+    test_baselines: dict[str, float] = field(default_factory=dict)
     source: dict[str, Any] = field(default_factory=dict)
     untrusted: str = ""
     """The exported study that names code of its own, which must not run unasked: its file, or the
@@ -113,7 +114,7 @@ class BestConfig:
         mql = self.values[objective]
         if self.verified is not None and objective in self.verified:
             mql = self.verified[objective]["median"]
-        return loses(mql, self.baselines)
+        return loses(mql, self.baselines, error=objective)
 
     @property
     def accumulate(self) -> int:
@@ -191,6 +192,7 @@ class BestConfig:
             "confirmed": self.confirmed,
             "recommendation": self.recommendation,
             "baselines": self.baselines or None,
+            **({"test_baselines": self.test_baselines} if self.test_baselines else {}),
             "architecture": {
                 "model": self.definition.architecture.model,
                 "settings": dict(self.definition.architecture.settings),
@@ -230,9 +232,7 @@ def to_config(
     source: Mapping[str, Any] | None = None,
     untrusted: str = "",
 ) -> BestConfig:
-    """The configuration of a complete trial, or of several, and how it was `chosen`, of a study
-    that is one of so many `searches` of a group.
-    """
+    """The configuration of one complete trial or several, as `chosen`, in one of the `searches`."""
     place = membership or Membership(group=study)
     assert record.values is not None, "a configuration is that of a complete trial"
     return BestConfig(

@@ -46,11 +46,13 @@ def headline(config: BestConfig) -> list[str]:
 
 
 def _baselines(config: BestConfig) -> list[str]:
-    """What forecasts without a network come to, where it is known."""
-    if not config.baselines:
-        return []
-    each = [f"{in_words(name)} {mql:.4f}" for name, mql in config.baselines.items()]
-    return [f"Without a network, on the same windows: {', '.join(each)}."]
+    """What forecasts without a network come to, where it is known, by each split's MQL."""
+    told, own = [], config.definition.objectives[1]
+    for error, baselines in ((own, config.baselines), ("test_mql", config.test_baselines)):
+        each = [f"{in_words(name)} {mql:.4f}" for name, mql in baselines.items()]
+        if each:
+            told.append(f"{axis_title(error)}: {', '.join(each)}")
+    return [f"Without a network, on the same windows, {'; '.join(told)}."] if told else []
 
 
 def _by_column(config: BestConfig) -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tuner.export.best_config import Chosen
 from tuner.export.pick import Picked
+from tuner.spec.objectives import axis_title
 from tuner.verdict.runs_model import Estimate
 from tuner.verdict.same_quality import Answer
 
@@ -19,15 +20,22 @@ def how_chosen(picked: Picked, objectives: Sequence[str], clocks_differ: str = "
     expected = picked.expected
     return Chosen(
         on=None if picked.chosen_on is None else picked.chosen_on.value,
-        why=picked.why,
+        why=_of_split(picked.why, error),
         expected=None
         if expected is None
         else {clock: expected.seconds, error: expected.mql, "runs": expected.runs},
         recommendation=None
         if picked.answer is None
         else _recommendation(picked.answer, picked.own, objectives),
-        notes=(*picked.notes, *filter(None, [clocks_differ])),
+        notes=(*(_of_split(n, error) for n in picked.notes), *filter(None, [clocks_differ])),
     )
+
+
+def _of_split(said: str, error: str) -> str:
+    """With whose MQL it speaks of, where that is not the test split's."""
+    if "MQL" not in said or error == "test_mql":
+        return said
+    return f"{said.removesuffix('.')}. Each MQL in this is a {axis_title(error)}."
 
 
 def _recommendation(

@@ -121,7 +121,8 @@ def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> Be
     study, picked = of
     number = study.configuration(picked.record.number).number
     fresh = verified_in(study).get(number)
-    return to_config(
+    records, error = study.results.records, study.definition.objectives[1]
+    config = to_config(
         study.definition,
         picked.record,
         study=study.name,
@@ -132,8 +133,10 @@ def _config(found: Group[StudySnapshot], of: tuple[StudySnapshot, Picked]) -> Be
         verified=None if fresh is None else fresh.as_dict(),
         unverified="" if fresh is None else fresh.without_figures,
         confirmed=_confirmed(study, number),
-        baselines=baselines_of(study.results.records, study.definition.objectives[1]),
+        baselines=baselines_of(records, error),
     )
+    of_test = {} if error == "test_mql" else baselines_of(records, "test_mql")
+    return dataclasses.replace(config, test_baselines=of_test)
 
 
 def _reference(name: str, task: str, storage: str | None) -> StudySnapshot:

@@ -100,6 +100,7 @@ class _File(Strict):
     verified: PlainTable | None = None
     confirmed: PlainTable | None = None
     baselines: dict[Label, float] | None = None
+    test_baselines: dict[Label, float] | None = None
     provenance: PlainTable = Field(default_factory=dict)
 
     @field_validator("provenance")

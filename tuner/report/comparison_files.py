@@ -13,9 +13,10 @@ from tuner.errors import TunerError
 from tuner.files.durable import put
 from tuner.report.comparison_sections import sections_of
 from tuner.report.figures.confirmed_series import devices_of
-from tuner.report.figures.draw import draw
+from tuner.report.figures.draw import axes, draw
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
+from tuner.spec.objectives import axis_title
 from tuner.verdict.compare.equal_quality import Fastest, shown_levels
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.compare.registered import groups_of
@@ -49,6 +50,7 @@ LEVELS_ARE = (
     "multiple of the "
     "first variant's."
 )
+CONTAMINATED = "!  timing contaminated: something else used the device; do not trust it"
 UNVERIFIED = "one run of the search, not verified"
 
 STYLE = """
@@ -65,7 +67,12 @@ tr.unverified td { color: #888; font-style: italic; }
 def cell(row: Row, name: str) -> str:
     """A figure as people read it: a median with its interval, or one number."""
     value = row.figures[name]
-    return "-" if value is None else format(value, FORMS[name])
+    if value is None:
+        return "-"
+    mark = " !" if row.contaminated and name in ("total_time_s", "s_per_epoch") else ""
+    if name == "test_mql" and row.mql_is != name:
+        mark = f" ({axis_title(row.mql_is)})"
+    return format(value, FORMS[name]) + mark
 
 
 def write_csv(report: Report, path: Path) -> None:
@@ -82,13 +89,16 @@ def write_csv(report: Report, path: Path) -> None:
     scores = [f"test_mql_of/{name}{end}" for name in columns for end in ("", "_low", "_high")]
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    heads = [*plain, "missed", "cut_off", *figures, *scores, "verdict", *parameters]
+    counts = ("missed", "cut_off", "mql_is", "contaminated")
+    heads = [*plain, *counts, *figures, *scores, "verdict", *parameters]
     writer.writerow(map(in_csv, heads))
     for row in report.rows:
         cells = [
             *(getattr(row, name) for name in plain),
             sum(row.misses.values()),
             row.cut_off,
+            row.mql_is,
+            row.contaminated,
             *(number for name in FIGURES for number in _numbers(row.figures[name])),
             *(n for name in columns for n in _numbers(row.columns.get(name))),
             row.verdict,
@@ -123,7 +133,7 @@ def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> s
     device = ", ".join(sorted({s.device_model or "no device yet" for s in report.studies}))
     parts = [
         f"<h1>{in_html(title)}</h1>",
-        f"<p>{in_html(device)}. Medians over fresh seeds, with {CONFIDENCE:.0%} intervals.</p>",
+        f"<p>{in_html(device)}. {_figures_are(report)}.</p>",
         *(_list(title, lines) for title, lines in (*sections_of(report), *more)),
         *(f"<p>{in_html(line)}.</p>" for line in (report.intervals, report.resolution) if line),
         _list("What is missing", report.missing, css="missing"),
@@ -139,6 +149,14 @@ def page(report: Report, *, more: Sequence[tuple[str, Sequence[str]]] = ()) -> s
     return (
         f"<!doctype html><html lang='en'><head>{head}</head><body>{''.join(parts)}</body></html>\n"
     )
+
+
+def _figures_are(report: Report) -> str:
+    """Of the table: of fresh seeds, of the search, or some of each."""
+    if not any(row.verified for row in report.rows):
+        return "Figures of the search alone: nothing is verified on fresh seeds"
+    others = "" if all(row.verified for row in report.rows) else "; rows in grey are of the search"
+    return f"Medians over fresh seeds, with {CONFIDENCE:.0%} intervals{others}"
 
 
 def _who(report: Report) -> str:
@@ -169,7 +187,8 @@ def figure_of(report: Report) -> Any:
         )
         for study in report.studies
     ]
-    return pareto_figure(series)
+    clock, error = axes(report.studies)
+    return pareto_figure(series, clock=clock, error=error)
 
 
 def _unverified(row: Row) -> str:
@@ -193,9 +212,13 @@ def volume_line(report: Report, index: int) -> str:
     size = f"{volume.value:.4g}"
     if volume.interval is not None:
         size += f" [{volume.interval.low:.4g}, {volume.interval.high:.4g}]"
-    return f"{report.called[volume.study]}: {size}" + (
-        "" if volume.verified else " (of the search's trials, not verified)"
-    )
+    if not volume.verified:
+        by = "" if volume.mql_is == "test_mql" else f" by {axis_title(volume.mql_is)}"
+        size += f" (of the search's trials{by}, not verified"
+        if volume.contaminated:
+            size += f"; {volume.contaminated} of {volume.timings} timings are contaminated"
+        size += ")"
+    return f"{report.called[volume.study]}: {size}"
 
 
 def _numbers(value: Interval | float | None) -> tuple[Any, Any, Any]:
@@ -216,6 +239,7 @@ def _table(report: Report) -> str:
     called = report.called
     for row in report.rows:
         note = "" if row.verified else f"<br><small>{_unverified(row)}</small>"
+        note += f"<br><small>{CONTAMINATED}</small>" if row.contaminated else ""
         missed = sum(row.misses.values())
         note += f"<br><small>{missed} of {row.runs} runs missed</small>" if missed else ""
         if row.cut_off:

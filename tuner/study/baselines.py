@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tuner.record import Recorded
+from tuner.spec.objectives import axis_title
 from tuner.study.trial_record import TrialRecord
 
 WORDS = {"last_value": "the last value", "seasonal_naive": "the value of a season ago"}
@@ -37,9 +38,15 @@ def in_words(name: str) -> str:
     return WORDS.get(name, name)
 
 
-def loses(mql: float, baselines: Mapping[str, float], whose: str = "this configuration") -> str:
+def loses(
+    mql: float,
+    baselines: Mapping[str, float],
+    whose: str = "this configuration",
+    *,
+    error: str = "test_mql",
+) -> str:
     """That what has this MQL is no better than a baseline, in a sentence; empty where it beats all
-    of them.
+    of them. All are of the split that `error` names.
     """
     if not baselines:
         return ""
@@ -48,6 +55,6 @@ def loses(mql: float, baselines: Mapping[str, float], whose: str = "this configu
         return ""
     return (
         f"{whose[:1].upper()}{whose[1:]} loses to a baseline: {in_words(name)}, with the errors "
-        f"that it had on the training windows, comes to {best:.4g}, {whose} to {mql:.4g}; forecast "
-        "with the baseline, or give the network what it lacks"
+        f"that it had on the training windows, comes to {best:.4g}, {whose} to {mql:.4g} "
+        f"({axis_title(error)}); forecast with the baseline, or give the network what it lacks"
     )

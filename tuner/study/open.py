@@ -44,6 +44,7 @@ class OpenStudy:
     """
 
     name: str
+    made_at: float
     definition: StudyDefinition
     membership: Membership
     database: Database
@@ -98,9 +99,13 @@ class OpenStudy:
         """What no other study has, in this database or another:
         for files that belong to this one.
         """
+        return f"{self.name}@{self.made_at!r}"
+
+    def is_there(self) -> bool:
+        """Whether the study of this name and number is still this one: SQLite gives both again."""
         query = select(studies.c.created_at).where(studies.c.study_id == self.study_id)
         with self.database.engine.connect() as connection:
-            return f"{self.name}@{connection.execute(query).scalar_one()!r}"
+            return bool(connection.execute(query).scalar_one_or_none() == self.made_at)
 
     def policy(self) -> SearchPolicy:
         """How the study is to be searched, as last told.
@@ -252,12 +257,14 @@ def open_study(database: Database, name: str) -> OpenStudy:
         study_id = database.optuna.get_study_id_from_name(name)
         with database.engine.connect() as connection:
             mine = studies.c.study_id == study_id
-            text = connection.execute(select(studies.c.definition).where(mine)).scalar_one()
+            query = select(studies.c.definition, studies.c.created_at).where(mine)
+            text, made_at = connection.execute(query).one()
     except (KeyError, NoResultFound):  # between the two looks
         raise StudyGoneError.of(name) from None
     stored = stored_definition(name, text)
     membership = stored_membership(name, attributes[name].get(MEMBERSHIP))
-    own = OwnTrials(database.engine, study_id, name, stored.space.stored(), stored.space.complete)
+    space = stored.space
+    own = OwnTrials(database.engine, study_id, name, made_at, space.stored(), space.complete)
     try:
         with damage_named(database.engine, study_id):
             study = optuna.load_study(study_name=name, storage=OwnStorage(database.optuna, own))
@@ -265,11 +272,12 @@ def open_study(database: Database, name: str) -> OpenStudy:
         raise StudyGoneError.of(name) from None
     return OpenStudy(
         name=name,
+        made_at=made_at,
         definition=stored,
         membership=membership,
         database=database,
         optuna=study,
-        ledger=Ledger(database, study_id, name=name),
+        ledger=Ledger(database, study_id, name=name, made_at=made_at),
         epochs=EpochTable(database.engine, study_id),
         roster=Roster(database.engine, study_id),
     )

@@ -73,6 +73,11 @@ class StudyResults:
         found = configurations(self.records)
         return tuple(_judged(each, self.policy) if each.trials else each for each in found)
 
+    @property
+    def contaminated(self) -> int:
+        """Of how many complete trials something else disturbed the timing."""
+        return sum(bool(record.recorded.contaminated) for record in self.complete)
+
     def configuration_of(self, number: int) -> TrialRecord | None:
         """The configuration of the complete trial of that number; None where there is none."""
         return next((c for c in self.configurations if number in c.numbers), None)

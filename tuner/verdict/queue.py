@@ -12,8 +12,8 @@ from tuner.study.open import OpenStudy
 def verifications_of(opened: Sequence[OpenStudy], *, lease_s: float | None = None) -> Verifications:
     """The verification runs of these studies, which must be in one database."""
     engine, ids = opened[0].database.engine, [each.study_id for each in opened]
-    names = [each.name for each in opened]
-    return Verifications(engine, ids, names=names, limits=limits_of(opened), lease_s=lease_s)
+    known = {each.study_id: (each.name, each.made_at) for each in opened}
+    return Verifications(engine, ids, known=known, limits=limits_of(opened), lease_s=lease_s)
 
 
 def limits_of(opened: Sequence[OpenStudy]) -> Mapping[int, GpuHours]:

@@ -16,9 +16,12 @@ from tuner.export import load_best, render
 from tuner.export.headline import headline
 from tuner.export.recipe import read_recipe
 from tuner.record import Recorded
-from tuner.report.comparison_files import write_csv, write_html
+from tuner.report.comparison_files import cell, write_csv, write_html
+from tuner.report.dashboard.additions import Additions
+from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.series import front_series
+from tuner.report.terminal.comparison import print_report
 from tuner.report.terminal.tables import print_summary
 from tuner.report.terminal.trial_sections import print_trial
 from tuner.report.trial_detail import read_trial
@@ -33,14 +36,14 @@ from tuner.verdict.compare.findings import compare
 LOW, HIGH = 1e-6, 1e6
 
 
-def recorded(folder: Path, season: float, *, mql_split: str = "test") -> str:
+def recorded(folder: Path, season: float, *, mql_split: str = "test", **more: object) -> str:
     said = {
         f"baseline_{split}_mql/{name}": mql
         for split in ("test", "val")
         for name, mql in (("last_value", HIGH), ("seasonal_naive", season))
     }
     storage = f"sqlite:///{folder}/tuner.db"
-    record_study(storage, variant="rmsnorm", trials=14, said=said, mql_split=mql_split)
+    record_study(storage, variant="rmsnorm", trials=14, said=said | more, mql_split=mql_split)
     return storage
 
 
@@ -75,9 +78,8 @@ def test_one_that_wins_has_them_beside_it(tmp_path: Path) -> None:
     best = load_best("rmsnorm", task="demo", storage=storage, pick="mql")
     assert best.loses == ""
     assert "loses" not in render(best, "toml")
-    assert "Without a network, on the same windows: the value of a season ago" in render(
-        best, "toml"
-    )
+    beside = "Without a network, on the same windows, test MQL: the value of a season ago"
+    assert beside in render(best, "toml")
     with closing(open_database(parse_url(storage), create=False)) as database:
         study = open_study(database, "demo-rmsnorm")
         results = read_results(study)
@@ -86,6 +88,51 @@ def test_one_that_wins_has_them_beside_it(tmp_path: Path) -> None:
     texts = [each["text"] for each in figure["layout"]["annotations"]]
     assert any("the last value" in text for text in texts)
     assert len(report.without_network) == 1
+
+
+def test_of_a_search_by_validation_each_figure_stands_beside_its_split(tmp_path: Path) -> None:
+    more: dict[str, object] = {"test_mql": 1.5, "baseline_test_mql/last_value": 1.25}
+    storage = recorded(tmp_path, LOW, mql_split="val", contaminated=True, **more)
+    best = load_best("rmsnorm", task="demo", storage=storage, pick="knee", values="expected")
+    assert best.loses.partition(";")[0].endswith("(validation MQL)")
+    assert "Each MQL in this is a validation MQL." in best.why
+    (line,) = [each for each in headline(best) if each.startswith("Without a network")]
+    validation, _, test = line.partition("; ")
+    assert "validation MQL: the value of a season ago 0.0000" in validation
+    assert test == "test MQL: the value of a season ago 0.0000, the last value 1.2500."
+    assert json.loads(render(best, "json"))["test_baselines"] == best.test_baselines
+    file = tmp_path / "best.toml"
+    file.write_text(render(best, "toml"), encoding="utf-8")
+    assert read_recipe(file).hyperparameters == best.hyperparameters
+
+
+@pytest.mark.parametrize("test_mql", [1.5, None])
+def test_a_comparison_marks_what_is_disturbed_not_verified_or_of_another_split(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], test_mql: float | None
+) -> None:
+    more = {} if test_mql is None else {"test_mql": test_mql}
+    storage = recorded(tmp_path, LOW, mql_split="val", contaminated=True, **more)
+    with closing(open_database(parse_url(storage), create=False)) as database:
+        opened = open_study(database, "demo-rmsnorm")
+        report = compare([snapshot(opened)])
+        figures = Additions(database, database.optuna, StudyFiles())(opened.study_id)
+        print_report(report)
+        write_html(report, tmp_path / "report.html")
+    front = next(text for key, text in figures.items() if "plot_data:front" in key)
+    page, said = (tmp_path / "report.html").read_text(), " ".join(capsys.readouterr().out.split())
+    assert "nothing is verified" in page
+    assert "Medians over fresh seeds" not in page
+    assert all(cell(row, "total_time_s").endswith(" !") for row in report.rows)
+    volume = "by validation MQL, not verified; 13 of 13 timings are contaminated)"
+    for text in (said, page):
+        assert "! timing contaminated" in text.replace("  ", " ")
+        assert volume in text
+    for drawn in (front, page):
+        assert '"text":"validation MQL"' in drawn
+    standing_in = test_mql is None
+    assert cell(report.rows[0], "test_mql").endswith(" (validation MQL)") is standing_in
+    losing = "(validation MQL)" if standing_in else "(test MQL)"
+    assert losing in report.without_network[0], "the baseline of the split that it is of"
 
 
 def test_whatever_a_written_configuration_says_it_is_read_again(tmp_path: Path) -> None:

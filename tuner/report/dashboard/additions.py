@@ -19,6 +19,7 @@ from tuner.report.alarms import Alarm, alarms_of
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.dashboard.recommended import Recommended
 from tuner.report.figures.curves import curves_figure
+from tuner.report.figures.draw import axes
 from tuner.report.figures.front import pareto_figure
 from tuner.report.figures.hypervolume import hypervolume_figure
 from tuner.report.figures.series import (
@@ -66,6 +67,8 @@ class OwnStudies:
     """
 
     database: Database
+    forget: Callable[[], object] = lambda: None
+    """What else is kept of studies by their numbers, and is of another one by now."""
     _opened: dict[int, OpenStudy] = field(default_factory=dict)
 
     def __call__(self, study_id: int) -> OpenStudy | None:
@@ -74,12 +77,13 @@ class OwnStudies:
         """
         name = self.database.optuna.get_study_name_from_id(study_id)
         known = self._opened.get(study_id)
-        if known is not None and known.name == name:
+        if known is not None and known.name == name and known.is_there():
             return known
         self._opened.pop(study_id, None)
         if name in list_studies(self.database):
             with contextlib.suppress(TunerError):
                 self._opened[study_id] = open_study(self.database, name)
+                self.forget()
         return self._opened.get(study_id)
 
 
@@ -99,7 +103,7 @@ class Additions:
     storage: BaseStorage
     files: StudyFiles
     studies: OwnStudies = field(init=False)
-    _made: dict[int, _Made] = field(default_factory=dict)
+    _made: dict[str, _Made] = field(default_factory=dict)
     _recommended: Recommended = field(default_factory=Recommended)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -111,28 +115,27 @@ class Additions:
         none for a study that is not tuner's.
         """
         with self._lock:  # two requests at once: the second takes what the first has made
-            made = self._made.get(study_id)
+            if (opened := self.studies(study_id)) is None:
+                return {}
+            made = self._made.get(opened.key())
             began = time.monotonic()
             if made is None or began > made.until:
-                attributes = self._make(study_id)
+                attributes = self._make(opened)
                 now = time.monotonic()
-                made = self._made[study_id] = _Made(
+                made = self._made[opened.key()] = _Made(
                     attributes, now + max(FRESH_S, SHARE * (now - began))
                 )
             return made.attributes
 
-    def _make(self, study_id: int) -> dict[str, Any]:
-        opened = self.studies(study_id)
-        if opened is None:
-            return {}
+    def _make(self, opened: OpenStudy) -> dict[str, Any]:
         study = snapshot(opened)
         results, verified = study.results, tuple(verified_in(study).values())
         alarms = alarms_of(opened, results)
-        workers, recommended = opened.roster.working(), self._recommended(study_id, study)
+        workers, recommended = opened.roster.working(), self._recommended(opened.key(), study)
         return {
             **_figures(study, verified, workers, recommended, alarms),
             **_note(
-                self._stored_note(study_id),
+                self._stored_note(opened.study_id),
                 _why(opened.definition.variant),
                 standing(opened, results, verified, workers, recommended, alarms=alarms),
             ),
@@ -185,6 +188,7 @@ def _figures(
     if len(results.records) >= BRIEF:
         front = replace(front, labels=[label.partition("<br>")[0] for label in front.labels])
         trade = replace(trade, labels=[label.partition("<br>")[0] for label in trade.labels])
+    clock, error = axes([study])
     volume = volume_series(results, variant, common_reference([results]))
     history = study.attempts()
     figures = {
@@ -193,6 +197,8 @@ def _figures(
             title="Front and default",
             censored=results.censored,
             clocks_differ=bool(results.clocks_differ),
+            clock=clock,
+            error=error,
         ),
         "curves": curves_figure(
             learning_curves(results, study.curves, recommended=recommended),

@@ -77,7 +77,7 @@ class StudyFiles:
         }
 
     def _announce(self, opened: OpenStudy, file: StudyFile, where: str = "") -> str:
-        artifact_id = str(uuid.uuid5(_NAMESPACE, f"{opened.name}{where}/{file.name}"))
+        artifact_id = str(uuid.uuid5(_NAMESPACE, f"{opened.key()}{where}/{file.name}"))
         self._files[artifact_id] = file
         return artifact_id
 

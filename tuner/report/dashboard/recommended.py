@@ -25,17 +25,17 @@ class _Found:
 class Recommended:
     """The trial that a study recommends, kept while the study is as it was, and for a while."""
 
-    _found: dict[int, _Found] = field(default_factory=dict)
+    _found: dict[str, _Found] = field(default_factory=dict)
 
-    def __call__(self, study_id: int, study: StudySnapshot) -> int | None:
-        """None while there is none."""
+    def __call__(self, key: str, study: StudySnapshot) -> int | None:
+        """None while there is none. `key` is the study's: what no other has."""
         complete = len(study.results.complete)
         ran_again = sum(run.result is not None for run in study.runs)
-        now_of = (study.name, complete, ran_again, study.policy, study.results.reference)
-        known, began = self._found.get(study_id), time.monotonic()
+        now_of = (complete, ran_again, study.policy, study.results.reference)
+        known, began = self._found.get(key), time.monotonic()
         if known is not None and (known.of == now_of or began < known.until):
             return known.trial
         trial = recommended_trial(study)
         took = time.monotonic() - began
-        self._found[study_id] = _Found(trial, now_of, began + SHARE * took)
+        self._found[key] = _Found(trial, now_of, began + SHARE * took)
         return trial

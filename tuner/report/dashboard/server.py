@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-import optuna
 from optuna.storages import BaseStorage
 
 from tuner.display.text import shown
 from tuner.errors import StorageError, TunerError
-from tuner.report.dashboard.additions import Additions, read_ahead
+from tuner.report.dashboard.additions import Additions, OwnStudies, read_ahead
 from tuner.report.dashboard.downloads import StudyFiles
 from tuner.report.dashboard.guard import Guard
 from tuner.report.dashboard.hosts import Hosts
@@ -101,7 +100,7 @@ def make_dashboard(
     """
     hosts = Hosts.of(host, allowed)
     database = open_database(address, create=False)
-    storage = optuna.storages.get_storage(database.optuna)  # which reads a finished trial only once
+    storage = database.optuna  # no cache before it: Optuna's goes by numbers, which SQLite reuses
     files = StudyFiles()
     additions = Additions(database, storage, files)
     shown = ShownStorage(storage, additions, additions.studies)
@@ -109,9 +108,15 @@ def make_dashboard(
         from optuna_dashboard import wsgi
     logger = logging.getLogger("optuna_dashboard")
     logger.handlers, logger.propagate = [_OneLine()], False
-    page = _without_tracebacks(wsgi(shown, artifact_store=files))
+    inner = wsgi(shown, artifact_store=files)
+    additions.studies.forget = inner._inmemory_cache.clear  # noqa: SLF001 - the same
+    page = _without_tracebacks(inner)
     application = Guard(
-        page, hosts, files, has_study=lambda number: _has_study(storage, number), announce=additions
+        page,
+        hosts,
+        files,
+        has_study=lambda number: _has_study(additions.studies, number),
+        announce=additions,
     )
     try:
         server_class = _ServerOnIPv6 if ":" in host else _Server
@@ -130,13 +135,13 @@ def make_dashboard(
     return server
 
 
-def _has_study(storage: BaseStorage, number: int) -> bool:
+def _has_study(studies: OwnStudies, number: int) -> bool:
     """Whether there is one; a database that cannot be asked says so when it is read."""
     try:
-        storage.get_study_name_from_id(number)
+        studies(number)
     except KeyError:
         return False
-    except DATABASE_FAILURES:
+    except (*DATABASE_FAILURES, TunerError):
         return True
     return True
 

@@ -60,7 +60,7 @@ def draw(kind: str, studies: Studies, *, title: str = "") -> go.Figure:
 
 
 def _front(studies: Studies, title: str) -> go.Figure:
-    clock, error = _axes(studies)
+    clock, error = axes(studies)
     return pareto_figure(
         [
             front_series(
@@ -79,7 +79,7 @@ def _front(studies: Studies, title: str) -> go.Figure:
     )
 
 
-def _axes(studies: Studies) -> tuple[str, str]:
+def axes(studies: Studies) -> tuple[str, str]:
     """What both axes measure."""
     clock, error = (
         " or ".join(dict.fromkeys(axis_title(study.results.objectives[axis]) for study in studies))
@@ -90,7 +90,7 @@ def _axes(studies: Studies) -> tuple[str, str]:
 
 
 def _attainment(studies: Studies, title: str) -> go.Figure:
-    clock, error = _axes(studies)
+    clock, error = axes(studies)
     return attainment_figure(attained_by(studies), title=title, clock=clock, error=error)
 
 
@@ -100,7 +100,7 @@ def _confirmed(studies: Studies, title: str) -> go.Figure:
             f"these studies were confirmed on {' and '.join(models)}: their times do not compare; "
             "draw those of each device by themselves"
         )
-    clock, _ = _axes(studies)  # the error is that of the test split, whatever was searched by
+    clock, _ = axes(studies)  # the error is that of the test split, whatever was searched by
     return confirmed_figure(
         confirmed_series(studies), level=first_level(studies), title=title, clock=clock
     )

@@ -9,6 +9,7 @@ from rich.table import Table
 from tuner.display.terminal import Console, lines, make_console
 from tuner.display.text import shown
 from tuner.report.comparison_files import (
+    CONTAMINATED,
     HEADINGS,
     LEVELS,
     LEVELS_ARE,
@@ -42,6 +43,8 @@ def print_report(report: Report) -> None:
         one = all(row.search_runs == 1 for row in unverified)
         which = "one run of the search" if one else "medians of runs of the search"
         console.print(f"?  {which}, not verified: no ground for a verdict")
+    if any(row.contaminated for row in report.rows):
+        console.print(CONTAMINATED)
     for line in _misses(report):
         console.print(line)
     for title, found in sections_of(report):

@@ -67,6 +67,6 @@ def baseline_lines(results: StudyResults) -> list[str]:
     each = [f"{in_words(name)} {mql:.4g}" for name, mql in baselines.items()]
     lines = [f"without a network: {', '.join(each)} ({axis_title(objective)})"]
     points = [record.values[1] for record in results.front if record.values]
-    if points and (said := loses(min(points), baselines, "the best of the front")):
+    if points and (said := loses(min(points), baselines, "the best of the front", error=objective)):
         lines.append(f"{said}.")
     return lines

@@ -289,11 +289,10 @@ def _share_verified(status: dict[str, Any]) -> str:
 
 
 def _warn_of_timings(console: Console, results: StudyResults) -> None:
-    spoiled = sum(bool(record.recorded.contaminated) for record in results.complete)
-    if spoiled:
+    if results.contaminated:
         console.print(
-            f"{spoiled} of {len(results.complete)} timings are contaminated; do not trust their "
-            "times",
+            f"{results.contaminated} of {len(results.complete)} timings are contaminated; do not "
+            "trust their times",
             style="yellow",
         )
     for alarm in in_lines(alarms_of_ended(results)):

@@ -34,10 +34,10 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, or_, select
 from tuner.config import Value
 from tuner.errors import StudyGoneError
 from tuner.storage.optuna.damage import damage_named
-from tuner.storage.optuna.rows import ENQUEUED
+from tuner.storage.optuna.rows import ENQUEUED, beside_study
 from tuner.storage.optuna.trials import FEW, bare_trials, part_rows, reading
 from tuner.storage.records import TrialResult
-from tuner.storage.schema import claims
+from tuner.storage.schema import claims, studies
 
 ORIGINS: Mapping[str, type] = {"default": bool, "warm_start": str, "copied_from": str}
 """Attributes that say where a configuration comes from:
@@ -47,7 +47,6 @@ _OPEN = (TrialState.WAITING, TrialState.RUNNING)
 _ROUNDING = 1e-9
 """Of a float on its way through a database, as a share of it."""
 _trials: Table = models.TrialModel.__table__
-_studies: Table = models.StudyModel.__table__
 _params: Table = models.TrialParamModel.__table__
 _user_attributes: Table = models.TrialUserAttributeModel.__table__
 _system_attributes: Table = models.TrialSystemAttributeModel.__table__
@@ -98,12 +97,13 @@ class OwnTrials:
         engine: Engine,
         study_id: int,
         name: str,
+        made_at: float,
         distributions: Mapping[str, BaseDistribution],
         complete: Complete,
     ) -> None:
         self.study_id = study_id
         self._engine = engine
-        self._name = name
+        self._name, self._made_at = name, made_at
         self._distributions = distributions
         self._complete = complete
         self._lock = threading.Lock()
@@ -132,12 +132,10 @@ class OwnTrials:
     def _read(self, connection: Connection) -> list[FrozenTrial]:
         held, found, read_up_to = self._look(connection)
         if unknown := self._unknown(found):
-            held, found, read_up_to = self._look(
-                connection
-            )  # claimed since then, unless it is another program's
+            # Claimed since then, unless it is another program's.
+            held, found, read_up_to = self._look(connection)
             self._strange |= unknown - self._known
-        if not found or not held.keys() <= found.keys():
-            self._require_study(connection)
+        self._require_study(connection)
         self._add_parts(connection, found)
         now: Trials = {}
         for trial_id in held.keys() | found.keys():
@@ -191,8 +189,10 @@ class OwnTrials:
         return running - self._known - self._strange
 
     def _require_study(self, connection: Connection) -> None:
-        there = select(_studies.c.study_id).where(_studies.c.study_id == self.study_id)
-        if connection.execute(there).first() is None:
+        """SQLite gives the number of a study that is gone to the next one, of its name or not."""
+        made = select(studies.c.created_at).select_from(beside_study(studies, studies.c.study_id))
+        mine = studies.c.study_id == self.study_id
+        if connection.execute(made.where(mine)).scalar_one_or_none() != self._made_at:
             raise StudyGoneError.of(self._name)
 
     def _add_parts(self, connection: Connection, found: Trials) -> None:

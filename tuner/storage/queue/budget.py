@@ -16,15 +16,15 @@ from tuner.storage.schema import claims, studies
 
 
 def budget_columns(study_id: int) -> list[Label[Any]]:
-    """`budget` and `policy`, None where the study is gone, and how many claims run and have
-    finished.
+    """`budget`, `policy` and `created_at`, None where the study is gone, and how many claims run
+    and have finished.
     """
     # By another name: the statement around these may read the claims as well.
     counted, mine = claims.alias("counted"), studies.c.study_id == study_id
     there = mine & optuna_rows.has_study(studies.c.study_id)
     found = [
         select(column).where(there).scalar_subquery().label(column.name)
-        for column in (studies.c.budget, studies.c.policy)
+        for column in (studies.c.budget, studies.c.policy, studies.c.created_at)
     ]
     for state in ("running", "finished"):
         number = select(func.count()).select_from(counted)

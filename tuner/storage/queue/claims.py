@@ -44,6 +44,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
         study_id: int,
         *,
         name: str | None = None,
+        made_at: float | None = None,
         lease_s: float | None = None,
         confirm_s: float | None = None,
         restart_grace_s: float | None = None,
@@ -57,7 +58,7 @@ class Ledger(LeasedQueue[Claim, Claim]):
             restart_grace_s=restart_grace_s,
         )
         self._name = name or f"number {study_id}"
-        self._study_id = study_id
+        self._study_id, self._made_at = study_id, made_at
         self.spent = SpentTime(self._mine, database.engine, study_id, self._name)
 
     # -- budget ------------------------------------------------------------------------------------
@@ -81,7 +82,8 @@ class Ledger(LeasedQueue[Claim, Claim]):
     def _counts(self, connection: Connection, seen: Row[Any] | None = None) -> Counts:
         if seen is None:
             seen = connection.execute(select(*budget_columns(self._study_id))).one()
-        if seen.budget is None:
+        remade = self._made_at is not None and seen.created_at != self._made_at
+        if seen.budget is None or remade:
             raise StudyGoneError.of(self._name)
         with damage_named(self._engine, self._study_id):
             operator.index(seen.budget)

@@ -32,7 +32,7 @@ from tuner.storage.schema import studies, verifications
 class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
     """The verification runs of some studies, which workers share, in the order of the plan.
 
-    Where the studies are named, work ends when one of them is deleted.
+    Of those `known` by name and time of making, work ends when one of them is deleted.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         engine: Engine,
         study_ids: Sequence[int],
         *,
-        names: Sequence[str] = (),
+        known: Mapping[int, tuple[str, float]] | None = None,
         limits: Mapping[int, GpuHours] | None = None,
         lease_s: float | None = None,
         confirm_s: float | None = None,
@@ -54,7 +54,7 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
             confirm_s=confirm_s,
             restart_grace_s=restart_grace_s,
         )
-        self._names = dict(zip(study_ids, names, strict=False))
+        self._known = known or {}
         self._took: dict[int, float] = {}
         self.limits = limits or {}
         """Of device time, by the number of the study; those that share one have the same."""
@@ -174,16 +174,16 @@ class Verifications(LeasedQueue[VerificationRun, VerificationRun | RunTicket]):
         return [study_id for study_id, hours in self.limits.items() if hours in found]
 
     def _require_studies(self, connection: Connection) -> None:
-        """Of the studies whose names are known here."""
+        """Of the studies that are known here: as they were, for SQLite gives a number again."""
         c = studies.c
-        there = select(c.study_id).where(
-            c.study_id.in_(list(self._names)) & optuna_rows.has_study(c.study_id)
-        )
-        gone = (
-            self._names.keys() - set(connection.execute(there).scalars()) if self._names else set()
-        )
-        for study_id in sorted(gone):
-            raise StudyGoneError.of(self._names[study_id])
+        if not self._known:
+            return
+        mine = c.study_id.in_(list(self._known)) & optuna_rows.has_study(c.study_id)
+        rows = connection.execute(select(c.study_id, c.created_at).where(mine)).all()
+        there = {row.study_id: row.created_at for row in rows}
+        for study_id, (name, made_at) in sorted(self._known.items()):
+            if there.get(study_id) != made_at:
+                raise StudyGoneError.of(name)
 
     # -- a run's row -------------------------------------------------------------------------------
 

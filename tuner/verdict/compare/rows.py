@@ -44,6 +44,10 @@ class Row:
     """The test MQL of each target column, where there are several: in the units of the data."""
     search_runs: int = 1
     """How many trials of the search the figures of an unverified row are medians of."""
+    mql_is: str = "test_mql"
+    """What stands for the test MQL where that was not recorded."""
+    contaminated: bool = False
+    """That something disturbed the timing of an unverified row, which nothing else stands for."""
 
     def as_dict(self) -> dict[str, Any]:
         plain = {
@@ -118,7 +122,9 @@ def _row(study: StudySnapshot, number: int, word: str, verified: Verified | None
     known = (
         verified is not None and len(verified.runs) >= LEAST_RUNS
     )  # also where all of them missed
+    mql_is = "test_mql"
     if verified is not None and known:
+        mql_is = verified.mql_is
         figures = {
             "epochs": verified.of_counted(lambda run: run.epochs),
             "total_time_s": verified.seconds,
@@ -128,6 +134,7 @@ def _row(study: StudySnapshot, number: int, word: str, verified: Verified | None
         }
     else:
         recorded, values = record.recorded, record.values or (None, None)
+        mql_is = record.objectives[1] if recorded.test_mql is None else mql_is
         figures = {
             "epochs": recorded.epochs,
             "total_time_s": values[0],
@@ -149,6 +156,8 @@ def _row(study: StudySnapshot, number: int, word: str, verified: Verified | None
         figures=figures,
         columns=_columns(record, verified if known else None),
         search_runs=1 if known else record.runs,
+        mql_is=mql_is,
+        contaminated=not known and bool(record.recorded.contaminated),
     )
 
 

@@ -34,6 +34,10 @@ class Volume:
     verified: bool
     value: float
     interval: Interval | None
+    mql_is: str = "test_mql"
+    timings: int = 0
+    contaminated: int = 0
+    """Of so many timings of the search's trials, where it is of these."""
 
     def as_dict(self) -> dict[str, Any]:
         plain = {
@@ -41,6 +45,8 @@ class Volume:
             "variant": self.variant,
             "verified": self.verified,
             "value": self.value,
+            "mql_is": self.mql_is,
+            "contaminated": self.contaminated,
         }
         ends = (
             {"low": self.interval.low, "high": self.interval.high}
@@ -83,6 +89,9 @@ def volumes_of(studies: Sequence[StudySnapshot]) -> tuple[list[Volume], Point | 
             verified=False,
             value=hypervolume(s.results.points, reference),
             interval=None,
+            mql_is=s.definition.objectives[1],
+            timings=len(s.results.complete),
+            contaminated=s.results.contaminated,
         )
         for s in shown
     ], reference

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tuner.spec.objectives import axis_title
 from tuner.study.baselines import baselines_of, in_words, loses
 from tuner.study.snapshot import StudySnapshot
 from tuner.verdict.compare.rows import Row
@@ -16,16 +17,20 @@ def without_network(studies: Sequence[StudySnapshot], rows: Sequence[Row]) -> tu
     """Sentences: which configurations of a report lose to a baseline, these first, and what the
     baselines come to; nothing where no study recorded any. The studies are of the same data.
     """
-    known = (baselines_of(study.results.records, TEST) for study in studies)
-    baselines = next((found for found in known if found), {})
-    if not baselines:
-        return ()
+    by_error: dict[str, dict[str, float]] = {}
+    for error in (TEST, "val_mql"):
+        known = (baselines_of(study.results.records, error) for study in studies)
+        if (found := next(filter(None, known), None)) and any(r.mql_is == error for r in rows):
+            by_error[error] = found
     sentences: list[str] = []
     for row in rows:
         figure = row.figures.get(TEST)
         mql = figure.estimate if isinstance(figure, Interval) else figure
         whose = f"{row.variant}, {row.hyperparameters},"
-        if mql is not None and (said := loses(mql, baselines, whose)):
+        baselines = by_error.get(row.mql_is, {})
+        if mql is not None and (said := loses(mql, baselines, whose, error=row.mql_is)):
             sentences.append(said)
-    each = [f"{in_words(name)} {mql:.4g}" for name, mql in baselines.items()]
-    return (*sentences, f"On the same windows, test MQL: {', '.join(each)}")
+    for error, baselines in by_error.items():
+        each = [f"{in_words(name)} {mql:.4g}" for name, mql in baselines.items()]
+        sentences.append(f"On the same windows, {axis_title(error)}: {', '.join(each)}")
+    return tuple(sentences)
