@@ -69,9 +69,7 @@ def check_network(variant: str, task: str, data_dir: Path | None) -> Checked:
 def _ran(variant: str, command: list[str]) -> tuple[int, str, str]:
     pipe = subprocess.PIPE
     environment = without_secrets(os.environ)
-    with subprocess.Popen(
-        command, env=environment, stdout=pipe, stderr=pipe, text=True
-    ) as child:
+    with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as child:
         try:
             printed, said = _answered(variant, child)
         except BaseException:
