@@ -18,7 +18,6 @@ from tuner.data.prepare import PreparedData
 from tuner.devices import CpuCores, Gpu, exclusive
 from tuner.devices.lock import DeviceLockError, giving_up, logs_waiting
 from tuner.display.signals import signal_name
-from tuner.errors import TunerError
 from tuner.files.environment import without_secrets
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
@@ -111,9 +110,8 @@ class TrainerProcess:
         """Have the data on the device; False when `give_up` said so while another one had that.
 
         Raises:
-            TunerError: the device does not take it.
             DeviceLockError: devices cannot be locked.
-            TrainerLostError: the process has ended.
+            TrainerLostError: the device does not take it, or the process has ended.
         """
         with contextlib.ExitStack() as alone:
             if isinstance(self._device, CpuCores):  # to read it uses the device too
@@ -135,7 +133,7 @@ class TrainerProcess:
 
         Raises:
             DeviceLockError: devices cannot be locked.
-            TrainerLostError: the process has ended.
+            TrainerLostError: it can train nothing more, or the process has ended.
         """
         stopping = _Regularly(lambda: job.should_stop() is not None, job.on_phase)
         with self._talking():
@@ -173,7 +171,7 @@ class TrainerProcess:
                 self._stop.set()
         said = self._line.recv()
         if isinstance(said, Refused):
-            raise (DeviceLockError if said.locks else TunerError)(said.message)
+            raise (DeviceLockError if said.locks else TrainerLostError)(said.message)
         return said
 
     @contextlib.contextmanager
