@@ -30,8 +30,17 @@ ENDS = {"index": "error", "memory": "out_of_memory", "nan": "diverged"}
 PATIENCE_S = 250
 
 NETWORK = """
+import os
+from pathlib import Path
+
 import torch
 from torch import nn
+
+there = set(os.environ) | {
+    each.partition("=")[0] for each in Path("/proc/self/environ").read_text().split("\\0")
+}
+with Path(__file__).with_name("seen").open("a") as seen:
+    seen.write(f"{sorted(there & {'TUNER_STORAGE', 'PGPASSWORD'})}\\n")
 
 
 class Fragile(nn.Module):
@@ -147,9 +156,9 @@ def launch_all(
         *place,
     ]
     done = subprocess.run(
-        [*command, "--storage", storage],
+        command,
         cwd=folder,
-        env=os.environ | {"TMPDIR": str(folder)},
+        env=os.environ | {"TMPDIR": str(folder), "TUNER_STORAGE": storage, "PGPASSWORD": "secret"},
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,

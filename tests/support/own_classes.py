@@ -47,6 +47,17 @@ class Strange(Own):
         return torch.cat([out[..., :1] * 0.0, out[..., 1:]], -1)
 
 
+class Centred(Own):
+    def forward(self, past, future, static):
+        return super().forward(past, future, static) - past.mean()
+
+
+class Noisy(Own):
+    def forward(self, past, future, static):
+        out = super().forward(past, future, static)
+        return out + torch.randn(()) + torch.rand_like(out)
+
+
 class Huge(Own):
     def __init__(self, shapes, **sizes):
         super().__init__(shapes, **sizes)

@@ -90,6 +90,7 @@ def _check(variant: str, task: str, data_dir: Path | None, *, json: bool) -> int
     file = load_study_file(variant)
     if file.program is not None:
         return _check_program(file, task, json=json)
+    file.named_files()
     loaded = load_task(task)
     if problem := file.space.input_size_problem(loaded.definition()):
         raise UsageError(f"{variant}: {problem}")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tuner.display.signals import signal_name
 from tuner.errors import TunerError, UsageError
+from tuner.files.environment import without_secrets
 
 SAID_AFTER_S = 60.0
 """From then on somebody may wonder what a launch waits for."""
@@ -67,7 +68,8 @@ def check_network(variant: str, task: str, data_dir: Path | None) -> Checked:
 
 def _ran(variant: str, command: list[str]) -> tuple[int, str, str]:
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as child:
+    environment = without_secrets(os.environ)
+    with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as child:
         try:
             printed, said = _answered(variant, child)
         except BaseException:

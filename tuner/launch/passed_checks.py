@@ -40,6 +40,9 @@ class _Stored(Strict):
 def key_of(file: StudyFile, data_hash: str) -> str | None:
     """The same for the same code, settings, defaults, ranges, data with their task, and packages;
     None where the code cannot be read.
+
+    Raises:
+        UsageError: files that the study file names cannot be used.
     """
     loss = file.training.loss
     codes = [file.model, *([loss.term] if loss is not None else [])]
@@ -47,8 +50,10 @@ def key_of(file: StudyFile, data_hash: str) -> str | None:
         read = [_code(each) for each in codes]
     except (OSError, ValueError):
         return None
+    files = file.named_files()
     plain = [
         read,
+        None if files is None else files.model_dump(),
         dict(file.model_settings),
         file.defaults.values(),
         {name: each.definition(kind=True) for name, each in file.space.ranges.items()},

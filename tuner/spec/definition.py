@@ -24,6 +24,7 @@ from tuner.errors import UsageError
 from tuner.files.plain import read_json
 from tuner.models.names import names_own_code
 from tuner.spec.configuration import of_training_beside
+from tuner.spec.named_files import NamedFiles
 from tuner.spec.objectives import objective_names
 from tuner.spec.program import ClockLabel, Program
 from tuner.spec.space import SearchSpace
@@ -55,6 +56,8 @@ class StudyDefinition:
     """The user's own program that trains, where tuner's loop does not."""
     loss_source: str | None = None
     """SHA-256 of the file with the term of the training loss, as `model_source`."""
+    files: NamedFiles | None = None
+    """What its class reads beside it, where the study file names that."""
     of_training: tuple[str, ...] = OF_TRAINING
     """Of the user's own hyperparameters, those that stand for a setting of training."""
 
@@ -117,6 +120,8 @@ class StudyDefinition:
             data["process"] = self.program.model_dump(mode="json")
         if self.loss_source is not None:
             data["loss_source"] = self.loss_source
+        if self.files is not None:
+            data["files"] = self.files.model_dump(mode="json")
         for name in _unclear(self.architecture, self.space):
             if name in self.of_training:  # that it is there says so
                 data["training"].setdefault(name, getattr(self.training, name))
@@ -127,7 +132,7 @@ class StudyDefinition:
 
     def comparable(self) -> dict[str, Any]:
         """What identifies the study: without prose, and without the folder that a network's file,
-        or a term's, happens to lie in.
+        a term's, or what it reads, happens to lie in.
         """
         data = {key: value for key, value in self.as_dict().items() if key != "core_change"}
         data["task"] = {key: value for key, value in self.task.items() if key != "description"}
@@ -139,6 +144,8 @@ class StudyDefinition:
             data["training"] = {**data["training"], "loss": named}
         if self.program is not None:
             data["process"] = self.program.comparable()
+        if self.files is not None:
+            data["files"] = self.files.sha256
         return data
 
     def identity(self) -> str:
@@ -182,6 +189,7 @@ class StudyDefinition:
             target_val_loss=stored.target_val_loss,
             program=stored.program,
             loss_source=stored.loss_source,
+            files=stored.files,
             of_training=of_training,
         )
 
@@ -220,6 +228,7 @@ class StudyDefinition:
             target_val_loss=target_val_loss,
             program=file.program,
             loss_source=None if training.loss is None else _source_digest(training.loss.term),
+            files=file.named_files(),
         )
 
 

@@ -27,6 +27,8 @@ def differences(stored: StudyDefinition, asked: StudyDefinition) -> list[str]:
             phrases.append(f"{class_file(asked)} changed since the study was made")
         elif key == "loss_source" and _same_term(stored, asked):
             phrases.append(f"{_term_file(asked)} changed since the study was made")
+        elif key.startswith("files.") and key in there and key in here:
+            phrases.append(f"{key.removeprefix('files.')} changed since the study was made")
         else:
             phrases.append(
                 f"{key}: {there.get(key, 'absent')} there, {here.get(key, 'absent')} asked"
@@ -41,6 +43,10 @@ def changed_files(stored: StudyDefinition, asked: StudyDefinition) -> tuple[str,
         found[class_file(asked)] = None
     if stored.loss_source != asked.loss_source and _same_term(stored, asked):
         found[_term_file(asked)] = None
+    before = {} if stored.files is None else stored.files.sha256
+    for name, digest in ({} if asked.files is None else asked.files.sha256).items():
+        if before.get(name, digest) != digest:
+            found[name] = None
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -20,11 +20,11 @@ from pydantic import AfterValidator, Field
 from tuner.display.text import shortened, shown
 from tuner.errors import UsageError
 from tuner.files.plain import Label, Strict
+from tuner.spec.named_files import MOST_FILES, Patterns, digest_of, matching
 
 MODEL = "process"
 """What the architecture of such a study is called."""
 MOST_WORDS = 1000
-MOST_FILES = 10_000
 SHOWN = 200
 """Characters of a command, in a line of ours."""
 
@@ -65,7 +65,7 @@ class ProgramTable(Strict):
     command: Annotated[tuple[Word, ...], Field(min_length=1, max_length=MOST_WORDS)]
     """The program and its arguments. It runs in the folder of the study file."""
     clock: Literal["process", "lightning", "huggingface"] = "process"
-    files: Annotated[tuple[Label, ...], Field(max_length=MOST_WORDS)] = ()
+    files: Patterns = ()
     """Patterns beneath that folder, such as `src/**/*.py`: with the files that the command names,
     these are the program, which must not change while its trials are compared."""
     silence_s: Annotated[float, Field(gt=0, le=1e7)] = 1800.0
@@ -138,7 +138,7 @@ class Program(ProgramTable):
         # Not Path.is_file, which raises where a word is too long for a name.
         found = {folder / word for word in self.command if os.path.isfile(folder / word)}  # noqa: PTH113
         for pattern in self.files:
-            found |= set(_matching(folder, pattern))
+            found |= set(matching(folder, pattern, key="[process] files"))
         if len(found) > MOST_FILES:
             raise UsageError(
                 f"[process] files: {len(found)} files are the program; expected at most "
@@ -157,33 +157,8 @@ class Program(ProgramTable):
             return None
         whole = hashlib.sha256()
         for path in files:
-            try:
-                with path.open("rb") as file:
-                    content = hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError as error:
-                raise UsageError(f"{path}: cannot be read ({error.strerror})") from None
-            whole.update(f"{_within(path, Path(self.folder))}\0{content}\n".encode())
+            whole.update(f"{_within(path, Path(self.folder))}\0{digest_of(path)}\n".encode())
         return whole.hexdigest()
-
-
-def _matching(folder: Path, pattern: str) -> Iterator[Path]:
-    if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-        raise UsageError(
-            f"[process] files: {pattern!r} leaves the folder of the study file; name what "
-            "lies in it"
-        )
-    try:
-        found = [path for path in folder.glob(pattern) if path.is_file()]
-    except OSError as error:
-        raise UsageError(f"[process] files: {pattern!r} in {folder}: {error.strerror}") from None
-    except (ValueError, IndexError, NotImplementedError):  # Python's own refusals of a pattern
-        raise UsageError(
-            f"[process] files: {pattern!r} is no pattern; expected one such as 'src/**/*.py'"
-        ) from None
-    if not found:
-        more = "; '**/*' finds all in its folders" if pattern.endswith("**") else ""
-        raise UsageError(f"[process] files: {pattern!r} finds no file in {folder}{more}")
-    yield from found
 
 
 def _within(path: Path, folder: Path) -> str:

@@ -16,6 +16,7 @@ from tuner.files.plain import Digest, Label, PlainTable, Prose, Strict, harmless
 from tuner.models.names import NetworkName, NetworkSettings, names_file
 from tuner.spec.configuration import Configuration, ProgramConfiguration
 from tuner.spec.loss_table import weight_problem
+from tuner.spec.named_files import NamedFiles
 from tuner.spec.objectives import objective_names
 from tuner.spec.program import Program
 from tuner.spec.space import ProgramSpace, SearchSpace
@@ -57,6 +58,7 @@ class StoredDefinition(Strict):
     objectives: tuple[str, str]
     target_val_loss: Annotated[float, Field(gt=0)] | None = None
     loss_source: Digest | None = None
+    files: NamedFiles | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

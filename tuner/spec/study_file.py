@@ -28,6 +28,7 @@ from tuner.spec.configuration import Configuration, ProgramConfiguration
 from tuner.spec.first_trial import wrong_default
 from tuner.spec.given_values import misplaced
 from tuner.spec.loss_table import named_weight, weight_problem
+from tuner.spec.named_files import NamedFiles, Patterns
 from tuner.spec.program import MODEL, Program, ProgramTable
 from tuner.spec.space import ProgramSpace, SearchSpace, is_of_sizes
 from tuner.spec.training_table import ExecutedTraining
@@ -52,6 +53,10 @@ class StudyFile(BaseModel):
     """The first trial of every study."""
     space: SearchSpace
     training: ExecutedTraining = ExecutedTraining()
+    files: Patterns = ()
+    """Patterns of what its class reads, such as weights: these must not change meanwhile."""
+    folder: Annotated[str, Field(exclude=True)] = "."
+    """Where the file lies; no key of it."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> StudyFile:
@@ -97,6 +102,10 @@ class StudyFile(BaseModel):
         """The user's own program that trains, where no network of tuner's does."""
         return None
 
+    def named_files(self) -> NamedFiles | None:
+        """Raises UsageError as `NamedFiles.of`."""
+        return NamedFiles.of(self.files, Path(self.folder)) if self.files else None
+
     def architecture(self) -> Architecture:
         return Architecture(model=self.model, settings=self.model_settings)
 
@@ -114,8 +123,6 @@ class ProgramStudyFile(StudyFile):
     defaults: ProgramConfiguration
     space: ProgramSpace
     process: ProgramTable
-    folder: Annotated[str, Field(exclude=True)] = "."
-    """Where the file lies; no key of it."""
 
     @model_validator(mode="after")
     def _names_a_program(self) -> ProgramStudyFile:
@@ -124,6 +131,8 @@ class ProgramStudyFile(StudyFile):
                 "model_settings: belong to a network; what a program always gets belongs in the "
                 "command of [process]"
             )
+        if self.files:
+            raise ValueError("files: belong in [process] where a program trains")
         for name in LATER_SETTINGS:
             if getattr(self.training, name) != getattr(TrainingSettings(), name):
                 raise ValueError(
@@ -190,6 +199,8 @@ def load_study_file(variant: str) -> StudyFile:
             raise unknown_name("variant", variant, builtin_variants(), more=more)
         path = studies_folder() / f"{variant}.toml"
     document = read_toml(path)
+    if "folder" in document.data:
+        raise UsageError(f"{document.where(('folder',))}: key 'folder': unknown; remove it")
     if "process" in document.data:
         return _of_program(document)
     return _beside(path, validate(_with_fixed(document), StudyFile))
@@ -197,8 +208,6 @@ def load_study_file(variant: str) -> StudyFile:
 
 def _of_program(document: TomlDocument) -> ProgramStudyFile:
     """A program's study file. One that has a default and no range is fixed, as with a network."""
-    if "folder" in document.data:
-        raise UsageError(f"{document.where(('folder',))}: key 'folder': unknown; remove it")
     decay = "weight_decay" in document.data.get("defaults", {})
     fixed = _with_fixed(document)
     if not decay and isinstance(fixed.data.get("space"), dict):
@@ -263,7 +272,8 @@ def _beside(path: Path, file: StudyFile) -> StudyFile:
     if loss is not None:
         loss = loss.model_copy(update={"term": _placed(path, loss.term)})
     training = file.training.model_copy(update={"loss": loss})
-    return file.model_copy(update={"model": _placed(path, file.model), "training": training})
+    model, folder = _placed(path, file.model), str(path.parent.absolute())
+    return file.model_copy(update={"model": model, "training": training, "folder": folder})
 
 
 def _placed(path: Path, reference: str) -> str:

@@ -40,8 +40,8 @@ def with_code(
     and needs nobody's word next time.
 
     Raises:
-        UsageError: the file here is another, or one that it imports from beside it; nobody has it,
-            or nobody said to trust it.
+        UsageError: the file here is another, or one that it imports from beside it or reads;
+            nobody has it, or nobody said to trust it.
         PrivateFolderError: others could have changed what this user trusts.
     """
     if (program := OwnProgram.of(opened.definition)) is not None:
@@ -51,6 +51,11 @@ def with_code(
         _refuse_other_program(opened, program)
         return opened
     definition, loss = opened.definition, opened.definition.training.loss
+    if definition.files is not None and (problem := definition.files.problem()):
+        raise UsageError(
+            f"study {opened.name!r} cannot go on here: {problem}, or start another study with "
+            "--study NAME"
+        )
     model = _runnable(
         opened, definition.architecture.model, definition.model_source, trust, trusted
     )

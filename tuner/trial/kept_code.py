@@ -14,8 +14,10 @@ def keep_to_code(definition: StudyDefinition) -> None:
 
     Raises:
         TrainerLostError: a file is not what the study was made with, so that each trial would fail.
-        UsageError: it cannot be imported.
+        UsageError: it cannot be imported, or read.
     """
+    if definition.files is not None and (problem := definition.files.problem()):
+        raise TrainerLostError(problem)
     loss = definition.training.loss
     try:
         keep_to_file(definition.architecture.model, definition.model_source)

@@ -36,6 +36,7 @@ from tuner.worker.process import Orphan, end_on_signals, stop_on_signals
 from tuner.worker.registration import new_name
 from tuner.worker.restart import ContextLostError
 from tuner.worker.stop import StopFlag
+from tuner.worker.trainer.trainer_process import TrainerProcess
 from tuner.worker.trainers import Trainer
 from tuner.worker.trial_source import TrialSource
 from tuner.worker.verification_source import VerificationSource
@@ -143,7 +144,12 @@ def _run(
     networks = [each for each in studies if each.definition.program is None]
     data = functools.partial(data_of, networks, data_dir=order.data_dir, task=order.task)
     stored = Retry(studies, name, stop, beat)
-    with contextlib.closing(_lease_on(device, studies, name, stored)) as lease:
+    if isinstance(device, CpuCores) and any(each.definition.own_code for each in networks):
+        trainer = TrainerProcess(device, order.heartbeat)  # the user's code sees no secret there
+    with (
+        contextlib.closing(trainer),
+        contextlib.closing(_lease_on(device, studies, name, stored)) as lease,
+    ):
         with lease.taken(stop.is_set) as mine:
             if not mine or not trainer.load(data, stop.is_set, beat.phase):
                 return

@@ -44,7 +44,7 @@ class Trainer(Protocol):
 
 
 class InThisProcess:
-    """Trains in the worker's own process: on a CPU, whose cores are all there is to think with."""
+    """Trains in the worker's own process: on a CPU, what is no code of the user's."""
 
     lanes = 1
 

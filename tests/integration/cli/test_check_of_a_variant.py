@@ -83,6 +83,16 @@ def test_what_takes_no_part_and_what_waits_for_a_gpu_is_a_notice_each(own: Path)
     assert "Strange: parameter unused.weight (64 x 64) never gets a gradient: " in said[0]
 
 
+@pytest.mark.parametrize(("name", "told"), [("Centred", 1), ("Noisy", 0)])
+def test_a_forecast_that_depends_on_the_others_of_its_batch_is_a_notice(
+    own: Path, name: str, told: int
+) -> None:
+    found = run(*check(own, name, "--json"), folder=own).json()
+    assert (found["moved_by_others"] > 0.01) == bool(told)
+    said = [each for each in found["notices"] if "depends on the others of its batch" in each]
+    assert len(said) == told
+
+
 def test_nothing_is_said_of_a_built_in_network(tmp_path: Path) -> None:
     done = run("variants", "--check", "rmsnorm", "--task", "demo", "--json", folder=tmp_path)
     found = done.json()

@@ -22,6 +22,7 @@ def test_a_network_that_raises_ends_its_trial_and_the_next_is_what_it_would_be_w
     monkeypatch.setattr(subprocess, "Popen", forked_cli.popen())
     launched = launch_all(tmp_path, ("--cpu", "--workers", "1"), "cpu", kinds=("index",))
     check_all(launched)
+    assert set((tmp_path / "seen").read_text().splitlines()) == {"[]"}, "no secret of the database"
     index = launched["index"]
     assert "IndexError" in present(index.broken.recorded.failure)
     assert index.workers[0] == index.workers[1]  # nothing was lost here

@@ -20,6 +20,7 @@ from tuner.errors import UsageError
 from tuner.files.private_folder import PrivateFolderError
 from tuner.files.toml_file import read_toml, validate
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.named_files import NamedFiles
 from tuner.spec.study_file import StudyFile
 from tuner.storage.database import Database
 from tuner.storage.schema import sources
@@ -260,3 +261,21 @@ def test_whatever_is_stored_of_what_it_imports_is_no_traceback(
     study.optuna.set_user_attr(BESIDE, {"net.py": {"nowhere_to_be_found/x.py": ""}})
     with pytest.raises(UsageError, match=r"net\.py, which imports nowhere_to_be_found from beside"):
         with_code(study, trust=True)
+
+
+def test_a_file_that_the_class_reads_is_refused_where_it_is_another_or_missing(
+    study: OpenStudy, net: Path
+) -> None:
+    weights = net.with_name("weights.bin")
+    weights.write_bytes(b"weights")
+    files = NamedFiles.of([weights.name], net.parent)
+    reads = dataclasses.replace(
+        study, definition=dataclasses.replace(study.definition, files=files)
+    )
+    assert with_code(reads) is reads
+    weights.write_bytes(b"other weights")
+    with pytest.raises(UsageError, match=r"weights.bin is not the file that the study was made wi"):
+        with_code(reads, trust=True)
+    weights.unlink()
+    with pytest.raises(UsageError, match=r"weights.bin is not on this host"):
+        with_code(reads, trust=True)

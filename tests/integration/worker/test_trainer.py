@@ -66,7 +66,7 @@ def study(folder: Path, name: str, trials: int) -> Iterator[OpenStudy]:
 
 def worker(opened: OpenStudy, run: TrainerProcess, stop: StopFlag | None = None) -> Worker:
     paths = WorkerPaths(Path.cwd())
-    return Worker([opened], DEVICE, run, name="ann", lanes=run.lanes, paths=paths, stop=stop)
+    return Worker([opened], DEVICE, run, name="ann", lanes=2, paths=paths, stop=stop)
 
 
 def parameters(opened: OpenStudy) -> list[dict[str, object]]:

@@ -22,12 +22,10 @@ from tuner.devices import CpuCores, Gpu
 from tuner.errors import TunerError
 from tuner.estimate.cost_sizes import size_of
 from tuner.estimate.size_costs import MeasuredSize
-from tuner.files.environment import STORAGE_VARIABLE
+from tuner.files.environment import without_secrets
 from tuner.spec.definition import StudyDefinition
 
 COMMAND = (sys.executable, "-m", "tuner.estimate.measuring.serve_orders")
-NOT_NEEDED = (STORAGE_VARIABLE, "PGPASSWORD")
-"""Of the environment: a network of the user's own has no business with the database."""
 END_S = 10.0
 STARTS_S = 600.0
 """To import, prepare data and bring it to the device."""
@@ -97,7 +95,7 @@ class MeasuringProcess:
         self.end()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
         device = self.subject.device
-        environment = {name: text for name, text in os.environ.items() if name not in NOT_NEEDED}
+        environment = without_secrets(os.environ)
         if isinstance(device, CpuCores):
             environment |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": str(len(device.cores))}
         else:

@@ -1,4 +1,4 @@
-"""Inputs that change no forecast."""
+"""Inputs that change no forecast, and other windows that change one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from tuner.config import ModelShapes
 from tuner.data.windows import Batch
 
 SEED = 0
+SAME = 1e-4
+"""Of the largest forecast, or of 1: by less, the same windows differ by rounding."""
 
 
 def ignored_inputs(model: nn.Module, batch: Batch, shapes: ModelShapes) -> tuple[str, ...]:
@@ -28,12 +30,33 @@ def ignored_inputs(model: nn.Module, batch: Batch, shapes: ModelShapes) -> tuple
     return tuple(found)
 
 
+def moved_by_others(model: nn.Module, batch: Batch) -> float:
+    """By how much forecasts change, in evaluation mode, where the same windows come in pairs; 0 of
+    a network whose windows do not look at each other, or that draws random numbers when it
+    forecasts, so that nobody can tell.
+    """
+    plain = forecasts(model, batch)
+    if not torch.equal(forecasts(model, batch, seed=SEED + 1), plain):
+        return 0.0
+    moved = 0.0
+    for first in range(0, len(plain) - 2, 2):
+        pair = slice(first, first + 2)
+        parts = {name: _rows(getattr(batch, name), pair) for name in ("past", "future", "static")}
+        paired = forecasts(model, replace(batch, **parts))
+        moved = max(moved, float((paired - plain[pair]).abs().max()))
+    return moved if moved > SAME * max(1.0, float(plain.abs().max())) else 0.0
+
+
+def _rows(of_all: Tensor | None, rows: slice) -> Tensor | None:
+    return None if of_all is None else of_all[rows]
+
+
 @torch.no_grad()
-def forecasts(model: nn.Module, batch: Batch) -> Tensor:
+def forecasts(model: nn.Module, batch: Batch, *, seed: int = SEED) -> Tensor:
     """(B, T, C, Q), in evaluation mode, with the same random numbers each time."""
     model.eval()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
+        torch.manual_seed(seed)
         output: Tensor = model(batch.past, batch.future, batch.static)
     return output.clone()
 

@@ -10,7 +10,12 @@ from torch import Tensor
 from tuner.data.windows import Batch, DeviceData
 from tuner.training.inspection.dead_parts import Gradients, constant_forecasts
 from tuner.training.inspection.host_waits import host_waits
-from tuner.training.inspection.ignored_inputs import forecasts, ignored_inputs, random_batch
+from tuner.training.inspection.ignored_inputs import (
+    forecasts,
+    ignored_inputs,
+    moved_by_others,
+    random_batch,
+)
 from tuner.training.inspection.notices import Findings
 from tuner.training.step import Step
 
@@ -47,6 +52,7 @@ def look(step: Step, data: DeviceData, windows: int) -> Findings:
         after = _forecasts(step, data, windows, noise)
         batch = _batch(step, data, windows, 0)
         ignored = ignored_inputs(step.model, batch, data.shapes)
+        moved = max(moved_by_others(step.model, each) for each in (batch, noise))
         step.model.zero_grad(set_to_none=True)
         step.model.train()
         step.training_loss(noise).backward()  # type: ignore[no-untyped-call]
@@ -57,6 +63,7 @@ def look(step: Step, data: DeviceData, windows: int) -> Findings:
         dead_parameters=gradients.dead(),
         constant_forecasts=constant_forecasts(before, after, task.target_columns, task.quantiles),
         ignored_inputs=ignored,
+        moved_by_others=moved,
         waits=waits,
     )
 

@@ -20,6 +20,8 @@ class Findings:
     dead_parameters: tuple[DeadParameter, ...] = ()
     constant_forecasts: ConstantForecasts = field(default_factory=ConstantForecasts)
     ignored_inputs: tuple[str, ...] = ()
+    moved_by_others: float = 0.0
+    """By how much a window's forecast changed with the other windows of its batch."""
     waits: Waits = field(default_factory=Waits)
     diverged: str = ""
     """In which of the steps that were looked at the loss became no number, in words."""
@@ -36,6 +38,7 @@ class Findings:
                 for key, value in constant.items()
             },
             "ignored_inputs": list(self.ignored_inputs),
+            "moved_by_others": self.moved_by_others,
             "waits": [{"where": each.where, "what": each.what} for each in self.waits.found],
         }
 
@@ -50,6 +53,7 @@ class Findings:
             self._of_parameters(),
             self._of_forecasts(),
             self._of_inputs(),
+            self._of_others(),
             self._of_waits(),
             self._of_waits_not_looked_for(),
         )
@@ -86,6 +90,15 @@ class Findings:
         return (
             f"{' and '.join(self.ignored_inputs)} {'changes' if one else 'change'} no forecast: "
             "the network does not use what the task has; where that is not meant, use it in forward"
+        )
+
+    def _of_others(self) -> str:
+        if not self.moved_by_others:
+            return ""
+        return (
+            "a window's forecast depends on the others of its batch (it moved by "
+            f"{self.moved_by_others:.2g} among others): one that is forecast alone gets another; "
+            "where that is not meant, compute over the windows of a batch in training only"
         )
 
     def _of_waits(self) -> str:

@@ -23,6 +23,7 @@ from typing import Any, Self
 import psutil
 
 from tuner.display.text import shown
+from tuner.files.environment import without_secrets
 from tuner.trial.program import program_guard
 from tuner.trial.program.program_lines import ProgramError
 from tuner.trial.program.program_reader import ProgramReader
@@ -30,7 +31,6 @@ from tuner.trial.program.program_reader import ProgramReader
 TRIAL, REPORT, STOP = "TUNER_TRIAL", "TUNER_REPORT", "TUNER_STOP"
 """Names of what a program finds in its environment: the files with its trial, for its report, and
 one that is there once it shall stop."""
-NOT_ITS_BUSINESS = ("TUNER_STORAGE", "PGPASSWORD")
 LOOK_S = 0.05
 """How often is looked whether the training shall stop."""
 ASKED_S = 1.0
@@ -106,9 +106,8 @@ class ProgramProcess:
             self._reader = opened.enter_context(ProgramReader(reported, output))
             opened.callback(self._see_it_end)
             lifeline, self._lifeline = _pipe(theirs, opened)
-            environment = {
-                name: text for name, text in os.environ.items() if name not in NOT_ITS_BUSINESS
-            } | {TRIAL: str(trial), REPORT: str(report), STOP: str(self._stop_file)}
+            environment = without_secrets(os.environ)
+            environment |= {TRIAL: str(trial), REPORT: str(report), STOP: str(self._stop_file)}
             guard = [sys.executable, "-I", "-S", str(Path(program_guard.__file__))]
             self.began = time.perf_counter()
             self._process = subprocess.Popen(

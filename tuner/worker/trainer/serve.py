@@ -23,7 +23,7 @@ from tuner.devices.stops import stops
 from tuner.display.log import log_to_stderr
 from tuner.spec.seeds import seed_of_trial
 from tuner.trial.job import TrialRunner
-from tuner.trial.survival import survived
+from tuner.trial.survival import TrainerLostError, survived
 from tuner.worker.heartbeat import IDLE, STARTING, TRAINER, Heartbeat
 from tuner.worker.process import end_with
 from tuner.worker.trainer.messages import (
@@ -131,6 +131,9 @@ def _train(
         result = survived(run_job, job, seed=seed)
     except DeviceLockError as error:
         line.send(Refused(str(error), locks=True))
+        return
+    except TrainerLostError as error:
+        line.send(Refused(str(error)))
         return
     line.send(Ended(result, () if job.watched is None else job.watched.verdicts))
 

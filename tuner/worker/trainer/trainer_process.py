@@ -15,10 +15,10 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from tuner.data.prepare import PreparedData
-from tuner.devices import CpuCores, Gpu
-from tuner.devices.lock import DeviceLockError
+from tuner.devices import CpuCores, Gpu, exclusive
+from tuner.devices.lock import DeviceLockError, giving_up, logs_waiting
 from tuner.display.signals import signal_name
-from tuner.errors import TunerError
+from tuner.files.environment import without_secrets
 from tuner.storage.records import TrialResult
 from tuner.trial.job import TrialJob
 from tuner.trial.survival import TrainerLostError
@@ -37,11 +37,9 @@ from tuner.worker.trainer.messages import (
 from tuner.worker.trainer.stop_byte import StopByte
 
 MODULE = "tuner.worker.trainer.trainer_main"
-LOOK_S = 0.02
-"""How often the worker looks whether the training shall stop."""
+LOOK_S = {Gpu: 0.02, CpuCores: 0.2}
+"""How often the worker looks whether the training shall stop: a look takes of the cores' time."""
 BEAT_S = 1.0
-NOT_NEEDED = ("TUNER_STORAGE", "PGPASSWORD")
-"""Of the environment: a network of the user's own has no business with the database."""
 END_S = 10.0
 """For a process that was killed to be gone: a GPU's memory is given back first."""
 
@@ -65,23 +63,22 @@ class TrainerProcess:
     """Trains one job at a time in a process of its own, which is started at once.
 
     Args:
-        device: all of its trainings run there. The environment says which GPU the process sees.
+        device: all of its trainings run there. The environment says which GPU the process sees. On
+            a CPU nothing is made ready beside a training: the cores are all there is to think with.
         heartbeat: the descriptor for its life signs, if anybody reads them.
         command: what starts it, if not this module; descriptors and a process id follow.
     """
-
-    lanes = 2
 
     def __init__(
         self, device: Gpu | CpuCores, heartbeat: int | None, command: Sequence[str] = ()
     ) -> None:
         self._device = device
+        self.lanes = 1 if isinstance(device, CpuCores) else 2
         ours, theirs = Pipe()
         self._line: Connection = ours
         shared = StopByte.file()
         self._stop = StopByte(shared)
         beating = -1 if heartbeat is None else heartbeat
-        environment = {name: text for name, text in os.environ.items() if name not in NOT_NEEDED}
         words = [
             *(command or (sys.executable, "-m", MODULE)),
             *map(str, (theirs.fileno(), shared, beating, os.getpid())),
@@ -90,7 +87,10 @@ class TrainerProcess:
         try:
             # From the main thread: the kernel ends it with the thread that started it.
             self._process = subprocess.Popen(
-                words, env=environment, stdin=subprocess.DEVNULL, pass_fds=passed
+                words,
+                env=without_secrets(os.environ),
+                stdin=subprocess.DEVNULL,
+                pass_fds=passed,
             )
         finally:
             theirs.close()
@@ -110,12 +110,19 @@ class TrainerProcess:
         """Have the data on the device; False when `give_up` said so while another one had that.
 
         Raises:
-            TunerError: the device does not take it.
             DeviceLockError: devices cannot be locked.
-            TrainerLostError: the process has ended.
+            TrainerLostError: the device does not take it, or the process has ended.
         """
+        with contextlib.ExitStack() as alone:
+            if isinstance(self._device, CpuCores):  # to read it uses the device too
+                gives_up = giving_up(on_phase, give_up)
+                waiting = logs_waiting(self._device.label)
+                mine = exclusive(self._device.lock_names, give_up=gives_up, waiting=waiting)
+                if not alone.enter_context(mine):
+                    return False
+            prepared = prepare()
         with self._talking():
-            self._line.send(Data(prepare(), self._device))
+            self._line.send(Data(prepared, self._device))
             ready = self._heard(_Regularly(give_up, on_phase))
         assert isinstance(ready, Ready), "nothing else is said before"
         self._stop.clear()
@@ -126,7 +133,7 @@ class TrainerProcess:
 
         Raises:
             DeviceLockError: devices cannot be locked.
-            TrainerLostError: the process has ended.
+            TrainerLostError: it can train nothing more, or the process has ended.
         """
         stopping = _Regularly(lambda: job.should_stop() is not None, job.on_phase)
         with self._talking():
@@ -159,12 +166,12 @@ class TrainerProcess:
 
     def _heard(self, give_up: Callable[[], bool]) -> Any:
         """What the process says next; it is told to stop once `give_up` says so."""
-        while not self._line.poll(LOOK_S):
+        while not self._line.poll(LOOK_S[type(self._device)]):
             if give_up():
                 self._stop.set()
         said = self._line.recv()
         if isinstance(said, Refused):
-            raise (DeviceLockError if said.locks else TunerError)(said.message)
+            raise (DeviceLockError if said.locks else TrainerLostError)(said.message)
         return said
 
     @contextlib.contextmanager
