@@ -99,7 +99,7 @@ def open_plain(path: Path) -> IO[bytes]:
         OSError: it is none (to read a pipe or a device could last for ever), or cannot be read.
     """
     # Without waiting: to open a pipe lasts until somebody writes into it.
-    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: PTH123, SIM115
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "it is a pipe or a device; name a plain file")
