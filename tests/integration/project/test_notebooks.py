@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import re
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +161,17 @@ def test_a_notebook_and_its_script_are_the_same_and_hold_no_outputs(name: str) -
 
 def test_every_notebook_is_among_those_that_are_tested() -> None:
     assert sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb")) == sorted(NAMES)
+
+
+def test_the_extra_has_darts_which_a_notebook_trains_with() -> None:
+    with (REPOSITORY / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    there = [each for name in ("notebooks", "bench") for each in extras[name]]
+    assert "tuner[bench]" in extras["notebooks"]
+    assert {"darts", "ipykernel"} <= {re.split(r"[\[<>=]", each)[0] for each in there}
+
+
+def test_the_readme_names_both_commands() -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert "make demo" in readme
+    assert "`make test`" in readme
