@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +17,7 @@ from tuner.data.task import Task
 from tuner.data.windows import DeviceData, to_device
 
 HERE = Path(__file__).parent
+FAILURES = Path("build/gpu-failures.txt")  # a run that is cut short has told its failures
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,3 +53,27 @@ def cuda_data(small_data: PreparedData) -> DeviceData:
 def double_data(small_data: PreparedData) -> DeviceData:
     """The same in double precision: the reference that fp32 is compared with."""
     return to_device(small_data, "cuda", dtype=torch.float64)
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A line for each failure as it occurs, written by the process that gathers the reports."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        FAILURES.parent.mkdir(exist_ok=True)
+        with FAILURES.open("a") as file:
+            file.write(f"{report.nodeid} ({report.when}, {report.duration:.0f} s)\n")
+
+
+@pytest.fixture(autouse=True)
+def share_of_the_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests marked `alone` have the GPU to themselves, whatever other processes test beside them.
+
+    Whoever waits to be alone holds the turnstile, so that nobody who came later goes first.
+    """
+    alone = request.node.get_closest_marker("alone") is not None
+    folder = Path(tempfile.gettempdir())
+    names = (folder / "tuner-gpu-tests-next", folder / "tuner-gpu-tests-in")
+    with names[0].open("a") as turnstile, names[1].open("a") as gpu:
+        fcntl.flock(turnstile, fcntl.LOCK_EX)
+        fcntl.flock(gpu, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(turnstile, fcntl.LOCK_UN)
+        yield
