@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tuner.errors import DataError, TunerError, UsageError, first_line
 from tuner.display.text import in_csv
+from tuner.errors import DataError, TunerError, UsageError, first_line
 from tuner.files.durable import open_plain, put
 
 if TYPE_CHECKING:
