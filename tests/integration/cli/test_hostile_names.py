@@ -247,7 +247,7 @@ def test_the_dashboard_s_notes_and_figures_have_no_tags(hostile: Hostile) -> Non
         )
         assert "&lt;img" in figures
         assert "<img" not in figures
-        (trials,) = (key for key, text in made.items() if "trials.csv" in text)
+        (trials,) = (key for key, text in made.items() if "trials.csv" in str(text))
         table = files.open_reader(trials.removeprefix("artifacts:")).read().decode()
         assert formulas(table) == {"'=own", "'@own"}
     database.close()

@@ -166,7 +166,7 @@ def test_what_is_no_table_is_refused(cells: object, folder: Path) -> None:
     [
         pd.to_datetime,
         lambda each: pd.to_datetime(each, utc=True),
-        lambda each: pd.to_datetime(each).astype("category"),
+        lambda each: pd.Series(pd.to_datetime(each)).astype("category"),
         pd.to_timedelta,
         lambda each: each + 1j,
     ],
