@@ -66,7 +66,7 @@ def read_frame(
 
 def as_csv(frame: pd.DataFrame) -> str:
     """A table as a CSV; a spreadsheet takes no name in it for a formula."""
-    texts = {name: frame[name].map(in_csv) for name in frame if frame[name].dtype.kind == "O"}
+    texts = {str(n): each.map(in_csv) for n, each in frame.items() if each.dtype.kind == "O"}
     return frame.assign(**texts).rename(columns=in_csv).to_csv(index=False)
 
 

@@ -172,9 +172,8 @@ def numbers_of(task: Task, name: str, rows: pd.DataFrame) -> Floats:
     columns = [*task.target_columns, *task.past_covariates, *task.future_covariates]
     for column in columns:
         cells = rows[column]
-        if (
-            getattr(cells.dtype, "categories", cells).dtype.kind in "mMc"
-        ):  # NumPy makes floats of it
+        # NumPy would make floats of these.
+        if getattr(cells.dtype, "categories", cells).dtype.kind in "mMc":
             raise DataError(
                 f"series {name!r}: column {column!r} holds {cells.dtype}, expected numbers; name "
                 "another column, or convert it"

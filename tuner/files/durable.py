@@ -92,17 +92,21 @@ def put(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def open_plain(path: Path) -> IO[bytes]:
-    """Open a plain file that a user named, to read; a link to one is as good.
+def open_plain(path: Path, *, or_fed: bool = False) -> IO[bytes]:
+    """Open a plain file that a user named, to read; a link to one is as good. With `or_fed` also a
+    pipe without a name, such as bash's `<(...)`, which ends with the command that feeds it.
 
     Raises:
         OSError: it is none (to read a pipe or a device could last for ever), or cannot be read.
     """
     # Without waiting: to open a pipe lasts until somebody writes into it.
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    mode = os.fstat(file.fileno()).st_mode
+    fed = or_fed and stat.S_ISFIFO(mode) and not path.resolve().exists()
+    if not stat.S_ISREG(mode) and not fed:
         file.close()
         raise OSError(errno.EINVAL, "it is a pipe or a device; name a plain file")
+    os.set_blocking(file.fileno(), True)
     return file
 
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from tuner.errors import UsageError, guess
+from tuner.files.durable import open_plain
 from tuner.files.plain import DEPTH, check_plain, excerpt
 from tuner.files.toml_lines import lines_of
 
@@ -75,9 +76,7 @@ def read_toml(path: str | Path) -> TomlDocument:
     """
     path = Path(path)
     try:
-        if path.is_fifo() and path.resolve().exists():  # one with a name: bash's <(...) has none
-            raise ValueError("it is a pipe; name a plain file")
-        with path.open("rb") as file:
+        with open_plain(path, or_fed=True) as file:
             raw = file.read(AT_MOST_BYTES + 1)
         if len(raw) > AT_MOST_BYTES:
             raise UsageError(

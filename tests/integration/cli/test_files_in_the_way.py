@@ -108,9 +108,15 @@ def test_an_export_that_cannot_be_written_names_its_file(folder: Path) -> None:
     assert "/proc/mine.json: cannot be written" in done.error
 
 
-@pytest.mark.parametrize("name", ["own.json", "own.safetensors"])
-def test_a_training_refuses_before_it_begins_what_it_did_not_write(name: str, folder: Path) -> None:
-    (folder / name).write_text('{"mine": 1}\n', encoding="utf-8")
+@pytest.mark.parametrize(
+    ("name", "mine"),
+    [("own.json", '{"mine": 1}'), ("own.safetensors", '{"mine": 1}'), ("own.json", "[" * 100_000)],
+    ids=["card", "model", "deep"],
+)
+def test_a_training_refuses_before_it_begins_what_it_did_not_write(
+    name: str, mine: str, folder: Path
+) -> None:
+    (folder / name).write_text(mine, encoding="utf-8")
     done = run(
         *(
             "train",
@@ -128,7 +134,7 @@ def test_a_training_refuses_before_it_begins_what_it_did_not_write(name: str, fo
     )
     assert done.code == 2
     assert f"{name}: {NOT_OURS}; name another file, or say --force" in done.error
-    assert (folder / name).read_text(encoding="utf-8") == '{"mine": 1}\n'
+    assert (folder / name).read_text(encoding="utf-8") == mine
 
 
 def test_a_bench_refuses_a_folder_whose_results_are_not_its_own(tmp_path: Path) -> None:

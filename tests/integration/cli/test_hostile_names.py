@@ -3,6 +3,7 @@ as text."""
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
@@ -43,6 +44,7 @@ PRINTABLE = (
     "`touch owned`; touch owned",
     "| a | *b* | ![i](http://h/i.png) |",
     "-rf",
+    "=1+cmd|' /C calc'!A0",
     "{0} %s %(x)s %{x}",
     "study:x",
     "group:x",
@@ -103,6 +105,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("hostile") / "tuner.db"
     url = f"sqlite:///{path}"
     attributes = {"device_label": ATTACK, "host": ATTACK, "own [/b]": ATTACK, "failure": ATTACK}
+    attributes |= {"=own": "@own"}
     record_study(
         url, variant="rmsnorm", name="plain", trials=6, worker=ATTACK[:100], said=attributes
     )
@@ -196,7 +199,16 @@ def test_a_comparison_of_all_is_printed_and_written(hostile: Hostile, tmp_path: 
         assert in_html(name) in page
     for words in (*(name for name in NAMES if "<" in name), "<img", "\x1b[", "\u202e"):
         assert words not in page
-    assert LONG in (tmp_path / "all.csv").read_text(encoding="utf-8")
+    table = (tmp_path / "all.csv").read_text(encoding="utf-8")
+    assert LONG in table
+    assert {f"'{name}" for name in NAMES if name[0] in "-="} == formulas(table)
+
+
+def formulas(table: str) -> set[str]:
+    """The cells of a CSV that are marked as none; there are no others."""
+    cells = {cell for row in csv.reader(io.StringIO(table)) for cell in row}
+    assert not [each for each in cells if each[:1] in {*"=+-@"} and not re.match(r"-?[\d.]+", each)]
+    return {each for each in cells if re.match("'[-=+@]", each)}
 
 
 def test_explain_says_of_every_study_what_it_teaches(hostile: Hostile) -> None:
@@ -221,7 +233,8 @@ def test_a_check_of_the_database_and_a_look_at_verifications_name_them(hostile: 
 
 def test_the_dashboard_s_notes_and_figures_have_no_tags(hostile: Hostile) -> None:
     database = open_database(parse_url(hostile.url), create=False)
-    additions = Additions(database, optuna.storages.get_storage(database.optuna), StudyFiles())
+    files = StudyFiles()
+    additions = Additions(database, optuna.storages.get_storage(database.optuna), files)
     for name in (NAMES[0], NAMES[4], LONG):
         made = additions(open_study(database, name).study_id)
         note = made["dashboard:note_str:0"]
@@ -234,6 +247,9 @@ def test_the_dashboard_s_notes_and_figures_have_no_tags(hostile: Hostile) -> Non
         )
         assert "&lt;img" in figures
         assert "<img" not in figures
+        (trials,) = (key for key, text in made.items() if "trials.csv" in str(text))
+        table = files.open_reader(trials.removeprefix("artifacts:")).read().decode()
+        assert formulas(table) == {"'=own", "'@own"}
     database.close()
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from tests.support.forked_cli import python_path, run
 from tests.support.refusals import refused
 from tests.support.small_models import save_untrained, table, task_of
 from tuner import forecast_figure, load_model
-from tuner.errors import UsageError
+from tuner.errors import DataError, UsageError
 
 TARGETS, ROWS, AHEAD = ("load", "heat"), 200, 6
 START = "2024-01-09 08:00"
@@ -152,6 +153,36 @@ def test_a_figure_has_room_for_so_many_panels(tmp_path: Path) -> None:
         forecast_figure(model, frame)
     with pytest.raises(UsageError, match="unknown target column 'c99'"):
         forecast_figure(model, frame, columns=["c99"])
+
+
+@pytest.mark.parametrize("cells", [[1, 2], None, np.zeros((3, 2)), pd.Series([1.0])], ids=type)
+def test_what_is_no_table_is_refused(cells: object, folder: Path) -> None:
+    with pytest.raises(UsageError, match="expected, got a value of type"):
+        load_model(folder / MODEL).predict(cells)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pd.to_datetime,
+        lambda each: pd.to_datetime(each, utc=True),
+        lambda each: pd.Series(pd.to_datetime(each)).astype("category"),
+        pd.to_timedelta,
+        lambda each: each + 1j,
+    ],
+    ids=["datetime", "zoned", "category", "timedelta", "complex"],
+)
+def test_what_numpy_would_make_numbers_of_is_none(
+    made: Callable[[pd.Series], pd.Series], folder: Path
+) -> None:
+    frame = recent()
+    with pytest.raises(DataError, match=r"column 'load' holds .*, expected numbers; name another"):
+        load_model(folder / MODEL).predict(frame.assign(load=made(frame["load"])))
+
+
+def test_a_name_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="is no name of a file"):
+        load_model("a\0.safetensors")
 
 
 MODEL = "model.safetensors"

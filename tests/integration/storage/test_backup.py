@@ -199,6 +199,13 @@ def test_the_command_says_what_it_wrote_and_writes_over_nothing(
     assert (tmp_path / "copy").read_bytes() == first
     assert bench.run("db", "backup", "copy", "--force").code == 0
     assert bench.run("db", "backup", ".").code == 2
+    os.mkfifo(tmp_path / "pipe")
+    pipe = bench.run("db", "backup", "pipe", "--force")
+    assert (pipe.code, "pipe: is a pipe or a device" in pipe.error) == (2, True)
+    assert (tmp_path / "pipe").is_fifo()
+    (tmp_path / "link").symlink_to("copy")
+    assert bench.run("db", "backup", "link", "--force").code == 0
+    assert (tmp_path / "link").is_symlink()
     assert bench.run("db", "backup", "no-folder/copy").code == 1
     if database_url.startswith("sqlite"):
         itself = bench.run("db", "backup", database_url.removeprefix("sqlite:///"), "--force")

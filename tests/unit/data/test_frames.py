@@ -22,6 +22,19 @@ def test_a_table_is_read_as_it_was_written(suffix: str, tmp_path: Path) -> None:
     assert found.to_dict("list") == FRAME.to_dict("list")
 
 
+def test_a_spreadsheet_takes_no_name_for_a_formula(tmp_path: Path) -> None:
+    names = ["=1+cmd|' /C calc'!A0", "plain"]
+    frame = pd.DataFrame({"@site": names, "ds": pd.to_datetime(FRAME["ds"]), "0.5": [-1.5, 2.0]})
+    write_frame(tmp_path / "table.csv", frame)
+    assert (tmp_path / "table.csv").read_text().splitlines() == [
+        "'@site,ds,0.5",
+        "'=1+cmd|' /C calc'!A0,2024-01-01,-1.5",
+        "plain,2024-01-02,2.0",
+    ]
+    write_frame(tmp_path / "table.parquet", frame)
+    assert read_frame(tmp_path / "table.parquet", texts=[])["@site"].tolist() == names
+
+
 def test_another_dialect_is_read_where_it_is_said_and_named_where_it_is_not(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("\ufeff ds ;load\n2024-01-01;1,5\n2024-01-02;\n", encoding="utf-8")

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from tests.support.small_csv import LONG, TASK, bent, csv_lines
-from tuner.data.prepare import PreparedData
+from tuner.data.prepare import PreparedData, prepare
+from tuner.data.task import Task
+from tuner.errors import DataError
 
 Prepare = Callable[..., PreparedData]
 
@@ -25,6 +27,15 @@ def test_a_missing_file_is_named(problem: Callable[..., str]) -> None:
     assert problem(csv_lines(60), TASK.replace("small.csv", "other.csv")) == (
         "other.csv: no such file; correct 'path' under [source] in the task file"
     )
+
+
+def test_a_missing_file_is_named_where_another_folder_has_none_either(
+    task_file: Callable[..., Task], tmp_path: Path
+) -> None:
+    task = task_file(csv_lines(60), TASK.replace("small.csv", "other.csv"))
+    says = rf"{tmp_path}/other.csv: no such file, nor {tmp_path}/there/other.csv; correct 'path'"
+    with pytest.raises(DataError, match=says):
+        prepare(task, data_dir=tmp_path / "there", cache_dir=tmp_path / "cache")
 
 
 def test_a_folder_in_place_of_a_file_is_named(problem: Callable[..., str], tmp_path: Path) -> None:

@@ -124,8 +124,21 @@ def test_a_link_leads_to_what_is_written_and_a_pipe_takes_it(tmp_path: Path) -> 
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     put(pipe, b"third")
     assert os.read(reader, 10) == b"third"
+    with replacing(pipe) as file:
+        file.write(b"fourth")
+    assert os.read(reader, 10) == b"fourth"
     os.close(reader)
-    assert not pipe.is_file()
+    assert pipe.is_fifo()
+    nameless, end = os.pipe()
+    put(Path(f"/dev/fd/{end}"), b"as /dev/stdout")
+    assert os.read(nameless, 20) == b"as /dev/stdout"
+    os.close(nameless)
+    os.close(end)
+    round_and_round = tmp_path / "round"
+    round_and_round.symlink_to(round_and_round)
+    with pytest.raises(OSError, match="symbolic links"):
+        put(round_and_round, b"fifth")
+    assert round_and_round.is_symlink()
 
 
 def test_a_name_as_long_as_a_name_can_be_has_room_for_its_temporary_file(tmp_path: Path) -> None:

@@ -150,6 +150,14 @@ def test_an_escaped_sqlite_file_name_is_unescaped(tmp_path: Path) -> None:
     assert parse_url(f"sqlite:///{tmp_path}/a%3Fb%20c.db").sqlite_path == tmp_path / "a?b c.db"
 
 
+@pytest.mark.parametrize(
+    ("name", "says"), [("a?b/t.db", "written %3F"), ("a%ba.db", "written %25")]
+)
+def test_an_sqlite_file_is_taken_for_no_other(name: str, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        parse_url(f"sqlite:////x/{name}")
+
+
 def test_a_relative_sqlite_file_is_made_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
