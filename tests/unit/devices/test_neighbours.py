@@ -4,12 +4,15 @@ only be counted."""
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tuner.devices import lock, neighbours, watch
 from tuner.devices.neighbours import cuda_users, foreign_processes, is_harmless, signed_in
+from tuner.devices.watch import used_cpu_s
 
 
 def test_this_process_is_no_neighbour() -> None:
@@ -127,3 +130,25 @@ def test_where_no_process_is_listed_it_is_recorded_that_others_could_not_be_seen
     unseen = watch._judge_gpu(look(), look())
     assert not unseen.contaminated
     assert unseen.details["sees_processes"] is False
+
+
+def test_what_a_worker_uses_counts_with_its_trainers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tuner.devices.watch.lock_folder", lambda: tmp_path)
+
+    def counted() -> bool:
+        """Of a child: whether it counts more than its own."""
+        own = time.process_time()  # of a fork: nothing yet
+        return used_cpu_s() - own > 0.2 > time.process_time()
+
+    assert not _in_a_fork(counted)
+    with signed_in(tmp_path):
+        assert _in_a_fork(counted)
+
+
+def _in_a_fork(held: Callable[[], bool]) -> bool:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if held() else 1)
+    return os.waitpid(pid, 0)[1] == 0

@@ -41,9 +41,9 @@ def moved_by_others(model: nn.Module, batch: Batch) -> float:
     moved = 0.0
     for first in range(0, len(plain) - 2, 2):
         pair = slice(first, first + 2)
-        parts = {name: _rows(getattr(batch, name), pair) for name in ("past", "future", "static")}
-        paired = forecasts(model, replace(batch, **parts))
-        moved = max(moved, float((paired - plain[pair]).abs().max()))
+        future, static = _rows(batch.future, pair), _rows(batch.static, pair)
+        paired = replace(batch, past=batch.past[pair], future=future, static=static)
+        moved = max(moved, float((forecasts(model, paired) - plain[pair]).abs().max()))
     return moved if moved > SAME * max(1.0, float(plain.abs().max())) else 0.0
 
 

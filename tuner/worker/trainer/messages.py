@@ -63,7 +63,7 @@ def _nobody(*_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class EpochEnded:
-    """`TrialJob.on_epoch`, told."""
+    """`TrialJob.on_epoch`, told; on a CPU the worker answers once it has stored that."""
 
     record: EpochRecord
     repeat: int

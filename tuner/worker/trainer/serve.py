@@ -103,6 +103,8 @@ def _train(
 
     def on_epoch(record: EpochRecord, repeat: int) -> None:
         line.send(EpochEnded(record, repeat))
+        if isinstance(job.device, CpuCores):  # it is stored off the clock, which stands meanwhile
+            line.recv()
         heartbeat.epoch_ended(record.elapsed_s)
 
     def on_curve(records: Sequence[EpochRecord], repeat: int) -> None:

@@ -144,6 +144,8 @@ class TrainerProcess:
                     match self._heard(stopping):
                         case EpochEnded(record, repeat):
                             job.on_epoch(record, repeat)
+                            if isinstance(self._device, CpuCores):  # which waits for that
+                                self._line.send(None)
                         case Curve(records, repeat):
                             job.on_curve(records, repeat)
                         case Waits(begins):
