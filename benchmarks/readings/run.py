@@ -28,6 +28,7 @@ sys.path.append(str(Path(__file__).parents[2]))
 from benchmarks.readings.distance import missing, read, table
 from benchmarks.readings.tried import TRIED, Tried
 from benchmarks.shared.data_folder import add_data_dir
+from benchmarks.shared.marked_sections import replaced
 
 if TYPE_CHECKING:
     from tuner.config import EpochRecord, RunConfig
@@ -156,6 +157,9 @@ def _fitted(config: RunConfig, tried: Tried, data: DeviceData, until: float) -> 
 def train_missing(options: argparse.Namespace, readings: Sequence[str]) -> int:
     """Trains until the stage, or the budget, is over; 1 where a training failed."""
     deadline = time.time() + options.budget
+    if options.out.exists() and not options.out.read_bytes().endswith(b"\n"):
+        with options.out.open("a", encoding="utf-8") as file:
+            file.write("\n")  # a kill cut its last line short
     longest, failed, done = 0.0 if options.quick else USUAL_S / 1.5, False, 0
     began: dict[Future[dict[str, Any] | None], tuple[tuple[str, str, int], float]] = {}
     tried_here: set[tuple[str, str, int]] = set()
@@ -203,13 +207,18 @@ def main() -> None:
     parser.add_argument("--max-epochs", type=int, default=200)
     parser.add_argument("--quick", type=int, metavar="N", help="a dry run of N windows a split")
     parser.add_argument("--readings", help="these alone, by comma")
-    parser.add_argument("--table", action="store_true", help="print the table, and train nothing")
+    parser.add_argument(
+        "--table", action="store_true", help="write README.md's tables, train nothing"
+    )
     options = parser.parse_args()
     readings = options.readings.split(",") if options.readings else list(TRIED)
     if unknown := [each for each in readings if each not in TRIED]:
         parser.error(f"unknown reading {unknown[0]!r}; there are: {', '.join(TRIED)}")
     if options.table:
-        print(table(read(options.out), readings))
+        page, lines = HERE / "README.md", table(read(options.out), readings).splitlines()
+        text = page.read_text(encoding="utf-8")
+        page.write_text(replaced(text, "readings", lines), encoding="utf-8")
+        print("\n".join(lines))
         return
     if options.device is None:
         import torch

@@ -91,13 +91,9 @@ def _layers(model: TSMixer) -> Iterator[tuple[nn.Linear | nn.Conv1d, list[int]]]
 
 
 class AxesNorm(nn.Module):
-    """A plane divided by its root mean square over these axes, its mean taken off first or not.
+    """A plane divided by its root mean square over these axes; `centred`: its mean taken off first.
 
-    Args:
-        axes: that are normalised over.
-        shape: of the affine's weight, broadcast over planes; None: there is no affine.
-        centred: whether the mean is taken off.
-        biased: whether a bias follows the weight.
+    A weight of `shape` follows, or none; `biased`: then a bias.
     """
 
     def __init__(
@@ -243,14 +239,7 @@ class ReshapedHead(nn.Module):
 
 
 class ReadTSMixer(TSMixer):
-    """A `TSMixer` whose mixings are those of a reading.
-
-    Args:
-        shapes: what the task asks for.
-        design: layout and norm of the variant.
-        reading: all else.
-        sizes: those that `TSMixer` takes.
-    """
+    """A `TSMixer` whose mixings are those of a reading; built as `build_read` is."""
 
     def __init__(self, shapes: ModelShapes, design: Design, reading: Reading, **sizes: Any) -> None:
         if reading.covariates == "no_static":
@@ -281,17 +270,14 @@ class ReadTSMixer(TSMixer):
             block.feature_mixing = features(n_joined)
             n_in = hidden_size
         if reading.biases == "none":
-            self._drop_biases()
+            for layer, _ in list(_layers(self)):
+                if layer is not self.time_projection:  # the affine step reads that one
+                    _fix(layer, "bias", 0.0)
         if not reading.reversible_affine:
             _fix(self.reversible_norm, "weight", 1.0)
             _fix(self.reversible_norm, "bias", 0.0)
         if reading.head_order == "reshaped" and not isinstance(design.layout, TimeFirst):
             self.head = ReshapedHead(self.head)
-
-    def _drop_biases(self) -> None:
-        for layer, _ in list(_layers(self)):
-            if layer is not self.time_projection:  # that of the window, which the affine step reads
-                _fix(layer, "bias", 0.0)
 
     def forward(
         self, past: Tensor, future: Tensor | None = None, static: Tensor | None = None

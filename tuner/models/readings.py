@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
+from tuner.config import Architecture
 from tuner.errors import UsageError
+from tuner.models.names import builtin_names
 
 
 def _of(usual: Any, *others: Any) -> Any:
@@ -111,3 +113,12 @@ def split_reading(arguments: Mapping[str, Any]) -> tuple[Reading, dict[str, Any]
     chosen = {name: value for name, value in arguments.items() if name in CHOICES}
     rest = {name: value for name, value in arguments.items() if name not in CHOICES}
     return Reading(**chosen), rest
+
+
+def reading_of(architecture: Architecture) -> tuple[Reading, dict[str, Any]]:
+    """The reading that a mixer has by its settings, and the other settings; other networks' are
+    theirs alone, whatever they are called.
+    """
+    if architecture.model not in builtin_names():
+        return Reading(), dict(architecture.settings)
+    return split_reading(architecture.settings)
