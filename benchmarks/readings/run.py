@@ -18,6 +18,7 @@ import math
 import multiprocessing
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -52,7 +53,9 @@ def begin(options: argparse.Namespace) -> None:
     from tuner.data.windows import to_device
 
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // options.workers))
-    data = to_device(prepare(load_task("etth"), data_dir=options.data_dir), options.device)
+    cache = options.cache  # of this call: the usual folder takes a package that may not be there
+    task = load_task("etth")
+    data = to_device(prepare(task, data_dir=options.data_dir, cache_dir=cache), options.device)
     _held.update(data=_few(data, options.quick), options=options)
 
 
@@ -225,7 +228,10 @@ def main() -> None:
 
         options.device = "cuda" if torch.cuda.is_available() else "cpu"
     options.backend = options.backend or ("auto" if options.device == "cuda" else "eager")
-    raise SystemExit(train_missing(options, readings))
+    with tempfile.TemporaryDirectory() as folder:
+        options.cache = Path(folder)
+        failed = train_missing(options, readings)
+    raise SystemExit(failed)
 
 
 if __name__ == "__main__":

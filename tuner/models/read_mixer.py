@@ -68,16 +68,16 @@ def build_read(shapes: ModelShapes, design: Design, reading: Reading, **sizes: A
 def _initialise(model: TSMixer, reading: Reading) -> None:
     for layer, widths in _layers(model):
         # A layer that stands for two is two for an initialisation.
-        for weight in layer.weight.split(widths):
+        for weight in torch.split(layer.weight, widths):
             _INITIALISE[reading.initialisation](weight)
         layer.weight.mul_(reading.gain)
         if reading.biases == "zero" and layer.bias is not None:
             layer.bias.zero_()
     for module in model.modules():
         if isinstance(module, TimeMixing):
-            module.linear.weight.mul_(reading.branch_gain)  # type: ignore[operator, union-attr]
+            module.linear.weight.mul_(reading.branch_gain)  # type: ignore[operator]
         if isinstance(module, FeatureMixing):
-            module.contract.weight.mul_(reading.branch_gain)  # type: ignore[operator, union-attr]
+            module.contract.weight.mul_(reading.branch_gain)  # type: ignore[operator]
 
 
 def _layers(model: TSMixer) -> Iterator[tuple[nn.Linear | nn.Conv1d, list[int]]]:

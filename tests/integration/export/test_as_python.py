@@ -155,7 +155,7 @@ def test_the_script_builds_another_reading_and_libraries_refuse_it(
     assert theirs.keys() == ours.keys()
     assert all(torch.equal(theirs[name], ours[name]) for name in ours)
     for form in ("neuralforecast", "darts"):
-        with pytest.raises(UsageError, match="norm_place, which .* does not build; use --format"):
+        with pytest.raises(UsageError, match=r"norm_place, which .* does not build; use --format"):
             render(config, form)
 
 
