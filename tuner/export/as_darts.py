@@ -19,12 +19,11 @@ from tuner.export.as_python import (
     network_function,
     read_function,
     settings_lines,
-    sizes_of,
 )
 from tuner.export.best_config import BestConfig
 from tuner.export.bundle import Name, bundle
 from tuner.export.neuralforecast_model import refuse_untrainable
-from tuner.export.script_text import library_of, literal, users_class
+from tuner.export.script_text import library_of, literal, sizes_of, users_class
 from tuner.models.names import names_own_code
 
 DARTS = "tuner.export.standalone.darts_training"

@@ -19,8 +19,9 @@ from tuner.export.best_config import BestConfig, cores_of
 from tuner.export.bundle import Name, bundle, entry_text, names_in
 from tuner.export.headline import headline, one_line
 from tuner.export.protocol_settings import protocol
-from tuner.export.script_text import library_of, literal, users_class, users_term
+from tuner.export.script_text import library_of, literal, sizes_of, users_class, users_term
 from tuner.models.names import library_class, names_own_code
+from tuner.models.readings import reading_of
 from tuner.models.registry import check_name
 
 NETWORK = "tuner.models.tsmixer"
@@ -284,16 +285,9 @@ def network_function(config: BestConfig) -> tuple[str, list[Name]]:
         )
         return own, [(DARTS_INTERFACE, "build_class")]
     design = entry_text(NETWORK, "DESIGNS", model)
-    text = f"{NETWORK_HEAD}    return TSMixer(shapes, {design}, {sizes})"
-    return text, [(NETWORK, "TSMixer"), *names_in(NETWORK, design)]
-
-
-def sizes_of(config: BestConfig) -> str:
-    """The arguments that a network is built with, beside its shapes."""
-    words = [
-        f"{name}=job.{name}"
-        for name in ("hidden_size", "dropout")
-        if getattr(config.hyperparameters, name) is not None
-    ]
-    settings = dict(config.architecture.settings)
-    return ", ".join([*words, *([f"**{literal(settings)}"] if settings else [])])
+    chosen = reading_of(config.architecture)[0].changed
+    built, roots = f"TSMixer(shapes, {design}, {sizes})", [(NETWORK, "TSMixer")]
+    if chosen:
+        built = f"build_read(shapes, {design}, Reading(**{literal(chosen)}), {sizes})"
+        roots = [("tuner.models.read_mixer", "build_read"), ("tuner.models.readings", "Reading")]
+    return f"{NETWORK_HEAD}    return {built}", [*roots, *names_in(NETWORK, design)]

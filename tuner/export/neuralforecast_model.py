@@ -12,6 +12,7 @@ from tuner.models.names import LIBRARY, library_class, names_own_code
 from tuner.models.of_neuralforecast.class_arguments import lists_in, take_our_norm
 from tuner.models.of_neuralforecast.library_source import constructor_arguments
 from tuner.models.of_neuralforecast.order import QUANTILES_FIRST
+from tuner.models.readings import reading_of
 
 if TYPE_CHECKING:
     from tuner.export.best_config import BestConfig
@@ -109,9 +110,14 @@ def arguments(
 
 
 def refuse_untrainable(config: BestConfig, library: str) -> None:
-    """Raises UsageError where a study checkpoints activations or adds a term to its loss: a
-    library's training does not.
+    """Raises UsageError where a study checkpoints activations, adds a term to its loss or reads its
+    variant in another way: a library's training does not.
     """
+    if changed := reading_of(config.architecture)[0].changed:
+        raise UsageError(
+            f"the study's network is another reading of its variant, {', '.join(changed)}, which "
+            f"{library}'s class does not build; use --format python"
+        )
     if config.added_term is not None:
         raise UsageError(
             f"the study's training loss has the term {config.added_term.in_words()}, which "

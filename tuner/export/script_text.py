@@ -5,11 +5,15 @@ stays where it is.
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tuner.errors import UsageError
 from tuner.files.plain import excerpt
 from tuner.models.names import library_class
+from tuner.models.readings import reading_of
+
+if TYPE_CHECKING:
+    from tuner.export.best_config import BestConfig
 
 
 def users_term(term: str) -> str:
@@ -61,3 +65,14 @@ def _load_lines(location: str, name: str) -> str:
 def library_of(model: str) -> str:
     """The package that a network is of, in a list of packages; empty where it needs none."""
     return "" if library_class(model) is None else ", neuralforecast"
+
+
+def sizes_of(config: BestConfig) -> str:
+    """The arguments that a network is built with, beside its shapes."""
+    words = [
+        f"{name}=job.{name}"
+        for name in ("hidden_size", "dropout")
+        if getattr(config.hyperparameters, name) is not None
+    ]
+    _, settings = reading_of(config.architecture)
+    return ", ".join([*words, *([f"**{literal(settings)}"] if settings else [])])

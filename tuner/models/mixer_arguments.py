@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tuner.errors import UsageError, unknown_name
+from tuner.models.readings import CHOICES, check_choice
 
 SIZES = ("hidden_size", "dropout")
 """Hyperparameters of every study of a mixer."""
@@ -34,8 +35,12 @@ def check_mixer_arguments(
             raise UsageError(
                 f"{where}: {name!r} is a hyperparameter; give it in the study's space or defaults"
             )
+        if name in CHOICES:
+            check_choice(where, name, value)
+            continue
         if name not in SETTINGS:
-            raise unknown_name(f"setting of variant {model!r}", name, list(SETTINGS))
+            known = [*SETTINGS, *CHOICES]
+            raise unknown_name(f"setting of variant {model!r}", name, known)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise UsageError(f"{where}: {name} must be a whole number of at least 1, not {value!r}")
 

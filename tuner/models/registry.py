@@ -12,6 +12,7 @@ from tuner.config import Architecture, Hyperparameters, ModelShapes
 from tuner.errors import UsageError, unknown_name
 from tuner.models.mixer_arguments import check_mixer_arguments
 from tuner.models.names import library_class, network_names, social_names
+from tuner.models.readings import split_reading
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,12 +40,12 @@ def build_model(
 ) -> nn.Module:
     """A new network on the CPU, initialised from torch's global random state, in training mode.
 
-    Mixers take the settings `n_blocks` (2) and `feed_forward_size` (the hidden size), Social-xLSTM
-    those of `tuner.models.social_xlstm.variant_settings`. A model of neuralforecast takes its
-    hyperparameters by its own names. A class of the user's own is called as `Class(shapes,
-    **settings, **own, hidden_size=..., dropout=...)`, the last two where the configuration has
-    them; one with the interface of darts' TSMixer module as darts calls that; and tried on one tiny
-    batch.
+    Mixers take the settings `n_blocks` (2), `feed_forward_size` (the hidden size) and the choices
+    of `tuner.models.readings`, Social-xLSTM those of `tuner.models.social_xlstm.variant_settings`.
+    A model of neuralforecast takes its hyperparameters by its own names. A class of the user's own
+    is called as `Class(shapes, **settings, **own, hidden_size=..., dropout=...)`, the last two
+    where the configuration has them; one with the interface of darts' TSMixer module as darts calls
+    that; and tried on one tiny batch.
 
     Args:
         architecture: a built-in variant's name or an import string, and its fixed settings.
@@ -129,7 +130,13 @@ def _build_builtin(
     from tuner.models.tsmixer import DESIGNS, TSMixer
 
     check_mixer_arguments(architecture.model, architecture.settings, arguments)
-    return TSMixer(shapes, DESIGNS[architecture.model], **arguments)
+    reading, sizes = split_reading(arguments)
+    design = DESIGNS[architecture.model]
+    if not reading.changed:
+        return TSMixer(shapes, design, **sizes)
+    from tuner.models.read_mixer import build_read
+
+    return build_read(shapes, design, reading, **sizes)
 
 
 def _check_hyperparameters(hyperparameters: Hyperparameters) -> None:

@@ -24,6 +24,7 @@ from tuner.errors import UsageError
 from tuner.export import BestConfig, render
 from tuner.export.recipe import read_recipe
 from tuner.models.names import builtin_names
+from tuner.models.registry import build_model
 from tuner.training import evaluate, fit
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -138,6 +139,24 @@ def test_what_a_form_cannot_carry_is_refused_in_one_line(best: BestConfig, tmp_p
     path = tmp_path / "best.toml"
     path.write_text(render(config, "toml"), encoding="utf-8")
     assert read_recipe(path).training.checkpoint_activations
+
+
+def test_the_script_builds_another_reading_and_libraries_refuse_it(
+    best: BestConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = of_variant(best, "rmsnorm", hidden_size=8, norm_place="before", biases="none")
+    script = loaded(config, monkeypatch)
+    job = script.Job(**script.SETTINGS)
+    data = script.prepare(job.task, script.read_series(None), torch.device("cpu"))
+    torch.manual_seed(1)
+    theirs = script.network(job, data.shapes).state_dict()
+    torch.manual_seed(1)
+    ours = build_model(config.architecture, data.shapes, config.hyperparameters).state_dict()
+    assert theirs.keys() == ours.keys()
+    assert all(torch.equal(theirs[name], ours[name]) for name in ours)
+    for form in ("neuralforecast", "darts"):
+        with pytest.raises(UsageError, match=r"norm_place, which .* does not build; use --format"):
+            render(config, form)
 
 
 def test_a_trial_of_several_seeds_is_repeated_with_each_and_their_median(

@@ -32,7 +32,7 @@ def test_what_it_takes_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"n_block": 1}, "there are: feed_forward_size, n_blocks"),
+        ({"n_block": 1}, "did you mean .n_blocks.*there are: biases, "),
         ({"n_blocks": 0}, "n_blocks must be a whole number of at least 1, not 0"),
         ({"n_blocks": True}, "not True"),
         ({"hidden_size": 8}, "'hidden_size' is a hyperparameter"),
