@@ -21,8 +21,7 @@ from tuner.study.open import create_or_resume
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
-    monkeypatch.setenv("TMPDIR", bench.environment["TMPDIR"])
-    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
+    monkeypatch.setenv("TUNER_LOCK_DIR", bench.environment["TUNER_LOCK_DIR"])
     return bench
 
 
@@ -69,7 +68,7 @@ def test_a_worker_by_itself_says_who_holds_its_device(bench: Bench) -> None:
 def test_a_planted_lock_folder_is_one_line_before_anything_is_written(
     command: str, bench: Bench
 ) -> None:
-    planted = Path(bench.environment["TMPDIR"]) / "tuner-device-locks"
+    planted = Path(bench.environment["TUNER_LOCK_DIR"])
     target = bench.folder / "target"
     target.mkdir(mode=0o700)
     planted.symlink_to(target)
