@@ -12,7 +12,7 @@ from tests.support.cli_processes import CORES, STUDY, Bench, finished, interrupt
 from tests.support.small_study import definition
 from tuner.devices import CpuCores, exclusive
 from tuner.devices.holder import Holder
-from tuner.errors import INTERRUPTED
+from tuner.errors import INTERRUPTED, UsageError
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import create_or_resume
@@ -54,6 +54,8 @@ def test_a_launch_in_a_pipe_says_who_holds_its_device_and_goes_on_when_it_is_fre
 def test_a_worker_by_itself_says_who_holds_its_device(bench: Bench) -> None:
     database = open_database(parse_url(bench.url))
     create_or_resume(database, STUDY, definition(), trials=1)
+    other = create_or_resume(database, "elsewhere", definition(), trials=1)
+    other.bind_device_model("Example CPU, 9 cores")
     database.close()
     core = CpuCores((CORES[0],))
     with exclusive(core.lock_names):
@@ -62,6 +64,11 @@ def test_a_worker_by_itself_says_who_holds_its_device(bench: Bench) -> None:
             f"waiting for {core.label}: {Holder.this_process()}\n"
         )
         assert interrupt(process).code == INTERRUPTED
+        # What is known beforehand is not waited for.
+        words = ["worker", "--study", other.name, "--task", "tiny.toml", "--cpu"]
+        refused = finished(bench.start(*words, cores=1))
+        assert refused.code == UsageError.exit_code
+        assert "times measured on 'Example CPU, 9 cores', this device is " in refused.error
 
 
 @pytest.mark.parametrize("command", ["launch", "doctor"])
