@@ -19,6 +19,7 @@ from tuner.launch.retune_agreement import (
 from tuner.launch.retune_request import RetuneRequest
 from tuner.launch.where import choose_where
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.policy import UNSAID
 from tuner.storage.database import initialisation_lock
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
@@ -55,7 +56,7 @@ def agreed_again(
     """
     if was.registered != was.before:
         return request, agreement(request, address)
-    request = request.unsaid()
+    request = _unsaid(request)
     now = agreement(request, address)
     old, new = was.registered.flags(), now.registered.flags()
     changed = [f"from {old[each]} to {new[each]}" for each in new if old[each] != new[each]]
@@ -64,6 +65,20 @@ def agreed_again(
         "meanwhile: this one goes on with that"
     )
     return request, dataclasses.replace(now, notes=(told,) if changed else ())
+
+
+def _unsaid(request: RetuneRequest) -> RetuneRequest:
+    """The same without what is registered: for a call that goes on with what is there."""
+    return dataclasses.replace(
+        request,
+        against=None,
+        searches=None,
+        trials=None,
+        budget_s=None,
+        margin=None,
+        confirm_seeds=None,
+        policy=dataclasses.replace(request.policy, until=UNSAID),
+    )
 
 
 def register(agreed: Agreement, study: OpenStudy, retune: Registered) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from tuner.launch.outcome import Outcome
 from tuner.launch.progress import Progress, Quiet
 from tuner.launch.request import DeviceChoice, Number, Positive, StudySettings
 from tuner.launch.stages import Standing
-from tuner.spec.policy import UNSAID, PolicyChanges
+from tuner.spec.policy import PolicyChanges
 from tuner.storage.url import DEFAULT_URL
 from tuner.study.registered_retune import Registered
 from tuner.verdict.compare.findings import Report
@@ -65,12 +64,6 @@ class RetuneRequest:
     estimate: bool = True
     """As of a launch."""
     trust: bool = False
-
-    def unsaid(self) -> RetuneRequest:
-        """The same without what is registered: for a call that goes on with what is there."""
-        policy = dataclasses.replace(self.policy, until=UNSAID)
-        registered = ("against", "searches", "trials", "budget_s", "margin", "confirm_seeds")
-        return dataclasses.replace(self, policy=policy, **dict.fromkeys(registered))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
