@@ -112,6 +112,7 @@ def _surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         ):  # a folder that is named is shared: compiling takes minutes on a GPU
             patch.setenv("TRITON_CACHE_DIR", str(temporary / "triton"))
         patch.setenv("TMPDIR", str(temporary))
+        patch.setenv("TUNER_LOCK_DIR", str(temporary / "tuner-device-locks"))
         patch.setattr(tempfile, "tempdir", None)
         for name in ("no_proxy", "NO_PROXY"):
             patch.setenv(name, "127.0.0.1,localhost")

@@ -141,7 +141,7 @@ def start(folder: Path, url: str, study: str, *, trials: int) -> subprocess.Pope
         env=os.environ
         | {
             "TUNER_STORAGE": url,
-            "TMPDIR": str(folder / "tmp"),
+            "TUNER_LOCK_DIR": str(folder / "locks"),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # of `python`
         },
         stdout=subprocess.DEVNULL,

@@ -47,15 +47,15 @@ class Bench:
         kept = {
             key: value for key, value in os.environ.items() if not key.startswith(("TUNER_", "PG"))
         }
-        locks = (
-            self.folder / "tmp"
-        )  # whatever else runs on this machine: its device locks are not ours
-        locks.mkdir(exist_ok=True)
+        # Whatever else runs on this machine: its device locks are not ours.
+        temporary = self.folder / "tmp"
+        temporary.mkdir(exist_ok=True)
         self.environment = {
             **kept,
             "PYTHONPATH": forked_cli.python_path(),
             "TUNER_STORAGE": self.url,
-            "TMPDIR": str(locks),
+            "TMPDIR": str(temporary),
+            "TUNER_LOCK_DIR": str(temporary / "tuner-device-locks"),
             "COLUMNS": "200",
             **self.environment,
         }

@@ -73,6 +73,7 @@ def given(environment: Mapping[str, str | None] | None = None) -> dict[str, str]
         "TMPDIR": _own_folder(),
     }
     merged = {**inherited, **ours, **(environment or {})}
+    merged.setdefault("TUNER_LOCK_DIR", f"{merged['TMPDIR']}/tuner-device-locks")
     return {name: value for name, value in merged.items() if value is not None}
 
 

@@ -100,20 +100,19 @@ class Picking(Protocol):
 
 def picked(options: Picking, *, task: str, trust: bool = False) -> BestConfig:
     """The configuration that the options name."""
-    from tuner.export import is_archive, load_best
+    from tuner.export.load import best_of, is_archive
+    from tuner.export.pick import asked
 
-    storage = options.storage
-    return load_best(
-        options.variant,
+    wanted = asked(
         pick=options.pick.value,
         values=options.values and options.values.value,
         margin=share(options.margin, "--margin"),
         against=options.against,
-        task=task,
-        study=options.study,
-        storage=storage if storage and is_archive(storage) else storage_url(storage),
-        max_time=options.max_time,
-        max_mql=options.max_mql,
+        bounds=(options.max_time, options.max_mql),
         trial=options.trial,
-        trust=trust,
+    )
+    storage = options.storage
+    storage = storage if storage and is_archive(storage) else storage_url(storage)
+    return best_of(
+        wanted, options.variant, task=task, study=options.study, storage=storage, trust=trust
     )

@@ -134,9 +134,8 @@ class _Foreground:
     def watching(self, studies: Sequence[OpenStudy]) -> Iterator[Callable[[], None]]:
         from tuner.cli.foreground import stopped_by_signals
 
-        del studies
         with self.lines.live(), stopped_by_signals(self.stop):
-            yield lambda: None
+            yield lambda: self.lines.trains(studies)
 
 
 def _report(outcome: RetuneOutcome, page: Path | None, *, json: bool) -> None:

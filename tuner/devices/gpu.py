@@ -112,10 +112,7 @@ def pick_gpus(wanted: str, available: Sequence[Gpu], *, flag: str = "--gpus") ->
     """
     if wanted.strip() == "all":
         if not available:
-            raise UsageError(
-                f"{flag} all: no GPU is visible here; run with --cpu, or check the driver (tuner "
-                "doctor)"
-            )
+            raise _none_here(flag, "all")
         return tuple(available)
     parts = [part.strip() for part in wanted.split(",")]
     if not any(parts):
@@ -127,13 +124,24 @@ def pick_gpus(wanted: str, available: Sequence[Gpu], *, flag: str = "--gpus") ->
                 f"{flag}: {part!r} is no GPU index; expected indices such as 0,1 or 'all'"
             )
         if int(part) >= len(available):
-            there = f"there are {_indices(available)}" if available else "no GPU is visible here"
-            raise UsageError(f"{flag}: there is no GPU {part}: {there}; or run with --cpu")
+            if not available:
+                raise _none_here(flag, wanted)
+            raise UsageError(
+                f"{flag}: there is no GPU {part}; there are {_indices(available)}: name one of "
+                "these, or run with --cpu"
+            )
         gpu = available[int(part)]
         if gpu in picked:
             raise UsageError(f"{flag}: GPU {part} is named twice; each GPU runs one worker")
         picked.append(gpu)
     return tuple(picked)
+
+
+def _none_here(flag: str, wanted: str) -> UsageError:
+    return UsageError(
+        f"{flag} {wanted}: no GPU is visible here; run with --cpu, or check the driver (tuner "
+        "doctor)"
+    )
 
 
 def _is_index(text: str) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from tuner.devices.common_files import CommonFolderError, common_folder, open_common, user_name
 from tuner.devices.holder import Holder, holder_of, noted
 from tuner.errors import TunerError
+from tuner.files.environment import LOCK_VARIABLE
 
 POLL_S = 0.5
 TRY_S = 0.005
@@ -26,9 +27,7 @@ AGAIN_S = 60.0
 WAITING_FOR_DEVICE = "waiting for its device"
 """What a worker is at meanwhile, as its life signs say."""
 SYSTEM_FOLDER = Path("/run/tuner-device-locks")
-"""Where root has made it: a place that nobody else
-can plant anything at, whatever TMPDIR a user has."""
-_TEMPORARY_VARIABLES = ("TMPDIR", "TEMP", "TMP")
+"""Where root has made it: a place that nobody else can plant anything at."""
 _TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - the folder made there is judged before it is used
 _log = logging.getLogger(__name__)
 
@@ -42,15 +41,16 @@ class DeviceLockError(TunerError):
 def lock_folder() -> Path:
     """Where the lock files are: one folder for all users of the host, since they share its devices.
 
-    That is the one that root has made for it, else one in the temporary folder: as `tempfile` finds
-    that, but without writing into it.
+    That is the one that is named for it, else the one that root has made, else one in the host's
+    temporary folder, whatever TMPDIR a user has.
     """
+    if named := os.environ.get(LOCK_VARIABLE):
+        return Path(named).absolute()
     if os.path.lexists(SYSTEM_FOLDER):
         return SYSTEM_FOLDER
-    named = [Path(os.environ[name]) for name in _TEMPORARY_VARIABLES if os.environ.get(name)]
-    for folder in (*named, *_TEMPORARY):
+    for folder in _TEMPORARY:
         if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
-            return folder.absolute() / "tuner-device-locks"
+            return folder / "tuner-device-locks"
     return _TEMPORARY[0] / "tuner-device-locks"
 
 
@@ -93,27 +93,17 @@ def describe_folder() -> str:
     except FileNotFoundError:
         if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
             raise _unusable(f"{path.parent} cannot be written, or is no folder") from None
-        return f"{path}, which the first launch makes{_for_whom(path.parent)}"
-    return f"{path}, made by {user_name(status.st_uid)}{_for_whom(path.parent, path)}"
-
-
-def _for_whom(*folders: Path) -> str:
-    """What is to be known of who shares a lock there: a device may have other users."""
-    private = any(
-        not folder.stat().st_mode & stat.S_IWOTH
-        for folder in folders
-        if folder != SYSTEM_FOLDER.parent
-    )
-    return (
-        "; not all users can write there, and those who cannot have other locks" if private else ""
-    )
+        return f"{path}, which the first launch makes"
+    # A device may have other users.
+    private = "" if status.st_mode & stat.S_IWOTH else "; not all users can write there"
+    return f"{path}, made by {user_name(status.st_uid)}{private}"
 
 
 def _unusable(why: str) -> DeviceLockError:
-    return DeviceLockError(
-        f"no place for the device locks: {why}; or let root make one for all users: install -d -m "
-        f"1777 {SYSTEM_FOLDER}"
-    )
+    remedy = f"let root make one for all users: install -d -m 1777 {SYSTEM_FOLDER}"
+    if os.environ.get(LOCK_VARIABLE):
+        remedy = f"have {LOCK_VARIABLE} name a folder that all who share the device can write"
+    return DeviceLockError(f"no place for the device locks: {why}; or {remedy}")
 
 
 def stopped_holder(names: Sequence[str]) -> Holder | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from tuner.export.best_config import BestConfig, to_config
 from tuner.export.choice import SAME_QUALITY
 from tuner.export.how_chosen import how_chosen
 from tuner.export.of_group import pick_of_group
-from tuner.export.pick import Picked, asked
+from tuner.export.pick import Asked, Picked, asked
 from tuner.files.arguments import NUMBER, PATH, TEXT, TRUTH, WHOLE, takes_kinds
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import builtin_variants, load_study_file
@@ -32,6 +33,10 @@ from tuner.verdict.confirmed_words import confirmed_sentence
 from tuner.verdict.verified import verified_in
 
 DEFAULT_TASK = "etth"
+_FLAG = re.compile(
+    r"--(pick|values|margin|against|max-time|max-mql|trial|study)"
+    r"(?: (same-quality|mql|time|knee|single|expected|verified)\b)?"
+)
 
 
 @takes_kinds(
@@ -85,10 +90,31 @@ def load_best(
     """
     variant, task = None if variant is None else str(variant), str(task)
     storage, against = (None if each is None else str(each) for each in (storage, against))
-    bounds = (max_time, max_mql)
-    wanted = asked(
-        pick=pick, values=values, margin=margin, against=against, bounds=bounds, trial=trial
-    )
+    try:
+        wanted = asked(
+            pick=pick,
+            values=values,
+            margin=margin,
+            against=against,
+            bounds=(max_time, max_mql),
+            trial=trial,
+        )
+        return best_of(wanted, variant, task=task, study=study, storage=storage, trust=trust)
+    except TunerError as error:
+        error.args = (_FLAG.sub(_as_argument, str(error)),)
+        raise
+
+
+def best_of(
+    wanted: Asked,
+    variant: str | None,
+    *,
+    task: str,
+    study: str | None,
+    storage: str | None,
+    trust: bool = False,
+) -> BestConfig:
+    """The same for a command: what it raises names flags."""
     described = load_task(task)
     found = _found(variant, study, storage, described.name, named=task != DEFAULT_TASK)
     config = _config(found, pick_of_group(found, wanted, lambda n: _reference(n, task, storage)))
@@ -98,6 +124,11 @@ def load_best(
     if storage is not None and is_archive(storage):
         return config if trust else dataclasses.replace(config, untrusted=storage)
     return _with_code(config, storage or DEFAULT_URL, trust=trust)
+
+
+def _as_argument(flag: re.Match[str]) -> str:
+    """As `load_best` takes it."""
+    return f"{flag[1].replace('-', '_')}={'' if flag[2] is None else repr(flag[2])}"
 
 
 def _with_code(config: BestConfig, storage: str, *, trust: bool) -> BestConfig:

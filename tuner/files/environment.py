@@ -8,6 +8,8 @@ STORAGE_VARIABLE = "TUNER_STORAGE"
 """The database's address: workers get it so, for it may hold a password."""
 DATA_VARIABLE = "TUNER_DATA_DIR"
 """The folder with a task's data."""
+LOCK_VARIABLE = "TUNER_LOCK_DIR"
+"""The folder of the device locks, where containers or their like share a device."""
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:

@@ -22,9 +22,13 @@ from tuner.launch.progress import Notes
 from tuner.launch.request import checked
 from tuner.launch.retune_agreement import Agreement, agreement
 from tuner.launch.retune_checks import (
+    RegistrationChangedError,
+    agreed_again,
     all_has_run,
     all_is_taken_apart,
+    refuse_changed,
     refuse_other_data,
+    register,
     searches_are_full,
     workers_for,
 )
@@ -47,7 +51,6 @@ from tuner.storage.remedies import in_one_sentence
 from tuner.storage.url import DatabaseUrl, absolute, parse_url
 from tuner.study.group import open_group
 from tuner.study.open import OpenStudy
-from tuner.study.registered_retune import register_retune
 from tuner.study.snapshot import snapshot
 from tuner.verdict.payback import Spent, spent_on
 
@@ -77,22 +80,17 @@ def run(
     request, began = checked(request), time.monotonic()
     address = absolute(parse_url(request.storage))
     with in_one_sentence():
-        agreed = agreement(request, address)
-        shown = progress or Silent()
+        agreed, shown = agreement(request, address), progress or Silent()
         notes, stop = Notes(shown), stop or StopRequests()
         call = _Call(request, address, agreed, shown, notes, stop, began)
-        for line in agreed.notes:
-            call.notes.note(line)
-        if not agreed.registered.finished and all_has_run(agreed, address):
-            call.finish()
-        if call.agreed.registered.finished:
-            spent = call.spent()
-            for stage in WORK:
-                call.tell(over(stage, spent))
-            if not request.ablate or all_is_taken_apart(agreed, address):
-                return call.outcome(call.told_of_ablation())
-        call.devices = workers_for(agreed, request.devices, address)
-        return call.outcome(call.work())
+        while True:
+            for line in call.agreed.notes:
+                notes.note(line)
+            try:
+                return call.outcome(call.work())
+            except RegistrationChangedError:
+                call.stages.clear()
+                call.request, call.agreed = agreed_again(call.request, call.agreed, address)
 
 
 @dataclass(slots=True)
@@ -113,7 +111,20 @@ class _Call:
     stages: list[Standing] = field(default_factory=list)
 
     def work(self) -> Outcome:
-        """Do what is left, stage after stage."""
+        """Do what is left, stage after stage.
+
+        Raises:
+            RegistrationChangedError: another call has changed what it is.
+        """
+        if not self.agreed.registered.finished and all_has_run(self.agreed, self.address):
+            self.finish()
+        if self.agreed.registered.finished:
+            spent = self.spent()
+            for stage in WORK:
+                self.tell(over(stage, spent))
+            if not self.request.ablate or all_is_taken_apart(self.agreed, self.address):
+                return self.told_of_ablation()
+        self.devices = workers_for(self.agreed, self.request.devices, self.address)
         now = self.agreed.registered
         if now.finished or now == self.agreed.before:  # else the searches are launched, with it
             with self._opened() as members:
@@ -151,12 +162,13 @@ class _Call:
         """Everything has run: from now on a call says the verdict again."""
         finished = dataclasses.replace(self.agreed.registered, finished=True)
         with self._opened([self.agreed.variant.group]) as members:
-            register_retune(members[0], finished)
-        self.agreed = dataclasses.replace(self.agreed, registered=finished)
+            register(self.agreed, members[0], finished)
+        self.agreed = dataclasses.replace(self.agreed, before=finished, registered=finished)
 
     def _done(self, stage: Stage, do: Callable[[float | None], Outcome]) -> Outcome:
         if self.stop.first is not None:
             return self.stop.first
+        refuse_changed(self.agreed, self.address)
         left_s = None
         if self.request.timeout_s is not None:
             left_s = self.request.timeout_s - (time.monotonic() - self.began)
@@ -193,13 +205,13 @@ class _Call:
                 line = whole_retune_line(
                     found, searches, now, devices=devices, ablate=self.request.ablate
                 )
-                if line is not None:
-                    notes.note(line)
+                notes.note(line)
 
     def _register(self, studies: Sequence[OpenStudy]) -> None:
         """What was asked for, before anybody works."""
         mine = next(each for each in studies if each.membership.group == self.agreed.variant.group)
-        register_retune(mine, self.agreed.registered)
+        register(self.agreed, mine, self.agreed.registered)
+        self.agreed = dataclasses.replace(self.agreed, before=self.agreed.registered)
 
     def _reevaluate(self, timeout_s: float | None) -> Outcome:
         if self._ran_again():
@@ -228,7 +240,8 @@ class _Call:
         return self._verified(Stage.ABLATION, asked)
 
     def _verified(self, stage: Stage, asked: VerificationRequest) -> Outcome:
-        return verification.run(asked, progress=self._watched(stage), stop=self.stop).ended
+        shown, still = self._watched(stage), partial(refuse_changed, self.agreed, self.address)
+        return verification.run(asked, progress=shown, stop=self.stop, still_asked=still).ended
 
     # -- where it stands ---------------------------------------------------------------------------
 

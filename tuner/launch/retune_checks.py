@@ -4,21 +4,95 @@ other devices and figures of other data, and whether there is anything left to r
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 
 from tuner.errors import UsageError
 from tuner.launch.request import DeviceChoice
-from tuner.launch.retune_agreement import Agreement, members_there
+from tuner.launch.retune_agreement import (
+    Agreement,
+    agreement,
+    confirmation_begun,
+    members_there,
+)
+from tuner.launch.retune_request import RetuneRequest
 from tuner.launch.where import choose_where
 from tuner.spec.definition import StudyDefinition
+from tuner.spec.policy import UNSAID
+from tuner.storage.database import initialisation_lock
 from tuner.storage.url import DatabaseUrl
 from tuner.study.open import OpenStudy
+from tuner.study.registered_retune import Registered, register_retune, registered_in
 from tuner.study.snapshot import snapshot
 from tuner.verdict.ablation_plan import taken_apart
 from tuner.verdict.confirmation import confirmation_of, known_runs_of
 
 REMEDY = "or retune both in a database of their own (--storage)"
+
+
+class RegistrationChangedError(Exception):
+    """Another call has changed what is registered since this one read it."""
+
+
+def refuse_changed(agreed: Agreement, address: DatabaseUrl) -> None:
+    """Raises RegistrationChangedError where what is registered is not what was `agreed` on."""
+    group = agreed.variant.group
+    with members_there(address, [group]) as members:
+        for study in members[group][:1]:
+            _refuse_changed(agreed, study)
+
+
+def _refuse_changed(agreed: Agreement, study: OpenStudy) -> None:
+    if registered_in(study.database, study.name) not in (agreed.before, agreed.registered):
+        raise RegistrationChangedError
+
+
+def agreed_again(
+    request: RetuneRequest, was: Agreement, address: DatabaseUrl
+) -> tuple[RetuneRequest, Agreement]:
+    """How a call goes on after RegistrationChangedError. What it said was registered before the
+    other's: then it says no more. Or it was not: then it says it now.
+    """
+    if was.registered != was.before:
+        return request, agreement(request, address)
+    request = _unsaid(request)
+    now = agreement(request, address)
+    old, new = was.registered.flags(), now.registered.flags()
+    changed = [f"from {old[each]} to {new[each]}" for each in new if old[each] != new[each]]
+    told = (
+        f"another call has changed the retune of {now.variant.group} {', '.join(changed)} "
+        "meanwhile: this one goes on with that"
+    )
+    return request, dataclasses.replace(now, notes=(told,) if changed else ())
+
+
+def _unsaid(request: RetuneRequest) -> RetuneRequest:
+    """The same without what is registered: for a call that goes on with what is there."""
+    return dataclasses.replace(
+        request,
+        against=None,
+        searches=None,
+        trials=None,
+        budget_s=None,
+        margin=None,
+        confirm_seeds=None,
+        policy=dataclasses.replace(request.policy, until=UNSAID),
+    )
+
+
+def register(agreed: Agreement, study: OpenStudy, retune: Registered) -> None:
+    """Compare and set: under the lock under which confirmations are planned, too.
+
+    Raises:
+        RegistrationChangedError: another call was first, or has planned the confirmation.
+    """
+    with initialisation_lock(study.database.address):
+        _refuse_changed(agreed, study)
+        begun = not agreed.variant.begun and confirmation_begun(study)
+        if begun and not retune.finished:
+            raise RegistrationChangedError
+        register_retune(study, retune)
 
 
 def workers_for(agreed: Agreement, choice: DeviceChoice, address: DatabaseUrl) -> int:

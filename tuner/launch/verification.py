@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
 from tuner.devices.lock import check_folder
@@ -49,9 +49,11 @@ def run(
     *,
     progress: Progress | None = None,
     stop: StopRequests | None = None,
+    still_asked: Callable[[], None] = lambda: None,
 ) -> VerificationOutcome:
     """Run what may be recommended, or the front's configurations, and the default one again, on
-    seeds that the search never used. Ends as `tuner.launch.run` does.
+    seeds that the search never used. Ends as `tuner.launch.run` does. `still_asked` is as of
+    `plan_confirmation`.
 
     Raises:
         UsageError: studies or devices that are not there, or do not go together.
@@ -79,7 +81,7 @@ def run(
         stop, missing = stop or StopRequests(), []
         choice = _choice(request, opened, notes)
         for nth in range(ROUNDS if choice is Choice.RECOMMENDED else 1):
-            found = _planned(opened, reference, request, choice)
+            found = _planned(opened, reference, request, choice, still_asked)
             if nth and not found.new_runs:
                 break
             new = [line for line in found.missing if line not in missing]
@@ -176,6 +178,7 @@ def _planned(
     reference: Group[OpenStudy] | None,
     request: VerificationRequest,
     choice: Choice,
+    still_asked: Callable[[], None],
 ) -> Planned:
     """What there is to run, or the next round of it."""
     if request.ablate:
@@ -186,6 +189,7 @@ def _planned(
             reference=reference,
             seeds=request.seeds or CONFIRMATION_SEEDS,
             margin=request.margin,
+            still_asked=still_asked,
         )
     if choice is not Choice.RECOMMENDED:
         return plan_verification(

@@ -53,7 +53,8 @@ def choose_where(choice: DeviceChoice, *, environment: Mapping[str, str]) -> Whe
     """
     if choice.on is not None:
         _refuse_contradictions(choice)
-        return Where(engine=engine_for(choice))
+        engine = engine_for(choice)
+        return Where(engine=engine, notice=engine.notice)
     for flag, value in (("--placement", choice.placement), ("--print", choice.print_only or None)):
         if value is not None:
             raise UsageError(f"{flag} belongs to --on: on this host nothing is placed")

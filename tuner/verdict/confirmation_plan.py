@@ -8,7 +8,7 @@ a group has seeds of its own; searches with the same number in theirs share them
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,7 @@ def plan_confirmation(
     seeds: int = SEEDS,
     margin: float | None = None,
     shuffle_seed: int | None = None,
+    still_asked: Callable[[], None] = lambda: None,
 ) -> Planned:
     """Plan runs of what each search recommends and of its default, on `seeds` untouched seeds each;
     and of what it offers for the quality of the reference's default.
@@ -79,7 +80,8 @@ def plan_confirmation(
     verification has gone on since. Only runs that an exported study left behind are planned again.
     The reference is that of a comparison: the first variant where none is named. Runs are in
     blocks, in which every configuration has its turn in random order. Where nothing is held against
-    any default, and no reference is named, the defaults run `LEAST_RUNS` times.
+    any default, and no reference is named, the defaults run `LEAST_RUNS` times. `still_asked`
+    raises where this is asked for no more: nobody else plans or registers from then to the plan.
 
     Raises:
         UsageError: the studies are of different data or devices, or another margin is recorded.
@@ -93,6 +95,7 @@ def plan_confirmation(
         record_margin(each, margin)
     queue = verifications_of(whole)
     with initialisation_lock(opened[0].database.address):
+        still_asked()
         again = queue.add(missing_runs(whole, queue.runs()))
         found = _freeze_all(opened, reference, seeds)
         if again:

@@ -103,6 +103,8 @@ def _work(
         studies = opened_patiently(database, order.studies, retry_s=retry_s)
         own_code = [require_trust(each, trust=order.trust) for each in studies]
         if orphan is None:  # on its own: otherwise the launch has said it
+            for each in studies:  # before the device is waited for
+                each.refuse_other_device(device.model)
             for line in [*filter(None, own_code), *_dangers(studies)]:
                 note(line)
         studies = _with_code(order, studies)

@@ -15,7 +15,8 @@ import pytest
 from tests.support.forked_cli import Done, run
 from tests.support.paths import REPOSITORY
 from tests.support.refusals import refused
-from tuner.export import FORMATS
+from tuner.errors import TunerError, UsageError
+from tuner.export import FORMATS, load_best
 from tuner.export.recipe import read_recipe
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
@@ -175,6 +176,12 @@ def test_bounds_are_of_the_values_that_are_chosen_on(folder: Path) -> None:
 def test_too_few_trials_are_said_and_never_passed_over(folder: Path) -> None:
     says = "7 configurations converged, and it takes 12"
     refused("best", "--study", "quick", folder=folder, code=1, says=(says, "--pick knee"))
+    with pytest.raises(TunerError, match=f"{says} .* a point of the front: pick='knee'"):
+        load_best(study="quick", storage=f"sqlite:///{folder}/storage/tuner.db")
+    with pytest.raises(
+        UsageError, match=r"^margin= goes with pick='same-quality', not with pick='"
+    ):
+        load_best(study="quick", pick="knee", margin=0.1)
     done = best(folder, "--study quick --pick knee --json")
     (line,) = done.lines
     assert "expected values take 12 configurations" in line

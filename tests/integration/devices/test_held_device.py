@@ -12,7 +12,7 @@ from tests.support.cli_processes import CORES, STUDY, Bench, finished, interrupt
 from tests.support.small_study import definition
 from tuner.devices import CpuCores, exclusive
 from tuner.devices.holder import Holder
-from tuner.errors import INTERRUPTED
+from tuner.errors import INTERRUPTED, UsageError
 from tuner.storage.database import open_database
 from tuner.storage.url import parse_url
 from tuner.study.open import create_or_resume
@@ -21,8 +21,7 @@ from tuner.study.open import create_or_resume
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     bench = Bench(tmp_path, f"sqlite:///{tmp_path}/storage/tuner.db")
-    monkeypatch.setenv("TMPDIR", bench.environment["TMPDIR"])
-    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
+    monkeypatch.setenv("TUNER_LOCK_DIR", bench.environment["TUNER_LOCK_DIR"])
     return bench
 
 
@@ -55,6 +54,8 @@ def test_a_launch_in_a_pipe_says_who_holds_its_device_and_goes_on_when_it_is_fre
 def test_a_worker_by_itself_says_who_holds_its_device(bench: Bench) -> None:
     database = open_database(parse_url(bench.url))
     create_or_resume(database, STUDY, definition(), trials=1)
+    other = create_or_resume(database, "elsewhere", definition(), trials=1)
+    other.bind_device_model("Example CPU, 9 cores")
     database.close()
     core = CpuCores((CORES[0],))
     with exclusive(core.lock_names):
@@ -63,13 +64,18 @@ def test_a_worker_by_itself_says_who_holds_its_device(bench: Bench) -> None:
             f"waiting for {core.label}: {Holder.this_process()}\n"
         )
         assert interrupt(process).code == INTERRUPTED
+        # What is known beforehand is not waited for.
+        words = ["worker", "--study", other.name, "--task", "tiny.toml", "--cpu"]
+        refused = finished(bench.start(*words, cores=1))
+        assert refused.code == UsageError.exit_code
+        assert "times measured on 'Example CPU, 9 cores', this device is " in refused.error
 
 
 @pytest.mark.parametrize("command", ["launch", "doctor"])
 def test_a_planted_lock_folder_is_one_line_before_anything_is_written(
     command: str, bench: Bench
 ) -> None:
-    planted = Path(bench.environment["TMPDIR"]) / "tuner-device-locks"
+    planted = Path(bench.environment["TUNER_LOCK_DIR"])
     target = bench.folder / "target"
     target.mkdir(mode=0o700)
     planted.symlink_to(target)

@@ -51,7 +51,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def _script(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """This process is the script: it has a folder and an environment that name no database."""
     monkeypatch.chdir(bench.folder)
-    for name in ("TMPDIR", "PYTHONPATH", "COLUMNS"):
+    for name in ("TMPDIR", "TUNER_LOCK_DIR", "PYTHONPATH", "COLUMNS"):
         monkeypatch.setenv(name, bench.environment[name])
     monkeypatch.setattr("tempfile.tempdir", None)
     monkeypatch.delenv("TUNER_STORAGE", raising=False)

@@ -11,10 +11,15 @@ import pytest
 from tests.support.drawn_verifications import verify_all
 from tests.support.planned_confirmations import SEEDS, known, unregistered
 from tuner.errors import UsageError
-from tuner.launch import DeviceChoice, Outcome, StopRequests, retune
+from tuner.launch import DeviceChoice, Outcome, StopRequests, retune, verification
 from tuner.launch.retune import RetuneRequest
 from tuner.launch.retune_agreement import Agreement, agreement
-from tuner.launch.retune_checks import all_has_run, refuse_other_data
+from tuner.launch.retune_checks import (
+    RegistrationChangedError,
+    all_has_run,
+    refuse_other_data,
+    register,
+)
 from tuner.launch.retune_steps import search_request
 from tuner.launch.stages import Stage
 from tuner.spec.policy import PolicyChanges
@@ -230,3 +235,49 @@ def test_a_retune_in_a_file_is_read_with_care(studies: list[OpenStudy]) -> None:
     document["retune"]["searches"] = "many"
     with pytest.raises(ValueError, match=r"retune\.searches"):
         from_dict(document)
+
+
+def test_two_calls_at_once_run_what_is_registered_and_who_lost_is_told(
+    studies: list[OpenStudy], unverified: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another call changes the seeds while the first searches, and once more as it is about to plan
+    its confirmation; after the plan nobody does, nor does what is stale come back.
+    """
+    first = Registered(searches=2, trials=24, confirm_seeds=4)
+    register_retune(studies[2], first)
+    stale = asked(unverified, against=None, confirm_seeds=5)
+
+    def change(was: int, seeds: int) -> bool:
+        other = asked(unverified, against=None, confirm_seeds=seeds)
+        if other.before is not None and other.before.confirm_seeds == was:
+            register(other, studies[2], other.registered)
+        return True
+
+    def planned(*_: object) -> Outcome:
+        there = registered_in(unverified, "demo-rmsnorm")
+        finished = dataclasses.replace(first, finished=True)
+        for late, what in ((stale, finished), (dataclasses.replace(stale, before=there), first)):
+            with pytest.raises(RegistrationChangedError):
+                register(late, studies[2], what)
+        return Outcome.INTERRUPTED
+
+    monkeypatch.setattr(OpenStudy, "device_model", lambda _: None)
+    monkeypatch.setattr(retune, "searches_are_full", lambda *_: change(4, 8))
+    monkeypatch.setattr(verification, "_check_where", lambda *_: change(8, 9))
+    monkeypatch.setattr(verification, "_work_off", planned)
+    request = dataclasses.replace(
+        ASKED,
+        storage=unverified.address.full(),
+        devices=DeviceChoice(cpu=True, workers=1),
+        against=None,
+        confirm_seeds=4,
+    )
+    found = retune.run(request)
+    assert found.registered == dataclasses.replace(first, confirm_seeds=9)
+    assert registered_in(unverified, "demo-rmsnorm") == found.registered
+    assert {run.plan["seeds"] for run in studies[2].verifications.runs()} == {9}
+    assert [line for line in found.notes if "another call" in line] == [
+        "another call has changed the retune of demo-rmsnorm from --confirm-seeds "
+        f"{was} to --confirm-seeds {now} meanwhile: this one goes on with that"
+        for was, now in ((4, 8), (8, 9))
+    ]

@@ -55,6 +55,7 @@ class Compose:
             "/run/secrets", str(self.roles.secrets)
         )
         places = {name: str(self.folder) for name in ("HOME", "XDG_CACHE_HOME", "TMPDIR")}
+        places["TUNER_LOCK_DIR"] = str(self.folder / "locks")
         inherited = {
             name: value
             for name, value in os.environ.items()

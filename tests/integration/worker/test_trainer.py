@@ -40,8 +40,7 @@ PATIENCE_S = 60.0
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the trainers of a test are at work, with locks of their own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "locks"))
     return tmp_path
 
 

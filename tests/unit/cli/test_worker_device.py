@@ -32,8 +32,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Gpu]:
             Gpu(index, UUIDS[number], "Example", number) for index, number in enumerate(visible)
         )
 
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "locks"))
     monkeypatch.setattr("tuner.devices.list_gpus", listed)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     return list(listed({}))

@@ -16,8 +16,7 @@ from tuner.errors import UsageError
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "locks"))
 
 
 def test_no_two_workers_share_a_core_and_who_leaves_makes_room() -> None:

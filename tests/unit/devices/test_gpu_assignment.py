@@ -29,15 +29,14 @@ sys.stdin.read()
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "locks"))
     return lock.lock_folder()
 
 
 @pytest.fixture
 def workers(tmp_path: Path) -> Iterator[list[subprocess.Popen[str]]]:
     """Four processes that take a GPU each as soon as they are told."""
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "TUNER_LOCK_DIR": str(tmp_path / "locks")}
     started = [
         subprocess.Popen(
             [sys.executable, "-c", TAKE],

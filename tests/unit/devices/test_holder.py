@@ -32,8 +32,7 @@ with exclusive(["gpu-a"]):
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(lock, "POLL_S", 0.01)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "locks"))
     return lock.lock_folder()
 
 
@@ -42,7 +41,7 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process, which holds the device."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
+        env={**os.environ, "TUNER_LOCK_DIR": str(tmp_path / "locks")},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -17,7 +17,7 @@ from tuner.devices.lock_domain import NAME, lock_domain
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "locks"))
     return lock_folder()
 
 
@@ -39,7 +39,7 @@ def test_another_folder_is_another_domain_also_where_it_was_copied(
     copy.mkdir()
     shutil.copytree(folder, copy / folder.name)
     (copy / folder.name).chmod(0o1777)
-    monkeypatch.setenv("TMPDIR", str(copy))
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(copy / folder.name))
     assert (lock_folder() / NAME).read_bytes() == (folder / NAME).read_bytes()
     assert lock_domain() != here
 

@@ -27,8 +27,8 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     base = tmp_path / "tmp"
     base.mkdir()
     base.chmod(0o1777)
-    monkeypatch.setenv("TMPDIR", str(base))
-    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
+    monkeypatch.delenv("TUNER_LOCK_DIR")
+    monkeypatch.setattr(lock, "_TEMPORARY", (base,))
     monkeypatch.setattr(lock, "SYSTEM_FOLDER", tmp_path / "run" / "tuner-device-locks")
     monkeypatch.setattr(common_files, "_SOON_S", 0.02)
     return base
@@ -123,9 +123,13 @@ def test_a_folder_of_a_stranger_counts_only_where_it_is_open_to_all(base: Path) 
 
 def test_a_folder_that_cannot_be_made_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "_TEMPORARY", (Path("/proc/self"),))
-    monkeypatch.setenv("TMPDIR", "/proc/self/nowhere")
     with pytest.raises(
         DeviceLockError, match="no place for the device locks: cannot make /proc/self/tuner-device-"
+    ):
+        check_folder()
+    monkeypatch.setenv("TUNER_LOCK_DIR", "/proc/self/mine")
+    with pytest.raises(
+        DeviceLockError, match=r"cannot make /proc/self/mine: .*; or have TUNER_LOCK_DIR name a fo"
     ):
         check_folder()
 
@@ -173,9 +177,10 @@ def test_a_lock_that_was_deleted_while_somebody_waited_for_it_keeps_nobody_out(b
 
 
 HOLD_AS = """
-import os, sys
+import os, pathlib, sys
 from tuner.devices import exclusive, lock
 lock.POLL_S = 0.01
+lock._TEMPORARY = (pathlib.Path(sys.argv[2]),)
 os.setgroups([]); os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))
 with exclusive(["gpu"], give_up=lambda: True) as held:
     print(held, flush=True)
@@ -193,7 +198,7 @@ def test_two_users_meet_at_the_same_lock(first: int, second: int, base: Path) ->
 
     def start(user: int) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(HOLD_AS), str(user)],
+            [sys.executable, "-c", textwrap.dedent(HOLD_AS), str(user), str(base)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

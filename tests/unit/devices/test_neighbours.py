@@ -105,11 +105,16 @@ def test_a_foreign_process_contaminates_a_timing_and_is_named() -> None:
     assert not watch._judge_gpu(look(os.getpid()), look(os.getpid())).contaminated
 
 
-def test_the_lock_folder_follows_the_temporary_folder_that_containers_share(
+def test_the_lock_folder_is_one_for_all_users_whatever_temporary_folder_they_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lock, "SYSTEM_FOLDER", tmp_path / "nowhere")
+    monkeypatch.delenv("TUNER_LOCK_DIR")
+    here = lock.lock_folder()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    assert lock.lock_folder() == tmp_path / "tuner-device-locks"
+    assert lock.lock_folder() == here
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "shared"))
+    assert lock.lock_folder() == tmp_path / "shared"
 
 
 def test_signing_in_writes_through_nothing_that_lies_there(tmp_path: Path) -> None:

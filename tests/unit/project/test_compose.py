@@ -154,10 +154,10 @@ def test_workers_can_be_scaled(compose: dict[str, Any], service: str) -> None:
 
 
 def test_scaled_workers_take_a_gpu_each_and_see_each_other(compose: dict[str, Any]) -> None:
-    """By the locks in the temporary folder, which is on a volume that all containers share."""
+    """By their locks, which are on a volume that all containers share."""
     worker = compose["services"]["worker"]
     assert "--gpu=free" in worker["command"]
-    assert worker["environment"]["TMPDIR"].startswith("/var/lib/tuner/")
+    assert worker["environment"]["TUNER_LOCK_DIR"].startswith("/var/lib/tuner/")
     assert "tuner:/var/lib/tuner" in worker["volumes"]
 
 

@@ -118,8 +118,7 @@ def test_trials_that_share_a_core_take_turns_by_their_records(
 ) -> None:
     """Two workers, one with core 0 and one with cores 0 and 1: while one's clock ran, the other's
     did not."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)  # it keeps what it found
+    monkeypatch.setenv("TUNER_LOCK_DIR", str(tmp_path / "locks"))
 
     def work(cores: tuple[int, ...]) -> list[tuple[float, float]]:
         jobs = [job_of(number=number, reruns=0, device=CpuCores(cores)) for number in range(4)]

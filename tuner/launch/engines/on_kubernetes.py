@@ -57,6 +57,7 @@ class KubernetesEngine:
     settings: KubernetesSettings
     workers: int
     on_cpu: bool
+    notice: str = ""
 
     @property
     def label(self) -> str:

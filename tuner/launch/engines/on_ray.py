@@ -20,7 +20,7 @@ from tuner.errors import TunerError, UsageError
 from tuner.files.plain import Label, Strict
 from tuner.launch.engines.how_many import workers_asked
 from tuner.launch.engines.placement import Place, Placement, PlaceState
-from tuner.launch.engines.ray_connection import connected, refuse_unreachable
+from tuner.launch.engines.ray_connection import LOCAL, STARTED, connected, refuse_unreachable
 from tuner.launch.engines.ray_place import PlacedProcess, WorkerPlace
 from tuner.launch.engines.settings import read_settings
 from tuner.launch.engines.worker_command import WorkerCommand
@@ -34,6 +34,10 @@ ANSWER_S = 2.0
 LOST_S = 20.0
 """So long a cluster may be away."""
 ALL = "all"
+NO_PRINT = (
+    "--print shows the script for Slurm or the manifest for Kubernetes, and for Ray there is "
+    "neither: leave --print out, or say --on slurm or --on k8s"
+)
 
 
 class RaySettings(Strict):
@@ -54,8 +58,8 @@ def ray_engine(choice: DeviceChoice) -> RayEngine:
     """
     settings = read_settings(RaySettings, choice.placement, table="ray")
     if choice.print_only:
-        raise UsageError("--print: Ray is told nothing that could be written down")
-    ray = connected(None if choice.on == "ray" else choice.on)
+        raise UsageError(NO_PRINT)
+    ray = connected(None if choice.on == "ray" else choice.on, may_start=True)
     workers = _gpus(ray) if choice.gpus in (None, ALL) and not choice.cpu else workers_asked(choice)
     return RayEngine(ray, settings, workers=workers, cores=settings.cores if choice.cpu else None)
 
@@ -73,6 +77,10 @@ class RayEngine:
     @property
     def label(self) -> str:
         return f"Ray at {self.ray.get_runtime_context().gcs_address}"
+
+    @property
+    def notice(self) -> str:
+        return STARTED if self.ray.get_runtime_context().namespace == LOCAL else ""
 
     def check(self, address: DatabaseUrl) -> None:
         if not address.is_sqlite:
@@ -104,7 +112,7 @@ class RayEngine:
 
     def in_words(self, command: WorkerCommand) -> str:
         del command
-        raise UsageError("--print: Ray is told nothing that could be written down")
+        raise UsageError(NO_PRINT)
 
 
 @dataclass(slots=True)

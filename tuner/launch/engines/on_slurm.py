@@ -77,6 +77,7 @@ class SlurmEngine:
     folder: Path
     """Where the workers work: every node sees it under this path."""
     print_only: bool = False
+    notice: str = ""
 
     @property
     def label(self) -> str:

@@ -60,6 +60,10 @@ class Engine(Protocol):
         """What it is, for people: `Ray at 10.0.0.1:6379`."""
 
     @property
+    def notice(self) -> str:
+        """What to say where the choice was ours; empty where there is nothing."""
+
+    @property
     def workers(self) -> int:
         """How many it places."""
 

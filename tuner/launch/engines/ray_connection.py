@@ -14,13 +14,20 @@ from typing import Any
 from tuner.errors import TunerError, UsageError
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
+CLUSTER, LOCAL = "tuner", "tuner-local"
+"""The namespace of our actors, in a cluster that runs already and in one that is started here."""
+STARTED = (
+    "no Ray cluster runs on this host: one is started here for this command, and ends with it "
+    f"(another cluster: {ADDRESS_VARIABLE}=HOST:PORT)"
+)
 _REFUSED = "Unauthenticated"
 REACH_S = 5.0
 
 
-def connected(address: str | None) -> Any:
+def connected(address: str | None, *, may_start: bool = False) -> Any:
     """The module `ray`, connected to the cluster at `address` from now on; None: the one that
-    RAY_ADDRESS names, or that runs on this host.
+    RAY_ADDRESS names, or that runs on this host. Where none does and none is named, one of this
+    host alone is started if it `may_start`, as Ray's users expect.
 
     Raises:
         UsageError: the address is none.
@@ -35,17 +42,22 @@ def connected(address: str | None) -> Any:
         return ray
     with _heard() as heard:
         try:
-            ray.init(
-                address=address or "auto",
-                namespace="tuner",
-                log_to_driver=False,
-                logging_level=logging.WARNING,
-            )
+            try:
+                _begin(ray, address or "auto", CLUSTER)
+            except ConnectionError:
+                if where or not may_start or _REFUSED in heard():
+                    raise
+                _begin(ray, "local", LOCAL)
         except Exception as error:  # noqa: BLE001 - it raises whatever its parts raise
             said = heard()
             why = "it takes no such token" if _REFUSED in said else _first_line(error)
             raise unreachable(where, why) from None
     return ray
+
+
+def _begin(ray: Any, address: str, namespace: str) -> None:
+    level = logging.WARNING
+    ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level=level)
 
 
 def unreachable(where: str | None, why: str) -> TunerError:

@@ -12,13 +12,15 @@ import rich.live
 
 from tuner.display.terminal import Console, is_live, line, make_console
 from tuner.errors import StudyGoneError
-from tuner.report.terminal.live_picture import Look, picture
+from tuner.report.terminal.live_picture import Look, duration, picture, worker_in_words
 from tuner.storage.retry import DATABASE_FAILURES
 from tuner.study.open import OpenStudy
 from tuner.study.results import TrialRecord, read_results
 
 REFRESH_S = 2.0
 """Looking costs CPU time, which on a CPU run is the workers' own: not more often than this."""
+PLAIN_S = 30.0
+"""Where nothing can be drawn over, a line so often."""
 AWAY = "the database is away; waiting"
 
 Studies = Callable[[], Sequence[OpenStudy]]
@@ -86,6 +88,24 @@ def seen_to_the_end(view: Live) -> Iterator[Live]:
 
 
 @dataclass(slots=True)
+class Meanwhile:
+    """What trains, for whoever has read nothing for `PLAIN_S`. It is what workers have reported."""
+
+    _next: float = field(default_factory=lambda: time.monotonic() + PLAIN_S)
+
+    def said(self) -> None:
+        """Something else was read."""
+        self._next = time.monotonic() + PLAIN_S
+
+    def lines(self, studies: Sequence[OpenStudy]) -> list[str]:
+        """A line for each study with a training; none where it is too soon."""
+        if time.monotonic() < self._next:
+            return []
+        self.said()
+        return [words for each in studies if (words := _training(each))]
+
+
+@dataclass(slots=True)
 class _PlainLines(Live):
     """One line for each trial that ends."""
 
@@ -93,6 +113,7 @@ class _PlainLines(Live):
     console: Console
     _seen: dict[str, set[int]] = field(default_factory=dict)
     _away: bool = False
+    _meanwhile: Meanwhile = field(default_factory=Meanwhile)
 
     def __post_init__(self) -> None:
         for each in self.studies():
@@ -105,6 +126,8 @@ class _PlainLines(Live):
         try:
             for each in self.studies():
                 self._report(each)
+            for words in self._meanwhile.lines(self.studies()):
+                self._say(words)
             self._away = False
         except DATABASE_FAILURES:
             if not self._away:
@@ -123,7 +146,33 @@ class _PlainLines(Live):
             self._say(f"{each.name} {len(seen)}/{budget}: {in_one_line(record)}")
 
     def _say(self, words: str) -> None:
+        self._meanwhile.said()
         self.console.print(words, soft_wrap=True)
+
+
+def _training(study: OpenStudy) -> str:
+    busy = [each for each in study.roster.working() if each.trial_number is not None]
+    if not busy:
+        return ""
+    look = Look(study.name, study.ledger.counts(), read_results(study), tuple(busy))
+    left = ""
+    if look.seconds_left is not None and look.counts.left:
+        left = f", about {duration(look.seconds_left)} left"
+    elif (most_s := _most_left_s(study, busy[0].trial_number)) is not None:
+        left = f", at most {duration(most_s)} left of it"
+    more = f" ({len(busy) - 1} more train)" if len(busy) > 1 else ""
+    done = f"{look.counts.finished}/{look.counts.budget}"
+    return f"{study.name} {done}: {worker_in_words(busy[0])}{left}{more}"
+
+
+def _most_left_s(study: OpenStudy, trial: int | None) -> float | None:
+    """To the limit of epochs, by the pace of those that the trial has; it may end before."""
+    epochs = () if trial is None else study.epochs.of_trial(trial)
+    if not epochs:
+        return None
+    last, most = epochs[-1], study.definition.training.max_epochs
+    seeds_left = study.definition.seeds_per_trial - 1 - last.repeat
+    return last.elapsed_s / last.epoch * (most - last.epoch + most * seeds_left)
 
 
 def in_one_line(record: TrialRecord) -> str:

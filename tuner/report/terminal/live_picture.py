@@ -196,16 +196,21 @@ def _volume(look: Look, *, plain: bool, width: int) -> Iterator[RenderableType]:
 def _workers(look: Look) -> Iterator[RenderableType]:
     busy = [worker for worker in look.workers if worker.trial_number is not None]
     for worker in busy[:WORKER_ROWS]:
-        loss = f", loss {worker.val_loss:.4f}" if worker.val_loss is not None else ""
-        yield line(
-            f"{worker.device}: trial {worker.trial_number}, epoch "
-            f"{worker.epoch or 0}{loss}{_silence(worker)}"
-        )
+        yield line(worker_in_words(worker))
     rest = len(look.workers) - len(busy[:WORKER_ROWS])
     if rest:
         yield line(
             f"{rest} more" if busy else f"{rest} between trials or at another study", style="dim"
         )
+
+
+def worker_in_words(worker: WorkerRow) -> str:
+    """What it trains."""
+    loss = f", loss {worker.val_loss:.4f}" if worker.val_loss is not None else ""
+    return (
+        f"{worker.device}: trial {worker.trial_number}, epoch {worker.epoch or 0}{loss}"
+        f"{_silence(worker)}"
+    )
 
 
 def _silence(worker: WorkerRow) -> str:

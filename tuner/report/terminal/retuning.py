@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import rich.live
@@ -19,12 +19,13 @@ from tuner.report.comparison_sections import (
     headed,
     sections_of,
 )
+from tuner.report.terminal.live import PLAIN_S, Meanwhile
+from tuner.storage.retry import DATABASE_FAILURES
+from tuner.study.open import OpenStudy
 from tuner.verdict.compare.findings import Report
 from tuner.verdict.confirmed_words import ABOUT_TEST_SPLIT
 
 COST = "What it cost, and what it gives"
-PLAIN_S = 30.0
-"""Where nothing can be drawn over, a line so often."""
 
 
 @dataclass(slots=True)
@@ -37,6 +38,7 @@ class StageLines:
     _display: rich.live.Live | None = None
     _last: str = ""
     _next: float = 0.0
+    _meanwhile: Meanwhile = field(default_factory=Meanwhile)
 
     @contextmanager
     def live(self) -> Iterator[None]:
@@ -56,9 +58,17 @@ class StageLines:
         if stays or self._display is None:
             if stays or (time.monotonic() >= self._next and words != self._last):
                 self._last, self._next = words, time.monotonic() + PLAIN_S
+                self._meanwhile.said()
                 self.console.print(words, soft_wrap=True)
         else:
             self._display.update(line(words), refresh=True)
+
+    def trains(self, studies: Sequence[OpenStudy]) -> None:
+        """What does meanwhile, where the stage has nothing new to say."""
+        if self._display is None:
+            with suppress(*DATABASE_FAILURES):
+                for words in self._meanwhile.lines(studies):
+                    self.console.print(words, soft_wrap=True)
 
 
 def verdict_sections(report: Report, lines: Sequence[str]) -> list[tuple[str, list[str]]]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 import types
 from pathlib import Path
 
 import pytest
 
-from tuner.errors import UsageError
+from tuner.errors import TunerError, UsageError
 from tuner.launch.engines import on_ray
 from tuner.launch.engines.on_ray import RayEngine, RayPlacement, _Actor, _cause, ray_engine
 from tuner.launch.engines.placement import Place, PlaceState
+from tuner.launch.engines.ray_connection import connected
 from tuner.launch.engines.ray_place import _logs_of
 from tuner.launch.request import DeviceChoice
+from tuner.launch.where import choose_where
 from tuner.storage.url import parse_url
 
 
@@ -28,7 +32,7 @@ def engine(
     nodes = [{"Alive": True, "NodeManagerAddress": f"10.0.0.{n}"} for n in range(hosts)]
     nodes.append({"Alive": False, "NodeManagerAddress": "10.0.1.1"})
     ray = types.SimpleNamespace(cluster_resources=lambda: {"GPU": gpus}, nodes=lambda: nodes)
-    monkeypatch.setattr(on_ray, "connected", lambda _: ray)
+    monkeypatch.setattr(on_ray, "connected", lambda *_, **__: ray)
     return ray_engine(DeviceChoice(on="ray", cpu=cpu, workers=workers, gpus=wanted))
 
 
@@ -98,3 +102,34 @@ def test_a_folder_that_cannot_be_written_to_is_not_worked_in(tmp_path: Path) -> 
     assert _logs_of(tmp_path / "away") is None
     assert not (tmp_path / "away").exists()
     assert _logs_of(Path("/proc")) is None
+
+
+def test_where_no_cluster_runs_and_none_is_named_one_of_this_host_is_started_and_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[tuple[str, str]] = []
+
+    def init(*, address: str, namespace: str, **_: object) -> None:
+        if address == "auto":
+            raise ConnectionError("Could not find any running Ray instance.")
+        begun.append((address, namespace))
+
+    def context() -> types.SimpleNamespace:
+        return types.SimpleNamespace(namespace=begun[-1][1])
+
+    ray = types.SimpleNamespace(
+        init=init, is_initialized=lambda: bool(begun), get_runtime_context=context
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(TunerError, match="no Ray cluster can be reached at this host"):
+        connected(None)  # as the doctor looks
+    choice = DeviceChoice(on="ray", cpu=True, workers=1)
+    for _ in range(2):  # a retune asks once a stage
+        where = choose_where(choice, environment={})
+        assert where.notice.startswith("no Ray cluster runs on this host: one is started here")
+    assert begun == [("local", "tuner-local")]
+    with pytest.raises(
+        UsageError, match=r"--print shows the script for Slurm .* leave --print out"
+    ):
+        choose_where(dataclasses.replace(choice, print_only=True), environment={})

@@ -33,6 +33,7 @@ class MadeUp:
     cores: int | None = 1
     workers: int = 1
     label: str = "the made-up engine"
+    notice: str = ""
     begun_again: int = 0
     stopped: int = 0
     left: int = 1
