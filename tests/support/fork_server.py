@@ -59,7 +59,7 @@ def import_all(modules: Sequence[str]) -> None:
     """And have Optuna's tables looked through, and our commands put together and one of them read,
     for which typer imports more: else each fork would do it for itself."""
     for module in modules:
-        with contextlib.suppress(ImportError):  # who needs it says so, and skips or fails by himself
+        with contextlib.suppress(ImportError):  # a test that needs it says so
             importlib.import_module(module)
     importlib.import_module("sqlalchemy.orm").configure_mappers()
     importlib.import_module("tuner.cli.app").whole().commands["doctor"].make_context("doctor", [])
