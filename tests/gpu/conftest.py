@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 import torch
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tuner.data.prepare import PreparedData, prepare
 from tuner.data.source_kinds import DemoSource
@@ -18,9 +22,24 @@ from tuner.data.windows import DeviceData, to_device
 
 HERE = Path(__file__).parent
 FAILURES = Path("build/gpu-failures.txt")  # a run that is cut short has told its failures
+ALONE = (
+    "bench/",
+    "devices/",
+    "estimate/",
+    "launch/",
+    "profile/",
+    "training/test_out_of_memory.py",
+    "training/engines/test_pool.py",
+)
+"""What measures clocks or memory, fills the memory, or looks for who else is on the GPU."""
+
+
+def wants_it_alone(path: str) -> bool:
+    return path.startswith(tuple(f"tests/gpu/{name}" for name in ALONE))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: wants_it_alone(item.nodeid))
     if not torch.cuda.is_available():
         for item in items:
             if HERE in item.path.parents:
@@ -55,25 +74,42 @@ def double_data(small_data: PreparedData) -> DeviceData:
     return to_device(small_data, "cuda", dtype=torch.float64)
 
 
+class AloneLast(LoadScopeScheduling):
+    """With `-n`, one process runs the tests that want the GPU to themselves, once the others have
+    nothing left and have ended: a process that idles still holds memory and a context.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "alone" if wants_it_alone(nodeid.partition("::")[0]) else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> AloneLast:
+    config.option.loadscopereorder = False
+    return AloneLast(config, log)
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """A line for each failure as it occurs, written by the process that gathers the reports."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        why = "" if crash is None else crash.message.partition("\n")[0]
         FAILURES.parent.mkdir(exist_ok=True)
         with FAILURES.open("a") as file:
-            file.write(f"{report.nodeid} ({report.when}, {report.duration:.0f} s)\n")
+            print(report.nodeid, report.when, f"{report.duration:.0f} s", why, file=file)
+
+
+@pytest.fixture(scope="session")
+def share_of_the_gpu() -> Iterator[IO[str]]:
+    """Held until this process ends, so that who waits to be alone is alone."""
+    with (Path(tempfile.gettempdir()) / "tuner-gpu-tests").open("a") as share:
+        yield share
 
 
 @pytest.fixture(autouse=True)
-def share_of_the_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests marked `alone` have the GPU to themselves, whatever other processes test beside them.
-
-    Whoever waits to be alone holds the turnstile, so that nobody who came later goes first.
-    """
-    alone = request.node.get_closest_marker("alone") is not None
-    folder = Path(tempfile.gettempdir())
-    names = (folder / "tuner-gpu-tests-next", folder / "tuner-gpu-tests-in")
-    with names[0].open("a") as turnstile, names[1].open("a") as gpu:
-        fcntl.flock(turnstile, fcntl.LOCK_EX)
-        fcntl.flock(gpu, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        fcntl.flock(turnstile, fcntl.LOCK_UN)
-        yield
+def turn_on_the_gpu(request: pytest.FixtureRequest, share_of_the_gpu: IO[str]) -> None:
+    """Beside others, or alone."""
+    alone = wants_it_alone(str(request.path.relative_to(request.config.rootpath)))
+    fcntl.flock(share_of_the_gpu, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+    if alone and torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()

@@ -18,8 +18,6 @@ from tuner.data.task import demo_task
 from tuner.data.windows import to_device
 from tuner.devices import list_gpus
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def contenders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Contender, ...]:

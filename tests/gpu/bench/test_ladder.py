@@ -21,8 +21,6 @@ from tuner.devices import list_gpus
 from tuner.spec.study_file import load_study_file
 from tuner.training import evaluate, fit
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory: pytest.TempPathFactory) -> Job:

@@ -26,8 +26,6 @@ from tuner.devices.busy import BusyMeter
 from tuner.devices.gpu import nvml
 from tuner.training import fit
 
-pytestmark = pytest.mark.alone
-
 LONG_S = 4.0
 
 

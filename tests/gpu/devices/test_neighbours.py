@@ -22,8 +22,6 @@ from tuner.devices.lock import lock_folder
 from tuner.devices.neighbours import signed_in
 from tuner.study.results import TrialRecord
 
-pytestmark = pytest.mark.alone
-
 BURN = """
 import torch
 x = torch.randn(4096, 4096, device="cuda")

@@ -26,8 +26,6 @@ from tuner.launch.request import StudySettings
 from tuner.spec.definition import StudyDefinition
 from tuner.spec.study_file import load_study_file
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def gpu() -> Gpu:

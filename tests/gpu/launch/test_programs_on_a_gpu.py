@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import psutil
-import pytest
 from optuna.trial import TrialState
 
 from tests.support.cli_processes import Bench, kill, wait_for, workers_of
@@ -17,8 +16,6 @@ from tests.support.programs import program_job, trained, write_program
 from tuner.api import load_study
 from tuner.config import StopReason
 from tuner.devices import list_gpus
-
-pytestmark = pytest.mark.alone
 
 ON_THE_GPU = """
 import torch

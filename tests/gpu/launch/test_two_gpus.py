@@ -17,10 +17,7 @@ from tuner.devices.neighbours import signed_in
 from tuner.spec.study_file import studies_folder
 from tuner.study.results import TrialRecord
 
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices"),
-]
+pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
 
 TRIALS = 6
 """So that each of two devices has two at least, though one began a whole trial after the other."""

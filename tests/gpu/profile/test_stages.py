@@ -20,8 +20,6 @@ from tuner.profile.variant_profile import Wanted, profile_variant
 from tuner.training import fit
 from tuner.training.stage_marks import Stage
 
-pytestmark = pytest.mark.alone
-
 SIZES = Hyperparameters(
     learning_rate=1e-3, weight_decay=0.0, dropout=0.1, hidden_size=64, batch_size=128
 )

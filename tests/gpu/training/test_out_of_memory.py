@@ -13,8 +13,6 @@ import pytest
 from tests.support.paths import REPOSITORY
 from tuner.config import Backend
 
-pytestmark = pytest.mark.alone
-
 SHORT_OF_MEMORY = """
 import os
 import sys

@@ -27,8 +27,6 @@ from tuner.training.checkpoint import CheckpointFiles
 from tuner.training.engines.pool import LEAST_FREE, EnginePool
 
 pytest.importorskip("triton")
-
-pytestmark = pytest.mark.alone
 SIZES = tuple(itertools.product((32, 64), (128, 256)))
 
 
