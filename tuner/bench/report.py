@@ -14,7 +14,6 @@ from rich.table import Table
 from tuner.bench.contender import sizes
 from tuner.bench.rows import Row
 from tuner.display.terminal import make_console
-from tuner.display.text import in_csv
 from tuner.files.durable import put
 
 Cell = Callable[[Row], str]
@@ -62,9 +61,9 @@ def write_table(documents: Sequence[dict[str, Any]], page: str, folder: Path) ->
     folder.mkdir(parents=True, exist_ok=True)
     table, document = folder / "results.csv", folder / "results.md"
     text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(documents[0])
-    writer.writerows(map(in_csv, document.values()) for document in documents)
+    writer = csv.DictWriter(text, list(documents[0]))
+    writer.writeheader()
+    writer.writerows(documents)
     put(table, text.getvalue().encode())
     put(document, page.encode())
     return table, document
