@@ -11,6 +11,8 @@ from typing import Any
 
 from tuner.errors import UsageError
 
+_NONE_HERE = "no GPU is visible here; run with --cpu, or check the driver (tuner doctor)"
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -112,7 +114,7 @@ def pick_gpus(wanted: str, available: Sequence[Gpu], *, flag: str = "--gpus") ->
     """
     if wanted.strip() == "all":
         if not available:
-            raise _none_here(flag, "all")
+            raise UsageError(f"{flag} all: {_NONE_HERE}")
         return tuple(available)
     parts = [part.strip() for part in wanted.split(",")]
     if not any(parts):
@@ -124,24 +126,15 @@ def pick_gpus(wanted: str, available: Sequence[Gpu], *, flag: str = "--gpus") ->
                 f"{flag}: {part!r} is no GPU index; expected indices such as 0,1 or 'all'"
             )
         if int(part) >= len(available):
-            if not available:
-                raise _none_here(flag, wanted)
+            there = f"there are {_indices(available)}; name one of these, or run with --cpu"
             raise UsageError(
-                f"{flag}: there is no GPU {part}; there are {_indices(available)}: name one of "
-                "these, or run with --cpu"
+                f"{flag}: there is no GPU {part}: {there if available else _NONE_HERE}"
             )
         gpu = available[int(part)]
         if gpu in picked:
             raise UsageError(f"{flag}: GPU {part} is named twice; each GPU runs one worker")
         picked.append(gpu)
     return tuple(picked)
-
-
-def _none_here(flag: str, wanted: str) -> UsageError:
-    return UsageError(
-        f"{flag} {wanted}: no GPU is visible here; run with --cpu, or check the driver (tuner "
-        "doctor)"
-    )
 
 
 def _is_index(text: str) -> bool:

@@ -59,7 +59,7 @@ def test_a_wrong_list_is_refused_in_one_line(wanted: str, says: tuple[str, ...])
 
 @pytest.mark.parametrize("wanted", ["0", "all"])
 def test_without_any_gpu_there_is_no_silent_fall_back(wanted: str) -> None:
-    with pytest.raises(UsageError, match=f"^--gpus {wanted}: no GPU is vis.*; run with --cpu"):
+    with pytest.raises(UsageError, match=r"^--gpus.*: no GPU is visible here; run with --cpu"):
         pick_gpus(wanted, ())
 
 
