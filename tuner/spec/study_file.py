@@ -272,7 +272,8 @@ def _beside(path: Path, file: StudyFile) -> StudyFile:
     if loss is not None:
         loss = loss.model_copy(update={"term": _placed(path, loss.term)})
     training = file.training.model_copy(update={"loss": loss})
-    model, folder = _placed(path, file.model), str(path.parent.absolute())
+    model = _placed(path, file.model)
+    folder = str(path.parent.absolute()) if file.files else file.folder
     return file.model_copy(update={"model": model, "training": training, "folder": folder})
 
 
