@@ -22,28 +22,49 @@ from tuner.data.windows import DeviceData, to_device
 
 HERE = Path(__file__).parent
 FAILURES = Path("build/gpu-failures.txt")  # a run that is cut short has told its failures
+CACHES = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor"}
+NAMED = frozenset(CACHES) & os.environ.keys()
 ALONE = (
-    "bench/",
+    "bench/test_bench.py::test_everyone_is_measured",
     "devices/",
-    "estimate/",
-    "launch/",
-    "profile/",
-    "training/test_out_of_memory.py",
-    "training/engines/test_pool.py",
+    "estimate/test_estimate_on_gpu.py::test_the_largest_batch",
+    "launch/test_programs_on_a_gpu.py::test_a_launch_trains",
+    "launch/test_programs_on_a_gpu.py::test_who_goes_on",
+    "launch/test_two_gpus.py",
+    "profile/test_stages.py::test_events_and_markers",
+    "profile/test_stages.py::test_the_",
+    "profile/test_stages.py::test_a_whole_profile",
+    "training/test_out_of_memory.py::test_a_training_needs_its_memory_once",
+    "training/engines/test_pool.py::test_memory_that_runs_out_beside_a_full_pool",
 )
-"""What measures clocks or memory, fills the memory, or looks for who else is on the GPU."""
+"""What measures clocks, fills the GPU's memory, or looks for who else is there. torch counts the
+memory of a process by itself: what asks for that alone is not among them.
+"""
 
 
-def wants_it_alone(path: str) -> bool:
-    return path.startswith(tuple(f"tests/gpu/{name}" for name in ALONE))
+def wants_it_alone(nodeid: str) -> bool:
+    return nodeid.startswith(tuple(f"tests/gpu/{name}" for name in ALONE))
 
 
+@pytest.hookimpl(trylast=True)  # after slow files have come first
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: wants_it_alone(item.nodeid))
     if not torch.cuda.is_available():
         for item in items:
             if HERE in item.path.parents:
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compiled_once(_surroundings: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """With `-n`, what one process has compiled the others find: it is most of what they do."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CACHES.keys() - NAMED:
+            patch.setenv(name, str(folder / CACHES[name]))
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +101,7 @@ class AloneLast(LoadScopeScheduling):
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return "alone" if wants_it_alone(nodeid.partition("::")[0]) else nodeid
+        return "alone" if wants_it_alone(nodeid) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> AloneLast:
@@ -108,7 +129,7 @@ def share_of_the_gpu() -> Iterator[IO[str]]:
 @pytest.fixture(autouse=True)
 def turn_on_the_gpu(request: pytest.FixtureRequest, share_of_the_gpu: IO[str]) -> None:
     """Beside others, or alone."""
-    alone = wants_it_alone(str(request.path.relative_to(request.config.rootpath)))
+    alone = wants_it_alone(request.node.nodeid)
     fcntl.flock(share_of_the_gpu, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     if alone and torch.cuda.is_initialized():
         gc.collect()

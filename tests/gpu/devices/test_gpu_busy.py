@@ -26,7 +26,9 @@ from tuner.devices.busy import BusyMeter
 from tuner.devices.gpu import nvml
 from tuner.training import fit
 
-LONG_S = 4.0
+LONG_S = 3.0
+TRAINED_S = 2.0
+"""NVML's figure is of the second before, so the first one that counts comes after it."""
 
 
 @pytest.fixture
@@ -82,11 +84,12 @@ def test_one_reading_takes_less_than_a_thousandth_of_the_time_between_two(gpu: G
     assert statistics.median(took) < 0.005
 
 
-@pytest.mark.parametrize("backend", [Backend.EAGER, Backend.GRAPH])
 def test_a_training_has_the_same_clock_whether_it_is_watched_or_not(
-    gpu: Gpu, cuda_data: DeviceData, backend: Backend
+    gpu: Gpu, cuda_data: DeviceData
 ) -> None:
-    """Pairs of trainings, interleaved: the watched one takes at most two hundredths longer."""
+    """Pairs of trainings, interleaved: the watched one takes at most two hundredths longer. Plain
+    steps, which wait for Python most.
+    """
 
     def seconds(watched: bool) -> tuple[float, float | None]:
         config = RunConfig(
@@ -94,14 +97,14 @@ def test_a_training_has_the_same_clock_whether_it_is_watched_or_not(
             hyperparameters=Hyperparameters(
                 learning_rate=1e-3, weight_decay=0.0, dropout=0.1, hidden_size=64, batch_size=64
             ),
-            training=TrainingSettings(max_epochs=2000, patience=10_000, backend=backend),
+            training=TrainingSettings(max_epochs=2000, patience=10_000, backend=Backend.EAGER),
             seed=1,
         )
         epochs: list[float] = []
 
         def enough(record: EpochRecord) -> StopReason | None:
             epochs.append(record.elapsed_s)
-            return StopReason.INTERRUPTED if record.elapsed_s > LONG_S else None
+            return StopReason.INTERRUPTED if record.elapsed_s > TRAINED_S else None
 
         with BusyMeter(gpu) as meter:
             told = meter.clock_runs if watched else lambda _runs: None
@@ -112,7 +115,7 @@ def test_a_training_has_the_same_clock_whether_it_is_watched_or_not(
     seconds(watched=True)
     pairs = [(seconds(watched=True), seconds(watched=False)) for _ in range(3)]
     ratio = statistics.median(with_[0] / without[0] for with_, without in pairs)
-    print(f"{backend}: ratio {ratio:.4f}, busy {pairs[-1][0][1]}")
+    print(f"ratio {ratio:.4f}, busy {pairs[-1][0][1]}")
     assert ratio < 1.02
     assert pairs[-1][0][1] is not None
     assert pairs[-1][1][1] is None

@@ -6,12 +6,16 @@ import copy
 
 import pytest
 import torch
-from neuralforecast.common._modules import CausalConv1d
-from neuralforecast.models.nhits import _IdentityBasis
 from torch import Tensor, nn
 
 from tuner.models.of_neuralforecast.faster_layers import make_faster
 from tuner.training.determinism import exact_fp32
+
+WHY = "neuralforecast, or what it needs, is not installed"
+pytest.importorskip("neuralforecast.models", reason=WHY, exc_type=ImportError)
+
+from neuralforecast.common._modules import CausalConv1d  # noqa: E402 - where it can be imported
+from neuralforecast.models.nhits import _IdentityBasis  # noqa: E402
 
 
 class Transposed(nn.Module):

@@ -18,9 +18,14 @@ def on_road(tmp_path_factory: pytest.TempPathFactory) -> DeviceData:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"n_layers": 2}, {"kind": "slstm"}, {"pooling": "none"}], ids=str
+    ("variant", "settings"),
+    [
+        *((variant, {"n_layers": 2}) for variant in social_names()),
+        (LOOP, {"kind": "slstm"}),
+        (LOOP, {"pooling": "none"}),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("variant", social_names())
 def test_captured_is_eager(on_road: DeviceData, variant: str, settings: dict[str, object]) -> None:
     eager, captured = (
         config_of(variant, settings=settings, dropout=0.0, backend=backend)
@@ -29,31 +34,28 @@ def test_captured_is_eager(on_road: DeviceData, variant: str, settings: dict[str
     assert losses(captured, on_road) == pytest.approx(losses(eager, on_road), rel=1e-3)
 
 
-@pytest.mark.parametrize("variant", social_names())
-def test_captured_trainings_repeat_bit_for_bit(on_road: DeviceData, variant: str) -> None:
-    config = config_of(variant, dropout=0.2, settings={"n_layers": 2}, backend=Backend.GRAPH)
+def test_captured_trainings_repeat_bit_for_bit(on_road: DeviceData) -> None:
+    config = config_of(LOOP, dropout=0.2, settings={"n_layers": 2}, backend=Backend.GRAPH)
     first, second = (losses(config, on_road) for _ in range(2))
     assert first == second
 
 
 @pytest.mark.parametrize("precision", [Precision.BF16, Precision.FP16])
 def test_captured_16_bits_train_as_32_do(on_road: DeviceData, precision: Precision) -> None:
-    for variant in social_names():
-        settings = {"n_layers": 2}
-        exact, half = (
-            losses(
-                config_of(
-                    variant,
-                    settings=settings,
-                    dropout=0.0,
-                    backend=Backend.GRAPH,
-                    precision=each,
-                ),
-                on_road,
-            )
-            for each in (Precision.FP32, precision)
+    exact, half = (
+        losses(
+            config_of(
+                LOOP,
+                settings={"n_layers": 2},
+                dropout=0.0,
+                backend=Backend.GRAPH,
+                precision=each,
+            ),
+            on_road,
         )
-        assert half == pytest.approx(exact, rel=0.03)
+        for each in (Precision.FP32, precision)
+    )
+    assert half == pytest.approx(exact, rel=0.03)
 
 
 def test_auto_measures_and_captures(on_road: DeviceData) -> None:

@@ -15,7 +15,6 @@ from tests.support.fitted_results import losses_of, same_weights
 from tuner.config import Architecture, Backend, CompileMode, Precision, RunConfig, StopReason
 from tuner.data.windows import DeviceData
 from tuner.errors import UsageError
-from tuner.models.names import builtin_names
 from tuner.models.registry import build_model
 from tuner.training import fit, loss_scale
 from tuner.training.checkpoint import CheckpointFiles
@@ -24,6 +23,8 @@ from tuner.training.engines.choose import make_engine
 from tuner.training.engines.graph import GraphEngine
 from tuner.training.engines.measure import what_auto_means
 from tuner.training.step import Step
+
+pytestmark = pytest.mark.slow
 
 
 def config(
@@ -143,8 +144,14 @@ def test_an_interrupted_fp16_training_goes_on_with_the_same_bits(
     assert same_weights(resumed, whole)
 
 
-@pytest.mark.parametrize("model", builtin_names())
-@pytest.mark.parametrize("precision", [Precision.FP32, Precision.FP16])
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [
+        ("original", Precision.FP32),
+        ("original", Precision.FP16),
+        ("batchnorm", Precision.FP32),
+    ],
+)
 def test_checkpointed_activations_give_the_same_bits(
     cuda_data: DeviceData, model: str, precision: Precision
 ) -> None:
@@ -187,13 +194,19 @@ def test_with_checkpoints_auto_is_plain_and_captures_are_refused(cuda_data: Devi
             fit(config(backend, checkpoint_activations=True), cuda_data)
 
 
-@pytest.mark.timeout(1200)  # max-autotune tries hundreds of kernels first
-@pytest.mark.parametrize("mode", CompileMode)
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize(
+    ("mode", "accumulate"),
+    [
+        (CompileMode.MAX_AUTOTUNE, 1),  # tries hundreds of kernels first
+        (CompileMode.REDUCE_OVERHEAD, 1),
+        (CompileMode.REDUCE_OVERHEAD, 2),
+    ],
+)
 def test_every_compile_mode_trains_as_the_plain_step(
     cuda_data: DeviceData, mode: CompileMode, accumulate: int
 ) -> None:
-    """Around our own kernels with one batch an update, around the whole step with two.
+    """Around our own kernels with one batch an update, around the whole step with two. The default
+    mode accumulates in a test above, and does all else in test_compiled.py.
 
     One block has as few different kernels as there can be: each is tuned by itself, in minutes.
     """

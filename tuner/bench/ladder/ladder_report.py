@@ -103,7 +103,7 @@ def _notes(rows: Sequence[LadderRow], circumstances: Circumstances) -> list[str]
         )
     if reckoned := [_who(row) for row in rows if row.reckoned_clock]:
         notes.append(
-            "Trained in a captured step, which gives the same epochs and forecasts; the time to "
+            "Trained in a captured step, which differs by rounding; the time to "
             f"convergence is the epochs times the rung's own s/epoch: {', '.join(reckoned)}."
         )
     notes += [f"{_who(row)}: {row.failure}." for row in rows if row.failure]

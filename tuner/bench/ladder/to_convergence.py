@@ -74,7 +74,7 @@ def train_rungs(
     A training that would not fit into what is left of the budget, by what the contender's last one
     took, is not begun, and one that does not fit is cut and forgotten: none comes after it. One
     that fails ends its rung's trainings. On a GPU an eager rung is trained in a captured step,
-    which comes to the same epochs and forecasts in a tenth of the time.
+    which comes to the same epochs and forecasts, but for rounding, in a tenth of the time.
 
     Args:
         ladder: the rungs.
@@ -123,8 +123,8 @@ def train_rungs(
 def in_capture(contender: Ours) -> RunConfig:
     """What is trained for a contender: itself, or its captured step where that computes the same.
 
-    Source: benchmarks/equal_backends, ten whole trainings: the eager epochs and MQL to the last
-    bit.
+    But for rounding, where a gradient is clipped and where the learning rate is no fp32 number. In
+    benchmarks/equal_backends, ten whole trainings came to the eager epochs and MQL.
     """
     config = contender.config
     if config.training.backend is not Backend.EAGER or contender.job.device.type != "cuda":

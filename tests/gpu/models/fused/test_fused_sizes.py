@@ -15,7 +15,7 @@ from tuner.models.tsmixer import DESIGNS, TSMixer
 from tuner.training.determinism import exact_fp32
 from tuner.training.quantile_loss import quantile_loss
 
-CASES = [("original", 128, 24), ("rmsnorm", 256, 24), ("layernorm", 80, 48), ("simple", 256, 64)]
+CASES = [("original", 128, 24), ("layernorm", 80, 48), ("simple", 256, 64)]
 N_WINDOWS = 300
 N_TIMES = 20
 
@@ -92,6 +92,7 @@ def test_large_sizes_agree_with_float64_and_repeat_bit_for_bit(
     inputs = inputs_of(model, N_WINDOWS)
     with exact_fp32():
         fused = FusedTSMixer(model)
+        assert_step_agrees(fused, inputs)
         ours = computed(fused, model, inputs)
         for _ in range(N_TIMES):
             again = computed(fused, model, inputs)
@@ -108,20 +109,10 @@ def test_large_sizes_agree_with_float64_and_repeat_bit_for_bit(
         assert error <= max(4 * own[key], 1e-5), key
 
 
-@pytest.mark.parametrize(("name", "hidden_size", "horizon"), CASES)
-def test_a_training_step_at_large_sizes_has_the_gradient_of_its_loss(
-    name: str, hidden_size: int, horizon: int
-) -> None:
-    """There the loss is taken within the head. An error that both round to 0 has either slope.
-
-    Hence the bound.
-    """
-    model = network(name, hidden_size, horizon)
-    with exact_fp32():
-        assert_step_agrees(FusedTSMixer(model), inputs_of(model, N_WINDOWS))
-
-
 def assert_step_agrees(fused: FusedTSMixer, inputs: tuple[Tensor, Tensor, Tensor]) -> None:
+    """A training step has the gradient of its loss, which is taken within the head there. An error
+    that both round to 0 has either slope: hence the bound.
+    """
     from tuner.models.fused.kernel_launch import Scoring
     from tuner.models.fused.sums import SUMMED_AT_ONCE, Squares
 

@@ -18,6 +18,7 @@ from tuner.training.engines.choose import make_engine
 from tuner.training.engines.interface import Engine
 from tuner.training.step import Step
 
+pytestmark = pytest.mark.slow
 BATCH = 256
 BACKENDS = (Backend.GRAPH, Backend.COMPILE, Backend.TRITON)
 CASES = [

@@ -97,7 +97,8 @@ def test_built_in_networks_are_not_measured(cuda_data: DeviceData) -> None:
 
 @pytest.mark.parametrize("name", ["TCN", "TSMixerx", "PatchTST", "iTransformer", "NHITS"])
 def test_models_of_neuralforecast_are_captured(cuda_data: DeviceData, name: str) -> None:
-    pytest.importorskip("neuralforecast")
+    why = "neuralforecast, or what it needs, is not installed"
+    pytest.importorskip("neuralforecast.models", reason=why, exc_type=ImportError)
     config = config_of("original", Backend.AUTO)
     h = replace(config.hyperparameters, hidden_size=None, dropout=None)
     library = Architecture(model=f"neuralforecast:{name}")

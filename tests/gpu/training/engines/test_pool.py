@@ -138,7 +138,7 @@ def test_memory_stays_as_it_is_once_every_size_was_met(
     del alone
     seen: list[tuple[int, int]] = []
     peaks: list[list[int]] = []
-    for turn in range(6):
+    for turn in range(4):
         peaks.append([])
         for hidden_size, batch_size in SIZES:
             config = config_of(hidden_size, batch_size, seed=turn, dropout=0.1 + 0.1 * turn)
@@ -197,8 +197,7 @@ class Filled(EnginePool):
         return super().empty()
 
 
-@pytest.mark.parametrize("batch_size", [512, 1024])
-@pytest.mark.parametrize("least_free", [0.0, LEAST_FREE])
+@pytest.mark.parametrize(("batch_size", "least_free"), [(512, LEAST_FREE), (1024, 0.0)])
 def test_memory_that_runs_out_beside_a_full_pool_decides_nothing(
     cuda_data: DeviceData, batch_size: int, least_free: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
