@@ -57,11 +57,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_once(_surroundings: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """With `-n`, what one process has compiled the others find: it is most of what they do."""
+    """With `-n`, what one process has compiled the others find: it is most of what they do. And
+    none of them compiles on all cores at once, as inductor would.
+    """
     folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
     with pytest.MonkeyPatch.context() as patch:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            folder = folder.parent
+            cores = len(os.sched_getaffinity(0)) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+            patch.setenv("TORCHINDUCTOR_COMPILE_THREADS", str(max(cores, 1)))
         for name in CACHES.keys() - NAMED:
             patch.setenv(name, str(folder / CACHES[name]))
         yield
