@@ -103,7 +103,6 @@ class RetuneOutcome:
                 "trials": self.registered.trials,
                 "budget_s": self.registered.budget_s,
                 "margin": self.registered.margin,
-                "until": self.registered.until,
                 "finished": self.registered.finished,
             },
             "groups": list(self.groups),
