@@ -12,8 +12,8 @@ from tuner.storage.queue.plans import is_ablation, stands_apart
 from tuner.storage.queue.runs import VerificationRun
 from tuner.study.open import OpenStudy
 from tuner.verdict.confirmation import confirmed_studies
-from tuner.verdict.payback import Spent
 from tuner.verdict.recommendation import ROUNDS
+from tuner.verdict.retune_cost import Spent
 from tuner.verdict.retuned_words import duration
 from tuner.verdict.round_allowances import run_seconds
 

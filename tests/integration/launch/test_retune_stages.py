@@ -66,7 +66,7 @@ def test_runs_of_the_reference_are_of_the_retune_that_asked_for_them(
     assert told.over
     assert told.done == whole.done == whole.planned == sum(counts)
     assert told.device_s == pytest.approx(whole.device_s)
-    reference, paid = outcome.paybacks
+    reference, paid = outcome.costs
     assert reference.spent.confirmation_runs == 0
     assert paid.spent.confirmation_runs == sum(counts)
     assert paid.spent.confirmation_s == pytest.approx(whole.device_s)
