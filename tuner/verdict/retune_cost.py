@@ -30,11 +30,6 @@ class Spent:
     def total_s(self) -> float:
         return self.search_s + self.reevaluation_s + self.confirmation_s
 
-    @property
-    def budgeted_s(self) -> float:
-        """What a budget is for: all but the confirmation."""
-        return self.search_s + self.reevaluation_s
-
     def as_dict(self) -> dict[str, Any]:
         return {
             "search": {"trials": self.trials, "device_s": self.search_s},
